@@ -1,0 +1,29 @@
+# Two commands matter: `make test` and `make demo`. Each sets up what it needs and, the second time, installs nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: test demo lint format bench clean
+
+test: $(READY)
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
+
+demo: $(READY)
+	$(BIN)/bayesify demo
+
+lint: $(READY)
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . ; $(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/bayesify bench
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage build dist runs

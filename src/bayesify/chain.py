@@ -1,0 +1,91 @@
+"""Plain chains of known layers, evaluated at many draws at once with products batched by hand.
+
+A chain is an `nn.Sequential` (nested ones count) of layers listed here. The first product sees inputs that all draws
+share, so its weights are stacked into one tall matrix; later products are batched over draws. Convolutions run as one
+grouped convolution with the draws as groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.Softplus, nn.LeakyReLU, nn.Identity)
+POOLING = (nn.MaxPool2d, nn.AvgPool2d)
+Chain = list[tuple[str, nn.Module]]
+
+
+def plan(module: nn.Module) -> Chain | None:
+    """The layers of a plain chain in order, or None where the module is something else."""
+    links: Chain = []
+    seen: set[int] = set()
+    if not _collect(module, "", links, seen):
+        return None
+    return links
+
+
+def run(chain: Chain | None, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
+    """Outputs `[draws, batch, ...]` for weights `[draws, *shape]` and inputs `[batch, ...]` that all draws share."""
+    assert chain is not None
+    draws = next(iter(tensors.values())).shape[0]
+    shared = True
+    for name, layer in chain:
+        if type(layer) is nn.Linear:
+            x = _linear(x, tensors[f"{name}weight"], tensors.get(f"{name}bias"), shared)
+            shared = False
+        elif type(layer) is nn.Conv2d:
+            x = _convolution(layer, x, tensors[f"{name}weight"], tensors.get(f"{name}bias"), shared)
+            shared = False
+        elif type(layer) is nn.Flatten:
+            x = x.flatten(1 if shared else 2)
+        elif type(layer) in POOLING and not shared:
+            pooled = layer(x.flatten(0, 1))
+            x = pooled.view(*x.shape[:2], *pooled.shape[1:])
+        else:
+            x = layer(x)
+    return x.expand(draws, *x.shape) if shared else x
+
+
+def _collect(module: nn.Module, prefix: str, links: Chain, seen: set[int]) -> bool:
+    if type(module) is nn.Sequential:
+        return all(_collect(part, f"{prefix}{name}.", links, seen) for name, part in module.named_children())
+    if module._forward_hooks or module._forward_pre_hooks or id(module) in seen:
+        return False
+    known = type(module) in {nn.Linear, *ELEMENTWISE, *POOLING}
+    known |= type(module) is nn.Conv2d and module.padding_mode == "zeros"
+    known |= type(module) is nn.Flatten and module.start_dim == 1 and module.end_dim == -1
+    if any(True for _ in module.parameters()):
+        # A layer used twice, or one whose weights are tied or frozen, needs the general path.
+        seen.add(id(module))
+        known &= all(p.requires_grad for p in module.parameters())
+    links.append((prefix, module))
+    return known
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, shared: bool) -> Tensor:
+    draws, width = weight.shape[:2]
+    if shared and x.dim() == 2:
+        y = F.linear(x, weight.flatten(0, 1), None if bias is None else bias.flatten())
+        return y.view(x.shape[0], draws, width).transpose(0, 1)
+    rows = x.expand(draws, *x.shape) if shared else x
+    flat = rows.flatten(1, -2)
+    product = (
+        torch.bmm(flat, weight.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), flat, weight.mT)
+    )
+    return product.view(*rows.shape[:-1], width)
+
+
+def _convolution(layer: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None, shared: bool) -> Tensor:
+    draws = weight.shape[0]
+    settings: dict[str, Any] = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
+    flat_bias = None if bias is None else bias.flatten()
+    if shared and layer.groups == 1:
+        y = F.conv2d(x, weight.flatten(0, 1), flat_bias, **settings)
+    else:
+        rows = x.expand(draws, *x.shape) if shared else x
+        stacked = rows.transpose(0, 1).flatten(1, 2)
+        y = F.conv2d(stacked, weight.flatten(0, 1), flat_bias, groups=draws * layer.groups, **settings)
+    return y.unflatten(1, (draws, -1)).transpose(0, 1)

@@ -1,0 +1,33 @@
+"""Data by name, from files and from folders; prepared, split, and with classes withheld."""
+
+from bayesify.data.arrays import from_npz
+from bayesify.data.dataset import DataSet
+from bayesify.data.errors import DataError
+from bayesify.data.folders import from_folder
+from bayesify.data.loading import load
+from bayesify.data.opening import open_data
+from bayesify.data.pictures import ImageLayout
+from bayesify.data.places import Available, available
+from bayesify.data.preparation import NORMALISATIONS, Column, Preparation
+from bayesify.data.splitting import label_noise, split, withhold
+from bayesify.data.tables import from_csv, rows_from_csv
+
+__all__ = [
+    "NORMALISATIONS",
+    "Available",
+    "Column",
+    "DataError",
+    "DataSet",
+    "ImageLayout",
+    "Preparation",
+    "available",
+    "from_csv",
+    "from_folder",
+    "from_npz",
+    "label_noise",
+    "load",
+    "open_data",
+    "rows_from_csv",
+    "split",
+    "withhold",
+]

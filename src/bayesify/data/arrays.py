@@ -1,0 +1,139 @@
+"""A user's .npz archive as a data set: `x` and `y`, or `x_train`, `y_train`, `x_test` and `y_test`."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bayesify.data.dataset import DataSet, assemble
+from bayesify.data.errors import DataError
+from bayesify.data.preparation import Column
+from bayesify.data.targets import Targets, read_targets
+
+Array = NDArray[np.generic]
+
+
+def from_npz(path: str | Path, *, kind: str | None = None, test: float = 0.2, seed: int = 0) -> DataSet:
+    """Inputs `[n, features]`, or images `[n, height, width]`, `[n, channels, height, width]` or with channels
+    last.
+
+    Names may be in capitals; `class_names` is read where present. Without a test part in the archive, a
+    seeded share `test` of the examples is kept for testing. Archives that hold Python objects are refused.
+    """
+    path = Path(path)
+    arrays = _read(path)
+    whole = {"x", "y"} <= set(arrays)
+    halves = {"x_train", "y_train", "x_test", "y_test"}
+    if not whole and not halves <= set(arrays):
+        found = ", ".join(sorted(arrays)) or "nothing"
+        raise DataError(
+            f"{path}: expected arrays x and y, or x_train, y_train, x_test and y_test; found {found}"
+        )
+    parts = [("x", "y")] if whole else [("x_train", "y_train"), ("x_test", "y_test")]
+    pairs = [_pair(path, arrays, x, y) for x, y in parts]
+    if len({inputs.shape[1:] for inputs, _ in pairs}) > 1:
+        shapes = " and ".join(str(list(inputs.shape[1:])) for inputs, _ in pairs)
+        raise DataError(f"{path}: training and test examples must have one shape, got {shapes}")
+    x = torch.from_numpy(np.concatenate([inputs for inputs, _ in pairs]))
+    labels = np.concatenate([labels for _, labels in pairs])
+    targets = _targets(path, labels, arrays.get("class_names"), kind)
+    first = len(pairs[0][1])
+    rows = (torch.arange(first), torch.arange(first, len(x)))
+    images = x.dim() > 2
+    return assemble(
+        path.stem,
+        targets.kind,
+        x,
+        targets.y,
+        test=test if whole else rows,
+        seed=seed,
+        maximum=_maximum(x) if images else None,
+        class_names=targets.class_names,
+        columns=() if images else tuple(Column(f"x{number + 1}") for number in range(x.shape[1])),
+        source=str(path),
+    )
+
+
+def _read(path: Path) -> dict[str, Array]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            loaded = {"a single array": loaded}
+        with closing(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else nullcontext():
+            return {name.lower(): loaded[name] for name in loaded}
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such file") from error
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+    ) as error:
+        if "allow_pickle" in str(error):
+            message = "not an .npz archive of plain arrays; Python objects are never loaded"
+            raise DataError(f"{path}: {message}") from error
+        message = f"truncated or damaged, not a readable .npz archive ({error})"
+        raise DataError(f"{path}: {message}") from error
+
+
+def _pair(path: Path, arrays: dict[str, Array], x_name: str, y_name: str) -> tuple[Array, Array]:
+    x, y = arrays[x_name], arrays[y_name]
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise DataError(f"{path}: {y_name} must be one target per example, [n], got shape {list(y.shape)}")
+    if x.ndim < 1 or len(x) != len(y):
+        raise DataError(f"{path}: {x_name} has shape {list(x.shape)} but {y_name} {len(y)} targets")
+    if len(x) == 0:
+        raise DataError(f"{path}: {x_name} is empty")
+    for name, array, kinds in ((x_name, x, "biuf"), (y_name, y, "biufU")):
+        if array.dtype.kind not in kinds:
+            raise DataError(f"{path}: {name} must hold numbers, got {array.dtype}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            row = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(1))[0])
+            raise DataError(f"{path}: {name} holds NaN or infinity, first in row {row}")
+    return _inputs(path, x_name, x), y
+
+
+def _inputs(path: Path, name: str, x: Array) -> Array:
+    if x.ndim == 1:
+        x = x[:, None]
+    if x.ndim > 4:
+        raise DataError(f"{path}: {name} must be a table or images, got shape {list(x.shape)}")
+    if x.ndim == 4 and x.shape[-1] in {1, 3} and x.shape[1] not in {1, 3}:
+        x = np.moveaxis(x, -1, 1)
+    if x.ndim == 4 and x.shape[1] == 1:
+        x = x[:, 0]
+    if 0 in x.shape[1:]:
+        raise DataError(f"{path}: {name} has examples without values, shape {list(x.shape)}")
+    if x.ndim > 2:
+        return np.ascontiguousarray(x if x.dtype == np.uint8 else x.astype(np.float32))
+    return x.astype(np.float64)
+
+
+def _targets(path: Path, labels: Array, class_names: Array | None, kind: str | None) -> Targets:
+    what = f"{path}: y"
+    if class_names is not None and labels.dtype.kind in "iu" and kind != "regression":
+        names = tuple(map(str, class_names.reshape(-1).tolist()))
+        if len(names) < 2 or int(labels.min()) < 0 or int(labels.max()) >= len(names):
+            raise DataError(f"{what} must hold labels 0 to {len(names) - 1}, the positions in class_names")
+        return Targets("classification", torch.from_numpy(labels.astype(np.int64)), names)
+    texts = list(map(str, labels.tolist()))
+    numbers: list[float | None] = [None] * len(texts)
+    if labels.dtype.kind != "U":
+        numbers = list(map(float, labels.astype(np.float64).tolist()))
+    return read_targets(texts, numbers, kind, lambda row: f"{what}, row {row}", what)
+
+
+def _maximum(images: Tensor) -> float:
+    return 1.0 if images.dtype != torch.uint8 and float(images.max()) <= 1.0 else 255.0

@@ -1,0 +1,143 @@
+"""Rows of text from a CSV file: encoding, separator, header and ragged rows, every complaint with its line
+number.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from bayesify.data.errors import DataError
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Cells without surrounding blanks, each row with the line it ends on; names are `column 1, ...` without
+    a header.
+    """
+
+    what: str
+    names: tuple[str, ...]
+    cells: list[list[str]]
+    lines: list[int]
+    header: bool
+    decimal_comma: bool = False
+
+    def where(self, row: int, column: int) -> str:
+        """Where a cell is, in the words of an error."""
+        return f"{self.what}, line {self.lines[row]}, column {self.names[column]!r}"
+
+    def number(self, row: int, column: int) -> float | None:
+        """A cell as a number, or None where it is text; missing and infinite values are refused."""
+        cell = self.cells[row][column]
+        if cell.casefold() in MISSING:
+            given = f" ({cell!r})" if cell else ""
+            raise DataError(f"{self.where(row, column)}: missing value{given}; fill it in or remove the row")
+        value = as_number(cell, decimal_comma=self.decimal_comma)
+        if value is not None and not math.isfinite(value):
+            raise DataError(f"{self.where(row, column)}: expected a finite number, got {cell!r}")
+        return value
+
+
+def as_number(cell: str, *, decimal_comma: bool = False) -> float | None:
+    """The number a text stands for, or None."""
+    if decimal_comma and _DECIMAL_COMMA.fullmatch(cell):
+        cell = cell.replace(",", ".")
+    # Python alone reads 1_000 as a number.
+    if "_" in cell:
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def read_rows(
+    source: str | Path | TextIO, *, separator: str | None = None, header: bool | None = None
+) -> Rows:
+    """All rows of a CSV or TSV file, or of an open text stream; separator and header are found out unless
+    given.
+    """
+    what, text = _text(source)
+    if not text.strip():
+        raise DataError(f"{what}: the file is empty")
+    if isinstance(source, str | Path) and Path(source).suffix.lower() == ".tsv":
+        separator = separator or "\t"
+    separator = separator or _separator(text)
+    rows, lines = [], []
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True
+    )
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                rows.append([cell.strip() for cell in row])
+                lines.append(reader.line_num)
+    except csv.Error as error:
+        raise DataError(f"{what}, line {reader.line_num}: not readable as CSV ({error})") from error
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != len(rows[0]):
+            raise DataError(f"{what}, line {line}: {len(row)} cells where line {lines[0]} has {len(rows[0])}")
+    decimal_comma = separator != ","
+    if header is None:
+        header = _has_header(rows, decimal_comma=decimal_comma)
+    given = rows[0] if header else [""] * len(rows[0])
+    names = tuple(name or f"column {number}" for number, name in enumerate(given, 1))
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{what}, line {lines[0]}: two columns are named {twice!r}")
+    skip = int(header)
+    if len(rows) == skip:
+        raise DataError(f"{what}: there is a header but no row below it")
+    return Rows(what, names, rows[skip:], lines[skip:], header, decimal_comma)
+
+
+def _text(source: str | Path | TextIO) -> tuple[str, str]:
+    if not isinstance(source, str | Path):
+        return str(getattr(source, "name", "input")), source.read().removeprefix("\ufeff")
+    path = Path(source)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    if b"\0" in content:
+        raise DataError(f"{path}: not a text file in UTF-8 (it holds zero bytes); save it as CSV in UTF-8")
+    try:
+        return str(path), content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from error
+
+
+def _separator(text: str) -> str:
+    first = [line for line in text.splitlines()[:50] if line.strip()][:20]
+    for separator in ("\t", ";", ","):
+        widths = {len(row) for row in csv.reader(first, delimiter=separator, skipinitialspace=True)}
+        if min(widths) > 1:
+            return separator
+    return ","
+
+
+def _has_header(rows: list[list[str]], *, decimal_comma: bool) -> bool:
+    """A first row without numbers is a header when a number stands below one of its cells, or, in a table of
+    texts alone, when its cells all differ and none of them turns up again in its column.
+    """
+    first, rest = rows[0], rows[1:]
+    if any(cell and as_number(cell, decimal_comma=decimal_comma) is not None for cell in first):
+        return False
+    if any(as_number(cell, decimal_comma=decimal_comma) is not None for row in rest for cell in row):
+        return True
+    seen = [set(column) for column in zip(*rest, strict=True)]
+    return (
+        bool(rest)
+        and len(set(first)) == len(first)
+        and not any(a in b for a, b in zip(first, seen, strict=True))
+    )

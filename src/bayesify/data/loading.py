@@ -1,0 +1,258 @@
+"""Known data sets by name: found in `$BAYESIFY_DATA` or the user's cache, else downloaded, and read once a
+process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesify.data import formats, places
+from bayesify.data.catalogue import KNOWN, MUSHROOM_COLUMNS, Known, KnownRegression, canonical
+from bayesify.data.dataset import DataSet, assemble
+from bayesify.data.download import download, write_whole
+from bayesify.data.errors import DataError
+from bayesify.data.pictures import describe
+from bayesify.data.preparation import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+Stamp = tuple[Path, int, int]
+
+
+def load(name: str, split: int | None = None, **options: float) -> DataSet:
+    """A known data set, raw. `split` is the number of a published split (UCI sets), or the seed of ours.
+
+    Options: `test` (share or count) for digits and mushroom; `n`, `noise`, `seed` and `test` for moons and
+    circles, and `factor` for circles; `exact=True` for cifar10 drops test images that its folder lists as
+    inexact.
+    """
+    known = KNOWN[canonical(name)]
+    maker, allowed = _maker(known)
+    if unknown := sorted(set(options) - allowed):
+        takes = f"takes {', '.join(sorted(allowed))}" if allowed else "takes no options"
+        raise DataError(f"{known.name} {takes}; got {', '.join(unknown)}")
+    return maker(known, split, **options)
+
+
+def paths_of(known: Known) -> list[Path]:
+    """The files of a data set, downloaded first where they are not in `$BAYESIFY_DATA` or the cache."""
+    found = places.find(known)
+    if found is None:
+        download(known, places.cache())
+        found = places.find(known)
+    if found is None:
+        raise DataError(f"{known.name} was downloaded to {places.cache()} but is not found there")
+    return found
+
+
+def _maker(known: Known) -> tuple[Callable[..., DataSet], set[str]]:
+    if isinstance(known, KnownRegression):
+        return _uci, set()
+    makers: dict[str, tuple[Callable[..., DataSet], set[str]]] = {
+        "digits": (_digits, {"test"}),
+        "moons": (_plane, {"n", "noise", "seed", "test"}),
+        "circles": (_plane, {"n", "noise", "factor", "seed", "test"}),
+        "cifar10": (_cifar10, {"exact"}),
+        "mushroom": (_mushroom, {"test"}),
+    }
+    return makers.get(known.name, (_idx_images, set()))
+
+
+def _digits(known: Known, split: int | None, test: float = 0.3) -> DataSet:
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    x, y = torch.from_numpy(bunch.images.astype(np.uint8)), torch.from_numpy(bunch.target.astype(np.int64))
+    return assemble(
+        known.name, "classification", x, y, test=test, seed=split or 0, maximum=16.0, **_about(known)
+    )
+
+
+def _plane(
+    known: Known,
+    split: int | None,
+    n: float = 1000,
+    noise: float | None = None,
+    factor: float = 0.5,
+    seed: float = 0,
+    test: float = 0.3,
+) -> DataSet:
+    from sklearn.datasets import make_circles, make_moons
+
+    noise = {"moons": 0.3, "circles": 0.1}[known.name] if noise is None else noise
+    if n != int(n) or n < 4:
+        raise DataError(f"n must be a whole number of at least 4 points, got {n}")
+    if not noise >= 0 or not 0 <= factor < 1 or not 0 <= seed < 2**32:
+        raise DataError(
+            f"noise >= 0, 0 <= factor < 1 and 0 <= seed < 2^32 are needed, got {noise}, {factor}, {seed}"
+        )
+    size, state = int(n), int(seed)
+    if known.name == "moons":
+        points, labels = make_moons(size, noise=noise, random_state=state)
+    else:
+        points, labels = make_circles(size, noise=noise, factor=factor, random_state=state)
+    return assemble(
+        known.name,
+        "classification",
+        torch.from_numpy(points.astype(np.float32)),
+        torch.from_numpy(labels.astype(np.int64)),
+        test=test,
+        seed=state if split is None else split,
+        columns=(Column("x1"), Column("x2")),
+        **_about(known),
+    )
+
+
+def _idx_images(known: Known, split: int | None) -> DataSet:
+    _published_split_only(known, split)
+    folder = paths_of(known)[0].parent
+    parts = {}
+    for part in ("train", "t10k"):
+        images = places.spelled(folder, f"{part}-images-idx3-ubyte.gz")
+        labels = places.spelled(folder, f"{part}-labels-idx1-ubyte.gz")
+        if images and labels:
+            parts[part] = _read_images(_stamp(images), _stamp(labels), len(known.class_names))
+    x_test, y_test = parts["t10k"]
+    x_train, y_train = parts.get("train", (x_test[:0], y_test[:0]))
+    layout = describe(x_train if len(x_train) else x_test)
+    return DataSet(
+        known.name, "classification", x_train, y_train, x_test, y_test, image=layout, **_about(known)
+    )
+
+
+def _cifar10(known: Known, split: int | None, exact: float = False) -> DataSet:
+    _published_split_only(known, split)
+    paths = paths_of(known)
+    records = _cifar_records(tuple(map(_stamp, paths)))
+    labels = torch.from_numpy(records[:, 0].astype(np.int64))
+    images = torch.from_numpy(records)[:, 1:].view(-1, 3, 32, 32)
+    first = len(records) - formats.CIFAR_RECORDS
+    x_test, y_test = images[first:], labels[first:]
+    listed = paths[0].parent / "test_inexact_indices.txt"
+    if exact and listed.is_file():
+        keep = torch.ones(len(y_test), dtype=torch.bool)
+        keep[[int(number) for number in listed.read_text().split()]] = False
+        x_test, y_test = x_test[keep], y_test[keep]
+    return DataSet(
+        known.name,
+        "classification",
+        images[:first],
+        labels[:first],
+        x_test,
+        y_test,
+        image=describe(images[:first]),
+        **_about(known),
+    )
+
+
+def _mushroom(known: Known, split: int | None, test: float = 0.2) -> DataSet:
+    letters = formats.read_letters(paths_of(known)[0], len(MUSHROOM_COLUMNS) + 1, 8124)
+    if set(letters[:, 0]) != {"e", "p"}:
+        raise DataError(
+            f"{known.name}: the first letter of a row must be e or p, got {sorted(set(letters[:, 0]))}"
+        )
+    codes, columns = [], []
+    for name, cells in zip(MUSHROOM_COLUMNS, letters[:, 1:].T, strict=True):
+        # "?" is kept as a category of its own: not knowing the stalk's root says something about the
+        # mushroom.
+        categories, positions = np.unique(cells, return_inverse=True)
+        codes.append(positions)
+        columns.append(Column(name, tuple(map(str, categories))))
+    x = torch.from_numpy(np.stack(codes, 1).astype(np.float64))
+    y = torch.from_numpy((letters[:, 0] == "p").astype(np.int64))
+    return assemble(
+        known.name,
+        "classification",
+        x,
+        y,
+        test=test,
+        seed=split or 0,
+        columns=tuple(columns),
+        **_about(known),
+    )
+
+
+def _uci(known: KnownRegression, split: int | None) -> DataSet:
+    table_path, splits_path = paths_of(known)
+    table = _read_table(_stamp(table_path))
+    splits, count = formats.read_splits(splits_path.parent, len(table))
+    k = 0 if split is None else split
+    if not 0 <= k < count:
+        raise DataError(f"{known.name} has splits 0 to {count - 1}, got {split}")
+    features = splits.get("index_features", np.arange(known.features))
+    target = int(splits.get("index_target", np.array([known.features]))[0])
+    if max(int(features.max()), target) >= table.shape[1]:
+        raise DataError(f"{table_path}: has {table.shape[1]} columns, the splits name column {target}")
+    return assemble(
+        known.name,
+        "regression",
+        torch.from_numpy(table[:, features]),
+        torch.from_numpy(table[:, target].copy()),
+        test=(torch.from_numpy(splits[f"train_{k}"]), torch.from_numpy(splits[f"test_{k}"])),
+        columns=tuple(Column(f"x{number + 1}") for number in range(len(features))),
+        **_about(known),
+    )
+
+
+class _About(TypedDict):
+    class_names: tuple[str, ...]
+    licence: str
+    source: str
+
+
+def _about(known: Known) -> _About:
+    return {"class_names": known.class_names, "licence": known.licence, "source": known.source}
+
+
+def _published_split_only(known: Known, split: int | None) -> None:
+    if split not in {None, 0}:
+        raise DataError(
+            f"{known.name} has one published split (0), got {split}; use hold_out for a part of your own"
+        )
+
+
+def _stamp(path: Path) -> Stamp:
+    """A path with its date and size, so that what is kept in memory is read again when the file changes."""
+    about = path.stat()
+    return path, about.st_mtime_ns, about.st_size
+
+
+@cache
+def _read_images(images: Stamp, labels: Stamp, classes: int) -> tuple[Tensor, Tensor]:
+    x, y = formats.read_images(images[0], labels[0], classes)
+    return torch.from_numpy(x), torch.from_numpy(y.astype(np.int64))
+
+
+@cache
+def _read_table(path: Stamp) -> NDArray[np.float64]:
+    return formats.read_table(path[0])
+
+
+@cache
+def _cifar_records(files: tuple[Stamp, ...]) -> formats.Bytes:
+    """All records; unpacked once into the user's cache and memory-mapped from there afterwards."""
+    mark = hashlib.sha256(repr([(str(path.resolve()), *rest) for path, *rest in files]).encode()).hexdigest()[
+        :16
+    ]
+    unpacked = places.cache() / "unpacked" / f"cifar10-{mark}.npy"
+    with suppress(OSError, ValueError):
+        # Copy on write: a tensor over it may be written to without touching the file.
+        records: formats.Bytes = np.load(unpacked, mmap_mode="c", allow_pickle=False)
+        if len(records) == len(formats.CIFAR_BATCHES) * formats.CIFAR_RECORDS:
+            return records
+    records = formats.read_cifar([path for path, *_ in files])
+    # A cache that cannot be written costs the next load a few seconds, nothing else.
+    with suppress(DataError):
+        write_whole(unpacked, lambda stream: np.save(stream, records))
+    return records

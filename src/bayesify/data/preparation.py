@@ -1,0 +1,235 @@
+"""How raw data becomes a network's input, as one object that travels in a run's config.json.
+
+Every normalisation is `(raw / unit - mean) / scale`, the three numbers fitted once, on training data:
+
+    "126"        pixels / 126, as in Blundell et al. (2015)      "symmetric"  to [-1, 1]
+    "255"        to [0, 1]                                       "none"       as it is
+    "standard"   mean 0, variance 1: per column of a table, one mean and one deviation for images
+
+Pixels are counted on a scale of 0 ... 255 whatever the data's own maximum is (16 for the 8x8 digits). In a
+table, a column of categories holds codes in its raw form and becomes one column of zeros and ones per
+category.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from bayesify.data import pictures
+from bayesify.data.errors import DataError, one_of
+from bayesify.data.pictures import ImageLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from PIL.Image import Image
+
+NORMALISATIONS = ("126", "255", "standard", "symmetric", "none")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: a number, or one of `categories` (kept as its position in that list)."""
+
+    name: str
+    categories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """From raw examples to float32 inputs, and from original to standardised targets."""
+
+    normalise: str
+    flatten: bool = True
+    image: ImageLayout | None = None
+    columns: tuple[Column, ...] = ()
+    unit: float = 1.0
+    mean: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+    invert: bool | Literal["auto"] = "auto"
+    target_mean: float = 0.0
+    target_scale: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one prepared example: `[features]`, or `[channels, height, width]`."""
+        if self.image is None:
+            return (sum(len(column.categories) or 1 for column in self.columns),)
+        whole = (self.image.channels, self.image.height, self.image.width)
+        return (math.prod(whole),) if self.flatten else whole
+
+    def apply(self, raw: Tensor) -> Tensor:
+        """Raw examples `[batch, ...]` to float32 inputs `[batch, *shape]`."""
+        return self._apply_table(raw) if self.image is None else self._apply_images(self.image, raw)
+
+    def apply_target(self, target: Tensor) -> Tensor:
+        """Targets in original units to the standardised ones that a regression is trained on, float32."""
+        return ((target.double() - self.target_mean) / self.target_scale).float()
+
+    def restore_target(self, target: Tensor) -> Tensor:
+        """Standardised targets, or predictions of them, back to original units."""
+        return target * self.target_scale + self.target_mean
+
+    def prepare_image(
+        self, image: str | Path | Image, invert: bool | Literal["auto"] | None = None
+    ) -> Tensor:
+        """One picture, from a PNG or JPEG file or Pillow, as a raw example in the layout of the training
+        images.
+
+        Colours, size and polarity become those of training: with "auto" a picture on a light background is
+        inverted when the training images are on dark, and the reverse. Give `[None]` of the result to
+        `apply`.
+        """
+        if self.image is None:
+            raise DataError("this data is a table, not images: give a CSV file instead of a picture")
+        return pictures.fit_to(image, self.image, self.invert if invert is None else invert)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, text and lists, for JSON."""
+        plain = asdict(self)
+        plain["columns"] = [{"name": c.name, "categories": list(c.categories)} for c in self.columns]
+        return plain | {"mean": list(self.mean), "scale": list(self.scale)}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Preparation:
+        """The preparation that `to_dict` wrote."""
+        known = {field.name for field in fields(cls)}
+        unknown, missing = sorted(set(plain) - known), sorted(known - set(plain))
+        if unknown or missing:
+            complaint = f"does not know {', '.join(unknown)}" if unknown else f"needs {', '.join(missing)}"
+            raise DataError(f"not a preparation written by this version: it {complaint}")
+        try:
+            values = dict(plain) | {
+                "image": None if plain["image"] is None else ImageLayout(**plain["image"]),
+                "columns": tuple(Column(c["name"], tuple(c["categories"])) for c in plain["columns"]),
+                "mean": tuple(map(float, plain["mean"])),
+                "scale": tuple(map(float, plain["scale"])),
+            }
+        except (TypeError, KeyError, ValueError) as error:
+            raise DataError(f"not a preparation written by this version: {error}") from error
+        one_of("normalise", values["normalise"], NORMALISATIONS)
+        return cls(**values)
+
+    def _apply_images(self, layout: ImageLayout, raw: Tensor) -> Tensor:
+        expected = layout.raw_shape
+        if tuple(raw.shape[1:]) != expected or raw.dim() != len(expected) + 1:
+            raise DataError(f"images must be [batch, {_commas(expected)}], got {_shape(raw)}")
+        values = raw.to(torch.float32, copy=True)
+        if self.unit != 1.0:
+            values.div_(self.unit)
+        if self.mean[0] != 0.0:
+            values.sub_(self.mean[0])
+        if self.scale[0] != 1.0:
+            values.div_(self.scale[0])
+        return values.reshape(len(raw), *self.shape)
+
+    def _apply_table(self, raw: Tensor) -> Tensor:
+        if raw.dim() != 2 or raw.shape[1] != len(self.columns):
+            raise DataError(f"rows must be [batch, {len(self.columns)}], got {_shape(raw)}")
+        values, parts = raw.double(), []
+        if not any(column.categories for column in self.columns):
+            mean, scale = (torch.tensor(numbers, dtype=torch.float64) for numbers in (self.mean, self.scale))
+            return ((values - mean) / scale).float()
+        for position, column in enumerate(self.columns):
+            cells = values[:, position]
+            if column.categories:
+                parts.append(_one_hot(cells, column))
+            else:
+                parts.append(((cells - self.mean[position]) / self.scale[position]).float()[:, None])
+        return torch.cat(parts, 1)
+
+
+def fit_preparation(
+    raw: Tensor,
+    normalise: str,
+    *,
+    flatten: bool = True,
+    image: ImageLayout | None = None,
+    columns: Sequence[Column] = (),
+    invert: bool | Literal["auto"] = "auto",
+    target: tuple[float, float] = (0.0, 1.0),
+) -> Preparation:
+    """The preparation whose numbers come from the raw training examples alone."""
+    one_of("normalise", normalise, NORMALISATIONS)
+    one_of("invert", invert, (True, False, "auto"))
+    if (
+        normalise in {"standard", "symmetric"}
+        and (image is None or normalise == "standard")
+        and len(raw) == 0
+    ):
+        raise DataError(f"normalise={normalise!r} is fitted on training data, and there is none; use '255'")
+    if image is None:
+        unit = 1.0
+        mean, scale = _fit_columns(raw, normalise, columns)
+    else:
+        unit, mean, scale = _fit_pixels(raw, normalise, image.maximum)
+    return Preparation(normalise, flatten, image, tuple(columns), unit, mean, scale, invert, *target)
+
+
+def _fit_pixels(
+    raw: Tensor, normalise: str, maximum: float
+) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
+    if normalise == "126":
+        return 126.0 * maximum / 255.0, (0.0,), (1.0,)
+    if normalise == "symmetric":
+        return maximum / 2.0, (1.0,), (1.0,)
+    if normalise != "standard":
+        return (maximum if normalise == "255" else 1.0), (0.0,), (1.0,)
+    if raw.dtype == torch.uint8:
+        # A histogram gives the exact moments without a float copy eight times the size of the images.
+        count = torch.bincount(raw.reshape(-1), minlength=256).double()
+        level = torch.arange(256).double() / maximum
+        mean = float((count * level).sum() / count.sum())
+        variance = float((count * (level - mean) ** 2).sum() / count.sum())
+    else:
+        values = raw.double() / maximum
+        mean, variance = float(values.mean()), float(values.var(correction=0))
+    return maximum, (mean,), (math.sqrt(variance) or 1.0,)
+
+
+def _fit_columns(
+    raw: Tensor, normalise: str, columns: Sequence[Column]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    if normalise in {"126", "255"}:
+        raise DataError(
+            f"normalise={normalise!r} is for images; a table takes 'standard', 'symmetric' or 'none'"
+        )
+    means, scales = [], []
+    for position, column in enumerate(columns):
+        mean, scale = 0.0, 1.0
+        if not column.categories and normalise != "none":
+            cells = raw[:, position].double()
+            low, high = float(cells.min()), float(cells.max())
+            # A constant column carries nothing: it becomes zero (rounding must not blow it up), scale one.
+            if low == high:
+                mean = low
+            elif normalise == "standard":
+                mean, scale = float(cells.mean()), float(cells.std(correction=0))
+            else:
+                mean, scale = (low + high) / 2, (high - low) / 2
+        means.append(mean)
+        scales.append(scale)
+    return tuple(means), tuple(scales)
+
+
+def _one_hot(cells: Tensor, column: Column) -> Tensor:
+    codes = cells.long()
+    if bool(((codes != cells) | (codes < 0) | (codes >= len(column.categories))).any()):
+        raise DataError(
+            f"column {column.name!r} must hold codes 0 to {len(column.categories) - 1} of its categories"
+        )
+    return torch.nn.functional.one_hot(codes, len(column.categories)).float()
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"[{_commas(tensor.shape)}]"
+
+
+def _commas(sizes: Sequence[int]) -> str:
+    return ", ".join(map(str, sizes))

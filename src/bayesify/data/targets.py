@@ -1,0 +1,87 @@
+"""Whether a column of targets means classes or numbers, and those targets as a tensor.
+
+Text is classes. Whole numbers are classes where there are few of them (at most 20 different ones, and at most
+half as many as examples); other numbers are a regression. `kind` overrides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from bayesify.data.errors import DataError, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bayesify.data.dataset import Kind
+
+MOST_CLASSES = 20
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Labels int64 `[n]` with their names, or numbers float64 `[n]`."""
+
+    kind: Kind
+    y: Tensor
+    class_names: tuple[str, ...] = ()
+
+
+def read_targets(
+    cells: Sequence[str],
+    numbers: Sequence[float | None],
+    kind: str | None,
+    where: Callable[[int], str],
+    what: str,
+) -> Targets:
+    """Targets from their texts and, where a text is a number, its value; `where(i)` names the place of the
+    i-th.
+    """
+    if kind is not None:
+        one_of("kind", kind, ("classification", "regression"))
+    if kind == "regression" or (kind is None and not _few(cells, numbers)):
+        values = []
+        for position, (cell, number) in enumerate(zip(cells, numbers, strict=True)):
+            if number is None:
+                raise DataError(
+                    f"{where(position)}: the target must be a number for a regression, got {cell!r}"
+                )
+            values.append(number)
+        return Targets("regression", torch.tensor(values, dtype=torch.float64))
+    names = _names(cells, numbers)
+    ordered = sorted_naturally(set(names))
+    if len(ordered) == 1:
+        raise DataError(
+            f"{what}: every example has the class {ordered[0]!r}; classification needs two or more"
+        )
+    if len(ordered) > max(MOST_CLASSES, len(names) / 2):
+        raise DataError(f"{what}: {len(ordered)} classes for {len(names)} examples; is this the target?")
+    number_of = {name: number for number, name in enumerate(ordered)}
+    return Targets("classification", torch.tensor([number_of[name] for name in names]), tuple(ordered))
+
+
+def sorted_naturally(names: set[str]) -> list[str]:
+    """Numbers by value, else alphabetically."""
+    try:
+        return sorted(names, key=float)
+    except ValueError:
+        return sorted(names)
+
+
+def _few(cells: Sequence[str], numbers: Sequence[float | None]) -> bool:
+    if any(number is None for number in numbers):
+        return True
+    if not all(number is not None and number.is_integer() for number in numbers):
+        return False
+    return len(set(numbers)) <= min(MOST_CLASSES, max(2, len(cells) / 2))
+
+
+def _names(cells: Sequence[str], numbers: Sequence[float | None]) -> list[str]:
+    """Whole numbers by their plain name ("1.0" is the class "1"), texts as they are."""
+    if any(number is None or not number.is_integer() for number in numbers):
+        return list(cells)
+    return [str(int(number)) for number in numbers if number is not None]

@@ -1,0 +1,92 @@
+"""One training pass in which the layers that qualify use a faster estimator, and all other weights are drawn whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from bayesify.estimators import flipout, local
+from bayesify.estimators.layers import StochasticLayer
+
+if TYPE_CHECKING:
+    from bayesify.network import Network
+
+
+def noisy_outputs(
+    network: Network,
+    estimator: str,
+    layers: Sequence[StochasticLayer],
+    mean: Tensor,
+    std: Tensor,
+    theta: Tensor,
+    x: Any,
+    *,
+    keys: Tensor,
+    dropout: Tensor | None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Outputs `[draws, batch, ...]` of training passes, and each draw's buffers.
+
+    `mean [P]`, `std [R]`, `theta [draws, P]` are the posterior's means, widths and a draw of it; `keys [draws, 2]` the
+    layers' own noise.
+    """
+    centres = network.unflatten(mean)
+    widths = network.unflatten(torch.cat((std, torch.zeros_like(mean[std.shape[0] :]))))
+    served = {f"{layer.name}.{part}".lstrip(".") for layer in layers for part in ("weight", "bias")}
+    results = []
+    for draw in range(theta.shape[0]):
+        drawn = network.unflatten(theta[draw])
+        tensors = {name: centres[name] if name in served else drawn[name] for name in drawn}
+        forwards = {}
+        for layer in layers:
+            weight, bias = _names(layer)
+            pair = (centres[weight], centres.get(bias))
+            if estimator == "local":
+                forwards[layer] = partial(_local, layer, pair, (widths[weight], widths.get(bias)), keys[draw])
+            else:
+                delta = drawn[weight] - centres[weight]
+                forwards[layer] = partial(_flipout, layer, pair, delta, widths.get(bias), keys[draw])
+        with _replaced(forwards):
+            results.append(
+                network.call(tensors, x, train=True, dropout=None if dropout is None else dropout[draw])
+            )
+    buffers = {name: torch.stack([b[name] for _, b in results]) for name in results[0][1]}
+    return torch.stack([output for output, _ in results]), buffers
+
+
+def _local(
+    layer: StochasticLayer, mean: tuple[Tensor, Tensor | None], std: tuple[Tensor, Tensor | None], key: Tensor, x: Tensor
+) -> Tensor:
+    return local.forward(layer, x, mean, std, key)
+
+
+def _flipout(
+    layer: StochasticLayer,
+    mean: tuple[Tensor, Tensor | None],
+    delta: Tensor,
+    bias_std: Tensor | None,
+    key: Tensor,
+    x: Tensor,
+) -> Tensor:
+    return flipout.forward(layer, x, mean, delta, bias_std, key)
+
+
+def _names(layer: StochasticLayer) -> tuple[str, str]:
+    prefix = f"{layer.name}." if layer.name else ""
+    return f"{prefix}weight", f"{prefix}bias"
+
+
+@contextmanager
+def _replaced(forwards: dict[StochasticLayer, Callable[[Tensor], Tensor]]) -> Iterator[None]:
+    # An instance's own `forward` goes before its class's: the copy of the network gets one for the length of a pass.
+    for layer, forward in forwards.items():
+        layer.layer.__dict__["forward"] = forward
+    try:
+        yield
+    finally:
+        for layer in forwards:
+            del layer.layer.__dict__["forward"]

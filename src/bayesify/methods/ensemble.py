@@ -1,0 +1,109 @@
+"""A deep ensemble: several networks from different starts and in different orders (Lakshminarayanan et al. 2017).
+
+Members are trained together, one step each, on batches of their own order; each minimises the point estimate's loss. A
+draw is a member, so a prediction has at most as many draws as there are members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from bayesify import initialisation
+from bayesify.errors import at_least
+from bayesify.likelihoods import Likelihood
+from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
+from bayesify.training.examples import Batch
+
+
+class Ensemble(Method):
+    """Independently trained networks as draws.
+
+    Args:
+        members: how many.
+        start: `fresh` by default, so that members differ; `given` starts all from the given weights.
+
+    """
+
+    name: ClassVar[str] = "ensemble"
+
+    def __init__(
+        self,
+        network: NetworkLike,
+        likelihood: Likelihood | str,
+        *,
+        members: int = 5,
+        prior: PriorLike | None = None,
+        bayesian: str | Sequence[str] = "all",
+        output: str | int | Callable[[Any], Tensor] | None = None,
+        start: str = "fresh",
+        seed: int = 0,
+    ) -> None:
+        self_members = at_least("members", members, 1)
+        super().__init__(
+            network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed
+        )
+        self.members = self_members
+        starts = [initialisation.start_weights(self.network, start, seed, member) for member in range(members)]
+        self.theta = nn.Parameter(torch.stack(starts))
+        for name, tensor in self.network.kept().items():
+            self.register_buffer(_slot(name), tensor.expand(members, *tensor.shape).clone())
+
+    def settings(self) -> dict[str, Any]:
+        return {"members": self.members}
+
+    def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        x = pytree.tree_map(lambda *leaves: torch.stack(leaves), *[batch[0] for batch in batches])
+        outputs, buffers = self._member_outputs(x, step)
+        losses = [self._nll(outputs[m : m + 1], y, step) for m, (_, y) in enumerate(batches)]
+        nll, penalty = torch.stack(losses).sum(), self._penalty(step, 1)
+        return Objective(nll + share / batches[0][1].shape[0] * penalty, nll, penalty, buffers)
+
+    def absorb(self, objective: Objective) -> None:
+        for name, values in objective.buffers.items():
+            self.get_buffer(_slot(name)).copy_(values)
+
+    def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        return self.theta.detach()[list(draws)]
+
+    @property
+    def mean_weights(self) -> Tensor:
+        raise ValueError('an ensemble has no mean weights that mean anything: use by="draws"')
+
+    @property
+    def held(self) -> int | None:
+        return self.members
+
+    def _member_outputs(self, x: Any, step: int) -> tuple[Tensor, dict[str, Tensor]]:
+        one = pytree.tree_map_only(Tensor, lambda t: t[0], x)
+        keys = [self._training_dropout(one, step, 1, member) for member in range(self.members)]
+        dropout = None if keys[0] is None else torch.cat([k for k in keys if k is not None])
+        kept = self._kept(range(self.members))
+        return self.network.outputs(self.theta, x, train=True, dropout=dropout, each=True, kept=kept)
+
+    def _penalty(self, step: int, draws: int) -> Tensor:
+        if self.prior is None:
+            return self.theta.new_zeros(())
+        return -self.prior.log_density(self.theta[:, : self.network.random_size]).sum()
+
+    def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """The pass of one member, the step's turn."""
+        member = step % self.members
+        kept = self._kept([member])
+        dropout = self._training_dropout(x, step, 1, member)
+        one = pytree.tree_map_only(Tensor, lambda t: t.unsqueeze(0), x)
+        return self.network.outputs(
+            self.theta[member : member + 1], one, train=True, dropout=dropout, each=True, kept=kept
+        )
+
+    def _kept(self, draws: Sequence[int]) -> dict[str, Tensor] | None:
+        held = {name: self.get_buffer(_slot(name))[list(draws)] for name in self.network.kept()}
+        return held or None
+
+
+def _slot(name: str) -> str:
+    return "members_" + name.replace(".", "/")

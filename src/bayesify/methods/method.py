@@ -1,0 +1,412 @@
+"""The contract of every method: a network, a prior and a likelihood become a posterior that answers with draws.
+
+A method is an `nn.Module`. Its file gives the objective of a training step and how to draw a set of weights; everything
+else (fitting, predicting, saving, summarising) is here, once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from bayesify import initialisation, likelihoods, noise
+from bayesify.errors import at_least, choose
+from bayesify.likelihoods import Likelihood
+from bayesify.methods.summary import Summary, summarise
+from bayesify.network import Network, first_rows
+from bayesify.predictive import Predictive
+from bayesify.priors import Prior, WeightPrior
+from bayesify.training.examples import Batch, Examples, TensorExamples, as_examples, as_inputs, count
+from bayesify.training.kl import KL
+from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan, resume_plan
+from bayesify.training.optimisation import OptimizerFactory
+
+PriorLike = Prior | str | Mapping[str, Prior | str]
+NetworkLike = nn.Module | Callable[[], nn.Module]
+_DRAW_ELEMENTS = 1 << 24
+
+
+@dataclass
+class Objective:
+    """One step's loss, its two parts, and the buffers that the pass left behind (`[draws, ...]` each)."""
+
+    loss: Tensor
+    nll: Tensor
+    kl: Tensor
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Method(nn.Module, ABC):
+    """What all methods share."""
+
+    name: ClassVar[str]
+    members: int = 1
+
+    def __init__(
+        self,
+        network: NetworkLike,
+        likelihood: Likelihood | str,
+        *,
+        prior: PriorLike | None = None,
+        bayesian: str | Sequence[str] = "all",
+        output: str | int | Callable[[Any], Tensor] | None = None,
+        start: str = "given",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.network = Network(network, bayesian, output, seed)
+        self.likelihood = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
+        if not isinstance(self.likelihood, Likelihood):
+            raise TypeError(f"likelihood must be one of bayesify.likelihoods, got {type(likelihood).__name__}")
+        self.prior = None if prior is None else WeightPrior(prior, self.network.weights)
+        self.start = initialisation.check(start)
+        self.seed = seed
+        self.plan: Plan | None = None
+        self.history = History()
+        self.notes: dict[str, Any] = {}
+        self.input_shapes: list[list[int]] | None = None
+        self._passes = 0
+
+    # What a method's own file must give.
+
+    @abstractmethod
+    def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        """The loss of one training step; `batches` has one batch per member, `share` is pi_i times any tempering."""
+
+    @abstractmethod
+    def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        """Sets of weights number `draws` of the posterior, `[draws, P]`."""
+
+    @property
+    @abstractmethod
+    def mean_weights(self) -> Tensor:
+        """The posterior's mean, `[P]`."""
+
+    @abstractmethod
+    def _penalty(self, step: int, draws: int) -> Tensor:
+        """What the objective adds to the data's part, for the draws of a step."""
+
+    @abstractmethod
+    def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Outputs `[draws, batch, ...]` of a step's training passes, and each draw's buffers."""
+
+    def settings(self) -> dict[str, Any]:
+        """Constructor arguments beyond the shared ones, JSON-able."""
+        return {}
+
+    @property
+    def held(self) -> int | None:
+        """How many draws the method holds, where that is finite."""
+        return None
+
+    # What users call.
+
+    def fit(
+        self,
+        data: Any,
+        *,
+        epochs: int = 10,
+        batch_size: int = 128,
+        optimizer: str | OptimizerFactory = "adam",
+        learning_rate: float = 1e-3,
+        schedule: Schedule = "constant",
+        draws: int = 1,
+        kl: str | KL = "uniform",
+        validation: Any = None,
+        patience: int | None = None,
+        keep: str = "last",
+        seed: int = 0,
+        n_data: int | None = None,
+        device: torch.device | str | None = None,
+        compiled: bool | None = None,
+        progress: bool = True,
+        run: str | Path | None = None,
+        overwrite: bool = False,
+        checkpoint_every: int = 1,
+        validation_draws: int = 10,
+    ) -> History:
+        """Train.
+
+        Args:
+            data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; x may be any pytree.
+            epochs: passes over the data.
+            batch_size: examples per step.
+            optimizer: a name of torch's (`adam`, `sgd:momentum=0.9`), or a function `(parameters, lr=) -> Optimizer`.
+            learning_rate: of the mean loss over a batch.
+            schedule: `constant`, `cosine`, `linear`, `step:0.5,0.1`, or a function of the share of steps done.
+            draws: weight draws per step.
+            kl: `uniform` or `reweighted`, with `warm-up=` epochs and `temperature=`; see `KL`.
+            validation: data like `data`, scored after every epoch.
+            patience: stop after this many epochs without a better validation NLL.
+            keep: the `last` state, or the one `best` on validation.
+            seed: of the noise and the shuffling.
+            n_data: the number of examples, where a loader cannot tell.
+            device: where to train; the method is moved there.
+            compiled: compile the sampling pass; None decides by the size of the work.
+            progress: show a bar (never when the output is not a terminal).
+            run: a folder for checkpoints, history and the result.
+            overwrite: allow a run folder that already holds a run.
+            checkpoint_every: epochs between checkpoints.
+            validation_draws: draws for each validation score.
+
+        """
+        plan, own_optimizer, own_schedule = make_plan(
+            optimizer,
+            schedule,
+            kl,
+            {
+                "epochs": epochs,
+                "batch_size": batch_size,
+                "learning_rate": learning_rate,
+                "draws": draws,
+                "seed": seed,
+                "patience": patience,
+                "keep": keep,
+                "validation_draws": validation_draws,
+                "checkpoint_every": checkpoint_every,
+                "compiled": compiled,
+            },
+        )
+        folder = None
+        if run is not None:
+            from bayesify import runs
+
+            folder = runs.claim(Path(run), overwrite=overwrite)
+        examples, checks = self._read(data, validation, n_data, device)
+        self._begin(plan, examples)
+        plan = self.plan or plan
+        trainer = Trainer(
+            self,
+            examples,
+            plan,
+            validation=checks,
+            run=folder,
+            optimizer=own_optimizer,
+            schedule=own_schedule,
+            show=progress,
+        )
+        if folder is not None:
+            self.save(folder)
+            trainer.save_checkpoint()
+        return self._carry_out(trainer, folder)
+
+    def resume(
+        self,
+        data: Any,
+        run: str | Path,
+        *,
+        validation: Any = None,
+        extend: int = 0,
+        optimizer: OptimizerFactory | None = None,
+        schedule: Callable[[float], float] | None = None,
+        n_data: int | None = None,
+        device: torch.device | str | None = None,
+        progress: bool = True,
+    ) -> History:
+        """Go on with an interrupted run to the end of its plan; with `extend`, plan that many epochs more."""
+        folder = Path(run)
+        plan, tensors, state = resume_plan(folder)
+        if extend:
+            plan = extended(plan, extend)
+            state["progress"]["done"] = False
+        examples, checks = self._read(data, validation, n_data, device)
+        self._begin(plan, examples)
+        trainer = Trainer(
+            self, examples, plan, validation=checks, run=folder, optimizer=optimizer, schedule=schedule, show=progress
+        )
+        trainer.restore(tensors, state)
+        return self._carry_out(trainer, folder)
+
+    def predict(
+        self, x: Any, draws: int = 100, seed: int = 0, by: str = "draws", batch_size: int = 1000
+    ) -> Predictive:
+        """The predictive distribution of inputs x.
+
+        Args:
+            x: inputs, in the form that `fit` was given.
+            draws: functions drawn from the posterior; a method that holds fewer gives what it holds.
+            seed: of the draws.
+            by: `draws`, or `mean` for the one function at the posterior's mean weights.
+            batch_size: inputs evaluated together (the answer does not depend on it).
+
+        """
+        at_least("draws", draws, 1)
+        choose("by", by, ("draws", "mean"))
+        count_draws = 1 if by == "mean" else min(draws, self.held or draws)
+        numbers = range(count_draws)
+        outputs = self._outputs(x, numbers, seed, by, batch_size)
+        keys = noise.keys(seed, noise.Stream.LOGITS, draws=numbers, device=outputs.device)
+        return Predictive(outputs, self.likelihood, keys, class_names=self.notes.get("class_names"))
+
+    def draw(self, x: Any, draws: int = 100, seed: int = 0, batch_size: int = 1000) -> Tensor:
+        """Raw outputs of functions drawn from the posterior, `[draws, batch, ...]`: one set of weights per draw."""
+        at_least("draws", draws, 1)
+        return self._outputs(x, range(min(draws, self.held or draws)), seed, "draws", batch_size)
+
+    def forward(self, x: Any) -> Tensor:
+        """One stochastic pass, `[batch, ...]`, differentiable; every call is the next draw of the training noise."""
+        self._passes += 1
+        return self._training_outputs(x, step=self._passes, draws=1)[0][0]
+
+    def kl(self, step: int | None = None, draws: int = 1) -> Tensor:
+        """What the objective adds to the data's part: the KL (or minus the log prior density, for point methods)."""
+        step = self._passes if step is None else step
+        return self._penalty(step, draws)
+
+    def loss(self, x: Any, y: Tensor, n_data: int, step: int, draws: int = 1) -> Tensor:
+        """The objective for a training loop of one's own: mean NLL of the batch + KL / n_data."""
+        at_least("n_data", n_data, 1)
+        device = next(self.parameters()).device
+        x = pytree.tree_map_only(Tensor, lambda t: t.to(device), as_inputs(x, self.network.dtype))
+        y = self.likelihood.prepare(y).to(device)
+        objective = self.objective([(x, y)] * self.members, step=step, share=y.shape[0] / n_data, draws=draws)
+        if self.training:
+            self.absorb(objective)
+        return objective.loss
+
+    def summary(self, x: Any = None) -> Summary:
+        """Each tensor: random or not, its prior, estimator and tier, and whatever is approximate."""
+        return summarise(self, x)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the method to a run folder that `bayesify.load` reads."""
+        from bayesify import runs
+
+        return runs.save(self, Path(path))
+
+    def absorb(self, objective: Objective) -> None:
+        """Update running statistics once a step: the mean over the step's draws."""
+        kept = self.network.kept()
+        for name, values in objective.buffers.items():
+            mean = values.double().mean(0) if values.is_floating_point() else values[0]
+            kept[name].copy_(mean)
+
+    # What the above is made of.
+
+    def _dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:
+        return None
+
+    def _kept(self, draws: Sequence[int]) -> dict[str, Tensor] | None:
+        return None
+
+    def _begin(self, plan: Plan, examples: Examples) -> None:
+        self.plan = plan
+        self.seed = plan.seed
+
+    def _nll(self, outputs: Tensor, y: Tensor, step: int) -> Tensor:
+        """Mean over draws and batch of the negative log-likelihood."""
+        keys = noise.keys(self.seed, noise.Stream.LOGITS, step=step + 1, draws=range(outputs.shape[0]), device=outputs.device)
+        return -self.likelihood.log_prob(outputs, y, keys).mean()
+
+    def _training_dropout(self, x: Any, step: int, draws: int, network: int = 0) -> Tensor | None:
+        sites = self.network.traced(x).dropout_sites
+        if sites is not None and not sites:
+            return None
+        device = self.network.initial.device
+        return noise.keys(self.seed, noise.Stream.DROPOUT, network, step + 1, range(draws), device)
+
+    def _read(
+        self, data: Any, validation: Any, n_data: int | None, device: torch.device | str | None
+    ) -> tuple[Examples, Examples | None]:
+        if device is not None:
+            self.to(device)
+        where = next(self.parameters()).device
+        examples = as_examples(data, self.likelihood, self.network.dtype, n_data).to(where)
+        checks = None
+        if validation is not None:
+            checks = as_examples(validation, self.likelihood, self.network.dtype).to(where)
+        for part in (examples, checks):
+            if part is not None:
+                self._look(part)
+        return examples, checks
+
+    def _look(self, examples: Examples) -> None:
+        """Run the network once on a few examples, so that a mismatch is one clear error before training."""
+        x, y = examples.first()
+        if isinstance(examples, TensorExamples):
+            y = examples.y
+        device = self.network.initial.device
+        x = pytree.tree_map_only(Tensor, lambda t: t.to(device), first_rows(x, 2))
+        outputs = self._try(x)
+        self.likelihood.check_outputs(outputs[:1].expand(y.shape[0], *outputs.shape[1:]), y.to(device))
+        self.input_shapes = [list(leaf.shape[1:]) for leaf in pytree.tree_leaves(x)]
+
+    def _try(self, x: Any) -> Tensor:
+        theta = self.network.initial
+        try:
+            with torch.no_grad():
+                output = self.network.call(self.network.unflatten(theta), x)[0]
+        except (TypeError, ValueError) as problem:
+            raise type(problem)(f"the network cannot take these inputs: {_first_line(problem)}") from problem
+        except Exception as problem:
+            shapes = [tuple(leaf.shape) for leaf in pytree.tree_leaves(x)]
+            kinds = [str(leaf.dtype).removeprefix("torch.") for leaf in pytree.tree_leaves(x)]
+            raise ValueError(
+                f"the network cannot take inputs of shape {shapes} and type {kinds}: {_first_line(problem)}"
+            ) from problem
+        if output.dim() == 0 or output.shape[0] != count(x):
+            raise ValueError(f"the network gives shape {tuple(output.shape)} for {count(x)} examples: the first axis must be the batch")
+        return output
+
+    def _carry_out(self, trainer: Trainer, folder: Path | None) -> History:
+        try:
+            trainer.train()
+        finally:
+            self.history = trainer.history
+            self.eval()
+        if folder is not None:
+            self.save(folder)
+        return self.history
+
+    @torch.no_grad()
+    def _outputs(self, x: Any, numbers: Sequence[int], seed: int, by: str, batch_size: int) -> Tensor:
+        at_least("batch_size", batch_size, 1)
+        x = as_inputs(x, self.network.dtype)
+        self._check_shapes(x)
+        device = self.network.initial.device
+        chunk = max(1, _DRAW_ELEMENTS // self.network.size)
+        total = count(x)
+        gathered = []
+        for first in range(0, len(numbers), chunk):
+            some = numbers[first : first + chunk]
+            theta = self.mean_weights.unsqueeze(0) if by == "mean" else self.weights(some, seed)
+            dropout = None if by == "mean" else self._dropout_keys(some, seed)
+            kept = None if by == "mean" else self._kept(some)
+            rows = []
+            for start in range(0, total, batch_size):
+                part = pytree.tree_map_only(
+                    Tensor, lambda t, start=start: t[start : start + batch_size].to(device), x
+                )
+                rows.append(self._evaluate(theta, part, dropout, kept))
+            gathered.append(torch.cat(rows, 1) if len(rows) > 1 else rows[0])
+        return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
+
+    def _evaluate(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
+        each = kept is not None
+        if each:
+            x = pytree.tree_map_only(Tensor, lambda t: t.expand(theta.shape[0], *t.shape), x)
+        return self.network.outputs(theta, x, dropout=dropout, fixed_mask=True, each=each, kept=kept)[0]
+
+    def _check_shapes(self, x: Any) -> None:
+        if self.input_shapes is None:
+            self._try(pytree.tree_map_only(Tensor, lambda t: t[:2].to(self.network.initial.device), x))
+            return
+        given = [list(leaf.shape[1:]) for leaf in pytree.tree_leaves(x)]
+        # A length that varies (sequences, image sizes) is the network's own business; the number of axes is not.
+        if [len(shape) for shape in given] != [len(shape) for shape in self.input_shapes] or (
+            all(len(shape) == 1 for shape in given) and given != self.input_shapes
+        ):
+            raise ValueError(f"inputs have shape [n, {given}], the network was trained on [n, {self.input_shapes}]")
+        if given != self.input_shapes:
+            self._try(pytree.tree_map_only(Tensor, lambda t: t[:2].to(self.network.initial.device), x))
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__

@@ -1,0 +1,120 @@
+"""What a method is made of, tensor by tensor, with everything that is approximate named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bayesify.estimators import stochastic_layers, why_not
+from bayesify.training.kl import KL
+
+if TYPE_CHECKING:
+    from bayesify.methods.method import Method
+
+
+@dataclass(frozen=True)
+class Row:
+    """One trained tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    random: bool
+    prior: str
+    estimator: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Rows for the tensors, facts about the whole, and notes on what is not exact."""
+
+    method: str
+    rows: list[Row]
+    facts: dict[str, str]
+    notes: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "parameters": [row.__dict__ | {"shape": list(row.shape)} for row in self.rows],
+            "facts": self.facts,
+            "notes": self.notes,
+        }
+
+    def __str__(self) -> str:
+        heads = ("tensor", "shape", "random", "prior", "estimator")
+        table = [
+            (row.name, "x".join(map(str, row.shape)) or "1", "yes" if row.random else "no", row.prior, row.estimator)
+            for row in self.rows
+        ]
+        widths = [max(len(line[i]) for line in (heads, *table)) for i in range(len(heads))]
+        lines = [self.method]
+        for line in (heads, *table):
+            lines.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        lines += [f"{name}: {value}" for name, value in self.facts.items()]
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+def summarise(method: Method, x: Any = None) -> Summary:
+    """Describe a method; with a batch x the traced facts (estimators by layer, tier, dropout) are filled in."""
+    network, notes = method.network, []
+    trace = network._trace if x is None else network.traced(x)
+    estimator = getattr(method, "estimator", None)
+    served, reasons = _served(method, estimator, trace)
+    rows = []
+    for place in network.places:
+        owner = place.name.rpartition(".")[0]
+        how = ""
+        if place.random and estimator is not None:
+            how = estimator if estimator == "weight" or owner in served else "weight"
+            if estimator != "weight" and trace is None:
+                how = f"{estimator} where it applies"
+            elif owner in reasons:
+                how = f"weight ({reasons[owner]})"
+            elif estimator == "local" and not served.get(owner, True):
+                how = "local (approximate: positions independent)"
+        prior = method.prior.describe(place.name) if method.prior is not None and place.random else ""
+        rows.append(Row(place.name, tuple(place.shape), place.random and estimator is not None, prior, how))
+    facts = {
+        "likelihood": repr(method.likelihood),
+        "trained weights": f"{network.size:,} ({network.random_size:,} random)"
+        if estimator is not None
+        else f"{network.size:,}",
+    }
+    if trace is not None and trace.dropout_sites:
+        facts["dropout"] = ", ".join(f"{site.rate:g}" for site in trace.dropout_sites)
+    if x is not None:
+        tier, why = network.tier(max(2, min(method.held or 2, 2)), x, train=False)
+        facts["tier for draws"] = f"{tier} ({why})"
+    if method.plan is not None:
+        kl = KL.parse(method.plan.kl)
+        facts["KL weighting"] = str(kl)
+        facts["training path"] = "compiled" if method.plan.compiled else "plain"
+        if kl.temperature != 1:
+            notes.append(f"the KL is multiplied by a temperature of {kl.temperature:g}: the objective is not the ELBO")
+        if kl.warm_up:
+            notes.append(f"the KL is warmed up over {kl.warm_up:g} epochs: until then the objective is not the ELBO")
+    notes += _prior_notes(method)
+    if getattr(method.likelihood, "class_weights", None) is not None:
+        notes.append("class weights make the likelihood a pseudo-likelihood")
+    return Summary(type(method).__name__, rows, facts, notes)
+
+
+def _served(method: Method, estimator: str | None, trace: Any) -> tuple[dict[str, bool], dict[str, str]]:
+    if estimator in {None, "weight"} or trace is None:
+        return {}, {}
+    served = {layer.name: layer.exact_local for layer in stochastic_layers(method.network, trace)}
+    owners = {place.name.rpartition(".")[0] for place in method.network.places if place.random}
+    reasons = {owner: why_not(method.network, owner, trace) for owner in owners - set(served)}
+    return served, {owner: reason for owner, reason in reasons.items() if reason}
+
+
+def _prior_notes(method: Method) -> list[str]:
+    if method.prior is None:
+        return []
+    notes = []
+    if not method.prior.proper:
+        notes.append("the prior is improper: the ELBO is known up to a constant, and widths are bounded")
+    kinds = {type(p): p for p in method.prior.assignments.values()}.values()
+    notes += [p.approximate for p in kinds if getattr(p, "approximate", None)]
+    return notes

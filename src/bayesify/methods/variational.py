@@ -1,0 +1,174 @@
+"""Variational inference: a Gaussian for every weight, fitted by maximising the evidence lower bound.
+
+    q(w) = N(mu, sigma^2), sigma = softplus(rho)            (mean field; Bayes by Backprop, Blundell et al. 2015)
+    loss = mean over draws and batch of -log p(y | x, w) + pi_i * KL(q || p) / B_i
+
+with w = mu + sigma * eps. The KL is exact where the prior allows it; otherwise its entropy part is exact and the prior's
+part is averaged over the step's draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bayesify import initialisation, noise
+from bayesify.errors import choose
+from bayesify.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
+from bayesify.likelihoods import Likelihood
+from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
+from bayesify.priors import Normal, WeightPrior
+from bayesify.training.compiling import compiled_or_eager, worth_compiling
+from bayesify.training.examples import Batch, Examples
+from bayesify.training.loop import Plan
+
+FAMILIES = ("mean_field",)
+# Under an improper prior nothing holds back the width of a weight that the data never touches.
+WIDEST_UNDER_IMPROPER_PRIOR = 10.0
+
+
+class Variational(Method):
+    """Mean-field variational inference.
+
+    Args:
+        prior: a prior, its text form, or a mapping from name patterns to priors.
+        bayesian: which weights are random: "all", "last_layer" or name patterns.
+        family: `mean_field`.
+        estimator: how noise enters the gradient in training: `weight`, `local` or `flipout`.
+        start: where the means start: `given`, `fresh`, `normal:0.1`, `uniform:-0.2,0.2`.
+        rho: where the widths start, before softplus: a number or `uniform:-5,-4`.
+
+    """
+
+    name: ClassVar[str] = "variational"
+
+    def __init__(
+        self,
+        network: NetworkLike,
+        likelihood: Likelihood | str,
+        *,
+        prior: PriorLike | None = None,
+        bayesian: str | Sequence[str] = "all",
+        family: str = "mean_field",
+        estimator: str = "weight",
+        output: str | int | Callable[[Any], Tensor] | None = None,
+        start: str = "given",
+        rho: float | str = -5.0,
+        seed: int = 0,
+    ) -> None:
+        prior = Normal(1.0) if prior is None else prior
+        super().__init__(
+            network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed
+        )
+        if self.network.random_size == 0:
+            raise ValueError("no weight is random: bayesian= selects none that a posterior could be placed on")
+        self.family = choose("family", family, FAMILIES)
+        self.estimator = choose("estimator", estimator, ESTIMATORS)
+        self.initial_rho = rho
+        self.mu = nn.Parameter(initialisation.start_weights(self.network, start, seed))
+        self.rho = nn.Parameter(initialisation.start_rho(self.network, rho, seed))
+        self.kept_weights: Tensor
+        self.register_buffer("kept_weights", torch.ones(0, dtype=torch.bool, device=self.mu.device))
+        self._sample = self._sample_and_kl
+
+    def settings(self) -> dict[str, Any]:
+        return {"family": self.family, "estimator": self.estimator, "rho": self.initial_rho}
+
+    @property
+    def std(self) -> Tensor:
+        """Posterior standard deviations of the random weights, `[R]`, zero where pruned."""
+        return self._std(self.rho).detach()
+
+    def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        ((x, y),) = batches
+        theta, kl = self._sample(self.mu, self.rho, self._keys(step, draws))
+        outputs, buffers = self._noisy(theta, x, step)
+        nll = self._nll(outputs, y, step)
+        return Objective(nll + share / y.shape[0] * kl, nll, kl, buffers)
+
+    def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
+        with torch.no_grad():
+            return self._draw_weights(self._mean(self.mu), self._std(self.rho), keys)
+
+    @property
+    def mean_weights(self) -> Tensor:
+        return self._mean(self.mu).detach()
+
+    def prune_to(self, kept: Tensor) -> None:
+        """Keep the weights marked in `kept [R]`; the others are exactly zero, in mean and in every draw."""
+        self.kept_weights = kept.to(self.mu.device)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # A pruned network has a mask where an unpruned one has nothing.
+        kept = state_dict.get(f"{prefix}kept_weights")
+        if kept is not None and kept.shape != self.kept_weights.shape:
+            self.kept_weights = kept.to(self.mu.device)
+        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[no-untyped-call]
+
+    def _begin(self, plan: Plan, examples: Examples) -> None:
+        super()._begin(plan, examples)
+        steps = plan.epochs * examples.count_batches(plan.batch_size)
+        wanted = plan.compiled
+        if wanted is None:
+            wanted = worth_compiling(self.network.random_size * plan.draws, steps)
+        self._sample, compiled = compiled_or_eager(
+            self._sample_and_kl, (self.mu, self.rho, self._keys(0, plan.draws)), wanted=wanted
+        )
+        self.plan = Plan(**{**plan.__dict__, "compiled": compiled})
+
+    def _sample_and_kl(self, mu: Tensor, rho: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Draws `[draws, P]` and the KL: pure tensor operations, so that they can be compiled as one pass."""
+        assert isinstance(self.prior, WeightPrior)
+        mean, std = self._mean(mu), self._std(rho)
+        theta = self._draw_weights(mean, std, keys)
+        size = rho.shape[0]
+        if self.kept_weights.numel():
+            # A pruned weight is no longer random: it has no KL, and the density of its zero is nobody's business.
+            kept = self.kept_weights
+            pruned_std = torch.where(kept, std, torch.ones_like(std))
+            return theta, self.prior.kl(mean[:size], pruned_std, theta[:, :size])
+        return theta, self.prior.kl(mean[:size], std, theta[:, :size])
+
+    def _draw_weights(self, mean: Tensor, std: Tensor, keys: Tensor) -> Tensor:
+        size = std.shape[0]
+        random = mean[:size] + std * noise.normal(keys, size).to(mean.dtype)
+        if size == mean.shape[0]:
+            return random
+        return torch.cat((random, mean[size:].expand(keys.shape[0], -1)), 1)
+
+    def _mean(self, mu: Tensor) -> Tensor:
+        if not self.kept_weights.numel():
+            return mu
+        size = self.kept_weights.shape[0]
+        return torch.cat((mu[:size] * self.kept_weights, mu[size:]))
+
+    def _std(self, rho: Tensor) -> Tensor:
+        std = F.softplus(rho)
+        if self.prior is not None and not self.prior.proper:
+            std = std.clamp(max=WIDEST_UNDER_IMPROPER_PRIOR)
+        return std * self.kept_weights if self.kept_weights.numel() else std
+
+    def _keys(self, step: int, draws: int) -> Tensor:
+        return noise.keys(self.seed, noise.Stream.TRAINING, step=step, draws=range(draws), device=self.mu.device)
+
+    def _noisy(self, theta: Tensor, x: Any, step: int) -> tuple[Tensor, dict[str, Tensor]]:
+        draws = theta.shape[0]
+        dropout = self._training_dropout(x, step, draws)
+        if self.estimator == "weight":
+            return self.network.outputs(theta, x, train=True, dropout=dropout)
+        layers = stochastic_layers(self.network, self.network.traced(x))
+        keys = noise.keys(self.seed, noise.Stream.LOCAL, step=step, draws=range(draws), device=self.mu.device)
+        mean, std = self._mean(self.mu), self._std(self.rho)
+        return noisy_outputs(self.network, self.estimator, layers, mean, std, theta, x, keys=keys, dropout=dropout)
+
+    def _penalty(self, step: int, draws: int) -> Tensor:
+        return self._sample_and_kl(self.mu, self.rho, self._keys(step, draws))[1]
+
+    def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
+        theta, _ = self._sample_and_kl(self.mu, self.rho, self._keys(step, draws))
+        return self._noisy(theta, x, step)

@@ -1,0 +1,142 @@
+"""Random numbers as one pure function of (seed, stream, network, step, draw, element).
+
+There is no generator and no hidden state: the same coordinates give the same number on any device, eager or
+compiled, alone or in a batch, so training can be resumed to the bit and an input's answer never depends on its
+neighbours. A key folds the first five coordinates into two 32-bit words `(a, b)`; element `e` then gets
+
+    h = mix(mix(pair(e) ^ a) + b)        g = mix(h ^ c)
+
+with `mix` the 32-bit integer hash "lowbias32" (C. Wellons, Hash Prospector) and a pair of normals by Box and Muller,
+`sqrt(-2 log u(h)) * (cos, sin)(2 pi u(g))`. Elements are paired sixteen apart inside blocks of 32, which keeps the
+function independent of how many elements are asked for and lets a compiler vectorise it.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+LANES = 16
+_WORD = 0xFFFFFFFF
+_SECOND_HASH = 0x5BD1E995
+_CHAINS = (0x9E3779B9, 0x85EBCA6B)
+
+
+class Stream(enum.IntEnum):
+    """What a number is for; different streams never share noise."""
+
+    INITIAL = 1
+    TRAINING = 2
+    PREDICTION = 3
+    DROPOUT = 4
+    LOGITS = 5
+    SHUFFLE = 6
+    SPLIT = 7
+    LOCAL = 8
+    SIGNS = 9
+    TARGETS = 10
+
+
+def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) -> tuple[int, int]:
+    """The two 32-bit words, as signed integers, that stand for these coordinates."""
+    words = (seed & _WORD, (seed >> 32) & _WORD, stream, network & _WORD, step & _WORD, (step >> 32) & _WORD, draw & _WORD)
+    folded = []
+    for chain in _CHAINS:
+        value = chain
+        for position, word in enumerate(words):
+            value = _mix_integer((value ^ word) + 0x9E3779B9 * (position + 1) & _WORD)
+        folded.append(_signed(value))
+    return folded[0], folded[1]
+
+
+def keys(
+    seed: int,
+    stream: int,
+    network: int = 0,
+    step: int = 0,
+    draws: Iterable[int] = (0,),
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """One key per draw, `[draws, 2]` int32, ready for the functions below (and for vmap, compile and CUDA graphs)."""
+    rows = [key(seed, stream, network, step, draw) for draw in draws]
+    return torch.tensor(rows, dtype=torch.int32, device=device).reshape(-1, 2)
+
+
+def fold(keys: Tensor, word: int) -> Tensor:
+    """Keys of a sub-stream, one for each `word`: a layer's or a dropout site's own noise inside a draw."""
+    offset = torch.tensor(_mix_pair(word), dtype=torch.int32, device=keys.device)
+    return _mix(_mix(keys ^ offset) + offset.flip(-1))
+
+
+def normal(keys: Tensor, size: int, start: int = 0) -> Tensor:
+    """Standard normals for elements `start ... start + size - 1` of each key: `[..., 2]` -> `[..., size]`, float32."""
+    first, last = start // (2 * LANES), -(-(start + size) // (2 * LANES))
+    pairs = torch.arange(first * LANES, last * LANES, dtype=torch.int32, device=keys.device)
+    h, g = _two_hashes(keys, pairs)
+    radius = torch.sqrt(-2.0 * torch.log(_unit(h)))
+    angle = ((g >> 8) & 0xFFFFFF).float() * (2 * math.pi / 2**24)
+    blocks = (*keys.shape[:-1], last - first, LANES)
+    cosine, sine = (radius * torch.cos(angle)).view(blocks), (radius * torch.sin(angle)).view(blocks)
+    whole = torch.stack((cosine, sine), -2).view(*keys.shape[:-1], -1)
+    skipped = start - first * 2 * LANES
+    return whole[..., skipped : skipped + size]
+
+
+def uniform(keys: Tensor, size: int, start: int = 0) -> Tensor:
+    """Uniforms strictly inside (0, 1), on a grid of 2^-24: `[..., 2]` -> `[..., size]`, float32."""
+    return _unit(bits(keys, size, start))
+
+
+def signs(keys: Tensor, size: int, start: int = 0) -> Tensor:
+    """Minus or plus one with equal chance: `[..., 2]` -> `[..., size]`, float32."""
+    return ((bits(keys, size, start) >> 31) & 1).float() * 2.0 - 1.0
+
+
+def bits(keys: Tensor, size: int, start: int = 0) -> Tensor:
+    """32 random bits per element, as int32."""
+    elements = torch.arange(start, start + size, dtype=torch.int32, device=keys.device)
+    return _two_hashes(keys, elements)[0]
+
+
+def permutation(keys: Tensor, size: int) -> Tensor:
+    """A uniformly random order of `size` things for each key, `[..., size]` int64."""
+    elements = torch.arange(size, dtype=torch.int32, device=keys.device)
+    h, g = _two_hashes(keys, elements)
+    # 64 random bits: a tie, which a stable sort would break by position, has a chance of size^2 / 2^65.
+    return torch.argsort((h.long() << 32) | (g.long() & _WORD), dim=-1, stable=True)
+
+
+def _two_hashes(keys: Tensor, counters: Tensor) -> tuple[Tensor, Tensor]:
+    h = _mix(_mix(counters ^ keys[..., :1]) + keys[..., 1:])
+    return h, _mix(h ^ _SECOND_HASH)
+
+
+def _unit(h: Tensor) -> Tensor:
+    # The top value is 1 - 2^-25, which float32 rounds up to one: clamp, so that the interval stays open.
+    return ((((h >> 8) & 0xFFFFFF).float() + 0.5) * 2**-24).clamp(max=1.0 - 2**-24)
+
+
+def _mix(v: Tensor) -> Tensor:
+    # int32 shifts are arithmetic in torch; the masks make them logical.
+    v = (v ^ ((v >> 16) & 0xFFFF)) * 0x7FEB352D
+    v = (v ^ ((v >> 15) & 0x1FFFF)) * (0x846CA68B - (1 << 32))
+    return v ^ ((v >> 16) & 0xFFFF)
+
+
+def _mix_pair(word: int) -> tuple[int, int]:
+    first, second = (_mix_integer((word + 1) * chain & _WORD) for chain in _CHAINS)
+    return _signed(first), _signed(second)
+
+
+def _signed(v: int) -> int:
+    return v - (1 << 32) if v >= 1 << 31 else v
+
+
+def _mix_integer(v: int) -> int:
+    v = (v ^ (v >> 16)) * 0x7FEB352D & _WORD
+    v = (v ^ (v >> 15)) * 0x846CA68B & _WORD
+    return v ^ (v >> 16)

@@ -1,0 +1,269 @@
+"""What many draws say about an input: the answer, how unsure it is, and why.
+
+For classification, with `p_d` the class probabilities of draw `d`, `p` their mean and `H` the entropy in
+nats, the total uncertainty splits as `H[p] = mean_d H[p_d] + I` (aleatoric + epistemic), `I` being the mutual
+information between the answer and the weights (S. Depeweg et al., Decomposition of uncertainty in Bayesian
+deep learning, 2018). For regression variances split alike: mean noise variance plus the variance of means.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesify.likelihoods import Classification, Likelihood, Regression, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+CLASSIFICATION_SCORES = ("confidence", "entropy", "aleatoric", "epistemic", "expected_error", "std")
+REGRESSION_SCORES = ("width", "std", "variance", "aleatoric", "epistemic")
+_HALVINGS = 60
+
+
+class Predictive:
+    """The predictive distribution of a batch of inputs: `outputs` `[draws, batch, ...]` and a likelihood.
+
+    `keys` `[draws, 2]` are the noise keys of a likelihood that samples (`GaussianLogits`). Everything is
+    computed when first asked for, then kept. Shapes below are for one target per input; a target with
+    dimensions of its own (pixels, several numbers) has them after the batch.
+
+        >>> p = Predictive(torch.tensor([[[2.0, 0.0]], [[0.0, 2.0]]]), Categorical())
+        >>> p.probs, p.epistemic      # the two draws disagree: half and half, and mostly epistemic
+    """
+
+    def __init__(
+        self,
+        outputs: Tensor,
+        likelihood: Likelihood,
+        keys: Tensor | None = None,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        if outputs.ndim < 2:
+            raise ValueError(f"outputs must be [draws, batch, ...], got shape {list(outputs.shape)}")
+        if len(outputs) < 1:
+            raise ValueError("draws must be at least 1, got 0")
+        self.outputs = outputs
+        # A copy: a learned noise that trains on must not change an answer already given.
+        self.likelihood = copy.deepcopy(likelihood).requires_grad_(requires_grad=False).to(outputs.device)
+        self.keys = keys
+        self.class_names = None if class_names is None else tuple(map(str, class_names))
+
+    @property
+    def kind(self) -> str:
+        """`"classification"` or `"regression"`."""
+        return self.likelihood.kind
+
+    @property
+    def draws(self) -> int:
+        """How many draws stand behind the answer."""
+        return len(self.outputs)
+
+    @cached_property
+    def draw_probs(self) -> Tensor:
+        """Class probabilities of each draw, `[draws, batch, classes]`."""
+        return self._classification("draw_probs").probs(self.outputs, self.keys)
+
+    @cached_property
+    def probs(self) -> Tensor:
+        """Their mean, `[batch, classes]`."""
+        self._classification("probs")
+        return self.draw_probs.mean(0)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """The most probable class, `[batch]` int64."""
+        self._classification("labels")
+        return self.probs.argmax(-1)
+
+    @property
+    def names(self) -> list[str]:
+        """The labels by name (their numbers as text, where no `class_names` were given)."""
+        known = self.class_names
+        return [str(label) if known is None else known[label] for label in self.labels.flatten().tolist()]
+
+    @cached_property
+    def confidence(self) -> Tensor:
+        """The probability of the label, `[batch]`."""
+        self._classification("confidence")
+        return self.probs.amax(-1)
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """Total uncertainty `H[p]` in nats, `[batch]`."""
+        self._classification("entropy")
+        return _entropy(self.probs)
+
+    @cached_property
+    def expected_error(self) -> Tensor:
+        """One minus the share of the commonest label among the draws, `[batch]`."""
+        self._classification("expected_error")
+        votes = self.draw_probs.argmax(-1)
+        return 1.0 - (votes == votes.mode(0).values).to(self.draw_probs.dtype).mean(0)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """The expected target, `[batch]`."""
+        return self._regression("mean").mean(self.outputs).mean(0)
+
+    @cached_property
+    def variance(self) -> Tensor:
+        """Total variance of the target, `[batch]`: aleatoric + epistemic."""
+        self._regression("variance")
+        return self.aleatoric + self.epistemic
+
+    @cached_property
+    def aleatoric(self) -> Tensor:
+        """What more data would not remove, `[batch]`: the mean entropy, or noise variance, of the draws."""
+        if isinstance(self.likelihood, Regression):
+            return self.likelihood.noise_variance(self.outputs).mean(0)
+        return _entropy(self.draw_probs).mean(0)
+
+    @cached_property
+    def epistemic(self) -> Tensor:
+        """How much the draws disagree, `[batch]`: the mutual information, or the variance of their means."""
+        if isinstance(self.likelihood, Regression):
+            return self.likelihood.mean(self.outputs).var(0, correction=0)
+        return (self.entropy - self.aleatoric).clamp(min=0.0)  # rounding can leave it a hair below zero
+
+    @cached_property
+    def std(self) -> Tensor:
+        """Regression: the root of `variance`, `[batch]`. Classes: the spread of `p_d`, `[batch, classes]`."""
+        if self.kind == "regression":
+            return self.variance.sqrt()
+        return self.draw_probs.std(0, correction=0)
+
+    def log_prob(self, targets: Any) -> Tensor:
+        """`log mean_d p_d(y)` in nats, `[batch]`, summed over a target's own dimensions inside each draw."""
+        prepared = self.likelihood.prepare(targets).to(self.outputs.device)
+        if len(prepared) != len(self):
+            raise ValueError(f"targets must have one row per input, {len(self)}, got {len(prepared)}")
+        if isinstance(self.likelihood, Classification) and int(prepared.max()) >= self.probs.shape[-1]:
+            known = self.probs.shape[-1]
+            raise ValueError(f"labels must be below the {known} known classes, got {int(prepared.max())}")
+        per_draw = self.likelihood.log_density(self.outputs, prepared, self.keys)
+        return per_draw.logsumexp(0) - math.log(self.draws)
+
+    def cdf(self, values: Tensor) -> Tensor:
+        """The chance of a target at most `values`, both shaped like `mean` (regression)."""
+        likelihood = self._regression("cdf")
+        if values.shape != self.mean.shape:
+            raise ValueError(f"values must be {list(self.mean.shape)} like mean, got {list(values.shape)}")
+        return likelihood.cdf(self.outputs, values).mean(0)
+
+    def quantile(self, level: float) -> Tensor:
+        """The smallest value with `cdf >= level` (regression), `[batch]`, by bisection on the cdf."""
+        likelihood = self._regression("quantile")
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level}")
+        outputs = self.outputs.double()
+        mean, spread = likelihood.mean(outputs), likelihood.noise_variance(outputs).sqrt()
+        # Cantelli's inequality encloses the quantile of each draw, and the mixture's lies among those.
+        low = (mean - spread * math.sqrt((1 - level) / level)).amin(0)
+        high = (mean + spread * math.sqrt(level / (1 - level))).amax(0)
+        if likelihood.discrete:
+            low = torch.full_like(low, -1.0)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            below = likelihood.cdf(outputs, middle).mean(0) < level
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return (high.floor() if likelihood.discrete else high).to(self.mean.dtype)
+
+    def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
+        """The central interval that holds the target with chance `level` (regression): lower and upper."""
+        self._regression("interval")
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level}")
+        return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
+
+    def score(self, name: str, level: float = 0.95) -> Tensor:
+        """A score by name, one per target; `std` of classes is the label's, `width` is the interval's."""
+        known = CLASSIFICATION_SCORES if self.kind == "classification" else REGRESSION_SCORES
+        if name not in known:
+            raise unknown(f"a {self.kind} score", name, known)
+        if name == "width":
+            lower, upper = self.interval(level)
+            return upper - lower
+        if name == "std" and self.kind == "classification":
+            return self.std.gather(-1, self.labels.unsqueeze(-1)).squeeze(-1)
+        value: Tensor = getattr(self, name)
+        return value
+
+    def certainty(self, name: str) -> Tensor:
+        """A score turned so that more is surer: `confidence` as it is, every other one negated."""
+        return self.score(name) if name == "confidence" else -self.score(name)
+
+    def accept(
+        self,
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        by: str | None = None,
+        level: float = 0.95,
+    ) -> Tensor:
+        """Which answers are certain enough, `[batch]` bool.
+
+        `by` is `confidence` unless given, and the width of the interval of `level` for regression:
+        `accept(at_least=0.9)`, `accept(at_most=0.2, by="entropy")`.
+        """
+        by = by or ("confidence" if self.kind == "classification" else "width")
+        score = self.score(by, level)
+        if (at_least is None) == (at_most is None):
+            raise ValueError("accept needs one of at_least= and at_most=, got both or neither")
+        if by == "confidence" and at_least is None:
+            raise ValueError("confidence grows with certainty: use at_least=, not at_most=")
+        if by != "confidence" and at_most is None:
+            raise ValueError(f"{by} grows with uncertainty: use at_most=, not at_least=")
+        return score >= at_least if at_least is not None else score <= float(at_most or 0.0)
+
+    def numpy(self) -> dict[str, NDArray[Any]]:
+        """Answers and uncertainties as plain arrays by name; regression adds the 95% interval."""
+        if self.kind == "classification":
+            names = ("probs", "labels", *CLASSIFICATION_SCORES)
+            tensors = {name: getattr(self, name) for name in names}
+        else:
+            tensors = {
+                name: getattr(self, name) for name in ("mean", "std", "variance", "aleatoric", "epistemic")
+            }
+            tensors["lower"], tensors["upper"] = self.interval()
+        return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+
+    def __len__(self) -> int:
+        return self.outputs.shape[1]
+
+    def __getitem__(self, index: int | slice | Sequence[int] | Tensor | NDArray[Any]) -> Predictive:
+        """The same predictive for some of the inputs; a single number keeps a batch of one."""
+        if isinstance(index, int):
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"input {index} of a predictive with {len(self)} inputs")
+            index = slice(index % len(self), index % len(self) + 1)
+        elif isinstance(index, np.ndarray):
+            index = torch.from_numpy(index)
+        return Predictive(self.outputs[:, index], self.likelihood, self.keys, self.class_names)
+
+    def __repr__(self) -> str:
+        return f"Predictive({self.kind}, {self.draws} draws, {len(self)} inputs, {self.likelihood!r})"
+
+    def _classification(self, name: str) -> Classification:
+        if isinstance(self.likelihood, Classification):
+            return self.likelihood
+        raise AttributeError(f"{name} is for classification; this predictive is of {self.likelihood!r}")
+
+    def _regression(self, name: str) -> Regression:
+        if isinstance(self.likelihood, Regression):
+            return self.likelihood
+        raise AttributeError(f"{name} is for regression; this predictive is of {self.likelihood!r}")
+
+
+def _entropy(probs: Tensor) -> Tensor:
+    # A probability that rounds to a hair above one would make it negative.
+    entropy: Tensor = torch.special.entr(probs).sum(-1)
+    return entropy.clamp(min=0.0)

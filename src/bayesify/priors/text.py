@@ -1,0 +1,88 @@
+"""Priors as text, the same in configuration files and on the command line.
+
+prior    = name [":" number {"," number}]        normal:1   student-t:3,1   normal:fan_in   flat
+mapping  = pattern "=" prior {";" pattern "=" prior}       *.bias=normal:10;*=normal:1
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from bayesify.priors.densities import Cauchy, Laplace, Normal, ScaleMixture, StudentT
+from bayesify.priors.improper import Flat, LogUniform
+from bayesify.priors.prior import Prior, argument_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KINDS: dict[str, type[Prior]] = {
+    kind.name: kind for kind in (Normal, Laplace, Cauchy, StudentT, ScaleMixture, Flat, LogUniform)
+}
+HYPERPRIORS = ("half-normal", "half-cauchy", "inverse-gamma", "learned")
+
+
+def parse(text: str) -> Prior:
+    """The prior that `text` names; the inverse of `prior.text`."""
+    if not isinstance(text, str):
+        raise TypeError(f"a prior's text must be a string such as 'normal:1', got {text!r}")
+    name, colon, rest = text.strip().partition(":")
+    kind = _kind(name.strip().lower().replace("_", "-"), text)
+    _refuse_hyperpriors(rest)
+    words = [word.strip() for word in rest.split(",")] if colon else []
+    names = argument_names(kind)
+    if len(words) > len(names) or (kind is ScaleMixture and len(words) < 3) or "" in words:
+        form = f"{kind.name}:{','.join(names)}" if names else kind.name
+        raise ValueError(f"prior {text!r} does not have the form {form}")
+    return kind(**{name: _argument(name, word, text) for name, word in zip(names, words, strict=False)})
+
+
+def parse_mapping(text: str) -> dict[str, Prior]:
+    """Name patterns and their priors, in order; a prior alone stands for every weight, `*`."""
+    if not isinstance(text, str) or "=" not in text:
+        return {"*": parse(text)}
+    mapping: dict[str, Prior] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        pattern, equals, prior = (word.strip() for word in part.partition("="))
+        if not equals or not pattern:
+            raise ValueError(f"expected pattern=prior in {text!r}, got {part!r}")
+        if pattern in mapping:
+            raise ValueError(f"pattern {pattern!r} is given twice in {text!r}")
+        mapping[pattern] = parse(prior)
+    return mapping
+
+
+def mapping_text(mapping: Mapping[str, Prior]) -> str:
+    """The inverse of `parse_mapping`."""
+    for pattern in mapping:
+        if not pattern or pattern != pattern.strip() or set("=;") & set(pattern):
+            raise ValueError(f"a name pattern holds no '=', no ';' and no outer blanks, got {pattern!r}")
+    if list(mapping) == ["*"]:
+        return mapping["*"].text
+    return ";".join(f"{pattern}={prior.text}" for pattern, prior in mapping.items())
+
+
+def _kind(name: str, text: str) -> type[Prior]:
+    if name not in KINDS:
+        nearest = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.5)
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(KINDS)}"
+        raise ValueError(f"unknown prior {text!r}: {hint}")
+    return KINDS[name]
+
+
+def _refuse_hyperpriors(rest: str) -> None:
+    word = rest.strip().lower().replace("_", "-")
+    if "(" in word or word.startswith(HYPERPRIORS):
+        raise ValueError(
+            f"hyperpriors such as {word} are not available yet in this version: give a number or fan_in"
+        )
+
+
+def _argument(name: str, word: str, text: str) -> float | str:
+    if name == "scale" and word.lower().replace("-", "_") == "fan_in":
+        return "fan_in"
+    try:
+        return float(word)
+    except ValueError:
+        expected = "a number or fan_in" if name == "scale" else "a number"
+        raise ValueError(f"{name} in prior {text!r} must be {expected}, got {word!r}") from None

@@ -1,0 +1,217 @@
+"""Training data in whatever form it comes, as batches by number: tensors, arrays, a Dataset or a DataLoader.
+
+x may be any pytree (a tensor, a tuple, a dict) whose leaves share their first axis. Tensors and map-style datasets are
+shuffled by our own noise, so a resumed run sees the same batches; a user's own loader keeps its own order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sized
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+
+from bayesify import noise
+
+if TYPE_CHECKING:
+    from bayesify.likelihoods import Likelihood
+
+Batch = tuple[Any, Tensor]
+
+
+class Examples(ABC):
+    """What the training loop sees of the data: how many examples there are, and an epoch's batches."""
+
+    n_data: int
+
+    @abstractmethod
+    def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
+        """An epoch in batches, one per member, in each member's own order, starting after `skip` batches."""
+
+    @abstractmethod
+    def count_batches(self, batch_size: int) -> int:
+        """How many batches an epoch has."""
+
+    @abstractmethod
+    def in_order(self, batch_size: int) -> Iterator[Batch]:
+        """All examples once, in their own order."""
+
+    def first(self) -> Batch:
+        """A small batch to look at before work starts."""
+        return next(self.in_order(2))
+
+    def to(self, device: torch.device) -> Examples:
+        """Hold the data on a device where that is possible."""
+        return self
+
+
+class IndexedExamples(Examples):
+    """Examples that can be fetched by number."""
+
+    @abstractmethod
+    def fetch(self, indices: Tensor) -> Batch:
+        """The examples with these numbers."""
+
+    def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
+        orders = [
+            noise.permutation(noise.keys(seed, noise.Stream.SHUFFLE, member, epoch), self.n_data)[0]
+            for member in range(members)
+        ]
+        for start in range(skip * batch_size, self.n_data, batch_size):
+            yield [self.fetch(order[start : start + batch_size]) for order in orders]
+
+    def count_batches(self, batch_size: int) -> int:
+        return -(-self.n_data // batch_size)
+
+    def in_order(self, batch_size: int) -> Iterator[Batch]:
+        for start in range(0, self.n_data, batch_size):
+            yield self.fetch(torch.arange(start, min(start + batch_size, self.n_data)))
+
+
+class TensorExamples(IndexedExamples):
+    """Data held in memory as tensors."""
+
+    def __init__(self, x: Any, y: Tensor) -> None:
+        self.x, self.y, self.n_data = x, y, y.shape[0]
+
+    def fetch(self, indices: Tensor) -> Batch:
+        indices = indices.to(self.y.device)
+        return pytree.tree_map_only(Tensor, lambda t: t[indices], self.x), self.y[indices]
+
+    def in_order(self, batch_size: int) -> Iterator[Batch]:
+        for start in range(0, self.n_data, batch_size):
+            rows = slice(start, start + batch_size)
+            yield pytree.tree_map_only(Tensor, lambda t, rows=rows: t[rows], self.x), self.y[rows]
+
+    def to(self, device: torch.device) -> TensorExamples:
+        return TensorExamples(pytree.tree_map_only(Tensor, lambda t: t.to(device), self.x), self.y.to(device))
+
+
+class DatasetExamples(IndexedExamples):
+    """A map-style dataset of `(x, y)` pairs, fetched item by item."""
+
+    def __init__(self, dataset: Dataset[Any], likelihood: Likelihood, dtype: torch.dtype) -> None:
+        assert isinstance(dataset, Sized)
+        self.dataset, self.likelihood, self.dtype = dataset, likelihood, dtype
+        self.n_data = len(dataset)
+
+    def fetch(self, indices: Tensor) -> Batch:
+        return _pair(default_collate([self.dataset[i] for i in indices.tolist()]), self.likelihood, self.dtype)
+
+
+class LoaderExamples(Examples):
+    """A user's own loader: its batches, its order."""
+
+    def __init__(self, loader: Any, n_data: int, likelihood: Likelihood, dtype: torch.dtype) -> None:
+        self.loader, self.n_data, self.likelihood, self.dtype = loader, n_data, likelihood, dtype
+        self._length = len(loader) if hasattr(loader, "__len__") else None
+
+    def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
+        for number, batch in enumerate(self.loader):
+            if number >= skip:
+                yield [_pair(batch, self.likelihood, self.dtype)] * members
+
+    def count_batches(self, batch_size: int) -> int:
+        return self._length or -(-self.n_data // batch_size)
+
+    def in_order(self, batch_size: int) -> Iterator[Batch]:
+        for batch in self.loader:
+            yield _pair(batch, self.likelihood, self.dtype)
+
+
+def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None = None) -> Examples:
+    """Read `data` in any of its forms, refusing what cannot be trained on."""
+    if isinstance(data, Examples):
+        return data
+    if isinstance(data, TensorDataset):
+        data = (data.tensors[0] if len(data.tensors) == 2 else data.tensors[:-1], data.tensors[-1])
+    if isinstance(data, DataLoader):
+        return _from_loader(data, likelihood, dtype, n_data)
+    if isinstance(data, tuple | list) and len(data) == 2:
+        x, y = as_inputs(data[0], dtype), likelihood.prepare(_as_tensor(data[1], "targets"))
+        _check_lengths(x, y)
+        return TensorExamples(x, y)
+    if isinstance(data, IterableDataset):
+        return _from_loader(DataLoader(data, batch_size=128), likelihood, dtype, n_data)
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, tuple | list | dict | str):
+        if len(data) == 0:
+            raise ValueError("the data set is empty")
+        return DatasetExamples(data, likelihood, dtype)
+    if hasattr(data, "__iter__") and not isinstance(data, tuple | list | dict | str | Tensor | np.ndarray):
+        return _from_loader(data, likelihood, dtype, n_data)
+    raise TypeError(f"data must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
+
+
+def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
+    """Inputs as tensors of the network's precision; integers stay integers."""
+
+    def convert(leaf: Any) -> Any:
+        tensor = _as_tensor(leaf, "inputs")
+        if tensor.is_floating_point():
+            tensor = tensor.to(dtype)
+            if finite and not torch.isfinite(tensor).all():
+                bad = int((~torch.isfinite(tensor)).sum())
+                raise ValueError(f"inputs hold {bad} values that are NaN or infinite: clean or impute them first")
+        return tensor
+
+    converted = x if isinstance(x, dict | tuple) else _listed(x)
+    converted = pytree.tree_map(convert, converted)
+    sizes = {leaf.shape[0] if leaf.dim() else -1 for leaf in pytree.tree_leaves(converted)}
+    if len(sizes) != 1:
+        raise ValueError(f"the parts of x must have the same number of examples, got {sorted(sizes)}")
+    if sizes == {-1}:
+        raise ValueError("inputs must have a batch axis, got a single number")
+    if sizes == {0}:
+        raise ValueError("the data set is empty")
+    return converted
+
+
+def count(x: Any) -> int:
+    """How many examples a pytree of inputs holds."""
+    return int(pytree.tree_leaves(x)[0].shape[0])
+
+
+def _listed(x: Any) -> Any:
+    return np.asarray(x) if isinstance(x, list) else x
+
+
+def _as_tensor(value: Any, what: str) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    try:
+        array = np.asarray(value)
+        if array.dtype == object or array.dtype.kind in "USO":
+            raise TypeError
+        return torch.from_numpy(np.ascontiguousarray(array))
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must be numbers in a tensor or array, got {type(value).__name__}") from None
+
+
+def _check_lengths(x: Any, y: Tensor) -> None:
+    if count(x) != y.shape[0]:
+        raise ValueError(f"x has {count(x)} examples and y has {y.shape[0]}: they must be as many")
+
+
+def _pair(batch: Any, likelihood: Likelihood, dtype: torch.dtype) -> Batch:
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise ValueError("a data set must give pairs (x, y)")
+    x, y = as_inputs(batch[0] if not isinstance(batch[0], list) else tuple(batch[0]), dtype), batch[1]
+    y = likelihood.prepare(_as_tensor(y, "targets"))
+    _check_lengths(x, y)
+    return x, y
+
+
+def _from_loader(loader: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None) -> LoaderExamples:
+    dataset = getattr(loader, "dataset", None)
+    if n_data is None and isinstance(dataset, Sized) and not isinstance(dataset, IterableDataset):
+        n_data = len(dataset)
+    if n_data is None:
+        raise ValueError("the number of examples cannot be known from this loader: give n_data=")
+    if n_data < 1:
+        raise ValueError("the data set is empty")
+    return LoaderExamples(loader, n_data, likelihood, dtype)

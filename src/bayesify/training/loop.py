@@ -1,0 +1,343 @@
+"""The training loop: one plan, followed step by step, that can stop anywhere and go on to the same bits.
+
+Noise, shuffling and schedules are functions of the step, so a checkpoint is the tensors, the optimiser and the step
+number. A loss that stops being finite ends training with the reason, and the last good state is put back.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from tqdm import tqdm
+
+from bayesify.errors import RunError, TrainingError, at_least, choose, positive
+from bayesify.training import checkpoint
+from bayesify.training.kl import KL
+from bayesify.training.optimisation import OptimizerFactory, make_optimizer, rate_factor
+
+if TYPE_CHECKING:
+    from bayesify.methods.method import Method
+    from bayesify.training.examples import Batch, Examples
+
+Schedule = str | Callable[[float], float]
+_CUSTOM = "custom"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides how training goes; JSON-able, so that a run can be continued or repeated."""
+
+    epochs: int = 10
+    batch_size: int = 128
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    schedule: str = "constant"
+    draws: int = 1
+    kl: str = "uniform"
+    seed: int = 0
+    patience: int | None = None
+    keep: str = "last"
+    validation_draws: int = 10
+    checkpoint_every: int = 1
+    compiled: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "draws", "validation_draws", "checkpoint_every"):
+            at_least(name, getattr(self, name), 1)
+        positive("learning_rate", self.learning_rate)
+        choose("keep", self.keep, ("last", "best"))
+        KL.parse(self.kl)
+        if self.schedule != _CUSTOM:
+            rate_factor(self.schedule, 0.0)
+        if self.patience is not None:
+            at_least("patience", self.patience, 1)
+
+
+@dataclass
+class History:
+    """What each epoch showed: a list of records, and a column by name."""
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    stopped: str = ""
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return [record.get(name) for record in self.records]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def to_jsonl(self) -> str:
+        return "".join(json.dumps(record) + "\n" for record in self.records)
+
+
+@dataclass
+class _Progress:
+    """Where training is: kept in checkpoints next to the tensors."""
+
+    step: int = 0
+    nll_sum: float = 0.0
+    kl_sum: float = 0.0
+    loss_sum: float = 0.0
+    seconds: float = 0.0
+    best: float | None = None
+    best_epoch: int = 0
+    done: bool = False
+
+
+class Trainer:
+    """Follows a plan with one method on one set of examples."""
+
+    def __init__(
+        self,
+        method: Method,
+        examples: Examples,
+        plan: Plan,
+        *,
+        validation: Examples | None = None,
+        run: Path | None = None,
+        optimizer: OptimizerFactory | None = None,
+        schedule: Callable[[float], float] | None = None,
+        show: bool = True,
+    ) -> None:
+        if validation is None and (plan.patience is not None or plan.keep == "best"):
+            raise ValueError("early stopping and keep='best' need validation data: give validation=(x, y)")
+        for given, text, name in ((optimizer, plan.optimizer, "optimizer"), (schedule, plan.schedule, "schedule")):
+            if text == _CUSTOM and given is None:
+                raise ValueError(f"this plan was made with an {name} of yours: give {name}= again")
+        self.method, self.examples, self.plan, self.validation, self.run = method, examples, plan, validation, run
+        self.schedule = schedule or (lambda progress: rate_factor(plan.schedule, progress))
+        self.optimizer = make_optimizer(optimizer or plan.optimizer, method.parameters(), plan.learning_rate)
+        self.base_rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.batches = examples.count_batches(plan.batch_size)
+        self.kl = KL.parse(plan.kl)
+        self.progress = _Progress()
+        self.history = History()
+        self.show = show
+        self.best_state: dict[str, Tensor] | None = None
+        self._device = next(method.parameters()).device
+
+    @property
+    def total_steps(self) -> int:
+        return self.plan.epochs * self.batches
+
+    def train(self) -> History:
+        """Go on from where the progress is to the end of the plan."""
+        bar = tqdm(
+            total=self.total_steps, initial=self.progress.step, unit="step", disable=None if self.show else True, leave=False
+        )
+        self.method.train()
+        good = self._state()
+        with bar, _deferred_interrupts() as interrupted:
+            while self.progress.step < self.total_steps and not self.progress.done:
+                self._epoch(bar, interrupted)
+                if not math.isfinite(self.progress.loss_sum):
+                    self._give_up(good)
+                self._close_epoch(bar)
+                good = self._state()
+        self._finish()
+        return self.history
+
+    def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Put a checkpoint back."""
+        self.method.load_state_dict(_part(tensors, "model/"))
+        checkpoint.unpack_optimizer(self.optimizer, tensors, state["optimizer"])
+        self.progress = _Progress(**state["progress"])
+        self.history = History(state["history"], state.get("stopped", ""))
+        self.best_state = _part(tensors, "best/") or None
+
+    def save_checkpoint(self) -> None:
+        """Write the state to the run's folder."""
+        if self.run is None:
+            return
+        tensors, packed = checkpoint.pack_optimizer(self.optimizer)
+        tensors |= {f"model/{name}": tensor for name, tensor in self.method.state_dict().items()}
+        tensors |= {f"best/{name}": tensor for name, tensor in (self.best_state or {}).items()}
+        state = {
+            "plan": asdict(self.plan),
+            "progress": asdict(self.progress),
+            "optimizer": packed,
+            "history": self.history.records,
+            "stopped": self.history.stopped,
+        }
+        checkpoint.write(self.run / "checkpoint" / "state.safetensors", tensors, state)
+        _write_text(self.run / "history.jsonl", self.history.to_jsonl())
+
+    def _epoch(self, bar: Any, interrupted: Callable[[], bool]) -> None:
+        plan, progress = self.plan, self.progress
+        epoch, skip = divmod(progress.step, self.batches)
+        began = time.perf_counter()
+        totals = torch.tensor(
+            [progress.loss_sum, progress.nll_sum, progress.kl_sum], dtype=torch.float64, device=self._device
+        )
+        batches = self.examples.batches(plan.batch_size, plan.seed, epoch, self.method.members, skip)
+        for number, batch in zip(range(skip, self.batches), batches, strict=False):
+            totals += self._step(batch, number)
+            progress.step += 1
+            bar.update()
+            if interrupted():
+                progress.loss_sum, progress.nll_sum, progress.kl_sum = totals.tolist()
+                progress.seconds += time.perf_counter() - began
+                self.save_checkpoint()
+                raise KeyboardInterrupt
+        progress.step = (epoch + 1) * self.batches
+        progress.loss_sum, progress.nll_sum, progress.kl_sum = totals.tolist()
+        progress.seconds += time.perf_counter() - began
+
+    def _step(self, batch: list[Batch], number: int) -> Tensor:
+        method, plan, step = self.method, self.plan, self.progress.step
+        batch = [pytree.tree_map_only(Tensor, lambda t: t.to(self._device), part) for part in batch]
+        size = batch[0][1].shape[0]
+        factor = self.schedule(step / self.total_steps)
+        for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
+            group["lr"] = rate * factor
+        share = self.kl.share(number, self.batches, size, self.examples.n_data)
+        share *= self.kl.factor(step / self.batches)
+        self.optimizer.zero_grad(set_to_none=True)
+        objective = method.objective(batch, step=step, share=share, draws=plan.draws)
+        objective.loss.backward()
+        self.optimizer.step()
+        method.absorb(objective)
+        return torch.stack((objective.loss.detach(), objective.nll.detach() * size, objective.kl.detach())).double()
+
+    def _close_epoch(self, bar: Any) -> None:
+        progress, n = self.progress, self.examples.n_data
+        epoch = progress.step // self.batches
+        record: dict[str, Any] = {
+            "epoch": epoch,
+            "step": progress.step,
+            "loss": progress.loss_sum / self.batches,
+            "nll": progress.nll_sum / n / self.method.members,
+            "kl": progress.kl_sum / self.batches / self.method.members,
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "seconds": progress.seconds,
+        }
+        if self.validation is not None:
+            record |= self._validate()
+        self.history.records.append(record)
+        bar.set_postfix({k: f"{v:.4g}" for k, v in record.items() if k in {"loss", "nll", "validation_nll"}})
+        progress.loss_sum = progress.nll_sum = progress.kl_sum = progress.seconds = 0.0
+        self._judge(record, epoch)
+        if epoch % self.plan.checkpoint_every == 0 or progress.done or progress.step >= self.total_steps:
+            self.save_checkpoint()
+
+    def _judge(self, record: dict[str, Any], epoch: int) -> None:
+        if self.validation is None:
+            return
+        progress, plan = self.progress, self.plan
+        if progress.best is None or record["validation_nll"] < progress.best:
+            progress.best, progress.best_epoch = record["validation_nll"], epoch
+            if plan.keep == "best":
+                self.best_state = self._state()
+        elif plan.patience is not None and epoch - progress.best_epoch >= plan.patience:
+            progress.done = True
+            self.history.stopped = f"validation NLL has not improved for {plan.patience} epochs"
+
+    def _validate(self) -> dict[str, float]:
+        assert self.validation is not None
+        method, likelihood = self.method, self.method.likelihood
+        nll = correct = total = 0.0
+        for x, y in self.validation.in_order(1000):
+            predictive = method.predict(x, draws=self.plan.validation_draws, seed=self.plan.seed)
+            y = y.to(predictive.outputs.device)
+            nll -= float(predictive.log_prob(y).double().sum())
+            if likelihood.kind == "classification":
+                correct += float((predictive.labels == y.view(predictive.labels.shape)).double().sum())
+                total += predictive.labels.numel()
+        self.method.train()
+        record = {"validation_nll": nll / self.validation.n_data}
+        if total:
+            record["validation_error"] = 1 - correct / total
+        return record
+
+    def _state(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
+
+    def _give_up(self, good: dict[str, Tensor]) -> None:
+        epoch = self.progress.step // self.batches
+        self.method.load_state_dict(good)
+        self.method.eval()
+        kept = "where it started" if epoch == 1 else f"after epoch {epoch - 1}"
+        raise TrainingError(
+            f"the loss stopped being finite in epoch {epoch}: lower learning_rate (now {self.plan.learning_rate:g}) "
+            f"or scale the data; the network is left as it was {kept}"
+        )
+
+    def _finish(self) -> None:
+        if self.plan.keep == "best" and self.best_state is not None:
+            self.method.load_state_dict(self.best_state)
+        self.method.eval()
+
+
+def extended(plan: Plan, more: int) -> Plan:
+    """The same plan with more epochs; a schedule is a function of the share done, so it is stretched over the new length."""
+    return Plan(**{**asdict(plan), "epochs": plan.epochs + at_least("extend", more, 1)})
+
+
+def resume_plan(run: Path) -> tuple[Plan, dict[str, Tensor], dict[str, Any]]:
+    """The plan, tensors and state that a run's checkpoint holds."""
+    tensors, state = checkpoint.read(run / "checkpoint" / "state.safetensors")
+    try:
+        return Plan(**state["plan"]), tensors, state
+    except (KeyError, TypeError) as problem:
+        raise RunError(f"the checkpoint in {run} was written by another version: {problem}") from None
+
+
+def make_plan(
+    optimizer: str | OptimizerFactory, schedule: Schedule, kl: str | KL, settings: dict[str, Any]
+) -> tuple[Plan, OptimizerFactory | None, Callable[[float], float] | None]:
+    """Split what `fit` was given into a JSON-able plan and the user's own functions."""
+    own_optimizer = None if isinstance(optimizer, str) else optimizer
+    own_schedule = None if isinstance(schedule, str) else schedule
+    plan = Plan(
+        optimizer=optimizer if isinstance(optimizer, str) else _CUSTOM,
+        schedule=schedule if isinstance(schedule, str) else _CUSTOM,
+        kl=str(KL.parse(kl)),
+        **copy.copy(settings),
+    )
+    return plan, own_optimizer, own_schedule
+
+
+@contextmanager
+def _deferred_interrupts() -> Iterator[Callable[[], bool]]:
+    # An interrupt in the middle of an update would leave half of it: it waits for the end of the step. A second one does not.
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    asked: list[int] = []
+    previous = {}
+
+    def note(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        previous[number] = signal.signal(number, note)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _write_text(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,86 @@
+"""Optimisers and learning-rate schedules by name, by text form or by factory.
+
+A named schedule is a pure function of how far training is, so that resuming needs no state and extending is a new plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from bayesify.errors import nearest, positive
+
+OptimizerFactory = Callable[..., Optimizer]
+SCHEDULES = ("constant", "cosine", "linear", "step")
+
+
+def make_optimizer(
+    given: str | OptimizerFactory, parameters: Iterable[torch.nn.Parameter], learning_rate: float
+) -> Optimizer:
+    """An optimiser from a name, a name with options (`sgd:momentum=0.9`), or a factory `(parameters, lr=) -> Optimizer`."""
+    parameters = list(parameters)
+    positive("learning_rate", learning_rate)
+    if not isinstance(given, str):
+        optimizer = given(parameters, lr=learning_rate)
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"the optimizer factory returned {type(optimizer).__name__}, not a torch optimizer")
+        return optimizer
+    name, _, text = given.partition(":")
+    known = _known_optimizers()
+    if name not in known:
+        raise ValueError(f"unknown optimizer {name!r}{nearest(name, known)}")
+    options = dict(_option(part) for part in text.split(",") if part)
+    kind = known[name]
+    if kind in {torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD} and all(
+        p.device.type in {"cpu", "cuda"} for p in parameters
+    ):
+        options.setdefault("fused", True)
+    try:
+        return kind(parameters, lr=learning_rate, **options)
+    except TypeError as problem:
+        raise ValueError(f"optimizer {given!r}: {problem}") from None
+
+
+def rate_factor(schedule: str, progress: float) -> float:
+    """What multiplies the learning rate when the share `progress` of all steps is done.
+
+    `constant`; `cosine` (down to zero, Loshchilov and Hutter 2017); `linear` (down to zero);
+    `step:0.5,0.1` (after half of the steps, a tenth).
+    """
+    name, _, text = schedule.partition(":")
+    if name == "constant" and not text:
+        return 1.0
+    if name == "cosine" and not text:
+        return 0.5 * (1.0 + math.cos(math.pi * min(progress, 1.0)))
+    if name == "linear" and not text:
+        return max(0.0, 1.0 - progress)
+    if name == "step":
+        try:
+            at, factor = (float(part) for part in text.split(","))
+        except ValueError:
+            raise ValueError(f"schedule {schedule!r} must read step:SHARE,FACTOR, as in step:0.5,0.1") from None
+        return factor if progress >= at else 1.0
+    raise ValueError(f"unknown schedule {schedule!r}{nearest(name, SCHEDULES)}")
+
+
+def _known_optimizers() -> dict[str, Any]:
+    return {
+        name.lower(): kind
+        for name, kind in vars(torch.optim).items()
+        if isinstance(kind, type) and issubclass(kind, Optimizer) and kind is not Optimizer and name != "LBFGS"
+    }
+
+
+def _option(part: str) -> tuple[str, Any]:
+    name, _, value = part.partition("=")
+    words = {"true": True, "false": False}
+    if value.lower() in words:
+        return name.strip(), words[value.lower()]
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        raise ValueError(f"optimizer option {part!r} must read NAME=NUMBER") from None

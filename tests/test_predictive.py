@@ -1,0 +1,241 @@
+"""The predictive's formulas against hand-computed cases, scipy and quadrature."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, special, stats
+
+from bayesify import noise
+from bayesify.likelihoods import Bernoulli, Categorical, Gaussian, GaussianLogits, Poisson
+from bayesify.predictive import Predictive
+
+
+def from_probs(probs, **options):
+    """A predictive whose draws have exactly these class probabilities."""
+    return Predictive(torch.tensor(probs, dtype=torch.float64).log(), Categorical(), **options)
+
+
+def random(*shape, seed=0, scale=1.0):
+    return scale * torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_two_draws_that_disagree_by_hand():
+    p = from_probs([[[0.9, 0.1]], [[0.2, 0.8]]])
+    entropy = -(0.55 * math.log(0.55) + 0.45 * math.log(0.45))
+    first, second = -(0.9 * math.log(0.9) + 0.1 * math.log(0.1)), -(0.2 * math.log(0.2) + 0.8 * math.log(0.8))
+    assert p.probs[0].tolist() == pytest.approx([0.55, 0.45])
+    assert p.draw_probs[:, 0, 0].tolist() == pytest.approx([0.9, 0.2])
+    assert p.labels.tolist() == [0]
+    assert p.confidence.item() == pytest.approx(0.55)
+    assert p.entropy.item() == pytest.approx(entropy)
+    assert p.aleatoric.item() == pytest.approx((first + second) / 2)
+    assert p.epistemic.item() == pytest.approx(entropy - (first + second) / 2)
+    assert p.std[0].tolist() == pytest.approx([0.35, 0.35])
+    assert p.expected_error.item() == pytest.approx(0.5)
+    assert p.log_prob([1]).item() == pytest.approx(math.log(0.45))
+    assert (p.draws, len(p), p.kind) == (2, 1, "classification")
+
+
+def test_expected_error_is_the_share_outside_the_commonest_label_not_the_mean_label():
+    # Two draws vote for class 1, one for class 0 so strongly that the mean says 0.
+    p = from_probs([[[0.98, 0.02]], [[0.49, 0.51]], [[0.49, 0.51]]])
+    assert p.labels.tolist() == [0]
+    assert p.expected_error.item() == pytest.approx(1 / 3)
+
+
+def test_certain_draws_have_no_entropy_and_their_disagreement_is_all_epistemic():
+    p = Predictive(torch.tensor([[[0.0, -math.inf]], [[-math.inf, 0.0]]]), Categorical())
+    assert p.entropy.item() == pytest.approx(math.log(2))
+    assert p.aleatoric.item() == 0.0
+    assert p.epistemic.item() == pytest.approx(math.log(2))
+
+
+@given(st.integers(0, 2**31), st.integers(1, 6), st.integers(1, 5), st.floats(0, 30))
+@settings(max_examples=80, deadline=None)
+def test_uncertainties_add_up_and_stay_in_their_bounds(seed, draws, classes, scale):
+    p = Predictive(random(draws, 7, classes, seed=seed, scale=scale).float(), Categorical())
+    assert bool((p.epistemic >= 0).all())
+    assert bool((p.entropy >= 0).all())
+    assert bool((p.entropy <= math.log(classes) + 1e-5).all())
+    torch.testing.assert_close(p.aleatoric + p.epistemic, p.entropy, rtol=1e-4, atol=1e-5)
+    assert bool((p.epistemic <= math.log(draws) + 1e-5).all())  # it is information about which draw it was
+    np.testing.assert_allclose(p.entropy, stats.entropy(p.probs.double(), axis=-1), atol=1e-5)
+    if draws == 1:
+        assert p.epistemic.tolist() == [0.0] * 7
+        assert p.std.abs().max() == 0
+
+
+def test_epistemic_is_the_mutual_information_between_draw_and_label():
+    p = Predictive(random(6, 1, 3), Categorical())
+    joint = p.draw_probs[:, 0].numpy() / 6
+    independent = joint.sum(0, keepdims=True) * joint.sum(1, keepdims=True)
+    assert p.epistemic.item() == pytest.approx(special.rel_entr(joint, independent).sum(), abs=1e-12)
+
+
+def test_log_prob_averages_probabilities_not_logarithms_and_never_underflows():
+    outputs = torch.tensor([[[0.0, -2000.0]], [[0.0, -1000.0]]])
+    p = Predictive(outputs, Categorical())
+    assert p.log_prob([1]).item() == pytest.approx(-1000 - math.log(2))
+    assert Predictive(torch.zeros(3, 1, 2), Categorical(class_weights=[9.0, 9.0])).log_prob(
+        [1]
+    ).item() == pytest.approx(-math.log(2))
+    pixels = random(4, 2, 3, 5)
+    joint = torch.log_softmax(pixels, 2)[:, :, 0].sum(-1).exp().mean(0).log()
+    torch.testing.assert_close(Predictive(pixels, Categorical()).log_prob(torch.zeros(2, 5).long()), joint)
+
+
+def test_bernoulli_and_several_questions():
+    p = Predictive(random(4, 5, 1), Bernoulli())
+    assert p.probs.shape == (5, 2)
+    torch.testing.assert_close(p.probs[:, 1], torch.sigmoid(p.outputs[..., 0]).mean(0))
+    several = Predictive(random(4, 5, 3), Bernoulli())
+    assert several.labels.shape == several.epistemic.shape == several.accept(at_least=0.6).shape == (5, 3)
+
+
+def test_regression_variance_is_the_law_of_total_variance():
+    means, raw = random(5, 3, 1, scale=2.0), random(5, 3, 1, seed=1)
+    p = Predictive(torch.cat((means, raw), -1), Gaussian("heteroscedastic"))
+    noise_variance = np.logaddexp(0, raw[..., 0].numpy()) ** 2
+    np.testing.assert_allclose(p.mean, means[..., 0].numpy().mean(0))
+    np.testing.assert_allclose(p.aleatoric, noise_variance.mean(0))
+    np.testing.assert_allclose(p.epistemic, means[..., 0].numpy().var(0))
+    np.testing.assert_allclose(p.variance, noise_variance.mean(0) + means[..., 0].numpy().var(0))
+    np.testing.assert_allclose(p.std, p.variance.sqrt())
+    density = stats.norm.pdf([1.0, 2.0, 3.0], means[..., 0], noise_variance**0.5).mean(0)
+    np.testing.assert_allclose(p.log_prob([1.0, 2.0, 3.0]), np.log(density))
+
+
+@pytest.mark.parametrize("level", [0.01, 0.4, 0.95, 0.9999])
+def test_quantiles_of_a_gaussian_mixture_match_a_root_finder(level):
+    means = random(6, 4, 1, scale=5.0)
+    p = Predictive(means, Gaussian(0.4))
+    for i, found in enumerate(p.quantile(level)):
+        expected = optimize.brentq(
+            lambda v, i=i: stats.norm.cdf(v, means[:, i, 0], 0.4).mean() - level, -100, 100, xtol=1e-12
+        )
+        assert found.item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_interval_of_one_draw_is_the_textbook_one():
+    lower, upper = Predictive(torch.tensor([[[3.0]]]), Gaussian(2.0)).interval(0.95)
+    assert [lower.item(), upper.item()] == pytest.approx([3 - 2 * 1.959964, 3 + 2 * 1.959964], abs=1e-5)
+
+
+@pytest.mark.parametrize("level", [0.025, 0.3, 0.5, 0.975, 0.999])
+def test_quantiles_of_counts_are_the_smallest_counts_that_reach_the_level(level):
+    rates = torch.tensor([[0.01, 0.7, 3.0, 100.0, 20_000.0]], dtype=torch.float64)
+    p = Predictive(rates.log(), Poisson())
+    assert p.quantile(level).tolist() == stats.poisson.ppf(level, rates[0]).tolist()
+    mixture = Predictive(torch.tensor([[1.0], [9.0]]).log(), Poisson())
+    count = mixture.quantile(level).item()
+    chance = stats.poisson.cdf([count, count - 1], [[1.0], [9.0]]).mean(0)
+    assert chance[0] >= level > chance[1]
+
+
+def test_cdf_is_the_mean_of_the_draws():
+    p = Predictive(torch.tensor([[0.0], [1.0]]), Gaussian(1.0))
+    assert p.cdf(torch.tensor([0.5])).item() == pytest.approx(0.5)
+    with pytest.raises(ValueError, match=r"\[1\] like mean, got \[2\]"):
+        p.cdf(torch.zeros(2))
+
+
+def test_accept_by_every_score():
+    p = from_probs([[[0.9, 0.1], [0.6, 0.4]], [[0.7, 0.3], [0.1, 0.9]]])
+    assert p.accept(at_least=0.75).tolist() == [True, False]
+    assert p.accept(at_least=0.75, by="confidence").tolist() == [True, False]
+    for name in ("entropy", "epistemic", "expected_error", "std"):
+        middle = p.score(name).mean().item()
+        assert p.accept(at_most=middle, by=name).tolist() == [True, False], name
+    assert p.score("std").tolist() == pytest.approx([0.1, 0.25])
+    assert p.accept(at_most=p.aleatoric.max().item(), by="aleatoric").tolist() == [True, True]
+    regression = Predictive(torch.tensor([[0.0, 0.0], [0.0, 9.0]]), Gaussian(1.0))
+    assert regression.accept(at_most=4.0).tolist() == [True, False]
+    assert regression.accept(at_most=3.0).tolist() == [False, False]
+    assert regression.accept(at_most=3.0, level=0.8).tolist() == [True, False]
+    assert regression.accept(at_most=1.5, by="std").tolist() == [True, False]
+
+
+def test_accept_says_what_it_needs():
+    p = from_probs([[[0.9, 0.1]]])
+    with pytest.raises(ValueError, match="one of at_least= and at_most="):
+        p.accept()
+    with pytest.raises(ValueError, match="use at_least="):
+        p.accept(at_most=0.5)
+    with pytest.raises(ValueError, match="use at_most="):
+        p.accept(at_least=0.5, by="entropy")
+    with pytest.raises(ValueError, match="did you mean 'epistemic'"):
+        p.accept(at_most=0.5, by="epistemc")
+
+
+def test_the_other_kind_of_answer_is_an_attribute_error():
+    classes, numbers = from_probs([[[0.9, 0.1]]]), Predictive(torch.zeros(2, 3, 1), Gaussian())
+    for name in ("mean", "variance", "interval", "quantile", "cdf"):
+        with pytest.raises(AttributeError, match=f"{name} is for regression") as caught:
+            value = getattr(classes, name)
+            value(0.5)
+        assert "\n" not in str(caught.value)
+    for name in ("probs", "draw_probs", "labels", "confidence", "entropy", "expected_error", "names"):
+        assert not hasattr(numbers, name)
+        with pytest.raises(AttributeError, match="is for classification"):
+            getattr(numbers, name)
+
+
+def test_indexing_picks_inputs_and_changes_no_answer():
+    outputs, keys = random(3, 6, 8), noise.keys(4, noise.Stream.LOGITS, draws=range(3))
+    p = Predictive(outputs, GaussianLogits(samples=20), keys, class_names="abcd")
+    for index in (2, -1, slice(1, 4), [0, 5], torch.tensor([1, 3]), np.array([True] * 3 + [False] * 3)):
+        rows = slice(index, index + 1 or None) if isinstance(index, int) else index
+        rows = torch.from_numpy(rows) if isinstance(rows, np.ndarray) else rows
+        torch.testing.assert_close(p[index].probs, p.probs[rows], rtol=1e-12, atol=0)
+        torch.testing.assert_close(p[index].epistemic, p.epistemic[rows], rtol=1e-9, atol=1e-12)
+    assert len(p[1:1]) == 0
+    assert len(list(p)) == 6
+    assert p[0].names == ["abcd"[p.labels[0]]]
+    assert from_probs([[[0.9, 0.1]]]).names == ["0"]
+    with pytest.raises(IndexError, match="input 6 of a predictive with 6 inputs"):
+        p[6]
+
+
+def test_arrays_hold_every_answer():
+    arrays = from_probs([[[0.9, 0.1], [0.6, 0.4]]]).numpy()
+    assert set(arrays) == {
+        "probs", "labels", "confidence", "entropy", "aleatoric", "epistemic", "expected_error", "std",
+    }  # fmt: skip
+    assert all(isinstance(array, np.ndarray) and len(array) == 2 for array in arrays.values())
+    learned = Gaussian("learned")
+    numbers = Predictive(torch.zeros(2, 3, 1), learned).numpy()
+    np.testing.assert_allclose(numbers["upper"] - numbers["lower"], 2 * 1.959964, rtol=1e-5)
+
+
+def test_training_on_does_not_change_an_answer_already_given():
+    likelihood = Gaussian("learned", initial=2.0)
+    p = Predictive(torch.zeros(2, 3, 1), likelihood)
+    with torch.no_grad():
+        likelihood.log_noise.zero_()
+    assert p.variance.tolist() == pytest.approx([4.0] * 3)
+    assert not p.variance.requires_grad
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match=r"\[draws, batch, ...\], got shape \[3\]"):
+        Predictive(torch.zeros(3), Gaussian())
+    with pytest.raises(ValueError, match="draws must be at least 1, got 0"):
+        Predictive(torch.zeros(0, 3, 2), Categorical())
+    p = from_probs([[[0.9, 0.1]]])
+    with pytest.raises(ValueError, match="one row per input, 1, got 2"):
+        p.log_prob([0, 1])
+    with pytest.raises(ValueError, match="below the 2 known classes, got 5"):
+        p.log_prob([5])
+    numbers = Predictive(torch.zeros(2, 3, 1), Gaussian())
+    for level in (0, 1, -0.5):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            numbers.quantile(level)
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            numbers.interval(level)
+    assert repr(p) == "Predictive(classification, 1 draws, 1 inputs, Categorical(class_dim=1))"
+    assert repr(copy.copy(p)) == repr(p)
