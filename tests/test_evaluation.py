@@ -9,6 +9,7 @@ import torch
 from scipy import stats
 from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 
+import bayesify as bf
 from bayesify.evaluation import Evaluation, score
 from bayesify.likelihoods import Bernoulli, Categorical, Gaussian, GaussianLogits, Poisson
 from bayesify.predictive import Predictive
@@ -74,12 +75,13 @@ def test_regression_matches_scipy():
     assert result.mae == pytest.approx((mean - targets).abs().mean().item())
     assert result.aleatoric == pytest.approx(0.64)
     assert result.epistemic == pytest.approx(outputs[..., 0].var(0, correction=0).mean().item())
-    samples = np.random.default_rng(0).normal(outputs[..., 0].numpy(), 0.8, (4000, 4, 20)).reshape(-1, 20)
-    # The energy form by simulation: about 0.006 is one standard error of each input's value, so four of their mean are 0.006.
-    half = len(samples) // 2
-    pairs = np.abs(np.random.default_rng(1).permutation(samples)[:half] - samples[half:]).mean(0)
-    energy = np.abs(samples - targets.numpy()).mean(0) - 0.5 * pairs
-    assert result.crps == pytest.approx(energy.mean(), abs=0.02)
+    # The energy form by simulation; four standard errors, taken as if all inputs erred together.
+    generator = np.random.default_rng(0)
+    samples = generator.normal(outputs[..., 0].numpy(), 0.8, (4000, 4, 20)).reshape(-1, 20)
+    distances = np.abs(samples - targets.numpy())
+    pairs = np.abs(np.subtract(*np.split(generator.permutation(samples), 2)))
+    error = distances.std(0).mean() / math.sqrt(16_000) + 0.5 * pairs.std(0).mean() / math.sqrt(8_000)
+    assert result.crps == pytest.approx(distances.mean() - 0.5 * pairs.mean(), abs=4 * error)
     assert result.unknown_by == result.ranked_by == "variance"
     assert result.auroc > 0.8
     assert result.accuracy is result.entropy is result.accuracy_at_90 is None
@@ -148,6 +150,46 @@ def test_perfect_and_hopeless_classifiers():
     assert hopeless.nll == pytest.approx(50.0)  # the probability itself would have been rounded to 2e-22
     assert hopeless.brier == pytest.approx(2.0)
     assert hopeless.ece == pytest.approx(1.0)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x = random(200, 2)
+    method = bf.PointEstimate(torch.nn.Linear(2, 2).double(), Categorical())
+    method.fit((x, (x[:, 0] > 0).long()), epochs=3, batch_size=50, learning_rate=0.1, progress=False)
+    return method, x
+
+
+def test_evaluate_is_the_score_of_what_the_method_predicts(fitted):
+    method, x = fitted
+    y, other = (x[:, 0] > 0).long(), 0.01 * random(30, 2, seed=4)
+    expected = score(method.predict(x), y, method.predict(other))
+    dataset = torch.utils.data.TensorDataset(x, y)
+    for data in ((x, y), (x.numpy(), y.numpy()), dataset, torch.utils.data.DataLoader(dataset, batch_size=64)):
+        for ood in (other, other.numpy()):
+            assert bf.evaluate(method, data, ood=ood) == expected
+    assert expected.unknown_by == "entropy"
+    by_confidence = bf.evaluate(method, (x, y), ood=other, score="confidence")
+    assert (by_confidence.unknown_by, by_confidence.auroc) == ("confidence", expected.auroc_by["confidence"])
+    assert bf.evaluate(method, (x, y)).auroc is None
+    with pytest.raises(ValueError, match="did you mean 'entropy'"):
+        bf.evaluate(method, (x, y), ood=other, score="Entropi")
+
+
+def test_scores_of_standardised_training_are_in_the_units_of_the_targets():
+    # A straight line in kilograms: a network of order one answers in the hundreds.
+    x = random(400, 1)
+    y = 500 + 80 * x[:, 0] + 8 * random(400, seed=1)
+    likelihood = Gaussian("learned", location=y.mean().item(), scale=y.std().item())
+    method = bf.PointEstimate(torch.nn.Linear(1, 1).double(), likelihood)
+    method.fit((x, y), epochs=60, batch_size=100, learning_rate=0.05, progress=False)
+    result = bf.evaluate(method, (x, y))
+    # Noise of 8 known from 400 examples to 3.5% a standard error; four of them.
+    assert result.rmse == pytest.approx(8.0, rel=0.15)
+    assert math.sqrt(result.aleatoric) == pytest.approx(8.0, rel=0.15)
+    assert result.nll == pytest.approx(math.log(8.0) + 0.5 * math.log(2 * math.pi * math.e), abs=0.15)
+    assert result.crps == pytest.approx(8.0 / math.sqrt(math.pi), rel=0.15)
+    assert result.coverage_95 == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / 400))
 
 
 def test_mistakes_are_named(known, labels):

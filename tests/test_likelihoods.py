@@ -12,7 +12,7 @@ from scipy import integrate, special, stats
 from torch.nn import functional
 
 from bayesify import likelihoods, noise
-from bayesify.likelihoods import Bernoulli, Categorical, Gaussian, GaussianLogits, Poisson
+from bayesify.likelihoods import Bernoulli, Categorical, Gaussian, GaussianLogits, Poisson, gaussian_logits
 
 DRAWS, BATCH, CLASSES = 3, 5, 4
 
@@ -33,9 +33,7 @@ def test_categorical_log_prob_is_the_log_softmax_of_the_label():
 def test_categorical_sums_over_pixels_and_over_tokens():
     labels = torch.tensor([[0, 1, 3], [2, 2, 0]])
     tokens = random(DRAWS, 2, 3, CLASSES)
-    expected = (
-        functional.log_softmax(tokens, -1).gather(-1, labels.expand(DRAWS, 2, 3)[..., None]).sum((-1, -2))
-    )
+    expected = functional.log_softmax(tokens, -1).gather(-1, labels.expand(DRAWS, 2, 3)[..., None]).sum((-1, -2))
     by_token = Categorical(class_dim=-1)
     torch.testing.assert_close(by_token.log_prob(tokens, labels), expected)
     channels_first = tokens.movedim(-1, 2)
@@ -48,9 +46,7 @@ def test_class_weights_multiply_the_training_term_and_leave_the_score_alone():
     outputs, labels = random(DRAWS, BATCH, CLASSES), torch.tensor([0, 3, 1, 1, 2])
     weights = torch.tensor([1.0, 5.0, 0.0, 2.0], dtype=torch.float64)
     plain, weighted = Categorical(), Categorical(class_weights=weights)
-    torch.testing.assert_close(
-        weighted.log_prob(outputs, labels), plain.log_prob(outputs, labels) * weights[labels]
-    )
+    torch.testing.assert_close(weighted.log_prob(outputs, labels), plain.log_prob(outputs, labels) * weights[labels])
     torch.testing.assert_close(weighted.log_density(outputs, labels), plain.log_prob(outputs, labels))
     torch.testing.assert_close(weighted.probs(outputs), plain.probs(outputs))
     assert weighted.width(torch.tensor([0, 1])) == 4
@@ -75,9 +71,7 @@ def test_one_number_per_example_never_broadcasts(likelihood, outputs_shape, targ
 
 def test_bernoulli_gives_two_classes_and_survives_huge_logits():
     logits = torch.tensor([[[-800.0], [800.0], [0.0]]])
-    torch.testing.assert_close(
-        Bernoulli().probs(logits), torch.tensor([[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]])
-    )
+    torch.testing.assert_close(Bernoulli().probs(logits), torch.tensor([[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]]))
     answer = Bernoulli().log_prob(logits, torch.tensor([1, 1, 0]))
     torch.testing.assert_close(answer, torch.tensor([[-800.0, 0.0, -math.log(2)]]))
     torch.testing.assert_close(Bernoulli().log_density(logits, torch.tensor([1, 1, 0])), answer)
@@ -96,6 +90,69 @@ def test_gaussian_sums_over_dimensions_and_reports_its_noise():
     torch.testing.assert_close(likelihood.mean(outputs), outputs)
     torch.testing.assert_close(likelihood.noise_variance(outputs), torch.full_like(outputs, 0.09))
     assert likelihood.mean(random(DRAWS, BATCH, 1)).shape == (DRAWS, BATCH)
+
+
+@pytest.mark.parametrize("noise_given", ["learned", "heteroscedastic"])
+def test_original_units_shift_the_log_density_by_the_log_of_the_scale(noise_given):
+    # The same network on standardised targets: change of variables, p(y) = p(z) / scale.
+    location, scale = 300.0, 12.5
+    width = 2 if noise_given == "heteroscedastic" else 1
+    outputs, raw = random(DRAWS, BATCH, width), location + scale * random(BATCH, seed=1)
+    plain = Gaussian(noise_given, initial=0.6).double()
+    units = Gaussian(noise_given, initial=0.6, location=location, scale=scale).double()
+    standard = plain.log_prob(outputs, (raw - location) / scale)
+    torch.testing.assert_close(units.log_prob(outputs, raw), standard - math.log(scale))
+    torch.testing.assert_close(units.mean(outputs), location + scale * plain.mean(outputs))
+    torch.testing.assert_close(units.noise_variance(outputs), scale**2 * plain.noise_variance(outputs))
+    torch.testing.assert_close(units.cdf(outputs, raw), plain.cdf(outputs, (raw - location) / scale))
+    levels = torch.rand(BATCH, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(units.quantile(outputs, levels), location + scale * plain.quantile(outputs, levels))
+
+
+def test_known_noise_is_in_the_units_of_the_targets():
+    outputs, targets = random(DRAWS, BATCH, 2), random(BATCH, 2, seed=1, scale=30.0)
+    likelihood = Gaussian(0.7, location=[20.0, -3.0], scale=[4.0, 0.5])
+    mean = torch.tensor([20.0, -3.0]) + torch.tensor([4.0, 0.5]) * outputs
+    np.testing.assert_allclose(likelihood.log_prob(outputs, targets), stats.norm.logpdf(targets, mean, 0.7).sum(-1))
+    torch.testing.assert_close(likelihood.mean(outputs), mean)
+    torch.testing.assert_close(likelihood.noise_variance(outputs), torch.full_like(outputs, 0.49))
+
+
+@pytest.mark.parametrize("noise_given", [0.7, "learned", "heteroscedastic"])
+def test_units_of_each_target_lie_on_the_axis_after_the_batch(noise_given):
+    location, scale = torch.tensor([5.0, -1.0]), torch.tensor([2.0, 0.25])
+    halves = 2 if noise_given == "heteroscedastic" else 1
+    outputs, targets = random(DRAWS, BATCH, 2 * halves, 3), random(BATCH, 2, 3, seed=1)
+    together = Gaussian(noise_given, location=location, scale=scale)
+    together.check_outputs(outputs[0], targets)
+    apart = [Gaussian(noise_given, location=location[k].item(), scale=scale[k].item()) for k in range(2)]
+    pieces = [one.log_prob(outputs[:, :, k::2], targets[:, k : k + 1]) for k, one in enumerate(apart)]
+    torch.testing.assert_close(together.log_prob(outputs, targets), sum(pieces))
+    means = torch.cat([one.mean(outputs[:, :, k::2]) for k, one in enumerate(apart)], 2)
+    torch.testing.assert_close(together.mean(outputs), means)
+
+
+def test_a_large_location_costs_no_precision_in_single_precision_outputs():
+    # 1e6 in float32 has a grid of 0.06, as coarse as this scale: the targets must be centred before they are rounded.
+    likelihood = Gaussian(0.1, location=1e6, scale=0.1)
+    targets = torch.tensor([1e6 + 0.03], dtype=torch.float64)
+    answer = likelihood.log_prob(torch.tensor([[[0.2]]]), targets).item()
+    assert answer == pytest.approx(stats.norm.logpdf(0.03, 0.02, 0.1), rel=1e-5)
+
+
+def test_casting_a_network_does_not_round_the_units_of_its_targets():
+    likelihood = Gaussian(1.0, location=[2001.0, 3.0], scale=[1.001, 1.0]).to(torch.bfloat16)
+    torch.testing.assert_close(likelihood.mean(torch.zeros(1, 1, 2)), torch.tensor([[[2001.0, 3.0]]]), rtol=0, atol=0)
+    assert not list(likelihood.state_dict())
+
+
+@pytest.mark.parametrize("likelihood", [Gaussian(0.7, location=3.0, scale=2.0), Poisson()])
+def test_quantiles_invert_the_distribution_function(likelihood):
+    outputs = random(DRAWS, BATCH, scale=1.5)
+    levels = torch.tensor([1e-9, 0.2, 0.5, 0.95, 1 - 1e-12], dtype=torch.float64)
+    mean = likelihood.mean(outputs)
+    expected = stats.poisson.ppf(levels, mean) if likelihood.discrete else stats.norm.ppf(levels, mean, 0.7)
+    np.testing.assert_allclose(likelihood.quantile(outputs, levels), expected, rtol=1e-9)
 
 
 def test_learned_noise_reaches_the_root_mean_square_of_the_residuals():
@@ -153,12 +210,8 @@ def test_gaussian_in_single_precision_takes_a_tiny_standard_deviation():
 
 def test_cdfs_match_scipy():
     values, outputs = torch.tensor([-1.0, 0.0, 2.3, 4.0, 9.0]).double(), random(DRAWS, BATCH, scale=1.0)
-    np.testing.assert_allclose(
-        Gaussian(0.7).cdf(outputs, values), stats.norm.cdf(values, outputs, 0.7), atol=1e-12
-    )
-    np.testing.assert_allclose(
-        Poisson().cdf(outputs, values), stats.poisson.cdf(values, outputs.exp()), atol=1e-12
-    )
+    np.testing.assert_allclose(Gaussian(0.7).cdf(outputs, values), stats.norm.cdf(values, outputs, 0.7), atol=1e-12)
+    np.testing.assert_allclose(Poisson().cdf(outputs, values), stats.poisson.cdf(values, outputs.exp()), atol=1e-12)
 
 
 def test_poisson_mean_and_variance_are_the_rate():
@@ -216,9 +269,7 @@ def test_gaussian_logits_are_the_softmax_when_their_spread_vanishes():
     outputs, labels = torch.cat((means, torch.full_like(means, -200.0)), -1), torch.tensor([0, 3, 1, 1, 2])
     for objective in ("log_expected", "expected"):
         likelihood = GaussianLogits(objective, samples=7)
-        torch.testing.assert_close(
-            likelihood.log_prob(outputs, labels), Categorical().log_prob(means, labels)
-        )
+        torch.testing.assert_close(likelihood.log_prob(outputs, labels), Categorical().log_prob(means, labels))
         torch.testing.assert_close(likelihood.probs(outputs), Categorical().probs(means))
 
 
@@ -238,7 +289,7 @@ def test_gaussian_logits_answers_do_not_depend_on_the_rest_of_the_batch_or_on_bl
         return given_outputs.grad
 
     whole, whole_log_prob = gradient(), likelihood.log_prob(outputs, labels, keys)
-    monkeypatch.setattr(likelihoods, "_LARGEST_BLOCK", DRAWS * 50 * CLASSES * 2)
+    monkeypatch.setattr(gaussian_logits, "_LARGEST_BLOCK", DRAWS * 50 * CLASSES * 2)
     torch.testing.assert_close(likelihood.probs(outputs, keys), together, rtol=1e-13, atol=0)
     torch.testing.assert_close(likelihood.log_prob(outputs, labels, keys), whole_log_prob, rtol=1e-13, atol=0)
     torch.testing.assert_close(gradient(), whole, rtol=1e-12, atol=1e-14)
@@ -250,9 +301,7 @@ def test_gaussian_logits_noise_follows_its_keys_and_differs_between_positions_in
     keys = noise.keys(1, noise.Stream.LOGITS, draws=range(2))
     value = likelihood.log_prob(outputs, torch.tensor([1, 1, 1]), keys)
     assert len(set(value.flatten().tolist())) == 6
-    torch.testing.assert_close(
-        likelihood.log_prob(outputs, torch.tensor([1, 1, 1]), keys), value, rtol=0, atol=0
-    )
+    torch.testing.assert_close(likelihood.log_prob(outputs, torch.tensor([1, 1, 1]), keys), value, rtol=0, atol=0)
     probs = likelihood.probs(outputs, keys)
     torch.testing.assert_close(probs[:, 0], probs[:, 2], rtol=1e-13, atol=0)
     assert not torch.allclose(probs[0], probs[1])
@@ -277,9 +326,7 @@ def test_half_precision_outputs_are_scored_in_single_precision():
     outputs = random(1, BATCH, CLASSES).bfloat16()
     labels = torch.tensor([0, 3, 1, 1, 2])
     assert Categorical().log_prob(outputs, labels).dtype == torch.float32
-    torch.testing.assert_close(
-        Categorical().log_prob(outputs, labels), Categorical().log_prob(outputs.float(), labels)
-    )
+    torch.testing.assert_close(Categorical().log_prob(outputs, labels), Categorical().log_prob(outputs.float(), labels))
 
 
 def test_prepare_converts_what_it_can():
@@ -360,6 +407,13 @@ def test_prepare_refuses_targets_in_one_line(likelihood, targets, message):
             torch.zeros(6, 1),
             r"needs \[batch, 2\] .* gives \[batch, 1, 2\]",
         ),
+        (
+            Gaussian(location=[1.0, 2.0, 3.0]),
+            (6, 2),
+            torch.zeros(6, 2),
+            "location must be a number or one per target, 2, got 3",
+        ),
+        (Gaussian(scale=[1.0, 2.0]), (6,), torch.zeros(6), "scale must be a number or one per target, 1, got 2"),
         (Poisson(), (6, 2), torch.zeros(6, 3), "Poisson needs 3 outputs"),
         (Bernoulli(), (6, 2), torch.zeros(6).long(), "Bernoulli needs 1 outputs"),
     ],
@@ -380,6 +434,20 @@ def test_check_outputs_accepts_what_fits():
         Categorical().check_outputs({"logits": 1}, labels)
     with pytest.raises(ValueError, match="floating numbers"):
         Categorical().check_outputs(torch.zeros(3, 10).long(), labels)
+
+
+def test_width_counts_the_outputs_that_targets_need():
+    labels, column, pairs = torch.tensor([0, 4, 1]), torch.zeros(3, 1), torch.zeros(3, 2)
+    assert Categorical().width(labels) == 5
+    assert Categorical(classes=9).width(labels) == 9
+    assert GaussianLogits().width(labels) == 10
+    for likelihood in (Bernoulli(), Gaussian(), Poisson()):
+        assert [likelihood.width(targets) for targets in (column[:, 0], column, pairs)] == [1, 1, 2]
+
+
+def test_more_samples_than_the_noise_can_number_are_refused():
+    with pytest.raises(ValueError, match="samples=2000000000 is too many"):
+        GaussianLogits(samples=2_000_000_000).log_prob(random(1, 1, 4), torch.tensor([0]))
 
 
 def test_log_prob_refuses_targets_that_would_broadcast():
@@ -404,6 +472,14 @@ def test_log_prob_refuses_targets_that_would_broadcast():
         (lambda: Gaussian(float("nan")), "above 0, got nan"),
         (lambda: Gaussian("learnt"), "did you mean 'learned'"),
         (lambda: Gaussian("learned", initial=0), "initial must be"),
+        (lambda: Gaussian("Learned"), "did you mean 'learned'"),
+        (lambda: Gaussian(scale=0.0), "scale must be a finite number above 0, got 0.0"),
+        (lambda: Gaussian(scale=[1.0, -2.0]), "scale must be a finite number above 0, got -2.0"),
+        (lambda: Gaussian(location=math.nan), "location must be a finite number or one per target, got nan"),
+        (lambda: Gaussian(location="mean"), "location must be a number or one per target, got 'mean'"),
+        (lambda: Gaussian(location=[]), "location must be a finite number or one per target, got"),
+        (lambda: Gaussian(location=[[1.0]]), "location must be a finite number or one per target, got"),
+        (lambda: Gaussian(location=[1.0, 2.0], scale=[1.0] * 3), "must be as many, got 2 and 3"),
         (lambda: GaussianLogits("expectd"), "did you mean 'expected'"),
         (lambda: GaussianLogits(samples=0), "at least 1, got 0"),
         (lambda: Categorical(class_dim=0), "class_dim must not be 0"),
@@ -414,7 +490,7 @@ def test_log_prob_refuses_targets_that_would_broadcast():
         (lambda: likelihoods.parse("poisson:3"), "takes no options, got '3'"),
         (lambda: likelihoods.parse("gaussian-logits:expected,1.5"), "whole number of at least 1, got 1.5"),
         (lambda: likelihoods.parse("categorical:many"), "cannot be made from"),
-        (lambda: likelihoods.from_spec({}), "likelihood must be one of"),
+        (lambda: likelihoods.from_spec({}), "unknown likelihood None; known: categorical"),
         (lambda: likelihoods.from_spec({"name": "poisson", "noise": 1}), "cannot be made from"),
     ],
 )
@@ -435,6 +511,7 @@ def test_impossible_settings_are_refused_in_one_line(make, message):
         ("gaussian:learned", "Gaussian(noise='learned', initial=1.0)"),
         ("gaussian:learned,0.5", "Gaussian(noise='learned', initial=0.5)"),
         ("gaussian:heteroscedastic", "Gaussian(noise='heteroscedastic')"),
+        ("gaussian:learned,1,20,4", "Gaussian(noise='learned', initial=1, location=20.0, scale=4.0)"),
         ("poisson", "Poisson()"),
         ("gaussian-logits", "GaussianLogits(objective='log_expected', samples=1000, class_dim=1)"),
         ("gaussian_logits:expected,100", "GaussianLogits(objective='expected', samples=100, class_dim=1)"),
@@ -455,6 +532,9 @@ def test_text_and_spec_are_two_ways_to_the_same_likelihood(text, expected):
 def test_spec_keeps_class_weights_and_state_keeps_learned_noise():
     weighted = Categorical(class_weights=[1.0, 2.0], class_dim=-1)
     assert likelihoods.from_spec(weighted.spec()).spec() == weighted.spec()
+    units = Gaussian(0.5, location=np.array([1.0, 2.0]), scale=3)
+    assert units.spec() == {"name": "gaussian", "noise": 0.5, "location": [1.0, 2.0], "scale": 3.0}
+    assert likelihoods.from_spec(json.loads(json.dumps(units.spec()))).spec() == units.spec()
     learned = Gaussian("learned", initial=0.3)
     other = Gaussian("learned")
     other.load_state_dict(learned.state_dict())

@@ -1,6 +1,7 @@
 """Metrics against second implementations (scikit-learn, torchmetrics, scipy, brute force) and by hand."""
 
 import doctest
+import importlib
 import itertools
 import math
 
@@ -25,7 +26,10 @@ def random_probs(n=400, classes=5, seed=0):
 
 
 def test_the_examples_in_the_documentation_are_true():
-    assert doctest.testmod(metrics).failed == 0
+    modules = {importlib.import_module(getattr(metrics, name).__module__) for name in ("nll", "aurc", "auroc", "crps")}
+    for module in modules:
+        found = doctest.testmod(module)
+        assert (found.failed, found.attempted > 2) == (0, True), module
 
 
 def test_nll_brier_and_accuracy_match_scikit_learn():
@@ -40,9 +44,7 @@ def test_nll_brier_and_accuracy_match_scikit_learn():
 @pytest.mark.parametrize("bins", [1, 2, 10, 15])
 def test_ece_matches_torchmetrics(bins):
     probs, labels = random_probs()
-    expected = multiclass_calibration_error(
-        torch.tensor(probs), torch.tensor(labels), num_classes=5, n_bins=bins
-    )
+    expected = multiclass_calibration_error(torch.tensor(probs), torch.tensor(labels), num_classes=5, n_bins=bins)
     assert metrics.expected_calibration_error(probs, labels, bins) == pytest.approx(expected.item(), abs=1e-6)
 
 
@@ -87,7 +89,7 @@ def brute_force_aurc(confidence, losses):
 @given(scores, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_aurc_is_the_mean_over_all_ways_to_break_ties(confidence, random):
-    confidence = confidence[:6]
+    confidence = confidence[:5]  # every order is tried: 120 by 120
     losses = [random.choice([0.0, 1.0, 2.5]) for _ in confidence]
     area = metrics.aurc(confidence, losses)
     assert area == pytest.approx(brute_force_aurc(confidence, losses))
@@ -190,9 +192,7 @@ def test_crps_of_counts_is_the_integral_that_defines_it():
 
 
 def test_errors_in_units_of_the_target_and_no_broadcasting():
-    assert metrics.rmse(torch.tensor([1.0, 2.0]), torch.tensor([[4.0], [2.0]])) == pytest.approx(
-        math.sqrt(4.5)
-    )
+    assert metrics.rmse(torch.tensor([1.0, 2.0]), torch.tensor([[4.0], [2.0]])) == pytest.approx(math.sqrt(4.5))
     assert metrics.mae([1.0, 2.0], [4.0, 2.0]) == 1.5
     assert metrics.interval_coverage([0, 0, 0], [1, 1, 1], [0, 1, 2]) == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match=r"same shape, got \[2\] and \[3\]"):

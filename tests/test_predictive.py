@@ -144,6 +144,78 @@ def test_cdf_is_the_mean_of_the_draws():
         p.cdf(torch.zeros(2))
 
 
+def test_samples_of_classes_have_the_frequencies_of_the_mixture():
+    p = Predictive(random(5, 40, 4, scale=2.0), Categorical())
+    labels = p.sample(4000, seed=1)
+    assert (labels.shape, labels.dtype) == ((4000, 40), torch.int64)
+    observed = torch.nn.functional.one_hot(labels, 4).sum(0).numpy()
+    expected = 4000 * p.probs.numpy()
+    statistic = (np.square(observed - expected) / expected).sum()
+    # 40 inputs with 3 degrees of freedom each; they share their draws of the weights, so the tail is kept wide.
+    assert stats.chi2.sf(statistic, 120) > 1e-4
+    certain = Predictive(torch.tensor([[[0.0, 40.0, -math.inf]]]), Categorical()).sample(20_000)
+    assert certain.unique().tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    "likelihood", [Gaussian(0.5), Gaussian("heteroscedastic", location=[3.0, -1.0], scale=[2.0, 0.1]), Poisson()]
+)
+def test_samples_of_numbers_have_the_moments_of_the_predictive(likelihood):
+    outputs = random(6, 7, 4)
+    p = Predictive(outputs, likelihood)
+    count = 20_000
+    samples = p.sample(count, seed=3)
+    assert samples.shape == (count, *p.mean.shape)
+    centred = samples - p.mean
+    z = centred.mean(0) / p.std * math.sqrt(count)
+    assert z.abs().max() < 4.5  # at most 28 z-scores, chance 2e-4
+    fourth = centred.square().var(0).sqrt()
+    z = (centred.square().mean(0) - p.variance) / fourth * math.sqrt(count)
+    assert z.abs().max() < 4.5
+
+
+def test_samples_follow_the_whole_distribution_function():
+    means = random(5, 3, 1, scale=3.0)
+    p = Predictive(means, Gaussian(0.4))
+    samples = p.sample(5000, seed=2).numpy()
+    for i in range(3):
+        test = stats.kstest(samples[:, i], lambda v, i=i: stats.norm.cdf(v[:, None], means[:, i, 0], 0.4).mean(1))
+        assert test.pvalue > 1e-4
+
+
+def test_a_sample_uses_one_draw_of_the_weights_and_separate_noise_for_each_input():
+    # Draws far apart and tiny noise: which draw it was can be read off every input.
+    offsets = torch.tensor([0.0, 100.0, 200.0])[:, None, None].expand(3, 50, 1)
+    samples = Predictive(offsets, Gaussian(1.0)).sample(3000)
+    which = (samples / 100).round()
+    assert bool((which == which[:, :1]).all())
+    counts = np.bincount(which[:, 0].long())
+    assert stats.chisquare(counts).pvalue > 1e-4
+    correlation = np.corrcoef((samples - 100 * which).T.numpy())[np.triu_indices(50, 1)]
+    assert np.abs(correlation * math.sqrt(3000)).max() < 5.0  # 1225 z-scores, chance 7e-4
+    # The choice of the draw and the noise are independent, too.
+    residual = (samples - 100 * which)[:, 0].numpy()
+    assert abs(np.corrcoef(which[:, 0].numpy(), residual)[0, 1]) * math.sqrt(3000) < 4.0
+
+
+@pytest.mark.parametrize("likelihood", [Categorical(), Bernoulli(), Gaussian("learned"), Poisson(), GaussianLogits()])
+def test_a_sample_does_not_depend_on_batch_mates_or_on_how_many_are_asked_for(likelihood):
+    outputs = random(4, 6, 2)
+    p = Predictive(outputs, likelihood)
+    samples = p.sample(9, seed=5)
+    assert torch.equal(p.sample(9, seed=5), samples)
+    assert torch.equal(p.sample(4, seed=5), samples[:4])
+    others = Predictive(torch.cat((outputs[:, :3], random(4, 2, 2, seed=8)), 1), likelihood)
+    assert torch.equal(others.sample(9, seed=5)[:, :3], samples[:, :3])
+    for index in (slice(2, 5), [4, 1], torch.tensor([5, 0]), np.array([False, True] * 3)):
+        rows = torch.from_numpy(index) if isinstance(index, np.ndarray) else index
+        assert torch.equal(p[index].sample(9, seed=5), samples[:, rows])
+    assert torch.equal(p[3:][1].sample(9, seed=5), samples[:, 4:5])
+    assert p[0:0].sample(2).shape == (2, 0, *samples.shape[2:])
+    with pytest.raises(ValueError, match="count must be an integer of at least 1, got 0"):
+        p.sample(0)
+
+
 def test_accept_by_every_score():
     p = from_probs([[[0.9, 0.1], [0.6, 0.4]], [[0.7, 0.3], [0.1, 0.9]]])
     assert p.accept(at_least=0.75).tolist() == [True, False]
@@ -174,10 +246,11 @@ def test_accept_says_what_it_needs():
 
 def test_the_other_kind_of_answer_is_an_attribute_error():
     classes, numbers = from_probs([[[0.9, 0.1]]]), Predictive(torch.zeros(2, 3, 1), Gaussian())
-    for name in ("mean", "variance", "interval", "quantile", "cdf"):
+    calls = {name: (lambda name=name: getattr(classes, name)) for name in ("mean", "variance")}
+    calls |= {name: (lambda name=name: getattr(classes, name)(0.5)) for name in ("interval", "quantile", "cdf")}
+    for name, call in calls.items():
         with pytest.raises(AttributeError, match=f"{name} is for regression") as caught:
-            value = getattr(classes, name)
-            value(0.5)
+            call()
         assert "\n" not in str(caught.value)
     for name in ("probs", "draw_probs", "labels", "confidence", "entropy", "expected_error", "names"):
         assert not hasattr(numbers, name)

@@ -53,10 +53,10 @@ def test_every_point_is_what_its_threshold_accepts(pairs):
 
 
 def test_accuracy_at_a_coverage_takes_exactly_that_many_answers():
-    # 0.9 * 70 is 63 and a hair in floating point; the 64th answer is the first mistake.
-    correct = np.arange(70) < 63
-    assert risk_coverage(-np.arange(70.0), correct).accuracy_at(0.9) == 1.0
-    assert risk_coverage(-np.arange(70.0), correct).accuracy_at(0.91) == pytest.approx(63 / 64)
+    # 0.55 * 100 is 55 and a hair in floating point; the 56th answer is the first mistake.
+    correct = np.arange(100) < 55
+    assert risk_coverage(-np.arange(100.0), correct).accuracy_at(0.55) == 1.0
+    assert risk_coverage(-np.arange(100.0), correct).accuracy_at(0.551) == pytest.approx(55 / 56)
 
 
 def test_no_risk_low_enough_means_no_coverage():

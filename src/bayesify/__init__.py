@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bayesify import likelihoods, priors
 from bayesify.errors import RunError, TrainingError
-from bayesify.evaluating import evaluate
-from bayesify.evaluation import Evaluation
+from bayesify.evaluation import Evaluation, evaluate
 from bayesify.methods import Ensemble, MCDropout, Method, PointEstimate, Variational
 from bayesify.network import Network
 from bayesify.predictive import Predictive

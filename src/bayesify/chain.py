@@ -2,7 +2,7 @@
 
 A chain is an `nn.Sequential` (nested ones count) of layers listed here. The first product sees inputs that all draws
 share, so its weights are stacked into one tall matrix; later products are batched over draws. Convolutions run as one
-grouped convolution with the draws as groups.
+grouped convolution with the draws as groups. A type is matched exactly: a subclass may do something else.
 """
 
 from __future__ import annotations
@@ -13,8 +13,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.Softplus, nn.LeakyReLU, nn.Identity)
-POOLING = (nn.MaxPool2d, nn.AvgPool2d)
+ELEMENTWISE = (
+    nn.ReLU,
+    nn.ReLU6,
+    nn.LeakyReLU,
+    nn.ELU,
+    nn.SELU,
+    nn.GELU,
+    nn.SiLU,
+    nn.Mish,
+    nn.Tanh,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.Identity,
+)
+POOLING = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveMaxPool2d, nn.AdaptiveAvgPool2d)
 Chain = list[tuple[str, nn.Module]]
 
 
@@ -43,24 +56,27 @@ def run(chain: Chain | None, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
             x = x.flatten(1 if shared else 2)
         elif type(layer) in POOLING and not shared:
             pooled = layer(x.flatten(0, 1))
-            x = pooled.view(*x.shape[:2], *pooled.shape[1:])
+            x = pooled.reshape(*x.shape[:2], *pooled.shape[1:])
         else:
             x = layer(x)
     return x.expand(draws, *x.shape) if shared else x
 
 
 def _collect(module: nn.Module, prefix: str, links: Chain, seen: set[int]) -> bool:
-    if type(module) is nn.Sequential:
-        return all(_collect(part, f"{prefix}{name}.", links, seen) for name, part in module.named_children())
-    if module._forward_hooks or module._forward_pre_hooks or id(module) in seen:
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or "forward" in vars(module):
         return False
-    known = type(module) in {nn.Linear, *ELEMENTWISE, *POOLING}
+    if type(module) is nn.Sequential:
+        # Not `named_children`, which gives a module that stands in two places only once.
+        parts = [(name, part) for name, part in module._modules.items() if part is not None]
+        return all(_collect(part, f"{prefix}{name}.", links, seen) for name, part in parts)
+    known = type(module) in {nn.Linear, *ELEMENTWISE}
+    known |= type(module) in POOLING and not getattr(module, "return_indices", False)
     known |= type(module) is nn.Conv2d and module.padding_mode == "zeros"
     known |= type(module) is nn.Flatten and module.start_dim == 1 and module.end_dim == -1
-    if any(True for _ in module.parameters()):
+    for parameter in module.parameters():
         # A layer used twice, or one whose weights are tied or frozen, needs the general path.
-        seen.add(id(module))
-        known &= all(p.requires_grad for p in module.parameters())
+        known &= parameter.requires_grad and id(parameter) not in seen
+        seen.add(id(parameter))
     links.append((prefix, module))
     return known
 
@@ -72,9 +88,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, shared: bool) -> Ten
         return y.view(x.shape[0], draws, width).transpose(0, 1)
     rows = x.expand(draws, *x.shape) if shared else x
     flat = rows.flatten(1, -2)
-    product = (
-        torch.bmm(flat, weight.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), flat, weight.mT)
-    )
+    product = torch.bmm(flat, weight.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), flat, weight.mT)
     return product.view(*rows.shape[:-1], width)
 
 
@@ -88,4 +102,4 @@ def _convolution(layer: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | Non
         rows = x.expand(draws, *x.shape) if shared else x
         stacked = rows.transpose(0, 1).flatten(1, 2)
         y = F.conv2d(stacked, weight.flatten(0, 1), flat_bias, groups=draws * layer.groups, **settings)
-    return y.unflatten(1, (draws, -1)).transpose(0, 1)
+    return torch.unflatten(y, 1, (draws, -1)).transpose(0, 1)

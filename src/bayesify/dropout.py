@@ -1,55 +1,51 @@
 """Dropout whose masks are our pure noise, wherever in a network it hides.
 
-Dropout modules, `F.dropout` and its relatives, the dropout inside attention and between the layers of a recurrent
-network all end in a few functions of torch. `KeyedDropout` stands in for them during a pass: it knows the n-th dropout
-of the pass by its order (its *site*), draws the mask from the pass's key folded with that number, and can hold the mask
-fixed over the batch, so that one draw is one function, the same for every input (Gal and Ghahramani 2016).
-Nothing else in the network changes mode.
+Dropout modules, `F.dropout` and its relatives, the dropout in attention and between the layers of recurrent networks all
+end in a few functions of torch. `KeyedDropout` answers them during a pass: it knows the n-th dropout of the pass by
+its order (its *site*), draws the mask from the pass's key folded with that number, and can share one mask among all
+inputs, so that one draw is one function (Gal and Ghahramani 2016). Nothing of torch is patched: other threads, and the
+same thread after an exception, never notice.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
+from torch.nn.utils.rnn import PackedSequence
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function_unary
 
 from bayesify import noise
 
-_PATCHED = (
-    "dropout",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-    "alpha_dropout",
-    "feature_alpha_dropout",
-    "scaled_dot_product_attention",
-)
-_RECURRENT = {torch.lstm: 2, torch.gru: 1, torch.rnn_tanh: 1, torch.rnn_relu: 1}
 _ALPHA = -1.7580993408473766  # what SELU gives for minus infinity
 
 
 @dataclass(frozen=True)
 class Site:
-    """One dropout of a pass: its own rate, and which axis of its mask (a multiple of) the batch runs along."""
+    """One dropout of a pass: its own rate, and the axis of its mask along which the batch runs (None: no axis).
+
+    Where the batch is merged with something else (time, heads), `batch_first` says which of the two varies slowest.
+    """
 
     rate: float
     batch_axis: int | None = 0
-    multiple: int = 1
+    batch_first: bool = True
 
 
 class KeyedDropout(TorchFunctionMode):
-    """Inside this context every dropout of the network takes its mask from `key [2]`.
+    """Inside this context every dropout of a network takes its mask from `key [2]`.
 
     Args:
         key: the draw's key; under vmap, one per draw.
-        sites: what tracing found; None while tracing, when `seen` collects the mask shapes.
-        fixed: one mask for all inputs (prediction) rather than one per input (training).
+        sites: what tracing found out about the network's dropout.
+        inputs: how many inputs share one mask (prediction); None gives each its own (training).
         rate: replaces every site's own rate.
         always: act also where the network is in evaluation mode.
 
@@ -58,186 +54,256 @@ class KeyedDropout(TorchFunctionMode):
     def __init__(
         self,
         key: Tensor | None,
-        sites: Sequence[Site] | None,
+        sites: Sequence[Site] | None = None,
         *,
-        fixed: bool = False,
+        inputs: int | None = None,
         rate: float | None = None,
         always: bool = False,
     ) -> None:
         super().__init__()
         self.key = key
-        self.sites = sites
-        self.fixed = fixed
+        self.sites = sites or ()
+        self.inputs = inputs
         self.rate = rate
         self.always = always
-        self.seen: list[tuple[float, tuple[int, ...]]] = []
-        self._originals: dict[str, Callable[..., Any]] = {}
-
-    def __enter__(self) -> KeyedDropout:
-        # Functions that torch calls inside its own functions (attention) never reach the mode: those are replaced.
-        for name in _PATCHED:
-            self._originals[name] = getattr(F, name)
-            setattr(F, name, _stand_in(self, name))
-        self._fast_path = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(value=False)
-        super().__enter__()
-        return self
-
-    def __exit__(self, *details: Any) -> None:
-        super().__exit__(*details)
-        torch.backends.mha.set_fastpath_enabled(value=self._fast_path)
-        for name, original in self._originals.items():
-            setattr(F, name, original)
+        self.count = 0
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _RECURRENT:
+        if func in _KINDS:
+            return self._drop_as(_KINDS[func], *args, **kwargs)
+        if func in _RECURRENT and not kwargs:
             return self._recurrent(func, *args)
-        for name, original in self._originals.items():
-            if func is original:
-                return _stand_in(self, name)(*args, **kwargs)
+        if func is F.multi_head_attention_forward:
+            return self._multi_head(*args, **kwargs)
+        if func is F.scaled_dot_product_attention:
+            return self._attention(*args, **kwargs)
+        if func is packed_dropout:
+            return self._packed(*args)
         return func(*args, **kwargs)
-
-    def mask(self, shape: Sequence[int], rate: float, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """Kept entries are one, dropped ones zero, in `shape`; unscaled."""
-        number = len(self.seen)
-        self.seen.append((rate, tuple(shape)))
-        if self.key is None:
-            return torch.ones((), device=device, dtype=dtype)
-        drawn = list(shape)
-        site = self.sites[number] if self.sites and number < len(self.sites) else Site(rate)
-        shared = self.fixed and site.batch_axis is not None
-        if shared:
-            drawn[site.batch_axis or 0] = site.multiple
-        keys = noise.fold(self.key.to(device), number)
-        kept = (noise.uniform(keys, math.prod(drawn)).view(drawn) >= rate).to(dtype)
-        if shared and site.multiple > 1:
-            axis = site.batch_axis or 0
-            repeats = [1] * len(drawn)
-            repeats[axis] = shape[axis] // site.multiple
-            kept = kept.repeat(repeats)
-        return kept
 
     def active_rate(self, own: float, training: bool) -> float:
         """The rate a site works at: zero where it is switched off."""
-        if not (training or self.always):
+        if not 0 <= own <= 1:
+            raise ValueError(f"a dropout rate must be between 0 and 1, got {own!r}")
+        if own == 0 or not (training or self.always):
             return 0.0
         return own if self.rate is None else self.rate
 
-    def drop(self, x: Tensor, rate: float, shape: Sequence[int] | None = None) -> Tensor:
-        """Inverted dropout: entries survive with chance 1 - rate and are scaled by its inverse."""
-        kept = self.mask(x.shape if shape is None else shape, rate, x.device, x.dtype)
-        return x * kept / (1 - rate) if rate < 1 else x * 0
+    def drop(
+        self, x: Tensor, rate: float, *, shape: Sequence[int] = (), alpha: bool = False, times: Tensor | None = None
+    ) -> Tensor:
+        """Drop entries of x with chance `rate` and scale what is left, so that its mean stays.
 
-    def drop_alpha(self, x: Tensor, rate: float, shape: Sequence[int] | None = None) -> Tensor:
-        """Dropout that keeps the mean and variance of SELU activations (Klambauer et al. 2017)."""
-        kept = self.mask(x.shape if shape is None else shape, rate, x.device, x.dtype)
+        `shape` is the mask's where it is shared over positions; `times` says for each row of a packed sequence which
+        step it belongs to; `alpha` keeps the mean and variance of SELU activations (Klambauer et al. 2017).
+        """
+        kept = self._mask(x, list(shape or x.shape), rate, times)
         if rate >= 1:
             return x * 0
+        if not alpha:
+            return x * kept / (1 - rate)
         scale = 1.0 / math.sqrt((1 - rate) * (1 + rate * _ALPHA**2))
-        return scale * (x * kept + _ALPHA * (1 - kept) + rate * -_ALPHA)
+        return scale * (x * kept + _ALPHA * (1 - kept) - rate * _ALPHA)
 
-    def _recurrent(self, func: Callable[..., Any], x: Any, *rest: Any) -> Any:
-        # (input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first), or the packed form with
-        # batch sizes first; between layers the outputs go through one dropout each.
-        packed = isinstance(rest[1], list | tuple) is False
-        offset = 1 if packed else 0
-        states, weights, biases, layers, rate, training, both = rest[offset : offset + 7]
-        rate = self.active_rate(rate, training) if rate > 0 else 0.0
-        if rate == 0 or layers == 1:
-            rest = (*rest[: offset + 4], 0.0, *rest[offset + 5 :])
-            return func(x, *rest)
-        parts = _RECURRENT[func]
-        directions = 2 if both else 1
-        per_layer = len(weights) // layers
-        states = tuple(states) if parts == 2 else (states,)
-        finals: list[list[Tensor]] = [[] for _ in states]
-        for layer in range(layers):
-            mine = weights[layer * per_layer : (layer + 1) * per_layer]
-            rows = slice(layer * directions, (layer + 1) * directions)
-            own = tuple(state[rows] for state in states)
-            start = list(own) if parts == 2 else own[0]
-            tail = (biases, 1, 0.0, training, both, *rest[offset + 7 :])
-            result = func(x, rest[0], start, mine, *tail) if packed else func(x, start, mine, *tail)
-            x = result[0]
-            for final, value in zip(finals, result[1:], strict=True):
-                final.append(value)
-            if layer < layers - 1:
-                x = self.drop(x, rate)
-        return (x, *(torch.cat(final) for final in finals))
+    def _mask(self, x: Tensor, shape: list[int], rate: float, times: Tensor | None) -> Tensor:
+        assert self.key is not None
+        site, number = self._site(len(shape)), self.count
+        self.count += 1
+        axis, rows, drawn = site.batch_axis, 0, list(shape)
+        if self.inputs is not None and times is not None:
+            drawn[0] = int(times[-1]) + 1
+        elif self.inputs is not None and axis is not None and shape[axis] % self.inputs == 0:
+            drawn[axis] = rows = shape[axis] // self.inputs
+        uniform = noise.uniform(noise.fold(self.key, number), math.prod(drawn)).view(drawn)
+        kept = (uniform >= rate).to(x.dtype)
+        if self.inputs is not None and times is not None:
+            return kept[times]
+        if rows > 1 and axis is not None:
+            if not site.batch_first:
+                return kept.repeat_interleave(self.inputs or 1, axis)
+            return kept.repeat([(self.inputs or 1) if at == axis else 1 for at in range(len(shape))])
+        return kept
 
+    def _site(self, dims: int) -> Site:
+        # A pass may be longer than the traced one (a loop over time): its further sites resemble the last.
+        known = self.sites[self.count : self.count + 1] or self.sites[-1:]
+        site = known[0] if known else Site(0.0)
+        return site if site.batch_axis is None or site.batch_axis < dims else Site(site.rate)
 
-def _stand_in(mode: KeyedDropout, name: str) -> Callable[..., Any]:
-    if name == "scaled_dot_product_attention":
-        return lambda *args, **kwargs: _attention(mode, mode._originals[name], *args, **kwargs)
-    default = 0.5
-
-    def dropout(
+    def _drop_as(
+        self,
+        kind: _Kind,
         input: Tensor,  # noqa: A002 -- torch's own argument name
-        p: float = default,
-        training: bool = name in {"dropout", "dropout1d", "dropout2d", "dropout3d"},
+        p: float = 0.5,
+        training: bool | None = None,
         inplace: bool = False,
+        train: bool | None = None,
     ) -> Tensor:
-        rate = mode.active_rate(p, training)
+        training = train if training is None else training
+        rate = self.active_rate(p, kind.training if training is None else training)
         if rate == 0:
             return input
-        shape: Sequence[int] | None = None
-        if name in {"dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"}:
-            whole = input.dim() - (int(name[7]) if name[7:8].isdigit() else max(input.dim() - 2, 0))
+        shape: list[int] = []
+        if kind.features:
+            whole = 1 if input.dim() == kind.unbatched else 2
             shape = [size if axis < whole else 1 for axis, size in enumerate(input.shape)]
-        result = (mode.drop_alpha if "alpha" in name else mode.drop)(input, rate, shape)
-        return input.copy_(result) if inplace else result
+        result = self.drop(input, rate, shape=shape, alpha=kind.alpha)
+        return input.copy_(result) if inplace or kind.inplace else result
 
-    return dropout
+    def _packed(self, data: Tensor, batch_sizes: Tensor, p: float, training: bool) -> Tensor:
+        rate = self.active_rate(p, training)
+        return data if rate == 0 else self.drop(data, rate, times=_times(batch_sizes, data.device))
+
+    def _recurrent(self, func: Callable[..., Any], x: Tensor, *rest: Any) -> Any:
+        # (input, state, weights, biases, layers, dropout, train, bidirectional, batch_first), or the packed form with
+        # batch sizes, which are integers, before the state; between layers the outputs go through one dropout each.
+        packed = isinstance(rest[0], Tensor) and not rest[0].is_floating_point()
+        before, rest = (rest[:1], rest[1:]) if packed else ((), rest)
+        states, weights, biases, layers, own, training, both = rest[:7]
+        rate = self.active_rate(own, training) if layers > 1 else 0.0
+        if rate == 0:
+            return func(x, *before, states, weights, biases, layers, 0.0, training, both, *rest[7:])
+        times = _times(before[0], x.device) if packed else None
+        several = isinstance(states, list | tuple)
+        states = tuple(states) if several else (states,)
+        directions = 2 if both else 1
+        per_layer = len(weights) // layers
+        finals: list[list[Tensor]] = [[] for _ in states]
+        for layer in range(layers):
+            own_states = [state[layer * directions : (layer + 1) * directions] for state in states]
+            own_weights = weights[layer * per_layer : (layer + 1) * per_layer]
+            start = own_states if several else own_states[0]
+            x, *ends = func(x, *before, start, own_weights, biases, 1, 0.0, training, both, *rest[7:])
+            for final, end in zip(finals, ends, strict=True):
+                final.append(end)
+            if layer < layers - 1:
+                x = self.drop(x, rate, times=times)
+        return (x, *(torch.cat(final) for final in finals))
+
+    def _attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        rate = self.active_rate(dropout_p, training=True)
+        if rate == 0:
+            return F.scaled_dot_product_attention(
+                query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+        if enable_gqa:
+            key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
+            value = value.repeat_interleave(query.size(-3) // value.size(-3), -3)
+        scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.size(-1)) if scale is None else scale)
+        if is_causal:
+            past = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+            scores = scores.masked_fill(~past, -torch.inf)
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, -torch.inf)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        # A query that may look at nothing gets zeros, as torch's own function gives it.
+        blind = (scores == -torch.inf).all(-1, keepdim=True)
+        return self.drop(torch.softmax(scores, -1).masked_fill(blind, 0.0), rate) @ value
+
+    @cached_property
+    def _multi_head(self) -> Callable[..., Any]:
+        # Torch's function calls dropout inside itself, where a mode cannot follow: run the same code with our names.
+        original = F.multi_head_attention_forward
+        names = {
+            **original.__globals__,
+            "dropout": lambda input, p=0.5, training=True: self._drop_as(_Kind(), input, p, training),  # noqa: A006
+            "scaled_dot_product_attention": self._attention,
+            "has_torch_function": lambda _: False,
+        }
+        ours = FunctionType(original.__code__, names, original.__name__, original.__defaults__, original.__closure__)
+        ours.__kwdefaults__ = original.__kwdefaults__
+        return ours
 
 
-def _attention(
-    mode: KeyedDropout,
-    original: Callable[..., Tensor],
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    rate = mode.active_rate(dropout_p, training=True) if dropout_p > 0 else 0.0
-    if rate == 0:
-        return original(query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
-    if enable_gqa:
-        key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
-        value = value.repeat_interleave(query.size(-3) // value.size(-3), -3)
-    scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.size(-1)) if scale is None else scale)
-    if is_causal:
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril().logical_not()
-        scores = scores.masked_fill(future, -torch.inf)
-    if attn_mask is not None:
-        scores = scores.masked_fill(attn_mask.logical_not(), -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    return mode.drop(torch.softmax(scores, -1), rate) @ value
+class NoDropout(KeyedDropout):
+    """Inside this context there is no dropout, whatever the network says."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def active_rate(self, own: float, training: bool) -> float:
+        return 0.0
 
 
-def sites_from(first: KeyedDropout, second: KeyedDropout, sizes: tuple[int, int]) -> list[Site]:
-    """Sites of a network from two traced passes that differ in batch size alone."""
-    sites = []
-    for (rate, one), (_, two) in zip(first.seen, second.seen, strict=True):
-        site = Site(rate, None)
-        for axis, (a, b) in enumerate(zip(one, two, strict=True)):
-            if a != b and a % sizes[0] == 0 and a // sizes[0] == b // sizes[1]:
-                site = replace(site, batch_axis=axis, multiple=a // sizes[0])
-                break
-        sites.append(site)
-    return sites
+class DropoutBefore:
+    """A forward pre-hook: dropout on a layer's input."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def __call__(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        if args:
+            return (self._drop(args[0], layer.training), *args[1:]), kwargs
+        name = next(iter(kwargs))
+        return args, {**kwargs, name: self._drop(kwargs[name], layer.training)}
+
+    def _drop(self, x: Any, training: bool) -> Any:
+        if isinstance(x, PackedSequence):
+            return x._replace(data=packed_dropout(x.data, x.batch_sizes, self.rate, training))
+        return F.dropout(x, self.rate, training)
+
+
+def packed_dropout(data: Tensor, batch_sizes: Tensor, p: float, training: bool) -> Tensor:
+    """Dropout on the rows of a packed sequence, for which a mask that inputs share needs to know the steps."""
+    if has_torch_function_unary(data):
+        return handle_torch_function(packed_dropout, (data,), data, batch_sizes, p, training)
+    return F.dropout(data, p, training)
 
 
 def dropout_modules(module: nn.Module) -> list[tuple[str, float]]:
     """Dropout that is visible in the module tree, by name and rate (functional dropout shows only in a trace)."""
     found = []
     for name, part in module.named_modules():
-        rate = getattr(part, "p", None) if isinstance(part, nn.modules.dropout._DropoutNd) else getattr(part, "dropout", None)
+        rate = getattr(part, "p" if isinstance(part, nn.modules.dropout._DropoutNd) else "dropout", None)
         if isinstance(rate, float) and rate > 0:
             found.append((name, rate))
     return found
+
+
+def _times(batch_sizes: Tensor, device: torch.device) -> Tensor:
+    sizes = batch_sizes.to(device)
+    return torch.repeat_interleave(torch.arange(sizes.shape[0], device=device), sizes)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One of torch's dropout functions: what it drops and what it does unless told."""
+
+    features: bool = False  # whole channels, the first two axes
+    unbatched: int = 0  # so many axes mean that there is no batch axis
+    alpha: bool = False
+    training: bool = True
+    inplace: bool = False
+
+
+_KINDS: dict[Callable[..., Any], _Kind] = {
+    F.dropout: _Kind(),
+    F.dropout1d: _Kind(features=True, unbatched=2),
+    F.dropout2d: _Kind(features=True),
+    F.dropout3d: _Kind(features=True, unbatched=4),
+    F.alpha_dropout: _Kind(alpha=True, training=False),
+    F.feature_alpha_dropout: _Kind(features=True, alpha=True, training=False),
+    torch.dropout: _Kind(),
+    torch.dropout_: _Kind(inplace=True),
+    torch.feature_dropout: _Kind(features=True),
+    torch.feature_dropout_: _Kind(features=True, inplace=True),
+    torch.alpha_dropout: _Kind(alpha=True),
+    torch.alpha_dropout_: _Kind(alpha=True, inplace=True),
+    torch.feature_alpha_dropout: _Kind(features=True, alpha=True),
+    torch.feature_alpha_dropout_: _Kind(features=True, alpha=True, inplace=True),
+}
+_RECURRENT = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})

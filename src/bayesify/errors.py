@@ -15,11 +15,12 @@ class RunError(ValueError):
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
-    """The end of an error message: the closest known name, or all of them where they are few."""
+    """The end of an error message: the closest known name whatever its case, or all of them where they are few."""
     names = list(known)
-    close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    folded = {name.casefold(): name for name in names}
+    close = difflib.get_close_matches(given.casefold(), folded, n=1, cutoff=0.5)
     if close:
-        return f"; did you mean {close[0]!r}?"
+        return f"; did you mean {folded[close[0]]!r}?"
     return f"; known: {', '.join(names)}" if len(names) <= 20 else ""
 
 

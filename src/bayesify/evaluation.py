@@ -1,4 +1,4 @@
-"""Everything worth knowing about a predictive against its targets, in one record of plain numbers."""
+"""Everything worth knowing about a method on data (or a predictive against its targets), in one record of numbers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from bayesify import metrics
 from bayesify.likelihoods import Regression
 from bayesify.selective import risk_coverage
+from bayesify.training.examples import as_examples
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from bayesify.methods import Method
     from bayesify.predictive import Predictive
 
 
@@ -23,8 +25,8 @@ class Evaluation:
 
     `accuracy`, `error`, `accuracy_at_90` and `coverage_95` are fractions, `nll` is in nats per example,
     `rmse`, `mae` and `crps` have the units of the targets. `entropy`, `aleatoric` and `epistemic` are means
-    over the examples. Answers are ranked by `ranked_by` for aurc, e_aurc, augrc (risk: error, or squared error) and
-    accuracy_at_90; unknown inputs are told by `unknown_by`, and `auroc_by` compares all scores at that.
+    over the examples. Answers are ranked by `ranked_by` for aurc, e_aurc, augrc (risk: error, or squared
+    error) and accuracy_at_90; unknown inputs are told by `unknown_by`, and `auroc_by` compares all scores.
     """
 
     kind: str
@@ -64,9 +66,7 @@ class Evaluation:
         return "\n".join(f"{name:<24}{_cell(value):>16}" for name, value in lines)
 
 
-def score(
-    predictive: Predictive, targets: Any, ood: Predictive | None = None, score: str | None = None
-) -> Evaluation:
+def score(predictive: Predictive, targets: Any, ood: Predictive | None = None, score: str | None = None) -> Evaluation:
     """Evaluate a predictive against its targets, and against unknown inputs (`ood`) that it should doubt.
 
     `score` names what ranks the answers and tells the unknown ones apart; unless given that is `confidence`
@@ -110,6 +110,50 @@ def score(
             "coverage_95": metrics.interval_coverage(*predictive.interval(0.95), answers),
         }
     return Evaluation(**common, **specific, **_detection(predictive, ood, score))
+
+
+_score = score  # `evaluate` has an argument of that name
+
+
+def evaluate(
+    method: Method,
+    data: Any,
+    ood: Any = None,
+    draws: int = 100,
+    seed: int = 0,
+    by: str = "draws",
+    score: str | None = None,
+) -> Evaluation:
+    """Every score of a method on `data` and, with `ood` inputs, how well it tells them apart.
+
+    Args:
+        method: a fitted method.
+        data: `(x, y)`, a `Dataset` or a `DataLoader`.
+        ood: inputs alone, of a kind never seen in training, in the form that the network takes (a tuple is one input of
+            several parts, not inputs and targets).
+        draws: functions drawn for the predictive.
+        seed: of the draws.
+        by: `draws`, or `mean` for the posterior's mean weights.
+        score: what ranks the answers and tells the unknown ones apart, where not the default.
+
+    """
+    x, y = read_targets(method, data)
+    predictive = method.predict(x, draws=draws, seed=seed, by=by)
+    unknown = None if ood is None else method.predict(ood, draws=draws, seed=seed, by=by)
+    return _score(predictive, y, unknown, score)
+
+
+def read_targets(method: Method, data: Any) -> tuple[Any, Tensor]:
+    """Inputs and targets of a whole data set, in order."""
+    examples = as_examples(data, method.likelihood, method.network.dtype, n_data=_length(data))
+    parts = list(examples.in_order(1000))
+    x = pytree.tree_map(lambda *leaves: torch.cat(leaves), *[part[0] for part in parts])
+    return x, torch.cat([part[1] for part in parts])
+
+
+def _length(data: Any) -> int | None:
+    # Scoring does not use the number of examples, so a loader that cannot tell is no obstacle.
+    return None if isinstance(data, tuple | list) or hasattr(data, "__len__") else 1
 
 
 def _check(predictive: Predictive, name: str) -> None:

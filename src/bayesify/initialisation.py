@@ -1,18 +1,19 @@
 """Where training starts: the given weights, fresh ones as the module's layers make them, or noise of a stated width.
 
-A start is written as text: `given`, `fresh`, `normal:0.1` (a standard deviation) or `uniform:-0.2,0.2`. Posterior widths
-start at a number or the same `uniform:` form.
+A start is written as text: `given`, `fresh`, `normal:0.1` (a standard deviation) or `uniform:-0.2,0.2`. Posterior
+widths start at a number or the same `uniform:` form.
 """
 
 from __future__ import annotations
 
-import copy
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from bayesify import noise
 from bayesify.errors import nearest
@@ -40,9 +41,14 @@ def start_rho(network: Network, rho: float | str, seed: int) -> Tensor:
     """Starting values of rho, the width before softplus, for the random weights."""
     size = network.random_size
     if isinstance(rho, str):
-        kind, low, high = _parse(rho)
+        try:
+            kind, low, high = _parse(rho)
+        except ValueError:
+            raise ValueError(f"rho must be a number or uniform:-5,-4, got {rho!r}") from None
         keys = noise.fold(noise.keys(seed, noise.Stream.INITIAL, device=network.initial.device), _RHO)
         return _spread(keys, kind, low, high, size).to(network.dtype)
+    if isinstance(rho, bool) or not isinstance(rho, int | float) or not math.isfinite(rho):
+        raise ValueError(f"rho must be a number or uniform:-5,-4, got {rho!r}")
     return torch.full((size,), float(rho), dtype=network.dtype, device=network.initial.device)
 
 
@@ -55,50 +61,79 @@ def check(text: str) -> str:
 
 def make(factory: Callable[[], nn.Module], seed: int, member: int = 0) -> nn.Module:
     """Call a network factory with torch's generator set by (seed, member), and put the generator back."""
-    with _seeded(seed, member):
+    with seeded_torch(_torch_seed(seed, member)):
         return factory()
+
+
+@contextmanager
+def seeded_torch(seed: int) -> Iterator[None]:
+    """Torch's own generators, which layers and users' code draw from, set for a while and then put back."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda._initialized else []
+    with torch.random.fork_rng(devices=devices):
+        # Not `torch.manual_seed`, which would also seed a CUDA that starts later.
+        torch.default_generator.manual_seed(seed)
+        for device in devices:
+            torch.cuda.default_generators[device].manual_seed(seed)
+        yield
 
 
 def _fresh_tensors(network: Network, seed: int, member: int) -> dict[str, Tensor]:
     if network.factory is not None:
         return dict(make(network.factory, seed, member).named_parameters())
-    module = copy.deepcopy(network.template).cpu()
+    module = network.module().cpu()
     before = {name: tensor.detach().clone() for name, tensor in module.named_parameters()}
-    with _seeded(seed, member):
-        for part in module.modules():
-            reset = getattr(part, "reset_parameters", None) or getattr(part, "_reset_parameters", None)
-            if callable(reset):
-                reset()
+    with seeded_torch(_torch_seed(seed, member)), torch.no_grad():
+        # The innermost first, as constructors do it: attention sets its projection's bias after the projection did.
+        for part in reversed(list(module.modules())):
+            _reset(part)
     renewed = {name: tensor.detach() for name, tensor in module.named_parameters()}
     for number, (name, old) in enumerate(before.items()):
         # A tensor that no layer knows how to reset is drawn anew with the spread that its author gave it.
-        if torch.equal(renewed[name], old) and old.numel() > 1 and old.std() > 0:
+        if torch.equal(renewed[name], old) and old.numel() > 1 and old.float().std() > 0:
             keys = noise.fold(noise.keys(seed, noise.Stream.INITIAL, member), number)
-            drawn = noise.normal(keys, old.numel()).view(old.shape).to(old.dtype)
-            renewed[name] = old.mean() + old.std() * drawn
+            drawn = noise.normal(keys, old.numel()).view(old.shape)
+            renewed[name] = (old.float().mean() + old.float().std() * drawn).to(old.dtype)
     return renewed
 
 
-@contextmanager
-def _seeded(seed: int, member: int) -> Iterator[None]:
-    # Layers initialise themselves from torch's global generator: it is set from our key, then put back as it was.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(noise.key(seed, noise.Stream.INITIAL, member)[0])
-        yield
+def _reset(part: nn.Module) -> None:
+    reset = getattr(part, "reset_parameters", None) or getattr(part, "_reset_parameters", None)
+    if not callable(reset):
+        return
+    try:
+        if not parametrize.is_parametrized(part):
+            reset()
+            return
+        # A parametrised tensor is computed: reset its value, then let the parametrisation find what gives that value.
+        with parametrize.cached():
+            reset()
+            values = {name: getattr(part, name).clone() for name in vars(part)["_modules"]["parametrizations"]}
+        for name, value in values.items():
+            setattr(part, name, value)
+    except (TypeError, NotImplementedError):
+        # It wants arguments, or has no inverse: its tensors are drawn by their spread instead.
+        return
+
+
+def _torch_seed(seed: int, member: int) -> int:
+    first, second = noise.key(seed, noise.Stream.INITIAL, member)
+    return (first & 0x7FFFFFFF) << 32 | (second & 0xFFFFFFFF)
 
 
 def _parse(text: str) -> tuple[str, float, float]:
     kind, _, numbers = str(text).partition(":")
     try:
         values = [float(part) for part in numbers.split(",")]
+    except ValueError:
+        values = []
+    if all(math.isfinite(value) for value in values):
         if kind == "normal" and len(values) == 1 and values[0] > 0:
             return kind, 0.0, values[0]
         if kind == "uniform" and len(values) == 2 and values[0] < values[1]:
             return kind, values[0], values[1]
-    except ValueError:
-        pass
-    known = ["given", "fresh", "normal:0.1", "uniform:-0.2,0.2"]
-    raise ValueError(f"start must be one of {', '.join(known)}, got {text!r}{nearest(kind, ['given', 'fresh', 'normal', 'uniform'])}")
+    known = ["given", "fresh", "normal", "uniform"]
+    hint = "" if kind in known else nearest(kind, known)
+    raise ValueError(f"start must be given, fresh, normal:0.1 or uniform:-0.2,0.2, got {text!r}{hint}")
 
 
 def _spread(keys: Tensor, kind: str, low: float, high: float, size: int) -> Tensor:

@@ -43,7 +43,15 @@ class Stream(enum.IntEnum):
 
 def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) -> tuple[int, int]:
     """The two 32-bit words, as signed integers, that stand for these coordinates."""
-    words = (seed & _WORD, (seed >> 32) & _WORD, stream, network & _WORD, step & _WORD, (step >> 32) & _WORD, draw & _WORD)
+    words = (
+        seed & _WORD,
+        (seed >> 32) & _WORD,
+        stream,
+        network & _WORD,
+        step & _WORD,
+        (step >> 32) & _WORD,
+        draw & _WORD,
+    )
     folded = []
     for chain in _CHAINS:
         value = chain

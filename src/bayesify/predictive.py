@@ -17,7 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify.likelihoods import Classification, Likelihood, Regression, unknown
+from bayesify import noise
+from bayesify.errors import at_least, choose
+from bayesify.likelihoods import Classification, Likelihood, Regression
+from bayesify.likelihoods.regression import bisect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 
 CLASSIFICATION_SCORES = ("confidence", "entropy", "aleatoric", "epistemic", "expected_error", "std")
 REGRESSION_SCORES = ("width", "std", "variance", "aleatoric", "epistemic")
-_HALVINGS = 60
 
 
 class Predictive:
@@ -56,6 +58,7 @@ class Predictive:
         self.likelihood = copy.deepcopy(likelihood).requires_grad_(requires_grad=False).to(outputs.device)
         self.keys = keys
         self.class_names = None if class_names is None else tuple(map(str, class_names))
+        self._positions = torch.arange(outputs.shape[1])  # among the inputs predicted together
 
     @property
     def kind(self) -> str:
@@ -165,17 +168,11 @@ class Predictive:
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
         outputs = self.outputs.double()
-        mean, spread = likelihood.mean(outputs), likelihood.noise_variance(outputs).sqrt()
-        # Cantelli's inequality encloses the quantile of each draw, and the mixture's lies among those.
-        low = (mean - spread * math.sqrt((1 - level) / level)).amin(0)
-        high = (mean + spread * math.sqrt(level / (1 - level))).amax(0)
-        if likelihood.discrete:
-            low = torch.full_like(low, -1.0)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            below = likelihood.cdf(outputs, middle).mean(0) < level
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return (high.floor() if likelihood.discrete else high).to(self.mean.dtype)
+        # The mixture's quantile lies among those of its draws; one count below the least of them falls short.
+        each = likelihood.quantile(outputs, outputs.new_full((), level))
+        low, high = each.amin(0) - (1.0 if likelihood.discrete else 0.0), each.amax(0)
+        found = bisect(lambda values: likelihood.cdf(outputs, values).mean(0), level, low, high, likelihood.discrete)
+        return found.to(self.mean.dtype)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """The central interval that holds the target with chance `level` (regression): lower and upper."""
@@ -184,11 +181,35 @@ class Predictive:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
         return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
 
+    def sample(self, count: int, seed: int = 0) -> Tensor:
+        """Targets drawn from the predictive, `[count, batch, ...]`: a draw of weights, then a target given it.
+
+        One draw of the weights serves all inputs of a sample, and each input has a noise of its own, so that a sample
+        is a data set as the model imagines it. A value depends on the seed, on the number of its sample and on the
+        input's position among those predicted together, never on the other inputs nor on how many samples there are.
+        """
+        at_least("count", count, 1)
+        device = self.outputs.device
+        pick = _uniform(noise.keys(seed, noise.Stream.TARGETS, step=1, device=device)[0], count)
+        draw = (pick * self.draws).long()
+        classes = self.draw_probs if self.kind == "classification" else None
+        shape = self.labels.shape if classes is not None else self.mean.shape
+        size = math.prod(shape[1:])
+        keys = noise.keys(seed, noise.Stream.TARGETS, step=2, draws=range(count), device=device)
+        reach = int(self._positions.max()) + 1 if len(self) else 0
+        own = _uniform(keys, reach * size).view(count, reach, size)[:, self._positions.to(device)]
+        levels = own.view(count, *shape)
+        if classes is not None:
+            reached = classes.double().cumsum(-1)
+            # Over their sum, which rounding may leave beside one: a class without a chance is never drawn.
+            return (reached / reached[..., -1:])[draw].lt(levels.unsqueeze(-1)).sum(-1)
+        likelihood = self._regression("sample")
+        return likelihood.quantile(self.outputs.double()[draw], levels).to(self.mean.dtype)
+
     def score(self, name: str, level: float = 0.95) -> Tensor:
         """A score by name, one per target; `std` of classes is the label's, `width` is the interval's."""
         known = CLASSIFICATION_SCORES if self.kind == "classification" else REGRESSION_SCORES
-        if name not in known:
-            raise unknown(f"a {self.kind} score", name, known)
+        choose(f"{self.kind} score", name, known)
         if name == "width":
             lower, upper = self.interval(level)
             return upper - lower
@@ -230,9 +251,7 @@ class Predictive:
             names = ("probs", "labels", *CLASSIFICATION_SCORES)
             tensors = {name: getattr(self, name) for name in names}
         else:
-            tensors = {
-                name: getattr(self, name) for name in ("mean", "std", "variance", "aleatoric", "epistemic")
-            }
+            tensors = {name: getattr(self, name) for name in ("mean", "std", "variance", "aleatoric", "epistemic")}
             tensors["lower"], tensors["upper"] = self.interval()
         return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
@@ -247,7 +266,9 @@ class Predictive:
             index = slice(index % len(self), index % len(self) + 1)
         elif isinstance(index, np.ndarray):
             index = torch.from_numpy(index)
-        return Predictive(self.outputs[:, index], self.likelihood, self.keys, self.class_names)
+        part = Predictive(self.outputs[:, index], self.likelihood, self.keys, self.class_names)
+        part._positions = self._positions[index.cpu() if isinstance(index, Tensor) else index]
+        return part
 
     def __repr__(self) -> str:
         return f"Predictive({self.kind}, {self.draws} draws, {len(self)} inputs, {self.likelihood!r})"
@@ -261,6 +282,13 @@ class Predictive:
         if isinstance(self.likelihood, Regression):
             return self.likelihood
         raise AttributeError(f"{name} is for regression; this predictive is of {self.likelihood!r}")
+
+
+def _uniform(keys: Tensor, size: int) -> Tensor:
+    """Uniforms strictly inside (0, 1), float64 with 52 random bits, `[..., size]`: the tails of a normal need them."""
+    words = noise.bits(keys, 2 * size).long().view(*keys.shape[:-1], size, 2)
+    high, low = words[..., 0] & 0xFFFFFFFF, words[..., 1] & 0xFFFFF
+    return ((high * 2**20 + low).double() + 0.5) * 2.0**-52
 
 
 def _entropy(probs: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
     SNR = |mu| / sigma          (Graves 2011; Blundell et al. 2015)
 
-One threshold over all random weights of the network; biases are never pruned. Pruned weights are exactly zero, in the mean
-and in every draw. Magnitude, |mu|, is there for comparison.
+One threshold over all random weights of the network; biases are never pruned. Pruned weights are exactly zero, in the
+mean and in every draw. Magnitude, |mu|, is there for comparison.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from bayesify.errors import choose
+from bayesify.evaluation import read_targets, score
 from bayesify.methods import Method, Variational
 
 RULES = ("snr", "magnitude")
@@ -49,14 +50,14 @@ def prune(method: Method, fraction: float, by: str = "snr") -> Variational:
 
 
 def kept_weights(method: Method, fraction: float, by: str = "snr") -> Tensor:
-    """Which random weights survive, `[R]`: the share `fraction` with the lowest score goes."""
+    """Which random weights survive, `[R]`: the share `fraction` with the lowest score goes, and what went before."""
     method = _gaussian(method)
     score, prunable = scores(method, by), prunable_weights(method)
     kept = torch.ones_like(prunable)
     count = round(fraction * int(prunable.sum()))
     order = torch.argsort(torch.where(prunable, score, torch.inf), stable=True)
     kept[order[:count]] = False
-    return kept
+    return kept & method.kept_weights if method.kept_weights.numel() else kept
 
 
 def scores(method: Method, by: str = "snr") -> Tensor:
@@ -75,7 +76,7 @@ def prunable_weights(method: Method) -> Tensor:
     network = method.network
     prunable = torch.zeros(network.random_size, dtype=torch.bool, device=network.initial.device)
     for place in network.places:
-        if place.random and not place.name.rpartition(".")[2].startswith("bias"):
+        if place.random and "bias" not in place.name.rpartition(".")[2]:
             prunable[place.start : place.stop] = True
     return prunable
 
@@ -89,17 +90,17 @@ def pruning_curve(
     draws: int = 50,
     seed: int = 0,
 ) -> PruningCurve:
-    """Error (for regression the root mean squared error) and NLL after each fraction, by draws or by mean throughout."""
-    from bayesify.evaluating import read_targets
-    from bayesify.evaluation import score
-
+    """Error (for regression the root mean squared error) and NLL after each fraction, all by draws or all by mean."""
     x, y = read_targets(method, data)
     error, nll = [], []
     for fraction in fractions:
         predictive = prune(method, fraction, by).predict(x, draws=draws, seed=seed, by=predicted_by)
         result = score(predictive, y)
-        error.append(float(result.error if result.error is not None else result.rmse or 0.0))
-        nll.append(float(result.nll))
+        wrong = result.rmse if result.error is None else result.error
+        assert wrong is not None
+        assert result.nll is not None
+        error.append(wrong)
+        nll.append(result.nll)
     return PruningCurve(by, predicted_by, list(fractions), error, nll)
 
 

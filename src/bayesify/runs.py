@@ -146,7 +146,9 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
 def _rebuild(config: dict[str, Any], network: Any, folder: Path) -> Method:
     kind = METHODS.get(config.get("method", ""))
     if kind is None:
-        raise RunError(f"unknown method {config.get('method')!r} in {folder}{nearest(str(config.get('method')), METHODS)}")
+        raise RunError(
+            f"unknown method {config.get('method')!r} in {folder}{nearest(str(config.get('method')), METHODS)}"
+        )
     if network is None:
         if config.get("network") is None:
             raise RunError(f"the network in {folder} is one of yours: load it with bayesify.load(path, network=...)")

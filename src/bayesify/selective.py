@@ -41,7 +41,7 @@ class RiskCoverage:
         """Mean loss of the surest answers that make up at least `coverage`; a tie at the edge is shared."""
         if not 0 < coverage <= 1:
             raise ValueError(f"coverage must lie above 0 and up to 1, got {coverage}")
-        # 0.9 * 70 is a hair above 63 in floating point, and must not become 64 answers.
+        # 0.55 * 100 is a hair above 55 in floating point, and must not become 56 answers.
         accepted = math.ceil(coverage * self.examples - 1e-9) / self.examples
         total = np.interp(accepted, np.append(0.0, self.coverage), np.append(0.0, self.coverage * self.risk))
         return float(total / accepted)
@@ -73,9 +73,7 @@ def risk_coverage(answers: Predictive | Numbers, targets: Any, by: str | None = 
     if not isinstance(answers, Predictive):
         correct = metrics.as_array(targets, "correct")
         if not np.isin(correct, (0.0, 1.0)).all():
-            raise ValueError(
-                "correct must hold true and false only; for other losses use curve(score, losses)"
-            )
+            raise ValueError("correct must hold true and false only; for other losses use curve(score, losses)")
         return curve(answers, 1.0 - correct)
     by = by or ("confidence" if answers.kind == "classification" else "variance")
     truth = answers.likelihood.prepare(targets).to(answers.outputs.device)
@@ -83,9 +81,7 @@ def risk_coverage(answers: Predictive | Numbers, targets: Any, by: str | None = 
     if truth.numel() != given.numel() or len(truth) != len(given):
         raise ValueError(f"targets {list(truth.shape)} do not fit the predictive's {list(given.shape)}")
     truth = truth.reshape(given.shape)
-    losses = (
-        (given != truth).double() if answers.kind == "classification" else (given.double() - truth).square()
-    )
+    losses = (given != truth).double() if answers.kind == "classification" else (given.double() - truth).square()
     return curve(answers.score(by), losses, by)
 
 

@@ -1,22 +1,24 @@
-"""What a first batch reveals about a network: how each layer's weights are used, where its dropout is.
+"""What a first batch reveals about a network: how each layer's weights are used, where its dropout is, what it touches.
 
-Two passes on copies of one example, a batch of two and a batch of three, differ in nothing but the batch size: the axis
-that grows is the batch axis. A layer may use a faster estimator only if its own `forward` ran exactly once and nothing
-else read its tensors; tied weights, attention's projections and functional uses do not pass.
+Passes on two and on three copies of one example differ in nothing but the batch size: the axis that grows is the batch
+axis. A layer may use a faster estimator only if its own `forward` ran exactly once and nothing else read its tensors;
+tied weights, attention's projections and functional uses do not pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from bayesify.dropout import KeyedDropout, Site, sites_from
+from bayesify.dropout import Site
+from bayesify.initialisation import seeded_torch
+from bayesify.recording import DropoutRecorder, ReadRecorder, sites_from
 
 if TYPE_CHECKING:
     from bayesify.network import Network
@@ -31,6 +33,7 @@ class LayerUse:
     calls: int = 0
     position: int = 0
     inputs: list[tuple[int, ...]] = field(default_factory=list)
+    takes_more: bool = False
     read_elsewhere: bool = False
     batch_axis: int | None = None
 
@@ -41,115 +44,232 @@ class LayerUse:
 
 @dataclass
 class Trace:
-    """The result of tracing; `problem` says why it could not be done, if it could not."""
+    """The result of tracing. Where it could not be done `problem` says why, and the worst is assumed.
+
+    Args:
+        layers: the modules with tensors of their own, by name.
+        dropout_sites: the dropout of a training pass in order; None where a pass needs a key for another reason (it
+            could not be traced, or it draws random numbers that are not dropout's).
+        updates_buffers: training passes change buffers.
+        problem: why the network could not be traced.
+        prediction_sites: the dropout of a pass in which everything else is in evaluation mode.
+        switched: modules whose dropout only runs while their own training flag is up.
+        drops_in_evaluation: there is dropout that evaluation mode does not switch off.
+        buffers_in_evaluation: evaluation changes buffers as well.
+        uses_generator: passes draw from torch's own generator.
+        changes_inputs: passes write into their inputs.
+        keeps_state: passes leave something behind in the modules' attributes.
+
+    """
 
     layers: dict[str, LayerUse]
     dropout_sites: list[Site] | None
     updates_buffers: bool
     problem: str | None = None
+    prediction_sites: list[Site] = field(default_factory=list)
+    switched: list[str] = field(default_factory=list)
+    drops_in_evaluation: bool = True
+    buffers_in_evaluation: bool = True
+    uses_generator: bool = True
+    changes_inputs: bool = True
+    keeps_state: bool = True
 
 
 def trace_network(network: Network, x: Any) -> Trace:
-    """Run the network twice on the first example and compare."""
-    device = network.initial.device
-    passes = []
-    before = {name: tensor.clone() for name, tensor in network.kept().items()}
+    """Run the network on copies of the first example of x and compare the passes."""
     try:
-        for size in _SIZES:
-            repeated = pytree.tree_map_only(
-                Tensor, lambda t, size=size: t[:1].to(device).expand(size, *t.shape[1:]).contiguous(), x
-            )
-            passes.append(_one_pass(network, repeated))
+        with seeded_torch(0):
+            trace = _traced(network, x)
     except Exception as problem:  # noqa: BLE001 -- a network that cannot be traced still trains by the weight path
-        # Without a trace nothing is known: dropout is assumed present and buffers are assumed to change.
-        return Trace({}, None, updates_buffers=bool(before), problem=str(problem).strip().splitlines()[0][:120])
-    (layers, first, kept), (others, second, _) = passes
-    for name, use in layers.items():
-        use.batch_axis = _batch_axis(use, others[name])
-    changed = any(not torch.equal(before[name], kept[name]) for name in kept)
-    return Trace(layers, sites_from(first, second, _SIZES), changed)
+        return Trace({}, None, updates_buffers=bool(network.kept()), problem=first_line(problem))
+    return trace
 
 
-def _one_pass(network: Network, x: Any) -> tuple[dict[str, LayerUse], KeyedDropout, dict[str, Tensor]]:
+def copies_of_first(x: Any, count: int, device: torch.device) -> Any:
+    """A batch of `count` copies of the first example, in memory of its own."""
+    return pytree.tree_map_only(Tensor, lambda t: t[:1].to(device).repeat(count, *[1] * (t.dim() - 1)), x)
+
+
+def first_line(problem: Exception) -> str:
+    """The beginning of an exception's message."""
+    text = str(problem).strip()
+    return text.splitlines()[0][:120] if text else type(problem).__name__
+
+
+def state_of(module: nn.Module) -> dict[nn.Module, dict[str, Any]]:
+    """The attributes of a module and its parts, without their tensors and modes."""
+    return {
+        part: {name: value for name, value in vars(part).items() if name not in _NOT_STATE} for part in module.modules()
+    }
+
+
+def _traced(network: Network, x: Any) -> Trace:
+    device = network.initial.device
+    few, more = (copies_of_first(x, size, device) for size in _SIZES)
+    first, second = _one_pass(network, few, train=True), _one_pass(network, more, train=True)
+    for name, use in first.uses.items():
+        use.batch_axis = _batch_axis(use, second.uses[name])
+    quiet = _one_pass(network, few, train=False)
+    passes = (first, second, quiet)
+    sites = sites_from(first.dropout, second.dropout)
+    uses_generator = any(each.moved_generator for each in passes)
+    trace = Trace(
+        first.uses,
+        None if uses_generator and not sites else sites,
+        updates_buffers=bool(first.changed_buffers or second.changed_buffers),
+        drops_in_evaluation=bool(quiet.dropout.seen),
+        buffers_in_evaluation=bool(quiet.changed_buffers),
+        uses_generator=uses_generator,
+        changes_inputs=any(each.changed_inputs for each in passes),
+        keeps_state=any(each.changed_state for each in passes),
+    )
+    if network.dropout_always and sites:
+        reached = Counter(seen.owner for seen in _one_pass(network, few, train=False, always=True).dropout.seen)
+        wanted = Counter(seen.owner for seen in first.dropout.seen)
+        trace.switched = [owner for owner, count in wanted.items() if reached[owner] < count]
+        one, two = (_one_pass(network, each, train=False, always=True, switched=trace.switched) for each in (few, more))
+        trace.prediction_sites = sites_from(one.dropout, two.dropout)
+    return trace
+
+
+@dataclass
+class _Pass:
+    """What one pass showed."""
+
+    uses: dict[str, LayerUse]
+    dropout: DropoutRecorder
+    changed_buffers: list[str]
+    changed_inputs: bool
+    changed_state: bool
+    moved_generator: bool
+
+
+def _one_pass(
+    network: Network, x: Any, *, train: bool, always: bool = False, switched: list[str] | None = None
+) -> _Pass:
     template = network.template
-    tensors = {name: t.detach().clone() for name, t in network.unflatten(network.initial).items()}
-    kept = {name: t.clone() for name, t in network.kept().items()}
-    reads = _ReadRecorder({**tensors, **kept})
+    kept = network.kept()
+    before = {**network.unflatten(network.initial), **kept}
+    # Views of one vector could not be told apart from each other by code that looks at memory: each gets its own.
+    state = {name: tensor.detach().clone() for name, tensor in before.items()}
+    x = pytree.tree_map_only(Tensor, torch.clone, x)
+    versions = [leaf._version for leaf in pytree.tree_leaves(x) if isinstance(leaf, Tensor)]
+    reads = ReadRecorder(state)
+    copies = int(next(leaf for leaf in pytree.tree_leaves(x) if isinstance(leaf, Tensor)).shape[0])
+    dropout = DropoutRecorder(copies, reads.running, always=always)
     uses: dict[str, LayerUse] = {}
     handles = []
     for name, part in template.named_modules():
         if any(True for _ in part.parameters(recurse=False)):
             uses[name] = LayerUse()
-            handles += _watch(part, name, uses[name], reads)
-    dropout = KeyedDropout(None, None)
+        handles += _watch(part, name, uses.get(name), reads)
+    attributes = state_of(template)
+    generator = _generator_state(network.initial.device)
+    network.set_mode(train=train, switched=switched or ())
     positional, named = network.arguments(x)
-    template.train(True)
+    given = [leaf for leaf in pytree.tree_leaves((positional, named)) if isinstance(leaf, Tensor)]
+    versions = [leaf._version for leaf in given]
     try:
         with torch.no_grad(), dropout, reads:
-            result = torch.func.functional_call(template, {**tensors, **kept}, positional, named)
+            result = torch.func.functional_call(template, state, positional, named)
+        changed_state = restore_state(attributes)
     finally:
+        restore_state(attributes)
         for handle in handles:
             handle.remove()
     network.pick(result)
-    owners = _owners(template)
-    for tensor_name, readers in reads.readers.items():
-        for owner in owners[tensor_name]:
-            if owner in uses and (readers - {owner} or len(owners[tensor_name]) > 1):
-                uses[owner].read_elsewhere = True
-    return uses, dropout, kept
+    _mark_readers(template, uses, reads)
+    return _Pass(
+        uses,
+        dropout,
+        changed_buffers=[name for name in kept if not _same(state[name], before[name])],
+        changed_inputs=[leaf._version for leaf in given] != versions,
+        changed_state=changed_state,
+        moved_generator=any(
+            not torch.equal(one, two)
+            for one, two in zip(generator, _generator_state(network.initial.device), strict=True)
+        ),
+    )
 
 
-class _ReadRecorder(TorchFunctionMode):
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
-        super().__init__()
-        self.names = {id(tensor): name for name, tensor in tensors.items()}
-        self.readers: dict[str, set[str]] = {}
-        self.running: list[str] = []
-        self.entered = 0
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        reader = self.running[-1] if self.running else ""
-        for leaf in pytree.tree_leaves((args, kwargs)):
-            name = self.names.get(id(leaf))
-            if name is not None:
-                self.readers.setdefault(name, set()).add(reader)
-        return func(*args, **(kwargs or {}))
+def restore_state(attributes: Mapping[nn.Module, Mapping[str, Any]]) -> bool:
+    """Put attributes back as `state_of` found them; whether any had changed."""
+    changed = False
+    for part, old in attributes.items():
+        now = vars(part)
+        for name in [name for name in now if name not in _NOT_STATE and name not in old]:
+            del now[name]
+            changed = True
+        for name, value in old.items():
+            if now.get(name) is not value:
+                now[name] = value
+                changed = True
+    return changed
 
 
-def _watch(part: nn.Module, name: str, use: LayerUse, reads: _ReadRecorder) -> list[Any]:
-    def enter(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+def _watch(part: nn.Module, name: str, use: LayerUse | None, reads: ReadRecorder) -> list[Any]:
+    def enter(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
         reads.running.append(name)
+        if use is None:
+            return
         use.calls += 1
+        use.takes_more |= len(inputs) > 1 or bool(named)
         if use.calls == 1:
             reads.entered += 1
             use.position = reads.entered
         if inputs and isinstance(inputs[0], Tensor):
             use.inputs.append(tuple(inputs[0].shape))
 
-    def leave(_: nn.Module, inputs: tuple[Any, ...], result: Any) -> None:
+    def leave(*_: Any) -> None:
         reads.running.pop()
 
-    return [part.register_forward_pre_hook(enter), part.register_forward_hook(leave)]
+    # Our hooks stand next to the forward, so that what a user's hooks on the layer read counts as read elsewhere.
+    return [part.register_forward_pre_hook(enter, with_kwargs=True), part.register_forward_hook(leave, prepend=True)]
 
 
-def _owners(template: nn.Module) -> dict[str, list[str]]:
+def _mark_readers(template: nn.Module, uses: dict[str, LayerUse], reads: ReadRecorder) -> None:
     names = {id(t): name for name, t in template.named_parameters()} | {id(t): n for n, t in template.named_buffers()}
     owners: dict[str, list[str]] = {name: [] for name in names.values()}
     for module_name, part in template.named_modules():
         for tensor in (*part._parameters.values(), *part._buffers.values()):
             if tensor is not None:
                 owners[names[id(tensor)]].append(module_name)
-    return owners
+    for tensor_name, readers in reads.readers.items():
+        for owner in owners[tensor_name]:
+            if owner in uses and (readers - {owner} or len(owners[tensor_name]) > 1):
+                uses[owner].read_elsewhere = True
 
 
 def _batch_axis(one: LayerUse, two: LayerUse) -> int | None:
     if len(one.inputs) != 1 or len(two.inputs) != 1 or len(one.inputs[0]) != len(two.inputs[0]):
         return None
-    grown = [
-        axis
-        for axis, sizes in enumerate(zip(one.inputs[0], two.inputs[0], strict=True))
-        if sizes == _SIZES
-    ]
+    grown = [axis for axis, sizes in enumerate(zip(one.inputs[0], two.inputs[0], strict=True)) if sizes == _SIZES]
     return grown[0] if len(grown) == 1 else None
+
+
+def _same(one: Tensor, two: Tensor) -> bool:
+    if one.shape != two.shape:
+        return False
+    return bool(torch.equal(one, two)) or bool(
+        (one.isnan() == two.isnan()).all() and torch.equal(one.nan_to_num(), two.nan_to_num())
+    )
+
+
+def _generator_state(device: torch.device) -> list[Tensor]:
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return states
+
+
+_NOT_STATE = frozenset(
+    {
+        "training",
+        "_parameters",
+        "_buffers",
+        "_modules",
+        # Recurrent layers keep lists of the weights they were last called with, and renew them by themselves.
+        "_flat_weights",
+        "_flat_weight_refs",
+    }
+)

@@ -138,7 +138,7 @@ def test_a_missing_file_and_a_missing_network_are_one_line_each(server, tmp_path
 
 def test_a_cache_that_cannot_be_written_is_one_line(server, tmp_path):
     (tmp_path / "parts").write_text("a file where the folder should be")
-    with pytest.raises(data.DataError, match="parts.*: cannot be written"):
+    with pytest.raises(data.DataError, match=r"parts.*: cannot be written"):
         fetch(server, tmp_path)
 
 
@@ -149,7 +149,9 @@ def test_md5_sums_are_checked_too(server, tmp_path):
 def test_loading_downloads_what_is_missing_once(server, cache, monkeypatch):
     rows = "".join(f"{'ep'[row % 2]},{','.join('abcdefghijklmnopqrstuv')}\n" for row in range(8124)).encode()
     server.files["/mushroom"] = rows
-    file = RemoteFile("agaricus-lepiota.data", f"sha256:{hashlib.sha256(rows).hexdigest()}", 1, (server.url("mushroom"),))
+    file = RemoteFile(
+        "agaricus-lepiota.data", f"sha256:{hashlib.sha256(rows).hexdigest()}", 1, (server.url("mushroom"),)
+    )
     known = Known("mushroom", "", "", "", ("mushroom",), (file,), ("edible", "poisonous"))
     monkeypatch.setitem(catalogue.KNOWN, "mushroom", known)
     for _ in range(2):
@@ -182,3 +184,24 @@ def test_uci_splits_are_checked_together(server, cache, monkeypatch, right):
         with pytest.raises(data.DataError, match="splits of uci/energy do not have the published checksum"):
             data.load("uci/energy")
         assert not (cache / "uci-regression" / "energy" / "splits.npz").exists()
+
+
+def test_a_missing_index_file_of_uci_splits_is_one_line_and_nothing_is_kept(server, cache, monkeypatch):
+    table = b"1 2\n3 4\n"
+    server.files["/data.txt"] = table
+    file = RemoteFile("data.txt", f"sha256:{hashlib.sha256(table).hexdigest()}", 1, (server.url("data.txt"),))
+    known = KnownRegression("uci/energy", "", "", "", ("uci-regression/energy",), (file,), features=1, splits=1)
+    monkeypatch.setitem(catalogue.KNOWN, "uci/energy", known)
+    with pytest.raises(data.DataError, match=r"could not download .*index_train_0.txt: the server answered 404"):
+        data.load("uci/energy")
+    assert sorted(path.name for path in left(cache)) == ["data.txt", "lock"]
+
+
+def test_a_file_that_cannot_be_finished_is_not_left_behind(tmp_path):
+    def half(stream):
+        stream.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(data.DataError, match=r"cannot be written .No space left on device"):
+        download.write_whole(tmp_path / "here" / "file.npy", half)
+    assert left(tmp_path) == []

@@ -18,14 +18,12 @@ from bayesify import noise
 from bayesify.noise import Stream
 
 COORDINATES = ("seed", "stream", "network", "step", "draw")
-KEYS, ELEMENTS = 2048, 512
+KEYS, ELEMENTS = 1024, 512
 
 
 def neighbouring_keys(coordinate: str, count: int = KEYS) -> torch.Tensor:
     base = {"seed": 0, "stream": int(Stream.TRAINING), "network": 0, "step": 0, "draw": 0}
-    return torch.tensor(
-        [noise.key(**{**base, coordinate: value}) for value in range(count)], dtype=torch.int32
-    )
+    return torch.tensor([noise.key(**{**base, coordinate: value}) for value in range(count)], dtype=torch.int32)
 
 
 def z_of_product(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -56,10 +54,7 @@ def test_normals_have_the_moments_of_a_normal(million):
     # E x^k and the variance of x^k for k = 1 ... 6
     exact = {1: (0, 1), 2: (1, 2), 3: (0, 15), 4: (3, 96), 5: (0, 945), 6: (15, 10170)}
     n = million.numel()
-    z = {
-        k: float((million**k).mean() - mean) * math.sqrt(n / variance)
-        for k, (mean, variance) in exact.items()
-    }
+    z = {k: float((million**k).mean() - mean) * math.sqrt(n / variance) for k, (mean, variance) in exact.items()}
     assert max(map(abs, z.values())) < 4.0, z
 
 
@@ -115,7 +110,7 @@ def test_signs_are_fair():
 
 def test_elements_do_not_know_their_neighbours(million):
     z = {}
-    for (first, a), (second, b) in itertools.product(features(million).items(), repeat=2):
+    for (first, a), (second, b) in itertools.product(features(million[:2]).items(), repeat=2):
         for lag in range(1, 33) if first == second else (1, 15, 16, 17, 31, 32):
             z[first, second, lag] = z_of_product(a[:, :-lag], b[:, lag:])
     assert max(map(abs, z.values())) < 5.0  # 200 z-scores: chance 1e-4
@@ -163,7 +158,7 @@ def test_neighbouring_keys_do_not_share_noise(coordinate):
     normals = noise.normal(neighbouring_keys(coordinate), ELEMENTS).double()
     z = {}
     for name, feature in features(normals).items():
-        for lag in (1, 2, 3, 4, 7, 8, 16, 64, 256, 1024):
+        for lag in (1, 2, 3, 4, 7, 8, 16, 64, 256, 512):
             z[name, "same element", lag] = z_of_product(feature[lag:], feature[:-lag])
         for flip in (1, 2, 3, 16, 32, 33, 256):  # elements enter by exclusive or
             other = feature[:, torch.arange(ELEMENTS) ^ flip]
@@ -202,13 +197,23 @@ def test_one_element_over_many_keys_is_normal(coordinate):
 
 def test_streams_and_networks_of_one_fit_are_independent():
     keys = [
-        noise.key(0, stream, network, step)
-        for stream, network, step in itertools.product(Stream, range(4), range(4))
+        noise.key(0, stream, network, step) for stream, network, step in itertools.product(Stream, range(4), range(4))
     ]
     normals = noise.normal(torch.tensor(keys, dtype=torch.int32), 2**14).double()
     z = (normals @ normals.T / math.sqrt(2**14))[np.triu_indices(len(keys), 1)]
     assert z.abs().max() < 5.6  # 12,720 z-scores: chance 3e-4
     assert float(z.square().mean()) == pytest.approx(1.0, abs=0.06)
+
+
+def test_keys_that_share_a_word_are_still_independent():
+    # Among a million keys a hundred pairs share their first word: the second alone must tell them apart.
+    first, second = noise.key(0, Stream.TRAINING)
+    words = [0, *(1 << place for place in range(31)), 3, 0x55555555]
+    keys = torch.tensor([(first, second ^ word) for word in words], dtype=torch.int32)
+    feature = features(noise.normal(keys, 2**15).double())
+    for name, values in feature.items():
+        z = (values @ values.T / math.sqrt(2**15))[np.triu_indices(len(words), 1)]
+        assert z.abs().max() < 5.0, name  # 4 times 561 z-scores: chance 1e-3
 
 
 # Keys
@@ -250,7 +255,7 @@ def test_a_million_neighbouring_coordinates_have_different_keys(grid):
 
 
 def test_key_words_are_uniform_and_do_not_know_each_other(grid):
-    words = grid.reshape(-1, 2)
+    words = grid.reshape(-1, 2)[::3]
     for half, shift in itertools.product((0, 1), (0, 24)):
         counts = np.bincount((words[:, half] >> shift) & 0xFF, minlength=256)
         assert 1e-3 < stats.chisquare(counts).pvalue < 1 - 1e-6
@@ -289,9 +294,7 @@ def test_a_chunk_is_a_part_of_the_whole(function, start, size):
     assert torch.equal(function(keys[1], size, start), whole[1, start : start + size])
 
 
-@pytest.mark.parametrize(
-    "function", [noise.normal, noise.uniform, noise.signs, noise.bits, noise.permutation]
-)
+@pytest.mark.parametrize("function", [noise.normal, noise.uniform, noise.signs, noise.bits, noise.permutation])
 def test_vmap_gives_the_same_numbers(function):
     keys = noise.keys(1, Stream.PREDICTION, draws=range(6)).reshape(2, 3, 2)
     batched = function(keys, 77)

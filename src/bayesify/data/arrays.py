@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
-from contextlib import closing, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +11,7 @@ from torch import Tensor
 
 from bayesify.data.dataset import DataSet, assemble
 from bayesify.data.errors import DataError
+from bayesify.data.formats import read_npz
 from bayesify.data.preparation import Column
 from bayesify.data.targets import Targets, read_targets
 
@@ -28,14 +26,12 @@ def from_npz(path: str | Path, *, kind: str | None = None, test: float = 0.2, se
     seeded share `test` of the examples is kept for testing. Archives that hold Python objects are refused.
     """
     path = Path(path)
-    arrays = _read(path)
+    arrays = {name.lower(): array for name, array in read_npz(path).items()}
     whole = {"x", "y"} <= set(arrays)
     halves = {"x_train", "y_train", "x_test", "y_test"}
     if not whole and not halves <= set(arrays):
         found = ", ".join(sorted(arrays)) or "nothing"
-        raise DataError(
-            f"{path}: expected arrays x and y, or x_train, y_train, x_test and y_test; found {found}"
-        )
+        raise DataError(f"{path}: expected arrays x and y, or x_train, y_train, x_test and y_test; found {found}")
     parts = [("x", "y")] if whole else [("x_train", "y_train"), ("x_test", "y_test")]
     pairs = [_pair(path, arrays, x, y) for x, y in parts]
     if len({inputs.shape[1:] for inputs, _ in pairs}) > 1:
@@ -59,31 +55,6 @@ def from_npz(path: str | Path, *, kind: str | None = None, test: float = 0.2, se
         columns=() if images else tuple(Column(f"x{number + 1}") for number in range(x.shape[1])),
         source=str(path),
     )
-
-
-def _read(path: Path) -> dict[str, Array]:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            loaded = {"a single array": loaded}
-        with closing(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else nullcontext():
-            return {name.lower(): loaded[name] for name in loaded}
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no such file") from error
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        KeyError,
-        zipfile.BadZipFile,
-        zlib.error,
-        NotImplementedError,
-    ) as error:
-        if "allow_pickle" in str(error):
-            message = "not an .npz archive of plain arrays; Python objects are never loaded"
-            raise DataError(f"{path}: {message}") from error
-        message = f"truncated or damaged, not a readable .npz archive ({error})"
-        raise DataError(f"{path}: {message}") from error
 
 
 def _pair(path: Path, arrays: dict[str, Array], x_name: str, y_name: str) -> tuple[Array, Array]:

@@ -77,17 +77,13 @@ def canonical(name: str) -> str:
     wanted = name.strip().casefold()
     wanted = ALIASES.get(wanted, wanted).casefold()
     if wanted not in folded:
-        raise unknown_name(
-            "data set", name, [*KNOWN, *ALIASES], "; files are read too: .csv, .tsv, .npz, a folder"
-        )
+        raise unknown_name("data set", name, [*KNOWN, *ALIASES], "; files are read too: .csv, .tsv, .npz, a folder")
     return folded[wanted]
 
 
 def _idx(bases: tuple[str, ...], hashes: dict[str, tuple[int, str]]) -> tuple[RemoteFile, ...]:
     return tuple(
-        RemoteFile(
-            f"{stem}-ubyte.gz", f"sha256:{digest}", size, tuple(f"{base}/{stem}-ubyte.gz" for base in bases)
-        )
+        RemoteFile(f"{stem}-ubyte.gz", f"sha256:{digest}", size, tuple(f"{base}/{stem}-ubyte.gz" for base in bases))
         for stem, (size, digest) in hashes.items()
     )
 

@@ -149,9 +149,7 @@ def assemble(
     x_train, y_train = x[train_rows], y[train_rows]
     if kind == "classification" and bool((y_train == y_train[0]).all()):
         only = class_names[int(y_train[0])]
-        raise DataError(
-            f"{name}: every training example has the class {only!r}; classification needs two or more"
-        )
+        raise DataError(f"{name}: every training example has the class {only!r}; classification needs two or more")
     scaling: TargetScale = target_scale(y_train, name) if kind == "regression" else {}
     return DataSet(
         name,

@@ -10,9 +10,12 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from bayesify.data.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
@@ -61,10 +64,14 @@ def as_number(cell: str, *, decimal_comma: bool = False) -> float | None:
 
 
 def read_rows(
-    source: str | Path | TextIO, *, separator: str | None = None, header: bool | None = None
+    source: str | Path | TextIO,
+    *,
+    separator: str | None = None,
+    header: bool | None = None,
+    expected: Collection[str] = (),
 ) -> Rows:
     """All rows of a CSV or TSV file, or of an open text stream; separator and header are found out unless
-    given.
+    given. Where names are `expected`, a header is a first row that has one of them.
     """
     what, text = _text(source)
     if not text.strip():
@@ -73,9 +80,7 @@ def read_rows(
         separator = separator or "\t"
     separator = separator or _separator(text)
     rows, lines = [], []
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True
-    )
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     try:
         for row in reader:
             if any(cell.strip() for cell in row):
@@ -88,7 +93,8 @@ def read_rows(
             raise DataError(f"{what}, line {line}: {len(row)} cells where line {lines[0]} has {len(rows[0])}")
     decimal_comma = separator != ","
     if header is None:
-        header = _has_header(rows, decimal_comma=decimal_comma)
+        named = not set(expected).isdisjoint(rows[0])
+        header = named if expected else _has_header(rows, decimal_comma=decimal_comma)
     given = rows[0] if header else [""] * len(rows[0])
     names = tuple(name or f"column {number}" for number, name in enumerate(given, 1))
     if len(set(names)) != len(names):
@@ -136,8 +142,6 @@ def _has_header(rows: list[list[str]], *, decimal_comma: bool) -> bool:
     if any(as_number(cell, decimal_comma=decimal_comma) is not None for row in rest for cell in row):
         return True
     seen = [set(column) for column in zip(*rest, strict=True)]
-    return (
-        bool(rest)
-        and len(set(first)) == len(first)
-        and not any(a in b for a, b in zip(first, seen, strict=True))
-    )
+    if not rest:
+        return True
+    return len(set(first)) == len(first) and not any(a in b for a, b in zip(first, seen, strict=True))

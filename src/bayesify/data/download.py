@@ -142,9 +142,7 @@ def _fetch_unchecked(url: str, target: Path) -> None:
     for attempt in range(TRIES):
         try:
             with target.open("wb") as stream:
-                pooch.HTTPDownloader(headers={"Accept-Encoding": "identity"}, timeout=TIMEOUT)(
-                    url, stream, None
-                )
+                pooch.HTTPDownloader(headers={"Accept-Encoding": "identity"}, timeout=TIMEOUT)(url, stream, None)
         except OSError as error:
             if attempt == TRIES - 1 or _refused(error):
                 raise DataError(f"could not download {url}: {_short(error)}") from error

@@ -65,9 +65,7 @@ def _by_class(folder: Path) -> dict[str, list[Path]]:
         if child.is_dir() and not child.name.startswith("."):
             pictures = [file for file in child.rglob("*") if _is_picture(file)]
             if not pictures:
-                raise DataError(
-                    f"{child}: no PNG or JPEG pictures for this class; add some or remove the folder"
-                )
+                raise DataError(f"{child}: no PNG or JPEG pictures for this class; add some or remove the folder")
             found[child.name] = sorted(pictures)
     if not found:
         raise DataError(f"{folder}: expected one sub-folder of PNG or JPEG pictures per class, found none")
@@ -97,9 +95,7 @@ def _read(files: list[Path], root: Path, size: tuple[int, int] | None, colour: s
         if size is None and first is not None and first != (height, width):
             odd, model = file.relative_to(root), files[0].relative_to(root)
             sizes = f"{odd} is {height}x{width}, {model} is {first[0]}x{first[1]}"
-            raise DataError(
-                f"{root}: pictures must have one size, but {sizes}; resize them with size={first[0]}"
-            )
+            raise DataError(f"{root}: pictures must have one size, but {sizes}; resize them with size={first[0]}")
         first = first or (height, width)
         if colour == "colour" or (colour == "auto" and (coloured or picture.mode != "L")):
             if not coloured:

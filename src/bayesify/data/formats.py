@@ -18,9 +18,8 @@ import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +33,10 @@ Bytes = NDArray[np.uint8]
 CIFAR_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 CIFAR_RECORDS = 10000
 _CIFAR_RECORD = 3073
+_DAMAGE = (
+    EOFError, KeyError, NotImplementedError, OSError, ValueError,
+    lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 def read_bytes(path: Path) -> bytes:
@@ -53,9 +56,7 @@ def read_idx(path: Path, dimensions: int) -> Bytes:
     shape = struct.unpack(f">{dimensions}I", content[4:start])
     if len(content) - start != math.prod(shape):
         size = "x".join(map(str, shape))
-        raise DataError(
-            f"{path}: holds {len(content) - start} values where its header promises {size}; truncated?"
-        )
+        raise DataError(f"{path}: holds {len(content) - start} values where its header promises {size}; truncated?")
     return np.frombuffer(bytearray(content), np.uint8)[start:].reshape(shape)
 
 
@@ -82,9 +83,7 @@ def read_cifar(paths: Sequence[Path]) -> Bytes:
     names = paths if len(paths) > 1 else [paths[0] / f"{batch}.bin" for batch in CIFAR_BATCHES]
     for batch, path in zip(batches, names, strict=True):
         if len(batch) != _CIFAR_RECORD * CIFAR_RECORDS:
-            raise DataError(
-                f"{path}: a batch has {_CIFAR_RECORD * CIFAR_RECORDS} bytes, this one {len(batch)}"
-            )
+            raise DataError(f"{path}: a batch has {_CIFAR_RECORD * CIFAR_RECORDS} bytes, this one {len(batch)}")
         check_labels(np.frombuffer(batch, np.uint8)[::_CIFAR_RECORD], 10, path)
     return np.frombuffer(bytearray().join(batches), np.uint8).reshape(-1, _CIFAR_RECORD)
 
@@ -95,9 +94,7 @@ def read_letters(path: Path, columns: int, rows: int) -> NDArray[np.str_]:
         lines = read_bytes(path).decode("ascii").split()
     for number, line in enumerate(lines, 1):
         if line.count(",") != columns - 1 or len(line) != 2 * columns - 1:
-            raise DataError(
-                f"{path}, line {number}: expected {columns} letters apart by commas, got {line[:60]!r}"
-            )
+            raise DataError(f"{path}, line {number}: expected {columns} letters apart by commas, got {line[:60]!r}")
     if len(lines) != rows:
         raise DataError(f"{path}: expected {rows} rows, got {len(lines)}; truncated?")
     return np.array([line.split(",") for line in lines])
@@ -126,35 +123,41 @@ def read_splits(folder: Path, rows: int) -> tuple[dict[str, NDArray[np.int64]], 
     """Row numbers `train_k`, `test_k` (perhaps `index_features`, `index_target`), and how many splits."""
     path = folder / "splits.npz"
     if path.is_file():
-        with _naming(path), np.load(path, allow_pickle=False) as archive:
-            found = {name: np.atleast_1d(archive[name]).astype(np.int64) for name in archive.files}
+        found = {name: np.atleast_1d(rows).astype(np.int64) for name, rows in read_npz(path).items()}
     else:
         found = {}
         for path in folder.glob("index_*.txt"):
             with _naming(path):
                 numbers = read_bytes(path).decode("ascii").split()
-                found[path.stem.removeprefix("index_") if re.search(r"\d", path.stem) else path.stem] = (
-                    np.array([int(float(number)) for number in numbers], dtype=np.int64)
+                found[path.stem.removeprefix("index_") if re.search(r"\d", path.stem) else path.stem] = np.array(
+                    [int(float(number)) for number in numbers], dtype=np.int64
                 )
     count = sum(name.startswith("train_") for name in found)
     for k in range(count):
         parts = [found.get(f"train_{k}"), found.get(f"test_{k}")]
         joined = np.concatenate([part for part in parts if part is not None])
         if len(joined) != rows or not np.array_equal(np.sort(joined), np.arange(rows)):
-            raise DataError(
-                f"{folder}: split {k} does not share out the {rows} rows of the table exactly once"
-            )
+            raise DataError(f"{folder}: split {k} does not share out the {rows} rows of the table exactly once")
     if count == 0:
         raise DataError(f"{folder}: holds no splits (train_0, test_0, ...)")
     return found, count
 
 
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz archive; Python objects in it are never loaded."""
+    # NumPy leaves a file that it opens itself open when it is no archive.
+    with _naming(path), path.open("rb") as stream:
+        archive = np.load(stream, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise DataError(f"{path}: holds a single array, expected an .npz archive of named ones")
+        with archive:
+            return {name: archive[name] for name in archive.files}
+
+
 def check_labels(labels: Bytes, classes: int, path: Path) -> None:
     """Refuse labels beyond the classes there are."""
     if len(labels) and int(labels.max()) >= classes:
-        raise DataError(
-            f"{path}: holds the label {labels.max()}, expected 0 to {classes - 1}; get a fresh copy"
-        )
+        raise DataError(f"{path}: holds the label {labels.max()}, expected 0 to {classes - 1}; get a fresh copy")
 
 
 def _batches_in_archive(path: Path) -> list[bytes]:
@@ -165,7 +168,7 @@ def _batches_in_archive(path: Path) -> list[bytes]:
             name = Path(member.name).stem
             if name in CIFAR_BATCHES and member.isfile():
                 stream = archive.extractfile(member)
-                found[name] = b"" if stream is None else b"".join(iter(partial(stream.read, 1 << 20), b""))
+                found[name] = b"" if stream is None else stream.read()
     if missing := [name for name in CIFAR_BATCHES if name not in found]:
         raise DataError(f"{path}: the archive holds no {missing[0]}.bin; get a fresh copy")
     return [found[name] for name in CIFAR_BATCHES]
@@ -178,17 +181,13 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except DataError:
         raise
-    except (
-        EOFError,
-        OSError,
-        ValueError,
-        zlib.error,
-        lzma.LZMAError,
-        tarfile.TarError,
-        zipfile.BadZipFile,
-    ) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(f"{path}: truncated or damaged ({reason}); get a fresh copy") from error
+    except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+        if "allow_pickle" in str(error):
+            message = "holds Python objects, which are never loaded, or is no .npz file"
+            raise DataError(f"{path}: {message}") from error
+        raise DataError(f"{path}: truncated or damaged ({error}); get a fresh copy") from error
 
 
 def _first_bad(table: NDArray[np.float64]) -> int:

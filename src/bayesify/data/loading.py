@@ -74,9 +74,7 @@ def _digits(known: Known, split: int | None, test: float = 0.3) -> DataSet:
 
     bunch = load_digits()
     x, y = torch.from_numpy(bunch.images.astype(np.uint8)), torch.from_numpy(bunch.target.astype(np.int64))
-    return assemble(
-        known.name, "classification", x, y, test=test, seed=split or 0, maximum=16.0, **_about(known)
-    )
+    return assemble(known.name, "classification", x, y, test=test, seed=split or 0, maximum=16.0, **_about(known))
 
 
 def _plane(
@@ -94,9 +92,7 @@ def _plane(
     if n != int(n) or n < 4:
         raise DataError(f"n must be a whole number of at least 4 points, got {n}")
     if not noise >= 0 or not 0 <= factor < 1 or not 0 <= seed < 2**32:
-        raise DataError(
-            f"noise >= 0, 0 <= factor < 1 and 0 <= seed < 2^32 are needed, got {noise}, {factor}, {seed}"
-        )
+        raise DataError(f"noise >= 0, 0 <= factor < 1 and 0 <= seed < 2^32 are needed, got {noise}, {factor}, {seed}")
     size, state = int(n), int(seed)
     if known.name == "moons":
         points, labels = make_moons(size, noise=noise, random_state=state)
@@ -126,9 +122,7 @@ def _idx_images(known: Known, split: int | None) -> DataSet:
     x_test, y_test = parts["t10k"]
     x_train, y_train = parts.get("train", (x_test[:0], y_test[:0]))
     layout = describe(x_train if len(x_train) else x_test)
-    return DataSet(
-        known.name, "classification", x_train, y_train, x_test, y_test, image=layout, **_about(known)
-    )
+    return DataSet(known.name, "classification", x_train, y_train, x_test, y_test, image=layout, **_about(known))
 
 
 def _cifar10(known: Known, split: int | None, exact: float = False) -> DataSet:
@@ -159,9 +153,7 @@ def _cifar10(known: Known, split: int | None, exact: float = False) -> DataSet:
 def _mushroom(known: Known, split: int | None, test: float = 0.2) -> DataSet:
     letters = formats.read_letters(paths_of(known)[0], len(MUSHROOM_COLUMNS) + 1, 8124)
     if set(letters[:, 0]) != {"e", "p"}:
-        raise DataError(
-            f"{known.name}: the first letter of a row must be e or p, got {sorted(set(letters[:, 0]))}"
-        )
+        raise DataError(f"{known.name}: the first letter of a row must be e or p, got {sorted(set(letters[:, 0]))}")
     codes, columns = [], []
     for name, cells in zip(MUSHROOM_COLUMNS, letters[:, 1:].T, strict=True):
         # "?" is kept as a category of its own: not knowing the stalk's root says something about the
@@ -217,9 +209,7 @@ def _about(known: Known) -> _About:
 
 def _published_split_only(known: Known, split: int | None) -> None:
     if split not in {None, 0}:
-        raise DataError(
-            f"{known.name} has one published split (0), got {split}; use hold_out for a part of your own"
-        )
+        raise DataError(f"{known.name} has one published split (0), got {split}; use hold_out for a part of your own")
 
 
 def _stamp(path: Path) -> Stamp:
@@ -242,9 +232,7 @@ def _read_table(path: Stamp) -> NDArray[np.float64]:
 @cache
 def _cifar_records(files: tuple[Stamp, ...]) -> formats.Bytes:
     """All records; unpacked once into the user's cache and memory-mapped from there afterwards."""
-    mark = hashlib.sha256(repr([(str(path.resolve()), *rest) for path, *rest in files]).encode()).hexdigest()[
-        :16
-    ]
+    mark = hashlib.sha256(repr([(str(path.resolve()), *rest) for path, *rest in files]).encode()).hexdigest()[:16]
     unpacked = places.cache() / "unpacked" / f"cifar10-{mark}.npy"
     with suppress(OSError, ValueError):
         # Copy on write: a tensor over it may be written to without touching the file.

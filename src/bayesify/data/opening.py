@@ -32,9 +32,7 @@ def open_data(name_or_path: str | Path, **options: Any) -> DataSet:
     text = str(name_or_path)
     path = Path(text).expanduser()
     suffix = path.suffix.lower()
-    if path.is_dir() and (
-        not _is_known(text) or isinstance(name_or_path, Path) or text.startswith((".", "/", "~"))
-    ):
+    if path.is_dir() and (not _is_known(text) or isinstance(name_or_path, Path) or text.startswith((".", "/", "~"))):
         return _call(from_folder, path, given)
     if suffix in READERS:
         if not path.is_file():
@@ -42,9 +40,7 @@ def open_data(name_or_path: str | Path, **options: Any) -> DataSet:
         return _call(READERS[suffix], path, given)
     if path.is_file() and not _is_known(text):
         kinds = ", ".join(READERS)
-        raise DataError(
-            f"{path}: do not know how to read a {suffix or 'nameless'} file; expected {kinds} or a folder"
-        )
+        raise DataError(f"{path}: do not know how to read a {suffix or 'nameless'} file; expected {kinds} or a folder")
     return load(text, **given)
 
 

@@ -54,9 +54,7 @@ def open_picture(source: str | Path | Image) -> Image:
         return _plain(source)
     path = Path(source)
     if path.suffix.lower() not in SUFFIXES:
-        raise DataError(
-            f"{path}: expected a PNG or JPEG picture, got {path.suffix or 'a file without a suffix'!r}"
-        )
+        raise DataError(f"{path}: expected a PNG or JPEG picture, got {path.suffix or 'a file without a suffix'!r}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
@@ -68,9 +66,7 @@ def open_picture(source: str | Path | Image) -> Image:
     except PIL.UnidentifiedImageError as error:
         raise DataError(f"{path}: not a PNG or JPEG picture, or damaged at its beginning") from error
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning) as error:
-        raise DataError(
-            f"{path}: the picture has too many pixels to be opened safely; make it smaller"
-        ) from error
+        raise DataError(f"{path}: the picture has too many pixels to be opened safely; make it smaller") from error
     except (OSError, SyntaxError, ValueError) as error:
         # Pillow reports broken PNG chunks as SyntaxError.
         raise DataError(f"{path}: the picture is truncated or damaged ({error})") from error
@@ -101,7 +97,10 @@ def levels_of(picture: Image, channels: int, size: tuple[int, int] | None = None
         raise DataError(f"pictures have 1 or 3 channels, the training images have {channels}")
     picture = picture.convert("L" if channels == 1 else "RGB")
     if size is not None and picture.size != (size[1], size[0]):
-        picture = picture.resize((size[1], size[0]), Resampling.BILINEAR)
+        # Area averages shrink a drawing without blurring it beyond its new pixels.
+        shrinking = picture.height >= size[0] and picture.width >= size[1]
+        filtering = Resampling.BOX if shrinking else Resampling.BILINEAR
+        picture = picture.resize((size[1], size[0]), filtering)
     levels = torch.from_numpy(np.array(picture, dtype=np.uint8))
     return levels if channels == 1 else levels.permute(2, 0, 1).contiguous()
 

@@ -94,9 +94,7 @@ def _complete(known: Known, folder: Path) -> list[Path] | None:
 
 
 def _cifar(folder: Path) -> list[Path] | None:
-    batches = [
-        _any_of(folder, (f"{batch}.bin", f"{batch}.bin.xz", f"{batch}.bin.gz")) for batch in CIFAR_BATCHES
-    ]
+    batches = [_any_of(folder, (f"{batch}.bin", f"{batch}.bin.xz", f"{batch}.bin.gz")) for batch in CIFAR_BATCHES]
     if all(batches):
         return [path for path in batches if path]
     archive = folder / "cifar-10-binary.tar.gz"

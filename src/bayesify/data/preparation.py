@@ -76,9 +76,7 @@ class Preparation:
         """Standardised targets, or predictions of them, back to original units."""
         return target * self.target_scale + self.target_mean
 
-    def prepare_image(
-        self, image: str | Path | Image, invert: bool | Literal["auto"] | None = None
-    ) -> Tensor:
+    def prepare_image(self, image: str | Path | Image, invert: bool | Literal["auto"] | None = None) -> Tensor:
         """One picture, from a PNG or JPEG file or Pillow, as a raw example in the layout of the training
         images.
 
@@ -158,11 +156,7 @@ def fit_preparation(
     """The preparation whose numbers come from the raw training examples alone."""
     one_of("normalise", normalise, NORMALISATIONS)
     one_of("invert", invert, (True, False, "auto"))
-    if (
-        normalise in {"standard", "symmetric"}
-        and (image is None or normalise == "standard")
-        and len(raw) == 0
-    ):
+    if normalise in {"standard", "symmetric"} and (image is None or normalise == "standard") and len(raw) == 0:
         raise DataError(f"normalise={normalise!r} is fitted on training data, and there is none; use '255'")
     if image is None:
         unit = 1.0
@@ -172,9 +166,7 @@ def fit_preparation(
     return Preparation(normalise, flatten, image, tuple(columns), unit, mean, scale, invert, *target)
 
 
-def _fit_pixels(
-    raw: Tensor, normalise: str, maximum: float
-) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
+def _fit_pixels(raw: Tensor, normalise: str, maximum: float) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
     if normalise == "126":
         return 126.0 * maximum / 255.0, (0.0,), (1.0,)
     if normalise == "symmetric":
@@ -193,13 +185,9 @@ def _fit_pixels(
     return maximum, (mean,), (math.sqrt(variance) or 1.0,)
 
 
-def _fit_columns(
-    raw: Tensor, normalise: str, columns: Sequence[Column]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _fit_columns(raw: Tensor, normalise: str, columns: Sequence[Column]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if normalise in {"126", "255"}:
-        raise DataError(
-            f"normalise={normalise!r} is for images; a table takes 'standard', 'symmetric' or 'none'"
-        )
+        raise DataError(f"normalise={normalise!r} is for images; a table takes 'standard', 'symmetric' or 'none'")
     means, scales = [], []
     for position, column in enumerate(columns):
         mean, scale = 0.0, 1.0
@@ -221,9 +209,7 @@ def _fit_columns(
 def _one_hot(cells: Tensor, column: Column) -> Tensor:
     codes = cells.long()
     if bool(((codes != cells) | (codes < 0) | (codes >= len(column.categories))).any()):
-        raise DataError(
-            f"column {column.name!r} must hold codes 0 to {len(column.categories) - 1} of its categories"
-        )
+        raise DataError(f"column {column.name!r} must hold codes 0 to {len(column.categories) - 1} of its categories")
     return torch.nn.functional.one_hot(codes, len(column.categories)).float()
 
 

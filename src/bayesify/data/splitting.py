@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from bayesify.data.dataset import DataSet
 
 
-def split(
-    n: int, parts: Sequence[float], seed: int = 0, stratify: Tensor | None = None
-) -> tuple[Tensor, ...]:
+def split(n: int, parts: Sequence[float], seed: int = 0, stratify: Tensor | None = None) -> tuple[Tensor, ...]:
     """Row numbers of disjoint random parts of `n` examples, each in ascending order.
 
     `parts` are counts (integers) or shares (floats), which may leave some examples out. With `stratify`, the
@@ -52,9 +50,7 @@ def withhold(dataset: DataSet, classes: str | int | Iterable[str | int]) -> Data
     gone = sorted({_class_number(dataset, which) for which in wanted})
     stay = [number for number in range(dataset.classes) if number not in gone]
     if len(stay) < 2:
-        raise DataError(
-            f"withholding {len(gone)} of {dataset.classes} classes leaves {len(stay)}; two must stay"
-        )
+        raise DataError(f"withholding {len(gone)} of {dataset.classes} classes leaves {len(stay)}; two must stay")
     renumber = torch.full((dataset.classes,), -1)
     renumber[stay] = torch.arange(len(stay))
     train, test = renumber[dataset.y_train], renumber[dataset.y_test]
@@ -93,9 +89,7 @@ def label_noise(y: Tensor, pairs: Mapping[tuple[int, int], float], seed: int = 0
     noisy = y.clone()
     for (first, second), probability in pairs.items():
         if not 0 <= probability <= 1:
-            raise DataError(
-                f"a probability must be in [0, 1], got {probability} for classes {first} and {second}"
-            )
+            raise DataError(f"a probability must be in [0, 1], got {probability} for classes {first} and {second}")
         if absent := {first, second} - present:
             raise DataError(f"no example has label {absent.pop()}, named in the pair ({first}, {second})")
         swapped = chance < probability
@@ -106,14 +100,8 @@ def label_noise(y: Tensor, pairs: Mapping[tuple[int, int], float], seed: int = 0
 
 def _sizes(n: int, parts: Sequence[float]) -> list[int]:
     listed = list(parts)
-    if (
-        not listed
-        or n < 1
-        or any(isinstance(part, bool) or not math.isfinite(part) or part <= 0 for part in listed)
-    ):
-        raise DataError(
-            f"parts must be positive counts or shares of at least one example, got {listed} of {n}"
-        )
+    if not listed or n < 1 or any(isinstance(part, bool) or not math.isfinite(part) or part <= 0 for part in listed):
+        raise DataError(f"parts must be positive counts or shares of at least one example, got {listed} of {n}")
     if all(isinstance(part, int) for part in listed):
         sizes = [int(part) for part in listed]
         if sum(sizes) > n:

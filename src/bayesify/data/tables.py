@@ -37,9 +37,7 @@ def from_csv(
     """
     rows = read_rows(path, separator=separator, header=header)
     if len(rows.names) < 2:
-        raise DataError(
-            f"{rows.what}: one column only; an input and a target need two (is the separator right?)"
-        )
+        raise DataError(f"{rows.what}: one column only; an input and a target need two (is the separator right?)")
     aim = _position(rows, target, "target")
     forced = {_position(rows, which, "categorical column") for which in categorical}
     left_out = {_position(rows, which, "column to ignore") for which in ignore} | {aim}
@@ -53,9 +51,7 @@ def from_csv(
     targets = read_targets(texts, numbers, kind, lambda row: rows.where(row, aim), what)
     columns = tuple(_column(rows, position, forced=position in forced) for position in used)
     if len(rows.cells) < 4:
-        raise DataError(
-            f"{rows.what}: {len(rows.cells)} rows of data; at least 4 are needed to train and test"
-        )
+        raise DataError(f"{rows.what}: {len(rows.cells)} rows of data; at least 4 are needed to train and test")
     return assemble(
         Path(rows.what).stem,
         targets.kind,
@@ -86,7 +82,7 @@ def rows_from_csv(
     columns = preparation.columns
     if preparation.image is not None or not columns:
         raise DataError("this data is images, not a table: give pictures or an array instead of CSV")
-    rows = read_rows(path, header=header)
+    rows = read_rows(path, header=header, expected=[column.name for column in columns])
     if rows.header:
         missing = [column.name for column in columns if column.name not in rows.names]
         if missing:
@@ -124,9 +120,7 @@ def _column(rows: Rows, position: int, *, forced: bool) -> Column:
     if len(categories) > max(20, len(numbers) / 2):
         advice = f"ignore it (ignore=[{rows.names[position]!r}])"
         place = f"{rows.what}, column {rows.names[position]!r}"
-        raise DataError(
-            f"{place}: {len(categories)} different texts in {len(numbers)} rows say nothing; {advice}"
-        )
+        raise DataError(f"{place}: {len(categories)} different texts in {len(numbers)} rows say nothing; {advice}")
     return Column(rows.names[position], tuple(categories))
 
 

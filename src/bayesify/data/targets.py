@@ -47,17 +47,13 @@ def read_targets(
         values = []
         for position, (cell, number) in enumerate(zip(cells, numbers, strict=True)):
             if number is None:
-                raise DataError(
-                    f"{where(position)}: the target must be a number for a regression, got {cell!r}"
-                )
+                raise DataError(f"{where(position)}: the target must be a number for a regression, got {cell!r}")
             values.append(number)
         return Targets("regression", torch.tensor(values, dtype=torch.float64))
     names = _names(cells, numbers)
     ordered = sorted_naturally(set(names))
     if len(ordered) == 1:
-        raise DataError(
-            f"{what}: every example has the class {ordered[0]!r}; classification needs two or more"
-        )
+        raise DataError(f"{what}: every example has the class {ordered[0]!r}; classification needs two or more")
     if len(ordered) > max(MOST_CLASSES, len(names) / 2):
         raise DataError(f"{what}: {len(ordered)} classes for {len(names)} examples; is this the target?")
     number_of = {name: number for number, name in enumerate(ordered)}

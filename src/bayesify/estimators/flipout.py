@@ -17,7 +17,7 @@ from torch import Tensor
 from bayesify import noise
 from bayesify.estimators.layers import StochasticLayer
 
-_OUT, _BIAS = 1 << 10, 1 << 11
+_OUT, _BIAS = 1 << 28, 1 << 29  # beyond any number of layers
 
 
 def forward(

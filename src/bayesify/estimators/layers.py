@@ -73,6 +73,8 @@ def why_not(network: Network, name: str, trace: Trace) -> str | None:
         return "its weight is not random"
     if use.calls != 1:
         return f"its forward ran {use.calls} times in one pass"
+    if use.takes_more:
+        return "its forward takes more than its input"
     if use.read_elsewhere:
         return "something else reads its tensors"
     return _shape_reason(layer, kind, use)
@@ -85,9 +87,7 @@ def stochastic_layers(network: Network, trace: Trace) -> list[StochasticLayer]:
         if why_not(network, name, trace) is None:
             layer = network.template.get_submodule(name)
             exact = type(layer) is nn.Linear and use.input_dims == 2
-            layers.append(
-                StochasticLayer(name, layer, REGISTRY[type(layer)], use.batch_axis or 0, number, exact)
-            )
+            layers.append(StochasticLayer(name, layer, REGISTRY[type(layer)], use.batch_axis or 0, number, exact))
     return layers
 
 
@@ -101,7 +101,7 @@ def _shape_reason(layer: nn.Module, kind: LayerType, use: LayerUse) -> str | Non
     return None
 
 
-def _linear(layer: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _linear(_: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
@@ -121,7 +121,7 @@ def _transposed(spatial: int) -> Operation:
     return apply
 
 
-def _embedding(layer: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _embedding(layer: Any, x: Tensor, weight: Tensor, _: Tensor | None) -> Tensor:
     return F.embedding(x, weight, layer.padding_idx)
 
 

@@ -36,43 +36,28 @@ def noisy_outputs(
     """
     centres = network.unflatten(mean)
     widths = network.unflatten(torch.cat((std, torch.zeros_like(mean[std.shape[0] :]))))
+    kept = network.kept()
     served = {f"{layer.name}.{part}".lstrip(".") for layer in layers for part in ("weight", "bias")}
     results = []
     for draw in range(theta.shape[0]):
         drawn = network.unflatten(theta[draw])
         tensors = {name: centres[name] if name in served else drawn[name] for name in drawn}
-        forwards = {}
+        forwards: dict[StochasticLayer, Callable[[Tensor], Tensor]] = {}
         for layer in layers:
             weight, bias = _names(layer)
-            pair = (centres[weight], centres.get(bias))
+            pair = (centres[weight], centres.get(bias, kept.get(bias)))  # a frozen bias is kept beside theta
             if estimator == "local":
-                forwards[layer] = partial(_local, layer, pair, (widths[weight], widths.get(bias)), keys[draw])
+                spread = (widths[weight], widths.get(bias))
+                forwards[layer] = partial(local.forward, layer, mean=pair, std=spread, key=keys[draw])
             else:
                 delta = drawn[weight] - centres[weight]
-                forwards[layer] = partial(_flipout, layer, pair, delta, widths.get(bias), keys[draw])
+                forwards[layer] = partial(
+                    flipout.forward, layer, mean=pair, delta=delta, bias_std=widths.get(bias), key=keys[draw]
+                )
         with _replaced(forwards):
-            results.append(
-                network.call(tensors, x, train=True, dropout=None if dropout is None else dropout[draw])
-            )
+            results.append(network.call(tensors, x, train=True, dropout=None if dropout is None else dropout[draw]))
     buffers = {name: torch.stack([b[name] for _, b in results]) for name in results[0][1]}
     return torch.stack([output for output, _ in results]), buffers
-
-
-def _local(
-    layer: StochasticLayer, mean: tuple[Tensor, Tensor | None], std: tuple[Tensor, Tensor | None], key: Tensor, x: Tensor
-) -> Tensor:
-    return local.forward(layer, x, mean, std, key)
-
-
-def _flipout(
-    layer: StochasticLayer,
-    mean: tuple[Tensor, Tensor | None],
-    delta: Tensor,
-    bias_std: Tensor | None,
-    key: Tensor,
-    x: Tensor,
-) -> Tensor:
-    return flipout.forward(layer, x, mean, delta, bias_std, key)
 
 
 def _names(layer: StochasticLayer) -> tuple[str, str]:

@@ -7,8 +7,6 @@ from bayesify.methods.point import PointEstimate
 from bayesify.methods.summary import Summary
 from bayesify.methods.variational import Variational
 
-METHODS: dict[str, type[Method]] = {
-    kind.name: kind for kind in (PointEstimate, Ensemble, MCDropout, Variational)
-}
+METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (PointEstimate, Ensemble, MCDropout, Variational)}
 
 __all__ = ["METHODS", "Ensemble", "MCDropout", "Method", "Objective", "PointEstimate", "Summary", "Variational"]

@@ -44,9 +44,7 @@ class Ensemble(Method):
         seed: int = 0,
     ) -> None:
         self_members = at_least("members", members, 1)
-        super().__init__(
-            network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed
-        )
+        super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         self.members = self_members
         starts = [initialisation.start_weights(self.network, start, seed, member) for member in range(members)]
         self.theta = nn.Parameter(torch.stack(starts))
@@ -59,7 +57,7 @@ class Ensemble(Method):
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         x = pytree.tree_map(lambda *leaves: torch.stack(leaves), *[batch[0] for batch in batches])
         outputs, buffers = self._member_outputs(x, step)
-        losses = [self._nll(outputs[m : m + 1], y, step) for m, (_, y) in enumerate(batches)]
+        losses = [self._nll(outputs[m : m + 1], y, step, network=m) for m, (_, y) in enumerate(batches)]
         nll, penalty = torch.stack(losses).sum(), self._penalty(step, 1)
         return Objective(nll + share / batches[0][1].shape[0] * penalty, nll, penalty, buffers)
 

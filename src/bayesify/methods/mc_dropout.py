@@ -44,15 +44,14 @@ class MCDropout(PointEstimate):
     ) -> None:
         if p is not None and not 0 < p < 1:
             raise ValueError(f"p must be a dropout rate between 0 and 1, got {p!r}")
-        super().__init__(
-            network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed
-        )
+        super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         self.p = p
         self.network.dropout_always = True
         self.network.dropout_rate = p
 
     def settings(self) -> dict[str, Any]:
-        return {"p": self.p}
+        added = {"added_dropout": self.network.added_dropout} if self.network.added_dropout else {}
+        return {"p": self.p, **added}
 
     @property
     def held(self) -> int | None:

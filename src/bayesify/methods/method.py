@@ -20,10 +20,10 @@ from bayesify import initialisation, likelihoods, noise
 from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.summary import Summary, summarise
-from bayesify.network import Network, first_rows
+from bayesify.network import Network
 from bayesify.predictive import Predictive
 from bayesify.priors import Prior, WeightPrior
-from bayesify.training.examples import Batch, Examples, TensorExamples, as_examples, as_inputs, count
+from bayesify.training.examples import Batch, Examples, TensorExamples, as_examples, as_inputs, count, take, to_device
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan, resume_plan
 from bayesify.training.optimisation import OptimizerFactory
@@ -224,9 +224,7 @@ class Method(nn.Module, ABC):
         trainer.restore(tensors, state)
         return self._carry_out(trainer, folder)
 
-    def predict(
-        self, x: Any, draws: int = 100, seed: int = 0, by: str = "draws", batch_size: int = 1000
-    ) -> Predictive:
+    def predict(self, x: Any, draws: int = 100, seed: int = 0, by: str = "draws", batch_size: int = 1000) -> Predictive:
         """The predictive distribution of inputs x.
 
         Args:
@@ -264,7 +262,7 @@ class Method(nn.Module, ABC):
         """The objective for a training loop of one's own: mean NLL of the batch + KL / n_data."""
         at_least("n_data", n_data, 1)
         device = next(self.parameters()).device
-        x = pytree.tree_map_only(Tensor, lambda t: t.to(device), as_inputs(x, self.network.dtype))
+        x = to_device(as_inputs(x, self.network.dtype), device)
         y = self.likelihood.prepare(y).to(device)
         objective = self.objective([(x, y)] * self.members, step=step, share=y.shape[0] / n_data, draws=draws)
         if self.training:
@@ -300,9 +298,10 @@ class Method(nn.Module, ABC):
         self.plan = plan
         self.seed = plan.seed
 
-    def _nll(self, outputs: Tensor, y: Tensor, step: int) -> Tensor:
+    def _nll(self, outputs: Tensor, y: Tensor, step: int, network: int = 0) -> Tensor:
         """Mean over draws and batch of the negative log-likelihood."""
-        keys = noise.keys(self.seed, noise.Stream.LOGITS, step=step + 1, draws=range(outputs.shape[0]), device=outputs.device)
+        draws = range(outputs.shape[0])
+        keys = noise.keys(self.seed, noise.Stream.LOGITS, network, step + 1, draws, outputs.device)
         return -self.likelihood.log_prob(outputs, y, keys).mean()
 
     def _training_dropout(self, x: Any, step: int, draws: int, network: int = 0) -> Tensor | None:
@@ -333,7 +332,7 @@ class Method(nn.Module, ABC):
         if isinstance(examples, TensorExamples):
             y = examples.y
         device = self.network.initial.device
-        x = pytree.tree_map_only(Tensor, lambda t: t.to(device), first_rows(x, 2))
+        x = to_device(take(x, slice(2)), device)
         outputs = self._try(x)
         self.likelihood.check_outputs(outputs[:1].expand(y.shape[0], *outputs.shape[1:]), y.to(device))
         self.input_shapes = [list(leaf.shape[1:]) for leaf in pytree.tree_leaves(x)]
@@ -352,7 +351,9 @@ class Method(nn.Module, ABC):
                 f"the network cannot take inputs of shape {shapes} and type {kinds}: {_first_line(problem)}"
             ) from problem
         if output.dim() == 0 or output.shape[0] != count(x):
-            raise ValueError(f"the network gives shape {tuple(output.shape)} for {count(x)} examples: the first axis must be the batch")
+            raise ValueError(
+                f"the network gives shape {tuple(output.shape)} for {count(x)} examples: the first axis must be the batch"
+            )
         return output
 
     def _carry_out(self, trainer: Trainer, folder: Path | None) -> History:
@@ -381,9 +382,7 @@ class Method(nn.Module, ABC):
             kept = None if by == "mean" else self._kept(some)
             rows = []
             for start in range(0, total, batch_size):
-                part = pytree.tree_map_only(
-                    Tensor, lambda t, start=start: t[start : start + batch_size].to(device), x
-                )
+                part = to_device(take(x, slice(start, start + batch_size)), device)
                 rows.append(self._evaluate(theta, part, dropout, kept))
             gathered.append(torch.cat(rows, 1) if len(rows) > 1 else rows[0])
         return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
@@ -396,7 +395,7 @@ class Method(nn.Module, ABC):
 
     def _check_shapes(self, x: Any) -> None:
         if self.input_shapes is None:
-            self._try(pytree.tree_map_only(Tensor, lambda t: t[:2].to(self.network.initial.device), x))
+            self._try(to_device(take(x, slice(2)), self.network.initial.device))
             return
         given = [list(leaf.shape[1:]) for leaf in pytree.tree_leaves(x)]
         # A length that varies (sequences, image sizes) is the network's own business; the number of axes is not.
@@ -405,7 +404,7 @@ class Method(nn.Module, ABC):
         ):
             raise ValueError(f"inputs have shape [n, {given}], the network was trained on [n, {self.input_shapes}]")
         if given != self.input_shapes:
-            self._try(pytree.tree_map_only(Tensor, lambda t: t[:2].to(self.network.initial.device), x))
+            self._try(to_device(take(x, slice(2)), self.network.initial.device))
 
 
 def _first_line(problem: Exception) -> str:

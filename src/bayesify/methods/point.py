@@ -34,9 +34,7 @@ class PointEstimate(Method):
         start: str = "given",
         seed: int = 0,
     ) -> None:
-        super().__init__(
-            network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed
-        )
+        super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         self.theta = nn.Parameter(initialisation.start_weights(self.network, start, seed))
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:

@@ -116,5 +116,5 @@ def _prior_notes(method: Method) -> list[str]:
     if not method.prior.proper:
         notes.append("the prior is improper: the ELBO is known up to a constant, and widths are bounded")
     kinds = {type(p): p for p in method.prior.assignments.values()}.values()
-    notes += [p.approximate for p in kinds if getattr(p, "approximate", None)]
+    notes += [str(p.approximate) for p in kinds if p.approximate]
     return notes

@@ -61,9 +61,7 @@ class Variational(Method):
         seed: int = 0,
     ) -> None:
         prior = Normal(1.0) if prior is None else prior
-        super().__init__(
-            network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed
-        )
+        super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         if self.network.random_size == 0:
             raise ValueError("no weight is random: bayesian= selects none that a posterior could be placed on")
         self.family = choose("family", family, FAMILIES)
@@ -102,13 +100,14 @@ class Variational(Method):
     def prune_to(self, kept: Tensor) -> None:
         """Keep the weights marked in `kept [R]`; the others are exactly zero, in mean and in every draw."""
         self.kept_weights = kept.to(self.mu.device)
+        self._sample = self._sample_and_kl  # a compiled pass knows the mask it was compiled with
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         # A pruned network has a mask where an unpruned one has nothing.
         kept = state_dict.get(f"{prefix}kept_weights")
         if kept is not None and kept.shape != self.kept_weights.shape:
             self.kept_weights = kept.to(self.mu.device)
-        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
         super()._begin(plan, examples)
@@ -128,10 +127,9 @@ class Variational(Method):
         theta = self._draw_weights(mean, std, keys)
         size = rho.shape[0]
         if self.kept_weights.numel():
-            # A pruned weight is no longer random: it has no KL, and the density of its zero is nobody's business.
+            # A pruned weight is no longer random: it has no KL; any width but zero keeps its gradient finite.
             kept = self.kept_weights
-            pruned_std = torch.where(kept, std, torch.ones_like(std))
-            return theta, self.prior.kl(mean[:size], pruned_std, theta[:, :size])
+            return theta, self.prior.kl(mean[:size], torch.where(kept, std, 1.0), theta[:, :size], kept)
         return theta, self.prior.kl(mean[:size], std, theta[:, :size])
 
     def _draw_weights(self, mean: Tensor, std: Tensor, keys: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ numbers where all its tensors agree, with one number per weight otherwise. One p
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from bayesify.errors import nearest
 from bayesify.priors.prior import Number, Prior, entropy
 from bayesify.priors.text import mapping_text, parse, parse_mapping
 
@@ -49,9 +49,7 @@ class WeightPrior(nn.Module):
         self.register_buffer("_place", torch.empty(0), persistent=False)  # knows the device and the dtype
         for index, group in enumerate(self._groups):
             for what, values in group.varying().items():
-                self.register_buffer(
-                    f"{what}_{index}", values.to(torch.get_default_dtype()), persistent=False
-                )
+                self.register_buffer(f"{what}_{index}", values.to(torch.get_default_dtype()), persistent=False)
 
     @property
     def proper(self) -> bool:
@@ -78,8 +76,8 @@ class WeightPrior(nn.Module):
             ]
         )
 
-    def kl(self, mean: Tensor, std: Tensor, draws: Tensor | None = None) -> Tensor:
-        """KL(N(mean, diag(std^2)) || prior) summed over the weights, `[P]` -> scalar.
+    def kl(self, mean: Tensor, std: Tensor, draws: Tensor | None = None, kept: Tensor | None = None) -> Tensor:
+        """KL(N(mean, diag(std^2)) || prior) summed over the weights (those marked in `kept`), `[P]` -> scalar.
 
         Where there is no closed form, the log density is averaged over `draws` `[D, P]` from that posterior;
         the entropy is exact all the same.
@@ -90,18 +88,17 @@ class WeightPrior(nn.Module):
         for index, group in enumerate(self._groups):
             scale, prior_mean = self._scale_and_mean(index)
             group_mean, group_std = group.pick(mean), group.pick(std)
+            group_kept = None if kept is None else group.pick(kept)
             closed = group.prior.closed_kl(group_mean, group_std, scale, prior_mean)
             if closed is not None:
-                terms.append(closed.sum(-1))
+                terms.append(_sum(closed, group_kept))
                 continue
             if draws is None:
                 name = group.prior.name
-                raise ValueError(
-                    f"the KL of a {name} prior has no closed form: pass draws [draws, {self.size}]"
-                )
+                raise ValueError(f"the KL of a {name} prior has no closed form: pass draws [draws, {self.size}]")
             self._check_size(draws)
-            log_density = group.prior.log_density(group.pick(draws), scale, prior_mean).sum(-1)
-            terms.append(-entropy(group_std).sum(-1) - log_density.mean(0))
+            log_density = _sum(group.prior.log_density(group.pick(draws), scale, prior_mean), group_kept)
+            terms.append(-_sum(entropy(group_std), group_kept) - log_density.mean(0))
         return _total(terms)
 
     def sample(self, keys: Tensor) -> Tensor:
@@ -123,15 +120,13 @@ class WeightPrior(nn.Module):
         if len(self._groups) > 1 or not self._groups[0].prior.gaussian:
             return None
         dtype, device = self._place.dtype, self._place.device
-        scale, mean = (
-            torch.as_tensor(number, dtype=dtype, device=device) for number in self._scale_and_mean(0)
-        )
+        scale, mean = (torch.as_tensor(number, dtype=dtype, device=device) for number in self._scale_and_mean(0))
         return mean, scale
 
     def describe(self, name: str) -> str:
         """What a summary says about one tensor's prior."""
         if name not in self.assignments:
-            raise ValueError(f"no random weight is called {name!r}{_nearest(name, list(self.assignments))}")
+            raise ValueError(f"no random weight is called {name!r}{nearest(name, self.assignments)}")
         prior = self.assignments[name]
         weight = next(weight for weight in self.weights if weight.name == name)
         notes = [f"scale {prior.scale_for(weight.fan_in):.4g}"] if prior.scale == "fan_in" else []
@@ -216,9 +211,7 @@ def _patterns(prior: Prior | str | Mapping[str, Prior | str]) -> dict[str, Prior
     if isinstance(prior, str):
         return parse_mapping(prior)
     if not isinstance(prior, Mapping):
-        raise TypeError(
-            f"prior must be a prior, its text or a mapping from name patterns to priors, got {prior!r}"
-        )
+        raise TypeError(f"prior must be a prior, its text or a mapping from name patterns to priors, got {prior!r}")
     if not prior:
         raise ValueError("the mapping of priors is empty: add '*' for every weight")
     return {pattern: _one(pattern, value) for pattern, value in prior.items()}
@@ -241,9 +234,7 @@ def _tiling(weights: Sequence[Weight]) -> tuple[Weight, ...]:
         if weight.name in names:
             raise ValueError(f"two random weights are called {weight.name!r}")
         if weight.start != expected:
-            raise ValueError(
-                f"weights must tile the vector: {weight.name!r} starts at {weight.start}, not {expected}"
-            )
+            raise ValueError(f"weights must tile the vector: {weight.name!r} starts at {weight.start}, not {expected}")
         if weight.fan_in < 1:
             raise ValueError(f"the fan-in of {weight.name!r} must be at least 1, got {weight.fan_in}")
         names.add(weight.name)
@@ -255,12 +246,10 @@ def _assign(patterns: Mapping[str, Prior], weights: Sequence[Weight]) -> dict[st
     names = [weight.name for weight in weights]
     for pattern in patterns:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
-            raise ValueError(f"prior pattern {pattern!r} matches no random weight{_nearest(pattern, names)}")
+            raise ValueError(f"prior pattern {pattern!r} matches no random weight{nearest(pattern, names)}")
     assignments = {}
     for name in names:
-        prior = next(
-            (prior for pattern, prior in patterns.items() if fnmatch.fnmatchcase(name, pattern)), None
-        )
+        prior = next((prior for pattern, prior in patterns.items() if fnmatch.fnmatchcase(name, pattern)), None)
         if prior is None:
             raise ValueError(f"no prior pattern matches the weight {name!r}: add '*' for everything else")
         assignments[name] = prior
@@ -287,9 +276,8 @@ def _groups(assignments: Mapping[str, Prior], weights: Sequence[Weight]) -> list
     return groups
 
 
-def _nearest(name: str, names: list[str]) -> str:
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-    return f"; the nearest name is {nearest[0]!r}" if nearest else ""
+def _sum(values: Tensor, kept: Tensor | None) -> Tensor:
+    return values.sum(-1) if kept is None else torch.where(kept, values, 0.0).sum(-1)
 
 
 def _total(terms: list[Tensor]) -> Tensor:

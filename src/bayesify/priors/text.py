@@ -6,9 +6,9 @@ mapping  = pattern "=" prior {";" pattern "=" prior}       *.bias=normal:10;*=no
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
+from bayesify.errors import nearest
 from bayesify.priors.densities import Cauchy, Laplace, Normal, ScaleMixture, StudentT
 from bayesify.priors.improper import Flat, LogUniform
 from bayesify.priors.prior import Prior, argument_names
@@ -64,18 +64,14 @@ def mapping_text(mapping: Mapping[str, Prior]) -> str:
 
 def _kind(name: str, text: str) -> type[Prior]:
     if name not in KINDS:
-        nearest = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.5)
-        hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(KINDS)}"
-        raise ValueError(f"unknown prior {text!r}: {hint}")
+        raise ValueError(f"unknown prior {text!r}{nearest(name, KINDS)}")
     return KINDS[name]
 
 
 def _refuse_hyperpriors(rest: str) -> None:
     word = rest.strip().lower().replace("_", "-")
     if "(" in word or word.startswith(HYPERPRIORS):
-        raise ValueError(
-            f"hyperpriors such as {word} are not available yet in this version: give a number or fan_in"
-        )
+        raise ValueError(f"hyperpriors such as {word} are not available yet in this version: give a number or fan_in")
 
 
 def _argument(name: str, word: str, text: str) -> float | str:

@@ -81,15 +81,14 @@ class TensorExamples(IndexedExamples):
 
     def fetch(self, indices: Tensor) -> Batch:
         indices = indices.to(self.y.device)
-        return pytree.tree_map_only(Tensor, lambda t: t[indices], self.x), self.y[indices]
+        return take(self.x, indices), self.y[indices]
 
     def in_order(self, batch_size: int) -> Iterator[Batch]:
         for start in range(0, self.n_data, batch_size):
-            rows = slice(start, start + batch_size)
-            yield pytree.tree_map_only(Tensor, lambda t, rows=rows: t[rows], self.x), self.y[rows]
+            yield take(self.x, slice(start, start + batch_size)), self.y[start : start + batch_size]
 
     def to(self, device: torch.device) -> TensorExamples:
-        return TensorExamples(pytree.tree_map_only(Tensor, lambda t: t.to(device), self.x), self.y.to(device))
+        return TensorExamples(to_device(self.x, device), self.y.to(device))
 
 
 class DatasetExamples(IndexedExamples):
@@ -169,6 +168,16 @@ def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
     if sizes == {0}:
         raise ValueError("the data set is empty")
     return converted
+
+
+def take(x: Any, rows: Tensor | slice) -> Any:
+    """Some examples of a pytree of inputs."""
+    return pytree.tree_map_only(Tensor, lambda t: t[rows], x)
+
+
+def to_device(x: Any, device: torch.device) -> Any:
+    """A pytree of tensors on a device."""
+    return pytree.tree_map_only(Tensor, lambda t: t.to(device), x)
 
 
 def count(x: Any) -> int:

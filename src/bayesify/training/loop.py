@@ -20,17 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 from tqdm import tqdm
 
 from bayesify.errors import RunError, TrainingError, at_least, choose, positive
 from bayesify.training import checkpoint
+from bayesify.training.examples import Batch, Examples, to_device
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, make_optimizer, rate_factor
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
-    from bayesify.training.examples import Batch, Examples
 
 Schedule = str | Callable[[float], float]
 _CUSTOM = "custom"
@@ -88,6 +87,7 @@ class _Progress:
     """Where training is: kept in checkpoints next to the tensors."""
 
     step: int = 0
+    seen: float = 0.0
     nll_sum: float = 0.0
     kl_sum: float = 0.0
     loss_sum: float = 0.0
@@ -136,7 +136,11 @@ class Trainer:
     def train(self) -> History:
         """Go on from where the progress is to the end of the plan."""
         bar = tqdm(
-            total=self.total_steps, initial=self.progress.step, unit="step", disable=None if self.show else True, leave=False
+            total=self.total_steps,
+            initial=self.progress.step,
+            unit="step",
+            disable=None if self.show else True,
+            leave=False,
         )
         self.method.train()
         good = self._state()
@@ -179,26 +183,25 @@ class Trainer:
         plan, progress = self.plan, self.progress
         epoch, skip = divmod(progress.step, self.batches)
         began = time.perf_counter()
-        totals = torch.tensor(
-            [progress.loss_sum, progress.nll_sum, progress.kl_sum], dtype=torch.float64, device=self._device
-        )
+        sums = [progress.loss_sum, progress.nll_sum, progress.kl_sum, progress.seen]
+        totals = torch.tensor(sums, dtype=torch.float64, device=self._device)
         batches = self.examples.batches(plan.batch_size, plan.seed, epoch, self.method.members, skip)
         for number, batch in zip(range(skip, self.batches), batches, strict=False):
             totals += self._step(batch, number)
             progress.step += 1
             bar.update()
             if interrupted():
-                progress.loss_sum, progress.nll_sum, progress.kl_sum = totals.tolist()
+                progress.loss_sum, progress.nll_sum, progress.kl_sum, progress.seen = totals.tolist()
                 progress.seconds += time.perf_counter() - began
                 self.save_checkpoint()
                 raise KeyboardInterrupt
         progress.step = (epoch + 1) * self.batches
-        progress.loss_sum, progress.nll_sum, progress.kl_sum = totals.tolist()
+        progress.loss_sum, progress.nll_sum, progress.kl_sum, progress.seen = totals.tolist()
         progress.seconds += time.perf_counter() - began
 
     def _step(self, batch: list[Batch], number: int) -> Tensor:
         method, plan, step = self.method, self.plan, self.progress.step
-        batch = [pytree.tree_map_only(Tensor, lambda t: t.to(self._device), part) for part in batch]
+        batch = [to_device(part, self._device) for part in batch]
         size = batch[0][1].shape[0]
         factor = self.schedule(step / self.total_steps)
         for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
@@ -207,20 +210,23 @@ class Trainer:
         share *= self.kl.factor(step / self.batches)
         self.optimizer.zero_grad(set_to_none=True)
         objective = method.objective(batch, step=step, share=share, draws=plan.draws)
-        objective.loss.backward()
+        torch.autograd.backward(objective.loss)
         self.optimizer.step()
         method.absorb(objective)
-        return torch.stack((objective.loss.detach(), objective.nll.detach() * size, objective.kl.detach())).double()
+        loss, nll, kl = (part.detach().double() for part in (objective.loss, objective.nll, objective.kl))
+        # Weighted by its size, so that an epoch's sum is the ELBO whatever the size of the last batch.
+        return torch.stack((loss * size, nll * size, kl, torch.full_like(kl, size)))
 
     def _close_epoch(self, bar: Any) -> None:
-        progress, n = self.progress, self.examples.n_data
+        progress, members = self.progress, self.method.members
+        n = max(progress.seen, 1.0)
         epoch = progress.step // self.batches
         record: dict[str, Any] = {
             "epoch": epoch,
             "step": progress.step,
-            "loss": progress.loss_sum / self.batches,
-            "nll": progress.nll_sum / n / self.method.members,
-            "kl": progress.kl_sum / self.batches / self.method.members,
+            "loss": progress.loss_sum / n / members,
+            "nll": progress.nll_sum / n / members,
+            "kl": progress.kl_sum / self.batches / members,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "seconds": progress.seconds,
         }
@@ -228,7 +234,7 @@ class Trainer:
             record |= self._validate()
         self.history.records.append(record)
         bar.set_postfix({k: f"{v:.4g}" for k, v in record.items() if k in {"loss", "nll", "validation_nll"}})
-        progress.loss_sum = progress.nll_sum = progress.kl_sum = progress.seconds = 0.0
+        progress.loss_sum = progress.nll_sum = progress.kl_sum = progress.seen = progress.seconds = 0.0
         self._judge(record, epoch)
         if epoch % self.plan.checkpoint_every == 0 or progress.done or progress.step >= self.total_steps:
             self.save_checkpoint()

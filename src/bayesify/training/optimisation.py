@@ -40,9 +40,10 @@ def make_optimizer(
     ):
         options.setdefault("fused", True)
     try:
-        return kind(parameters, lr=learning_rate, **options)
+        made: Optimizer = kind(parameters, lr=learning_rate, **options)
     except TypeError as problem:
         raise ValueError(f"optimizer {given!r}: {problem}") from None
+    return made
 
 
 def rate_factor(schedule: str, progress: float) -> float:

@@ -1,0 +1,1 @@
+"""What things cost, as ratios from one run on one machine."""

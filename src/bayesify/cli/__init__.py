@@ -1,0 +1,5 @@
+"""The `bayesify` command; `main` is its entry point."""
+
+from bayesify.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,67 @@
+"""All commands under one name, and what becomes of an error: one line on standard error and an exit code.
+
+0 is success; 1 says that it failed on the way (training diverged, a download or a disk gave up, it was interrupted);
+2 says that what was asked for is impossible (an unknown name or flag, a file that cannot be read, settings that
+contradict each other). Only the commands that compute import torch, and only when they run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from bayesify.cli import bench, compare, data, demo, evaluate, predict, prune, report, train
+from bayesify.cli.outcome import explain, say
+
+app = typer.Typer(
+    name="bayesify",
+    help="Make any PyTorch network Bayesian, and know when it does not know.",
+    epilog="Start with: bayesify demo\n\n"
+    "Your own table: bayesify train --data mine.csv --target price --out runs/mine\n\n"
+    "Each command explains itself: bayesify train --help",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (demo, train, evaluate, predict, prune, compare, report, data):
+    module.register(app)
+app.add_typer(bench.app)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"bayesify {installed('bayesify')}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    given = None if arguments is None else list(arguments)
+    try:
+        code = app(args=given, prog_name="bayesify", standalone_mode=False)
+    except typer.Exit as finished:
+        return finished.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        say("interrupted")
+        return 1
+    except BrokenPipeError:
+        # Whoever was reading has seen enough; without this, Python would complain while closing the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as problem:
+        if os.environ.get("BAYESIFY_TRACEBACK"):
+            raise
+        code, line = explain(problem)
+        say(line)
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,66 @@
+"""`bayesify bench`: what a Bayesian training step costs against a plain one on this machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from bayesify.cli.options import Json
+from bayesify.cli.outcome import emit
+
+app = typer.Typer(name="bench", help="Measure on this machine.", invoke_without_command=True)
+
+
+@app.callback()
+def bench(context: typer.Context) -> None:
+    """Measure on this machine; without a name, the step."""
+    if context.invoked_subcommand is None:
+        step()
+
+
+@app.command(epilog="Examples:\n\nbayesify bench step --json\n\nbayesify bench step --units 1200 --draws 2 --estimator local")
+def step(
+    units: Annotated[int, typer.Option(help="Hidden units in each of two layers.")] = 400,
+    draws: Annotated[int, typer.Option(help="Weight draws per step.")] = 1,
+    batch_size: Annotated[int, typer.Option(help="Examples per step.")] = 128,
+    prior: Annotated[str, typer.Option(help="As in train.")] = "scale-mixture:0.75,1,0.000335",
+    estimator: Annotated[str, typer.Option(help="weight, local or flipout.")] = "weight",
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    rounds: Annotated[int, typer.Option(help="Rounds in which the two take turns.")] = 20,
+    steps: Annotated[int, typer.Option(help="Steps of each per round.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """A training step of a 784-units-units-10 network: variational against plain, taking turns; medians."""
+    from bayesify.benchmarks.step import measure
+    from bayesify.errors import at_least
+    from bayesify.recipes.training import check_device
+
+    for name, value in {"units": units, "draws": draws, "batch_size": batch_size, "rounds": rounds, "steps": steps}.items():
+        at_least(name, value, 1)
+    check_device(device)
+    result = measure(
+        units=units,
+        batch_size=batch_size,
+        draws=draws,
+        prior=prior,
+        estimator=estimator,
+        rounds=rounds,
+        steps=steps,
+        device=device,
+        progress=_show,
+    )
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    if as_json:
+        emit(result)
+        return
+    low, high = result["ratio_quartiles"]
+    print(f"a variational step takes {result['ratio']:.2f} times a plain one (quartiles {low:.2f} to {high:.2f})")
+    print(f"plain {result['plain_ms']:.2f} ms, variational {result['variational_ms']:.2f} ms, {result['path']} path")
+
+
+def _show(line: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)

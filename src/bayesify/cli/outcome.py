@@ -1,0 +1,82 @@
+"""What leaves the command line: results on standard output, everything else as one line on standard error."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import sys
+from typing import Any
+
+from bayesify.errors import RunError, TrainingError
+
+FAILED, IMPOSSIBLE = 1, 2
+
+
+class CommandError(Exception):
+    """An error that already knows its exit code."""
+
+    def __init__(self, line: str, code: int = IMPOSSIBLE) -> None:
+        super().__init__(line)
+        self.code = code
+
+
+def say(line: str) -> None:
+    """One line for people, on standard error."""
+    print(f"bayesify: {line}", file=sys.stderr)
+
+
+def emit(result: dict[str, Any]) -> None:
+    """One JSON object on standard output; numbers that JSON cannot hold become null."""
+    print(json.dumps(plain(result), allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """The same with NaN and infinity as None, tuples as lists and anything else as text."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def explain(problem: Exception) -> tuple[int, str]:
+    """The exit code and the line for an error."""
+    if isinstance(problem, CommandError):
+        return problem.code, str(problem)
+    if hasattr(problem, "format_message"):
+        return IMPOSSIBLE, _usage(problem)
+    line = " ".join(str(problem).split())
+    if isinstance(problem, RunError) and line.startswith("cannot write") and "space" in line:
+        return FAILED, line
+    if isinstance(problem, TrainingError):
+        return FAILED, line
+    if isinstance(problem, ValueError | TypeError):
+        return IMPOSSIBLE, line
+    if isinstance(problem, OSError):
+        return FAILED, f"{problem.filename or 'a file'}: {problem.strerror or line}"
+    if isinstance(problem, MemoryError) or "out of memory" in line.lower():
+        return FAILED, "not enough memory: try a smaller --batch-size, fewer --draws or a smaller network"
+    reason = f"{type(problem).__name__}: {line}" if line else type(problem).__name__
+    return FAILED, f"unexpected {reason} (set BAYESIFY_TRACEBACK=1 to see where, and please report it)"
+
+
+def _usage(problem: Any) -> str:
+    """The words of the option parser in our form, with the nearest flag or command that exists."""
+    line = " ".join(str(problem.format_message()).split()).rstrip(".")
+    command = getattr(getattr(problem, "ctx", None), "command", None)
+    option = getattr(problem, "option_name", None)
+    if option and line.startswith("No such option"):
+        known = [name for parameter in getattr(command, "params", []) for name in parameter.opts]
+        return f"there is no option {option}{_nearest(option, known)}"
+    if line.startswith("No such command"):
+        wrong = line.split("'")[1] if "'" in line else line
+        return f"there is no command {wrong!r}{_nearest(wrong, list(getattr(command, 'commands', {})))}"
+    return line[:1].lower() + line[1:]
+
+
+def _nearest(given: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(given, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else "; see --help"

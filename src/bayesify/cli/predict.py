@@ -1,0 +1,130 @@
+"""`bayesify predict`: an answer for each input, how sure it is and why not, or "I do not know"."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed
+from bayesify.cli.outcome import CommandError, emit
+
+if TYPE_CHECKING:
+    from bayesify.predictive import Predictive
+
+UNKNOWN = "I do not know"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples:\n\n"
+        "bayesify predict runs/mnist seven.png --at-least 0.95\n\n"
+        "bayesify predict runs/photos *.jpg --csv > answers.csv\n\n"
+        "bayesify predict runs/mine new.csv --json\n\n"
+        "echo '{\"age\": 41, \"height\": 172}' | bayesify predict runs/mine -"
+    )(predict)
+
+
+def predict(
+    run: Run,
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...",
+            help="PNG or JPEG pictures (or a folder of them), .npy, .npz, .csv; - reads CSV rows or JSON lines.",
+        ),
+    ],
+    at_least: Annotated[
+        float | None,
+        typer.Option(metavar="CONFIDENCE", help="Below it the answer is 'I do not know' (classification)."),
+    ] = None,
+    at_most: Annotated[
+        float | None,
+        typer.Option(metavar="WIDTH", help="Above this width of the 95% interval: 'I do not know' (regression)."),
+    ] = None,
+    draws: Draws = 50,
+    by: By = "draws",
+    seed: Seed = 0,
+    network: OwnNetwork = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
+) -> None:
+    """Answer with the run's own preparation: size, colours, polarity and scaling are those of training.
+
+    Arrays and rows hold raw values on the scale of the training data. Aleatoric uncertainty is in the data, epistemic
+    uncertainty in what the network has not learnt (nats for classes, variances for numbers).
+    """
+    from bayesify import runs
+    from bayesify.recipes import reading, training
+    from bayesify.recipes.inputs import read_inputs
+
+    if as_json and as_csv:
+        raise CommandError("--json and --csv cannot both be printed: choose one")
+    config = runs.read_config(run)
+    preparation = reading.preparation_of(config, run)
+    read = read_inputs(inputs, preparation, config["data"].get("target_name"), sys.stdin)
+    method = training.load(run, network)
+    predictive = method.predict(preparation.apply(read.raw), draws=draws, seed=seed, by=by)
+    accepted = _accepted(predictive, at_least, at_most)
+    records = _records(predictive, read.names, accepted)
+    if as_json:
+        about = {"run": str(run), "draws": predictive.draws, "at_least": at_least, "at_most": at_most}
+        emit((records[0] if len(records) == 1 else {}) | about | {"predictions": records})
+    elif as_csv:
+        flat = [{name: value for name, value in record.items() if name != "probs"} for record in records]
+        writer = csv.DictWriter(sys.stdout, list(flat[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(flat)
+    else:
+        for record in records:
+            print(_sentence(record))
+
+
+def _accepted(predictive: Predictive, at_least: float | None, at_most: float | None) -> list[bool]:
+    regression = predictive.kind == "regression"
+    if at_least is not None and regression:
+        raise CommandError("--at-least is for classes; this run predicts numbers: say --at-most WIDTH")
+    if at_most is not None and not regression:
+        raise CommandError("--at-most is for numbers; this run predicts classes: say --at-least CONFIDENCE")
+    if at_least is not None and not 0 <= at_least <= 1:
+        raise CommandError(f"--at-least must be a confidence from 0 to 1, got {at_least:g}")
+    if at_least is None and at_most is None:
+        return [True] * len(predictive)
+    return [bool(answer) for answer in predictive.accept(at_least=at_least, at_most=at_most)]
+
+
+def _records(predictive: Predictive, names: list[str], accepted: list[bool]) -> list[dict[str, Any]]:
+    table = {name: values.tolist() for name, values in predictive.numpy().items()}
+    if predictive.kind == "regression":
+        columns = {"value": "mean", "std": "std", "lower": "lower", "upper": "upper"}
+        columns |= {"aleatoric": "aleatoric", "epistemic": "epistemic"}
+        return [
+            {"input": name, "answer": table["mean"][i] if ok else UNKNOWN}
+            | {key: table[column][i] for key, column in columns.items()}
+            | {"accepted": ok}
+            for i, (name, ok) in enumerate(zip(names, accepted, strict=True))
+        ]
+    classes = predictive.class_names or tuple(map(str, range(predictive.probs.shape[-1])))
+    return [
+        {
+            "input": name,
+            "answer": classes[table["labels"][i]] if ok else UNKNOWN,
+            "label": classes[table["labels"][i]],
+            **{key: table[key][i] for key in ("confidence", "entropy", "aleatoric", "epistemic")},
+            "accepted": ok,
+            "probs": dict(zip(classes, table["probs"][i], strict=True)),
+        }
+        for i, (name, ok) in enumerate(zip(names, accepted, strict=True))
+    ]
+
+
+def _sentence(record: dict[str, Any]) -> str:
+    doubts = f"aleatoric {record['aleatoric']:.3g}, epistemic {record['epistemic']:.3g}"
+    if "label" in record:
+        best = "" if record["accepted"] else f" (at best {record['label']})"
+        return f"{record['input']}: {record['answer']}{best}, confidence {record['confidence']:.3f}, {doubts}"
+    answer = f"{record['value']:.6g}" if record["accepted"] else f"{UNKNOWN} (at best {record['value']:.6g})"
+    return f"{record['input']}: {answer}, 95% between {record['lower']:.6g} and {record['upper']:.6g}, {doubts}"

@@ -1,0 +1,96 @@
+"""`bayesify prune`: drop the weights that the posterior says are not needed, and what that costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bayesify.cli.options import Draws, Json, OwnNetwork, Run, Seed
+from bayesify.cli.outcome import emit, plain
+
+if TYPE_CHECKING:
+    from bayesify.evaluation import Evaluation
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples:\n\n"
+        "bayesify prune runs/mnist --fraction 0.95 --out runs/small\n\n"
+        "bayesify prune runs/mnist --fraction 0.75 --curve --json"
+    )(prune)
+
+
+def prune(
+    run: Run,
+    fraction: Annotated[float, typer.Option(help="The share of the weights to drop; biases always stay.")] = 0.95,
+    by: Annotated[str, typer.Option("--by", help="snr (signal-to-noise, |mean| / width) or magnitude.")] = "snr",
+    out: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="A folder for the pruned run. (default: measured, not kept)")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is already there.")] = False,
+    curve: Annotated[bool, typer.Option("--curve", help="Also the error after other fractions.")] = False,
+    predict_by: Annotated[
+        str, typer.Option(metavar="HOW", help="Before and after, answer by draws or by mean weights: draws, mean.")
+    ] = "draws",
+    data: Annotated[str | None, typer.Option(help="Where the run's data is now, or other data.")] = None,
+    draws: Draws = 50,
+    seed: Seed = 0,
+    network: OwnNetwork = None,
+    as_json: Json = False,
+) -> None:
+    """Prune a variational run by one threshold over the whole network; error before and after, measured alike."""
+    from bayesify import pruning, runs
+    from bayesify.evaluation import evaluate
+    from bayesify.recipes import reading, training
+
+    config = runs.read_config(run)
+    method = training.load(run, network)
+    small = pruning.prune(method, fraction, by)
+    examples = reading.test_part(config, run, data)
+    if out is not None:
+        runs.claim(out, overwrite=overwrite)
+    test = (examples.x, examples.y)
+    before, after = (
+        evaluate(each, test, ood=examples.unknown, draws=draws, seed=seed, by=predict_by) for each in (method, small)
+    )
+    key = "error" if before.error is not None else "rmse"
+    result: dict[str, Any] = {
+        "run": str(run),
+        "out": None if out is None else str(out),
+        "fraction": fraction,
+        "by": by,
+        "predicted_by": predict_by,
+        "data": examples.what,
+        "weights": method.network.random_size,
+        "kept": int(small.kept_weights.sum()),
+        f"{key}_before": getattr(before, key),
+        f"{key}_after": getattr(after, key),
+        "difference": getattr(after, key) - getattr(before, key),
+        "before": before.to_dict(),
+        "after": after.to_dict(),
+    }
+    if curve:
+        result["curve"] = pruning.pruning_curve(
+            method, test, by=by, predicted_by=predict_by, draws=draws, seed=seed
+        ).to_dict()
+    result = plain(result)
+    if out is not None:
+        small.save(out)
+        training.write_metrics(out, result["after"] | {"data": examples.what, "by": predict_by, "seed": seed})
+    if as_json:
+        emit(result)
+    else:
+        _print(result, before, after, key)
+
+
+def _print(result: dict[str, Any], before: Evaluation, after: Evaluation, key: str) -> None:
+    share = 1 - result["kept"] / result["weights"]
+    print(f"{result['kept']:,} of {result['weights']:,} random weights kept ({share:.1%} gone, by {result['by']})")
+    print(f"{key} {getattr(before, key):.4f} before, {getattr(after, key):.4f} after; nll {before.nll:.4f}, {after.nll:.4f}")
+    for fraction, error in zip(*(result.get("curve", {}).get(name, ()) for name in ("fractions", "error")), strict=True):
+        print(f"  {fraction:>6.1%} pruned: {key} {error:.4f}")
+    if result["out"]:
+        print(f"the pruned run is in {result['out']}")

@@ -1,0 +1,110 @@
+"""Scores of predicted numbers and of their predictive distributions, in the units of the targets."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesify.metrics.arrays import Numbers, alike, as_array, paired
+
+_COUNTS_AT_A_TIME = 256
+
+
+def rmse(mean: Numbers, targets: Numbers) -> float:
+    """Root of the mean squared error, in the units of the targets.
+
+    >>> rmse([1.0, 2.0], [4.0, 2.0])
+    2.1213203435596424
+    """
+    prediction, truth = paired(mean, targets, "mean", "targets")
+    return float(np.sqrt(np.square(prediction - truth).mean()))
+
+
+def mae(mean: Numbers, targets: Numbers) -> float:
+    """Mean absolute error, in the units of the targets.
+
+    >>> mae([1.0, 2.0], [4.0, 2.0])
+    1.5
+    """
+    prediction, truth = paired(mean, targets, "mean", "targets")
+    return float(np.abs(prediction - truth).mean())
+
+
+def crps(means: Numbers, stds: Numbers, targets: Numbers) -> float:
+    """Continuous ranked probability score of equal mixtures of normals, `means` and `stds` `[draws, n]`.
+
+    `mean_i A(y - m_i, s_i^2) - mean_ij A(m_i - m_j, s_i^2 + s_j^2) / 2`, `A(m, v) = E|X|` for `X ~ N(m, v)`:
+    the expected distance to the target less half the expected distance between two draws, in the targets'
+    units. Work grows with the square of the draws.
+
+    >>> round(crps([[0.0]], [[1.0]], [0.0]), 4)
+    0.2337
+
+    Reference: E. P. Grimit et al., The continuous ranked probability score for circular variables, 2006.
+    """
+    m, s, y = _mixture(means, stds, targets)
+    if not bool((s >= 0).all()):
+        raise ValueError(f"stds must not be negative, got {float(s.min())}")
+    draws = len(m)
+    between = _distance(torch.zeros_like(m), s.square() * 2)
+    # A shift by k pairs every draw with the one k before it; shifts k and draws - k give the same pairs.
+    for shift in range(1, draws // 2 + 1):
+        pairs = _distance(m - m.roll(shift, 0), s.square() + s.square().roll(shift, 0))
+        between = between + (pairs if 2 * shift == draws else 2 * pairs)
+    scores = _distance(y - m, s.square()).mean(0) - 0.5 * between.sum(0) / draws**2
+    return float(scores.mean())
+
+
+def crps_counts(rates: Numbers, targets: Numbers) -> float:
+    """Continuous ranked probability score of equal mixtures of Poissons, `rates` `[draws, n]`.
+
+    `sum over k >= 0 of (F(k) - [y <= k])^2`, with F the mixture's distribution function; the sum stops where
+    every target lies below k and `1 - F(k) < 1e-9`.
+
+    >>> round(crps_counts([[1.0]], [1.0]), 4)
+    0.212
+
+    Reference: T. Gneiting and A. Raftery, Strictly proper scoring rules, prediction, and estimation, 2007.
+    """
+    rate, _, y = _mixture(rates, rates, targets)
+    total, first = torch.zeros_like(y), 0
+    while True:
+        counts = torch.arange(first, first + _COUNTS_AT_A_TIME, dtype=y.dtype)
+        below = torch.stack([torch.special.gammaincc(counts + 1, each[:, None]) for each in rate]).mean(0)
+        total += (below - (y[:, None] <= counts).to(y.dtype)).square().sum(1)
+        first += _COUNTS_AT_A_TIME
+        if float(y.max()) < first and float(below[:, -1].min()) > 1 - 1e-9:
+            return float(total.mean())
+
+
+def interval_coverage(lower: Numbers, upper: Numbers, targets: Numbers) -> float:
+    """Share of the targets inside `[lower, upper]`; compare with the interval's level.
+
+    >>> interval_coverage([0.0, 0.0], [1.0, 1.0], [0.5, 2.0])
+    0.5
+
+    Reference: T. Gneiting et al., Probabilistic forecasts, calibration and sharpness, 2007.
+    """
+    low, truth = paired(lower, targets, "lower", "targets")
+    high, _ = paired(upper, targets, "upper", "targets")
+    return float(((low <= truth) & (truth <= high)).mean())
+
+
+def _distance(mean: Tensor, variance: Tensor) -> Tensor:
+    """`E|X|` for `X ~ N(mean, variance)`; a variance of zero is a fixed number."""
+    std = variance.sqrt()
+    z = torch.where(std > 0, mean / std, math.inf * mean.sign()).nan_to_num(0.0, math.inf, -math.inf)
+    distance: Tensor = mean * torch.erf(z * math.sqrt(0.5)) + std * math.sqrt(2 / math.pi) * torch.exp(-0.5 * z * z)
+    return distance
+
+
+def _mixture(means: Numbers, stds: Numbers, targets: Numbers) -> tuple[Tensor, Tensor, Tensor]:
+    m, s, y = as_array(means, "means"), as_array(stds, "stds"), as_array(targets, "targets")
+    if m.ndim < 2 or m.shape != s.shape or m[0].size != y.size or not alike(m.shape[1:], y.shape):
+        shapes = f"{list(m.shape)}, {list(s.shape)} and {list(y.shape)}"
+        raise ValueError(f"a mixture needs means and stds [draws, n] for targets [n], got {shapes}")
+    flat_m, flat_s = (torch.from_numpy(array.reshape(len(m), -1)) for array in (m, s))
+    return flat_m, flat_s, torch.from_numpy(y.reshape(-1))

@@ -1,0 +1,32 @@
+"""Every picture as a function that returns a matplotlib Axes: give it data and, if you like, `axes=` to draw on."""
+
+from bayesify.plots.answers import entropy_histogram, predictive_distribution
+from bayesify.plots.inputs import regression_bands, uncertainty_surface
+from bayesify.plots.pictures import image_gallery
+from bayesify.plots.quality import (
+    error_against_spread,
+    interval_calibration,
+    method_comparison,
+    reliability,
+    risk_coverage,
+)
+from bayesify.plots.training import training_history
+from bayesify.plots.weights import pruning_curve, snr_cumulative, snr_histogram, weight_densities
+
+__all__ = [
+    "entropy_histogram",
+    "error_against_spread",
+    "image_gallery",
+    "interval_calibration",
+    "method_comparison",
+    "predictive_distribution",
+    "pruning_curve",
+    "regression_bands",
+    "reliability",
+    "risk_coverage",
+    "snr_cumulative",
+    "snr_histogram",
+    "training_history",
+    "uncertainty_surface",
+    "weight_densities",
+]

@@ -1,0 +1,166 @@
+"""The look of every picture, in one place: colours fixed per method, quiet axes, sizes that suit a page.
+
+Colours follow the palette of M. Okabe and K. Ito (Color universal design, 2008), darkened where a thin line on
+white would be too faint. A method also has a marker and a dash of its own, so that colour is never alone.
+Nothing here touches matplotlib's global state: figures are built as objects, and drawn without a display.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#e3e6ea", "#ffffff"
+KNOWN, UNKNOWN, WARNING = "#0072b2", "#d55e00", "#b3261e"
+TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 10.5, 9.0, 8.0
+WIDTH, HEIGHT = 4.4, 3.1
+DONT_KNOW = "I do not know"
+
+Corner = Literal["best", "upper left", "upper right", "lower right"]
+Dash = str | tuple[float, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one method is drawn everywhere."""
+
+    color: str
+    marker: str = "o"
+    dash: Dash = "-"
+
+    def line(self, width: float = 1.6, *, marker_size: float = 0.0) -> dict[str, Any]:
+        """Arguments for `Axes.plot`: the line, and where `marker_size` is given the markers."""
+        drawn = {"marker": self.marker, "markersize": marker_size} if marker_size else {}
+        return {"color": self.color, "linestyle": self.dash, "linewidth": width, **drawn}
+
+
+METHOD_LOOKS: dict[str, Look] = {
+    "point": Look("#59636e", "o"),
+    "ensemble": Look("#c77c00", "s", (0, (5, 1.5))),
+    "mc-dropout": Look("#009e73", "^", (0, (3, 1.2))),
+    "variational": Look("#0072b2", "D"),
+    "ivon": Look("#3a9bd0", "v", (0, (6, 1.5, 1, 1.5))),
+    "laplace": Look("#b5518c", "P", (0, (4, 1.2, 1, 1.2))),
+    "swag": Look("#d55e00", "X", (0, (2, 1))),
+    "sgld": Look("#7a6a00", "<", (0, (1, 1))),
+    "sghmc": Look("#5f3f9e", ">", (0, (6, 2))),
+    "hmc": Look("#1f2328", "*", (0, (8, 1.5))),
+}
+_WORDS = {"plain": "point", "dropout": "mc-dropout", "deterministic": "point", "maximum": "point", "vi": "variational"}
+_SPARE_DASHES: tuple[Dash, ...] = ((0, (1, 1.2)), (0, (4, 1, 1, 1, 1, 1)), (0, (8, 3)))
+
+
+def looks(labels: Iterable[str], methods: Mapping[str, str] | None = None) -> dict[str, Look]:
+    """A look for each label: its method's, where the label (or `methods[label]`) names one, else a spare one.
+
+    A second label of the same method keeps the colour and gets another dash and a hollow marker's shape.
+    """
+    given: dict[str, Look] = {}
+    used: dict[str, int] = {}
+    for label in labels:
+        name = (methods or {}).get(label) or method_of(label)
+        if name not in METHOD_LOOKS:
+            spare = [other for other in METHOD_LOOKS if other not in used]
+            name = spare[0] if spare else next(iter(METHOD_LOOKS))
+        times = used.get(name, 0)
+        used[name] = times + 1
+        look = METHOD_LOOKS[name]
+        if times:
+            marker = "oshdp"[times % 5]
+            look = replace(look, dash=_SPARE_DASHES[(times - 1) % len(_SPARE_DASHES)], marker=marker)
+        given[label] = look
+    return given
+
+
+def method_of(label: str) -> str:
+    """The method that a label speaks of ("Ensemble of 5" is `ensemble`), or an empty text."""
+    text = label.lower().replace("_", "-")
+    words = re.split(r"[^a-z0-9]+", text)
+    for name in METHOD_LOOKS:
+        if name in words or text.startswith(name):
+            return name
+    return next((name for word, name in _WORDS.items() if word in words), "")
+
+
+def canvas(axes: Axes | None = None, width: float = WIDTH, height: float = HEIGHT) -> Axes:
+    """The given axes, or those of a new figure of our own, in inches."""
+    return axes if axes is not None else new_figure(width, height).add_subplot()
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure that no global state knows of."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor=PAPER)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def dress(axes: Axes, *, title: str = "", subtitle: str = "", x: str = "", y: str = "", grid: str = "both") -> Axes:
+    """Quiet axes: two spines, a faint grid behind, a title on the left and what it says below it."""
+    axes.set_facecolor(PAPER)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in {"left", "bottom"})
+        spine.set_color(MUTED)
+        spine.set_linewidth(0.8)
+    axes.tick_params(labelsize=SMALL_SIZE, labelcolor=INK, color=MUTED, length=3, width=0.8)
+    axes.grid(visible=False)
+    if grid == "both":
+        axes.grid(color=GRID, linewidth=0.7)
+    elif grid in {"x", "y"}:
+        getattr(axes, f"{grid}axis").grid(color=GRID, linewidth=0.7)
+    axes.set_xlabel(plain(x), fontsize=TEXT_SIZE, color=INK)
+    axes.set_ylabel(plain(y), fontsize=TEXT_SIZE, color=INK)
+    if title:
+        axes.set_title(
+            plain(title), loc="left", fontsize=TITLE_SIZE, fontweight="bold", color=INK, pad=18 if subtitle else 6
+        )
+    if subtitle:
+        above = axes.annotate(plain(subtitle), (0, 1), (0, 5), "axes fraction", "offset points", annotation_clip=False)
+        above.set(fontsize=TEXT_SIZE, color=INK, va="bottom")
+    return axes
+
+
+def guide(axes: Axes, *, x: float | None = None, y: float | None = None) -> None:
+    """A thin dashed line at one value of either axis, or the diagonal where none is given."""
+    dashed: dict[str, Any] = {"color": MUTED, "linewidth": 0.9, "linestyle": (0, (4, 3)), "gid": "guide"}
+    if x is not None:
+        axes.axvline(x, **dashed)
+    if y is not None:
+        axes.axhline(y, **dashed)
+    if x is None and y is None:
+        axes.axline((0, 0), slope=1, **dashed)
+
+
+def legend(axes: Axes, location: Corner = "best") -> None:
+    """The legend, without a frame, where there is anything to name."""
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(frameon=False, fontsize=SMALL_SIZE, labelcolor=INK, loc=location, handlelength=2.4)
+
+
+def percent(axes: Axes, which: str = "both") -> None:
+    """Write fractions as percentages on the x axis, the y axis or both."""
+    from matplotlib.ticker import FuncFormatter
+
+    for side in ("x", "y") if which == "both" else (which,):
+        getattr(axes, f"{side}axis").set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}%"))
+
+
+def plain(text: object) -> str:
+    """A user's words as one line that matplotlib will not read as mathematics."""
+    return re.sub(r"[\s\x00-\x1f\x7f]+", " ", str(text)).replace("$", r"\$")
+
+
+def shorten(text: object, longest: int = 18) -> str:
+    """A name that fits: its beginning and an ellipsis where it is too long."""
+    words = re.sub(r"\s+", " ", str(text)).strip()
+    return words if len(words) <= longest else words[: longest - 1].rstrip() + "…"

@@ -1,0 +1,1 @@
+"""From a description to a trained run and back: what the command line does, without the command line."""

@@ -1,0 +1,124 @@
+"""From a recipe and its material to an untrained method: the likelihood, the network, the method."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bayesify import likelihoods, networks
+from bayesify.likelihoods import Likelihood
+from bayesify.methods import METHODS, Method
+from bayesify.recipes.material import Material
+from bayesify.recipes.recipe import OF_METHOD, Recipe
+
+# What MC dropout uses where neither the network nor the recipe says.
+DROPOUT_RATE = 0.2
+
+
+def make_method(recipe: Recipe, material: Material) -> Method:
+    """The method that a recipe describes, not trained yet, with the notes of its data."""
+    likelihood = make_likelihood(recipe, material)
+    outputs = likelihood.width(likelihood.prepare(material.train[1]))
+    settings: dict[str, Any] = {}
+    for name in (*OF_METHOD, "start", "prior"):
+        if getattr(recipe, name) is not None:
+            settings[name] = getattr(recipe, name)
+    if "rho" in settings:
+        settings["rho"] = _number_or_text(settings["rho"])
+    if recipe.method == "mc-dropout" and ":" not in recipe.network:
+        # A network of ours carries its dropout in its own description.
+        settings.pop("p", None)
+    bayesian = recipe.bayesian[0] if recipe.bayesian in {("all",), ("last_layer",)} else list(recipe.bayesian)
+    network = make_network(recipe, tuple(material.train[0].shape[1:]), outputs)
+    method = METHODS[recipe.method](network, likelihood, bayesian=bayesian, seed=recipe.seed, **settings)
+    method.notes = {**material.notes, "outputs": outputs}
+    return method
+
+
+def make_likelihood(recipe: Recipe, material: Material) -> Likelihood:
+    """As asked for, or as the data suggests; classes and units are the data's."""
+    name, _, _ = (recipe.likelihood or "").partition(":")
+    if not name:
+        name = "categorical" if material.kind == "classification" else "gaussian"
+    spec = likelihoods.parse(recipe.likelihood or ("gaussian:learned" if name == "gaussian" else name)).spec()
+    if spec["name"] in {"categorical", "gaussian-logits"}:
+        spec["classes"] = len(material.class_names) or None
+    if spec["name"] == "gaussian":
+        spec |= {"location": material.target_mean, "scale": material.target_scale}
+    likelihood = likelihoods.from_spec(spec)
+    if likelihood.kind != material.kind:
+        raise ValueError(f"likelihood {name} is for {likelihood.kind}, the data is a {material.kind}")
+    return likelihood
+
+
+def make_network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Callable[[], nn.Module]:
+    """A function that makes the network; weights start as torch draws them under the recipe's seed."""
+    if ":" in recipe.network:
+        return user_factory(recipe.network, shape, outputs)
+    named: dict[str, Any] = {"activation": recipe.activation, "dropout": recipe.dropout}
+    if recipe.method == "mc-dropout":
+        named["dropout"] = recipe.p or recipe.dropout or DROPOUT_RATE
+    if recipe.network == "cnn":
+        named |= {"input_shape": list(shape), "preset": recipe.preset}
+    else:
+        units = recipe.units
+        if units is not None and len(units) == 1:
+            named |= {"units": units[0], "layers": recipe.layers}
+        elif units is not None and recipe.layers not in {None, len(units)}:
+            raise ValueError(f"units names {len(units)} widths, layers says {recipe.layers}")
+        else:
+            named |= {"units": units, "layers": recipe.layers}
+        named["inputs"] = int(torch.tensor(shape).prod())
+    spec = {"type": recipe.network, "outputs": outputs}
+    spec |= {name: value for name, value in named.items() if value is not None}
+    networks.build(spec)
+    return lambda: networks.build(spec)
+
+
+def user_factory(text: str, shape: tuple[int, ...] | None = None, outputs: int | None = None) -> Callable[[], nn.Module]:
+    """A network of the user's, `module:factory`, found as Python finds modules and in the current folder.
+
+    The factory is called without arguments, or with `input_shape` and `outputs` where it has such parameters.
+    """
+    module_name, _, name = text.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        factory = getattr(importlib.import_module(module_name), name)
+    except ModuleNotFoundError as problem:
+        raise ValueError(f"network {text}: there is no module {problem.name!r}") from None
+    except AttributeError:
+        raise ValueError(f"network {text}: {module_name} has no {name!r}") from None
+    except Exception as problem:
+        raise ValueError(f"network {text}: importing {module_name} failed: {problem}") from problem
+    if not callable(factory):
+        raise TypeError(f"network {text} must be a function that makes a torch.nn.Module, got {factory!r}")
+    offered = {"input_shape": shape, "outputs": outputs}
+    taken = inspect.signature(factory).parameters
+    given = {key: value for key, value in offered.items() if key in taken and value is not None}
+
+    def make() -> nn.Module:
+        try:
+            network = factory(**given)
+        except Exception as problem:
+            raise ValueError(f"network {text} cannot be made: {problem}") from problem
+        if not isinstance(network, nn.Module):
+            raise TypeError(f"network {text} must make a torch.nn.Module, got {type(network).__name__}")
+        return network
+
+    return make
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

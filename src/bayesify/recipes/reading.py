@@ -1,0 +1,159 @@
+"""The data of a run, found again and prepared as the run has it: the test part, other data, and unknown inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesify.data import DataError, DataSet, Preparation, rows_from_csv
+from bayesify.data.opening import READERS
+from bayesify.errors import RunError, nearest
+from bayesify.recipes.material import fingerprint, gather, is_known, open_for
+from bayesify.recipes.recipe import Recipe
+from bayesify.recipes.training import recipe_of
+
+TABLES = (".csv", ".tsv", ".txt")
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Prepared inputs and targets, with a name for what they are, and the unknown inputs that go with them."""
+
+    x: Tensor
+    y: Tensor
+    what: str
+    unknown: Tensor | None = None
+    unknown_what: str | None = None
+
+
+def preparation_of(config: Mapping[str, Any], run: Path) -> Preparation:
+    """The preparation that travels with a run."""
+    plain = (config.get("data") or {}).get("preparation")
+    if plain is None:
+        raise RunError(f"{run} was saved without its data's preparation: use it from Python with bayesify.load")
+    return Preparation.from_dict(plain)
+
+
+def test_part(config: dict[str, Any], run: Path, data: str | None = None) -> Examples:
+    """The test examples of a run's own data, or examples of other data with the same classes.
+
+    `data` may also say where the run's own data is now. Of a data set that we know the test part is used; of another
+    file every example.
+    """
+    preparation = preparation_of(config, run)
+    recipe = _recipe(config, run, data)
+    try:
+        raw = open_for(recipe)
+    except DataError as problem:
+        if data is None and recipe.data == config["data"].get("path") and not Path(recipe.data).exists():
+            raise DataError(f"the data of {run} is no longer at {recipe.data}: say where with --data") from None
+        raise DataError(str(problem)) from None
+    if fingerprint(raw) == config["data"].get("fingerprint"):
+        material = gather(recipe)
+        unknown = material.unknown if material.unknown is not None and len(material.unknown) else None
+        withheld = ", ".join(config["data"].get("withheld") or [])
+        what = f"the test part of {raw.name}"
+        return Examples(*material.test, what, unknown, f"withheld: {withheld}" if unknown is not None else None)
+    if data is None:
+        raise RunError(
+            f"{recipe.data} has changed since {run} was trained, so its test part may hold training examples: "
+            f"to score every example of it all the same, say --data {recipe.data}"
+        )
+    return _other(config, raw, recipe, preparation)
+
+
+def unknown_inputs(config: dict[str, Any], run: Path, name: str) -> Tensor:
+    """Inputs of a kind the run has never seen: the test part of a data set, or a whole file or folder."""
+    preparation = preparation_of(config, run)
+    recipe = Recipe(data=name, target=(config["data"].get("options") or {}).get("target"))
+    if preparation.image is None and Path(name).suffix.lower() in TABLES:
+        return preparation.apply(rows_from_csv(Path(name), preparation, target=config["data"].get("target_name")))
+    raw = open_for(recipe if Path(name).suffix.lower() in TABLES else replace(recipe, target=None))
+    images = raw.x_test if is_known(name) else torch.cat((raw.x_train, raw.x_test))
+    return preparation.apply(refit(images, raw, preparation))
+
+
+def refit(raw: Tensor, dataset: DataSet, preparation: Preparation) -> Tensor:
+    """Raw examples of another data set in the layout of the run's own: size, colours and levels."""
+    layout = preparation.image
+    if layout is None:
+        if dataset.image is not None or raw.shape[1] != len(preparation.columns):
+            given = "images" if dataset.image is not None else f"{raw.shape[1]} columns"
+            raise DataError(f"this run takes {len(preparation.columns)} columns, {dataset.name} has {given}")
+        return raw
+    if dataset.image is None:
+        raise DataError(f"this run takes images, {dataset.name} is a table")
+    if tuple(raw.shape[1:]) == layout.raw_shape and dataset.image.maximum == layout.maximum:
+        return raw
+    from PIL import Image
+
+    levels = (raw.double() * (255.0 / dataset.image.maximum)).round().clamp(0, 255).to(torch.uint8)
+    pictures = (np.moveaxis(picture, 0, -1) if picture.ndim == 3 else picture for picture in levels.numpy())
+    # Unknown pictures are taken as they are: turning their polarity round would make them more alike.
+    return torch.stack([preparation.prepare_image(Image.fromarray(one), invert=False) for one in pictures])
+
+
+def _recipe(config: dict[str, Any], run: Path, data: str | None) -> Recipe:
+    recipe = recipe_of(config, run)
+    if data is None:
+        return recipe
+    moved = replace(recipe, data=data)
+    if is_known(data) or Path(data).suffix.lower() not in READERS:
+        moved = replace(moved, target=None, ignore=(), split=None if is_known(data) else moved.split)
+    return moved
+
+
+def _other(config: dict[str, Any], raw: DataSet, recipe: Recipe, preparation: Preparation) -> Examples:
+    about = config["data"]
+    if raw.kind != about["kind"]:
+        raise DataError(f"{raw.name} is a {raw.kind}, this run was trained on a {about['kind']}")
+    if is_known(recipe.data):
+        x, y, what = refit(raw.x_test, raw, preparation), raw.y_test, f"the test part of {raw.name}"
+    else:
+        x, y, what = _whole(raw, recipe, preparation, about["target_name"]), _in_order(raw), f"all of {raw.name}"
+    inputs = preparation.apply(x)
+    if raw.kind == "regression":
+        return Examples(inputs, y.float(), what)
+    labels, is_unknown = _translate(raw, y, about["class_names"], about.get("withheld") or [])
+    if bool(is_unknown.all()):
+        raise DataError(f"{raw.name} holds nothing but withheld classes: give it as --ood")
+    unknown = inputs[is_unknown] if bool(is_unknown.any()) else None
+    named = f"withheld: {', '.join(about['withheld'])}" if unknown is not None else None
+    return Examples(inputs[~is_unknown], labels[~is_unknown], what, unknown, named)
+
+
+def _whole(raw: DataSet, recipe: Recipe, preparation: Preparation, target: str) -> Tensor:
+    path = Path(recipe.data).expanduser()
+    if path.suffix.lower() in TABLES:
+        # Categories are coded by the run's own list, not by that of this file.
+        return rows_from_csv(path, preparation, target=target)
+    if raw.train_rows is None or raw.test_rows is None:
+        return refit(torch.cat((raw.x_train, raw.x_test)), raw, preparation)
+    x = torch.empty(len(raw.x_train) + len(raw.x_test), *raw.shape, dtype=raw.x_train.dtype)
+    x[raw.train_rows], x[raw.test_rows] = raw.x_train, raw.x_test
+    return refit(x, raw, preparation)
+
+
+def _in_order(raw: DataSet) -> Tensor:
+    if raw.train_rows is None or raw.test_rows is None:
+        return torch.cat((raw.y_train, raw.y_test))
+    y = torch.empty(len(raw.y_train) + len(raw.y_test), dtype=raw.y_train.dtype)
+    y[raw.train_rows], y[raw.test_rows] = raw.y_train, raw.y_test
+    return y
+
+
+def _translate(raw: DataSet, y: Tensor, known: Sequence[str], withheld: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Labels by the run's own numbering, and which examples are of withheld classes."""
+    number = []
+    for name in raw.class_names:
+        if name not in known and name not in withheld:
+            raise DataError(f"{raw.name} has a class {name!r} that this run does not know{nearest(name, known)}")
+        number.append(known.index(name) if name in known else -1)
+    labels = torch.tensor(number)[y]
+    return labels, labels < 0

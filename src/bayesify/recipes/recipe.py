@@ -1,0 +1,195 @@
+"""A recipe: everything that a training run is asked for, in one flat record of plain values.
+
+The same names are the flags of `bayesify train`, the keys of a configuration file and the fields here. A run's own
+`config.json` is a configuration file too: `read_config_file` finds the recipe in it. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from bayesify.errors import choose
+
+METHOD_NAMES = ("point", "ensemble", "mc-dropout", "variational")
+NETWORK_NAMES = ("mlp", "cnn")
+# What belongs to the data, and goes when a command line replaces the data of a configuration file; and so on.
+OF_DATA = ("target", "ignore", "size", "split", "normalise", "withhold", "label_noise", "likelihood")
+OF_METHOD = {"estimator": "variational", "rho": "variational", "members": "ensemble", "p": "mc-dropout"}
+OF_NETWORK = {
+    "units": ("mlp",),
+    "layers": ("mlp",),
+    "preset": ("cnn",),
+    "activation": ("mlp", "cnn"),
+    "dropout": ("mlp", "cnn"),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to train, on what, and how; None stands for "as the data, the network or the method has it"."""
+
+    data: str = "digits"
+    target: str | None = None
+    ignore: tuple[str, ...] = ()
+    size: int | None = None
+    split: int | None = None
+    normalise: str | None = None
+    withhold: tuple[str, ...] = ()
+    label_noise: str | None = None
+    validation: float | None = None
+    network: str = "mlp"
+    units: tuple[int, ...] | None = None
+    layers: int | None = None
+    activation: str | None = None
+    dropout: float | None = None
+    preset: str | None = None
+    method: str = "variational"
+    prior: str | None = None
+    likelihood: str | None = None
+    estimator: str | None = None
+    bayesian: tuple[str, ...] = ("all",)
+    members: int | None = None
+    p: float | None = None
+    start: str | None = None
+    rho: str | None = None
+    epochs: int = 10
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    optimizer: str = "adam"
+    schedule: str = "constant"
+    draws: int = 1
+    kl: str = "uniform"
+    patience: int | None = None
+    keep: str = "last"
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        choose("method", self.method, METHOD_NAMES)
+        if ":" not in self.network:
+            choose("network", self.network, (*NETWORK_NAMES, "module:factory"))
+        for name, method in OF_METHOD.items():
+            if getattr(self, name) is not None and self.method != method:
+                raise ValueError(f"{name} is a setting of {method}, the method is {self.method}")
+        for name, networks in OF_NETWORK.items():
+            if getattr(self, name) is not None and self.network not in networks:
+                raise ValueError(f"{name} is a setting of {' and '.join(networks)}, the network is {self.network}")
+        if self.validation is not None and not 0 < self.validation < 1:
+            raise ValueError(
+                f"validation must be a share of the training examples between 0 and 1, got {self.validation}"
+            )
+        if self.draws != 1 and self.method != "variational":
+            raise ValueError(f"draws is a setting of variational, the method is {self.method}")
+
+
+def make_recipe(base: Mapping[str, Any], over: Mapping[str, Any]) -> Recipe:
+    """The recipe of a configuration (`base`) with what was said beside it (`over`), which wins."""
+    first, second = read_settings(base), read_settings(over)
+    for name, dependent in (("data", OF_DATA), ("method", (*OF_METHOD, "draws")), ("network", tuple(OF_NETWORK))):
+        if name in second and second[name] != first.get(name, getattr(Recipe, name)):
+            first = {key: value for key, value in first.items() if key not in dependent}
+    return Recipe(**{**first, **second})
+
+
+def read_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by name, each turned into what its field holds; null means not given."""
+    settings = {}
+    for key, value in given.items():
+        name = choose("setting", str(key).replace("-", "_"), [field.name for field in fields(Recipe)])
+        if value is not None:
+            settings[name] = _READERS[name](name, value)
+    return settings
+
+
+def read_config_file(path: str | Path) -> dict[str, Any]:
+    """The settings in a JSON or TOML file: flags by name, or the `config.json` (or the folder) of a run."""
+    file = Path(path)
+    file = file / "config.json" if file.is_dir() else file
+    try:
+        text = file.read_text(encoding="utf-8")
+        content = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+    except OSError as problem:
+        raise ValueError(f"cannot read the configuration {file}: {problem.strerror}") from None
+    except ValueError as problem:
+        raise ValueError(f"{file} is not a readable configuration: {problem}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{file} must hold one object of settings by name, it holds {type(content).__name__}")
+    if content.get("format") == "bayesify-run":
+        return settings_of_run(content, str(file))
+    read_settings(content)
+    return content
+
+
+def settings_of_run(config: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """The settings that a run's description stands for."""
+    data, plan, network = config.get("data") or {}, config.get("plan") or {}, config.get("network") or {}
+    if "name" not in data:
+        raise ValueError(f"{what} does not say what data it was trained on, so it cannot be run again")
+    settings: dict[str, Any] = {"data": data.get("path") or data["name"], **(data.get("options") or {})}
+    settings |= {name: data.get(name) for name in ("withhold", "label_noise", "validation")}
+    settings["normalise"] = (data.get("preparation") or {}).get("normalise")
+    settings["method"] = config.get("method")
+    settings |= {name: value for name, value in (config.get("settings") or {}).items() if name in OF_METHOD}
+    settings["network"] = data.get("factory") or network.get("type")
+    settings |= {name: network[name] for name in OF_NETWORK if name in network}
+    settings |= {name: config.get(name) for name in ("prior", "bayesian", "start")}
+    settings["likelihood"] = _likelihood_text(config.get("likelihood") or {})
+    known = {field.name for field in fields(Recipe)}
+    settings |= {name: value for name, value in plan.items() if name in known}
+    settings["device"] = config.get("device")
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _likelihood_text(spec: Mapping[str, Any]) -> str | None:
+    """What a person would have written; what the data decides (classes, units) is left to the data."""
+    options = {"gaussian": ("noise",), "gaussian-logits": ("objective", "samples")}.get(spec.get("name", ""), ())
+    words = [str(spec[option]) for option in options if option in spec]
+    return ":".join(filter(None, (spec.get("name"), ",".join(words)))) or None
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+        raise ValueError(f"{name} must be a text, got {value!r}")
+    return str(value)
+
+
+def _words(name: str, value: Any) -> tuple[str, ...]:
+    listed = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else str(value).split(",")
+    return tuple(_text(name, word.strip() if isinstance(word, str) else word) for word in listed)
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        if isinstance(value, bool) or float(value) != int(value):
+            raise ValueError
+        return int(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, got {value!r}") from None
+
+
+def _widths(name: str, value: Any) -> tuple[int, ...]:
+    listed = [value] if isinstance(value, int) else _words(name, value)
+    return tuple(_whole(name, word) for word in listed)
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {field.name: _text for field in fields(Recipe)}
+_READERS |= dict.fromkeys(("ignore", "withhold", "bayesian"), _words)
+_READERS |= dict.fromkeys(
+    ("size", "split", "layers", "members", "epochs", "batch_size", "draws", "patience", "seed"), _whole
+)
+_READERS |= dict.fromkeys(("validation", "dropout", "p", "learning_rate"), _number)
+_READERS |= {"units": _widths}

@@ -1,0 +1,176 @@
+"""Carrying a recipe out: a new run, or the rest of an interrupted one; a failure leaves nothing half written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bayesify import runs
+from bayesify.errors import RunError
+from bayesify.methods import Method
+from bayesify.recipes.building import make_method, user_factory
+from bayesify.recipes.material import gather
+from bayesify.recipes.recipe import Recipe, make_recipe, settings_of_run
+from bayesify.training.loop import resume_plan
+
+
+class Interrupted(Exception):  # noqa: N818 - it is not an error that training was stopped
+    """Training was stopped; `run` holds a checkpoint, or is None where there was nothing to keep yet."""
+
+    def __init__(self, run: Path | None, step: int = 0) -> None:
+        super().__init__("interrupted")
+        self.run, self.step = run, step
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run that is complete."""
+
+    method: Method
+    run: Path
+    notes: dict[str, Any]
+
+
+def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool = True) -> Trained:
+    """Train by a recipe and keep the run in `out`."""
+    check_device(recipe.device)
+    material = gather(recipe)
+    method = make_method(recipe, material)
+    with _claimed(out, overwrite=overwrite):
+        method.fit(
+            material.train,
+            validation=material.validation,
+            epochs=recipe.epochs,
+            batch_size=recipe.batch_size,
+            learning_rate=recipe.learning_rate,
+            optimizer=recipe.optimizer,
+            schedule=recipe.schedule,
+            draws=recipe.draws,
+            kl=recipe.kl,
+            patience=recipe.patience,
+            keep=recipe.keep,
+            seed=recipe.seed,
+            device=recipe.device,
+            progress=progress,
+            run=out,
+            overwrite=True,
+        )
+    return Trained(method, out, method.notes)
+
+
+def resume(
+    run: Path,
+    *,
+    extend: int = 0,
+    data: str | None = None,
+    network: str | None = None,
+    device: str | None = None,
+    progress: bool = True,
+) -> Trained:
+    """Go on with a run to the end of its plan, or `extend` epochs further, to the same bits."""
+    config = runs.read_config(run)
+    recipe = recipe_of(config, run, data)
+    check_device(device or recipe.device)
+    # The order of a sum depends on the number of threads, and with it the last bit.
+    torch.set_num_threads(int(config.get("threads") or torch.get_num_threads()))
+    method = load(run, network)
+    material = gather(recipe)
+    if material.notes["fingerprint"] != config["data"].get("fingerprint"):
+        raise RunError(f"{recipe.data} is not the data that {run} was trained on (its content has changed)")
+    try:
+        method.resume(
+            material.train,
+            run,
+            validation=material.validation,
+            extend=extend,
+            device=device or recipe.device,
+            progress=progress,
+        )
+    except KeyboardInterrupt:
+        raise Interrupted(run, steps_done(run)) from None
+    return Trained(method, run, method.notes)
+
+
+def load(run: Path, network: str | None = None, device: str = "cpu") -> Method:
+    """The method of a run; code of the user's is run only if they name it, never because a folder does."""
+    config = runs.read_config(run)
+    factory = (config.get("data") or {}).get("factory")
+    if network is None:
+        if config.get("network") is None:
+            named = factory or "module:factory"
+            raise RunError(f"the network in {run} is made by code of yours: name it with --network {named}")
+        return runs.load(run, device=device)
+    shapes, outputs = config.get("input_shapes") or [None], (config.get("data") or {}).get("outputs")
+    shape = None if shapes[0] is None else tuple(shapes[0])
+    return runs.load(run, network=user_factory(network, shape, outputs), device=device)
+
+
+def recipe_of(config: dict[str, Any], run: Path, data: str | None = None) -> Recipe:
+    """The recipe that a run was made by; `data` says where its data is now."""
+    settings = settings_of_run(config, str(run))
+    return make_recipe(settings | ({} if data is None else {"data": data}), {})
+
+
+def steps_done(run: Path) -> int:
+    """How many steps the checkpoint of a run has seen."""
+    return int(resume_plan(run)[2]["progress"]["step"])
+
+
+def is_complete(run: Path) -> bool:
+    """Whether nothing of the run's plan is left to do."""
+    plan, _, state = resume_plan(run)
+    records = state.get("history") or []
+    return bool(state["progress"]["done"]) or (bool(records) and records[-1]["epoch"] >= plan.epochs)
+
+
+def check_device(name: str) -> torch.device:
+    """A device that exists here, or one line on why not."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as problem:
+        here = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+        reason = str(problem).strip().splitlines()[0]
+        raise ValueError(f"cannot use device {name!r} ({reason}); here: {', '.join(here)}") from None
+    return device
+
+
+def write_metrics(run: Path, metrics: dict[str, Any]) -> None:
+    """Put a record of scores into the run's `metrics.json`."""
+    from bayesify.training import checkpoint
+
+    json.dumps(metrics, allow_nan=False)
+    checkpoint.write_json(run / runs.METRICS, metrics)
+
+
+@contextmanager
+def _claimed(out: Path, *, overwrite: bool) -> Iterator[None]:
+    """The folder for a new run; folders made for one that never began are taken away again."""
+    new = [folder for folder in (out, *out.parents) if not folder.exists()]
+    runs.claim(out, overwrite=overwrite)
+    for stale in (runs.METRICS, runs.HISTORY, "report.html"):
+        (out / stale).unlink(missing_ok=True)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not (out / "checkpoint").is_dir():
+            _remove_empty(new)
+            raise Interrupted(None) from None
+        raise Interrupted(out, steps_done(out)) from None
+    except BaseException:
+        _remove_empty(new)
+        raise
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return

@@ -1,0 +1,15 @@
+"""Fixtures that several tests share."""
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def blobs():
+    """Three well separated Gaussian clouds in the plane: 96 examples with their labels."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(96) % 3
+    centres = torch.tensor([[0.0, 2.0], [2.0, -1.0], [-2.0, -1.0]])
+    return centres[y] + 0.4 * torch.randn(96, 2, generator=generator), y
