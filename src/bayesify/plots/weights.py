@@ -35,7 +35,7 @@ def weight_densities(
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """How the weights of each method are spread, over several draws of its posterior (biases only where nothing else is random)."""
+    """How the weights (not the biases, where there is anything else) of each method are spread, over several draws."""
     named = methods if isinstance(methods, Mapping) else {methods.name: methods}
     axes = style.canvas(axes)
     looks = looks or style.looks(named)

@@ -6,6 +6,7 @@ header; the file is written beside its place and moved there, so a crash or a fu
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -24,17 +25,17 @@ FORMAT = "bayesify-checkpoint-1"
 
 def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
     """Write tensors and JSON state to `path`, all or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     flat = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         _check_space(path.parent, sum(t.numel() * t.element_size() for t in flat.values()))
         save_file(flat, temporary, {"format": FORMAT, "state": json.dumps(state)})
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(path)
     except (OSError, SafetensorError) as problem:
-        temporary.unlink(missing_ok=True)
+        _discard(temporary)
         raise RunError(f"cannot write {path}: {_reason(problem)}; the state before it is kept") from None
 
 
@@ -56,13 +57,13 @@ def read(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tens
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write one JSON object to `path`, all or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         temporary.replace(path)
     except OSError as problem:
-        temporary.unlink(missing_ok=True)
+        _discard(temporary)
         raise RunError(f"cannot write {path}: {_reason(problem)}") from None
 
 
@@ -99,6 +100,11 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor
         return content
 
     optimizer.load_state_dict(restore(packed))
+
+
+def _discard(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def _check_space(folder: Path, needed: int) -> None:

@@ -108,7 +108,10 @@ class LoaderExamples(Examples):
 
     def __init__(self, loader: Any, n_data: int, likelihood: Likelihood, dtype: torch.dtype) -> None:
         self.loader, self.n_data, self.likelihood, self.dtype = loader, n_data, likelihood, dtype
-        self._length = len(loader) if hasattr(loader, "__len__") else None
+        try:
+            self._length = len(loader)
+        except TypeError:
+            self._length = 0
 
     def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
         for number, batch in enumerate(self.loader):
@@ -116,7 +119,7 @@ class LoaderExamples(Examples):
                 yield [_pair(batch, self.likelihood, self.dtype)] * members
 
     def count_batches(self, batch_size: int) -> int:
-        return self._length or -(-self.n_data // batch_size)
+        return self._length or -(-self.n_data // (getattr(self.loader, "batch_size", None) or batch_size))
 
     def in_order(self, batch_size: int) -> Iterator[Batch]:
         for batch in self.loader:
@@ -137,11 +140,13 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
         return TensorExamples(x, y)
     if isinstance(data, IterableDataset):
         return _from_loader(DataLoader(data, batch_size=128), likelihood, dtype, n_data)
-    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, tuple | list | dict | str):
+    if isinstance(data, tuple | list | dict | str | Tensor | np.ndarray):
+        raise TypeError(f"data must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         if len(data) == 0:
             raise ValueError("the data set is empty")
         return DatasetExamples(data, likelihood, dtype)
-    if hasattr(data, "__iter__") and not isinstance(data, tuple | list | dict | str | Tensor | np.ndarray):
+    if hasattr(data, "__iter__"):
         return _from_loader(data, likelihood, dtype, n_data)
     raise TypeError(f"data must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
 

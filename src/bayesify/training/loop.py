@@ -147,7 +147,7 @@ class Trainer:
         with bar, _deferred_interrupts() as interrupted:
             while self.progress.step < self.total_steps and not self.progress.done:
                 self._epoch(bar, interrupted)
-                if not math.isfinite(self.progress.loss_sum):
+                if not (math.isfinite(self.progress.loss_sum) and self._finite()):
                     self._give_up(good)
                 self._close_epoch(bar)
                 good = self._state()
@@ -270,6 +270,9 @@ class Trainer:
 
     def _state(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
+
+    def _finite(self) -> bool:
+        return all(bool(torch.isfinite(p).all()) for p in self.method.parameters())
 
     def _give_up(self, good: dict[str, Tensor]) -> None:
         epoch = self.progress.step // self.batches

@@ -1,0 +1,124 @@
+"""Data in every form it may come in."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from bayesify.likelihoods import Categorical, Gaussian
+from bayesify.training.examples import as_examples, as_inputs, count
+
+X, Y = torch.arange(20.0).view(10, 2), torch.arange(10) % 3
+
+
+def read(data, likelihood=None, **more):
+    return as_examples(data, likelihood or Categorical(), torch.float32, **more)
+
+
+def numbers(examples, **more):
+    settings = {"batch_size": 4, "seed": 0, "epoch": 0, "members": 1}
+    return [batch[0][0] for batch in examples.batches(**{**settings, **more})]
+
+
+def test_an_epoch_visits_every_example_once_in_an_order_of_its_own():
+    epochs = [torch.cat(numbers(read((X, Y)), epoch=epoch))[:, 0] / 2 for epoch in range(3)]
+    for order in epochs:
+        assert sorted(order.tolist()) == list(range(10))
+    assert not torch.equal(epochs[0], epochs[1])
+    assert not torch.equal(epochs[0], torch.arange(10.0))
+    assert torch.equal(epochs[0], torch.cat(numbers(read((X, Y))))[:, 0] / 2)
+
+
+def test_members_have_orders_of_their_own_and_the_first_is_shared_with_a_single_network():
+    together = list(read((X, Y)).batches(4, 0, 0, members=3))
+    assert len(together[0]) == 3
+    assert not torch.equal(together[0][0][0], together[0][1][0])
+    assert torch.equal(together[0][0][0], numbers(read((X, Y)))[0])
+
+
+def test_skipping_starts_later_in_the_same_order():
+    whole = numbers(read((X, Y)))
+    assert all(torch.equal(a, b) for a, b in zip(whole[2:], numbers(read((X, Y)), skip=2), strict=True))
+
+
+def test_inputs_stay_with_their_targets():
+    for x, y in [batch[0] for batch in read((X, Y)).batches(3, 1, 0, 1)]:
+        assert torch.equal((x[:, 0] / 2).long() % 3, y)
+
+
+def test_trees_of_inputs_are_cut_together():
+    data = ({"a": X, "b": X[:, 0].long()}, Y)
+    (x, y) = next(iter(read(data).batches(4, 0, 0, 1)))[0]
+    assert torch.equal(x["a"][:, 0].long(), x["b"])
+    assert count(x) == 4
+    assert torch.equal(x["b"] // 2 % 3, y)
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter([(X[i], Y[i]) for i in range(10)])
+
+
+def test_a_loader_needs_to_know_how_many_examples_there_are():
+    loader = DataLoader(TensorDataset(X, Y), batch_size=4)
+    assert read(loader).n_data == 10
+    assert read(loader).count_batches(99) == 3
+    with pytest.raises(ValueError, match="give n_data="):
+        read(DataLoader(Endless(), batch_size=4))
+    with pytest.raises(ValueError, match="give n_data="):
+        read(Endless())
+    assert read(Endless(), n_data=10).n_data == 10
+    assert len(list(read(DataLoader(Endless(), batch_size=4), n_data=10).batches(4, 0, 0, 1))) == 3
+
+
+def test_numbers_take_the_networks_precision_and_integers_stay():
+    assert as_inputs(np.zeros((3, 2)), torch.float32).dtype == torch.float32
+    assert as_inputs(np.zeros((3, 2), dtype=np.float32), torch.float64).dtype == torch.float64
+    assert as_inputs(np.zeros((3, 2), dtype=np.int64), torch.float32).dtype == torch.int64
+    assert as_inputs([[1.0, 2.0], [3.0, 4.0]], torch.float32).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        ((X, Y[:5]), "x has 10 examples and y has 5"),
+        ((X[:0], Y[:0]), "empty"),
+        ((X.clone().fill_(torch.nan), Y), "20 values that are NaN or infinite"),
+        ((torch.where(X > 18, torch.inf, X), Y), "1 values that are NaN or infinite"),
+        (({"a": X, "b": X[:3]}, Y), "same number of examples"),
+        ((np.array([["a", "b"]]), Y[:1]), "must be numbers"),
+        ((torch.tensor(1.0), Y[:1]), "batch axis"),
+        (X, "pair"),
+        ("mnist", "pair"),
+        ({"x": X}, "pair"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_one_clear_line(data, words):
+    with pytest.raises((ValueError, TypeError), match=words) as caught:
+        read(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_dataset_and_a_strange_dataset_are_refused():
+    with pytest.raises(ValueError, match="empty"):
+        read(DataLoader(TensorDataset(X[:0], Y[:0])))
+
+    class Bad(torch.utils.data.Dataset):
+        def __init__(self, size):
+            self.size = size
+
+        def __len__(self):
+            return self.size
+
+        def __getitem__(self, index):
+            return X[index]
+
+    with pytest.raises(ValueError, match="empty"):
+        read(Bad(0))
+    with pytest.raises(ValueError, match="pairs"):
+        read(Bad(3)).first()
+
+
+def test_regression_targets_are_checked_too():
+    with pytest.raises(ValueError, match="NaN"):
+        read((X, torch.full((10,), torch.nan)), Gaussian())
