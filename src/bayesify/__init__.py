@@ -17,7 +17,7 @@ from bayesify.selective import risk_coverage
 from bayesify.training.kl import KL
 
 if TYPE_CHECKING:
-    from bayesify import data, metrics, networks, noise
+    from bayesify import data, metrics, networks, noise, plots, report
 
 __version__ = "0.1.0"
 
@@ -40,13 +40,15 @@ __all__ = [
     "metrics",
     "networks",
     "noise",
+    "plots",
     "priors",
     "prune",
     "pruning_curve",
+    "report",
     "risk_coverage",
 ]
 
-_LAZY = ("data", "metrics", "networks", "noise")
+_LAZY = ("data", "metrics", "networks", "noise", "plots", "report")
 
 
 def __getattr__(name: str) -> Any:

@@ -18,38 +18,25 @@ from bayesify import initialisation
 from bayesify.tracing import first_line
 
 
-def original_and_copy(given: nn.Module | Callable[[], nn.Module], seed: int) -> tuple[nn.Module, nn.Module]:
-    """The user's module and a copy to work on; what a function makes is ours already."""
-    if not isinstance(given, nn.Module) and callable(given):
-        made = initialisation.make(given, seed)
-        if isinstance(made, nn.Module):
-            return made, made
-        given = made
-    if not isinstance(given, nn.Module):
-        raise TypeError(f"network must be a torch.nn.Module or a function that returns one, got {type(given).__name__}")
-    # A tensor that was computed (an old-style weight norm, a cached activation) has no copy of its own in torch.
-    computed = {
-        id(value): value.detach().clone()
-        for part in given.modules()
-        for value in vars(part).values()
-        if isinstance(value, Tensor) and not value.is_leaf
-    }
-    try:
-        return given, copy.deepcopy(given, computed)
-    except Exception as problem:
-        raise TypeError(
-            f"the network cannot be copied ({first_line(problem)}): give a function that makes it instead"
-        ) from problem
+def as_module(given: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Module:
+    """The user's module, made if it is a function that makes one."""
+    made = initialisation.make(given, seed) if not isinstance(given, nn.Module) and callable(given) else given
+    if not isinstance(made, nn.Module):
+        raise TypeError(f"network must be a torch.nn.Module or a function that returns one, got {type(made).__name__}")
+    return made
 
 
 def hollow(module: nn.Module) -> nn.Module:
-    """The same module, its tensors replaced by shapes without values; tied tensors stay tied."""
-    return _exchange(module, lambda _, tensor: torch.empty_like(tensor, device="meta"))
+    """A copy whose tensors have no values; tied tensors stay tied."""
+    try:
+        return _copy(module, lambda _, tensor: torch.empty_like(tensor, device="meta"))
+    except Exception as problem:
+        raise TypeError(f"the network cannot be copied: {first_line(problem)}") from problem
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     """A copy of a hollow module with values of its own."""
-    return _exchange(copy.deepcopy(module), lambda name, _: tensors[name].detach().clone())
+    return _copy(module, lambda name, _: tensors[name].detach().clone())
 
 
 class Lock:
@@ -71,15 +58,16 @@ class Lock:
         return Lock, ()
 
 
-def _exchange(module: nn.Module, replace: Callable[[str, Tensor], Tensor]) -> nn.Module:
-    new: dict[int, Tensor] = {}
+def _copy(module: nn.Module, replace: Callable[[str, Tensor], Tensor]) -> nn.Module:
+    # What the copying finds in this table it takes as copied already, wherever in the module it comes upon it.
+    copied: dict[int, Any] = {}
     for name, parameter in module.named_parameters():
-        new[id(parameter)] = nn.Parameter(replace(name, parameter), requires_grad=parameter.requires_grad)
+        copied[id(parameter)] = nn.Parameter(replace(name, parameter), requires_grad=parameter.requires_grad)
     for name, buffer in module.named_buffers():
-        new[id(buffer)] = replace(name, buffer)
-    # Through `setattr`, which tells recurrent layers that their weights are others now.
+        copied[id(buffer)] = replace(name, buffer)
     for part in module.modules():
-        for leaf, tensor in [*part._parameters.items(), *part._buffers.items()]:
-            if tensor is not None:
-                setattr(part, leaf, new[id(tensor)])
-    return module
+        for value in vars(part).values():
+            # A computed tensor (an old-style weight norm, a cached activation) has no copy of its own in torch.
+            if isinstance(value, Tensor) and not value.is_leaf:
+                copied[id(value)] = value.detach().clone()
+    return copy.deepcopy(module, copied)

@@ -1,6 +1,6 @@
 """Dropout whose masks are our pure noise, wherever in a network it hides.
 
-Dropout modules, `F.dropout` and its relatives, the dropout in attention and between the layers of recurrent networks all
+Dropout modules, `F.dropout` and its relatives, the dropout in attention and between the layers of recurrent networks
 end in a few functions of torch. `KeyedDropout` answers them during a pass: it knows the n-th dropout of the pass by
 its order (its *site*), draws the mask from the pass's key folded with that number, and can share one mask among all
 inputs, so that one draw is one function (Gal and Ghahramani 2016). Nothing of torch is patched: other threads, and the

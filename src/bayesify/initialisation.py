@@ -89,7 +89,8 @@ def _fresh_tensors(network: Network, seed: int, member: int) -> dict[str, Tensor
     renewed = {name: tensor.detach() for name, tensor in module.named_parameters()}
     for number, (name, old) in enumerate(before.items()):
         # A tensor that no layer knows how to reset is drawn anew with the spread that its author gave it.
-        if torch.equal(renewed[name], old) and old.numel() > 1 and old.float().std() > 0:
+        # A constant (zeros, a layer's scale) was meant to be one.
+        if torch.equal(renewed[name], old) and bool((old != old.flatten()[0]).any()):
             keys = noise.fold(noise.keys(seed, noise.Stream.INITIAL, member), number)
             drawn = noise.normal(keys, old.numel()).view(old.shape)
             renewed[name] = (old.float().mean() + old.float().std() * drawn).to(old.dtype)

@@ -12,6 +12,7 @@ at each row of `theta [draws, P]` and returns `[draws, batch, ...]`, by the best
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -23,12 +24,13 @@ from torch.func import functional_call, vmap
 from torch.utils import _pytree as pytree
 
 from bayesify import chain, noise
-from bayesify.copying import Lock, fill, hollow, original_and_copy
+from bayesify.copying import Lock, as_module, fill, hollow
 from bayesify.dropout import DropoutBefore, KeyedDropout, NoDropout
 from bayesify.initialisation import seeded_torch
 from bayesify.interface import bind, pick
 from bayesify.layout import check_trainable, common_dtype, lay_out, main_dtype
 from bayesify.priors import Weight, fan_in
+from bayesify.recording import EscapedWeightsError, ReadRecorder
 from bayesify.selection import select
 from bayesify.tracing import Trace, first_line, restore_state, state_of, trace_network
 
@@ -59,10 +61,10 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         self.factory = None if isinstance(module, nn.Module) else module
-        original, template = original_and_copy(module, seed)
-        trained = {name: tensor for name, tensor in template.named_parameters() if tensor.requires_grad}
+        original = as_module(module, seed)
+        trained = {name: tensor for name, tensor in original.named_parameters() if tensor.requires_grad}
         check_trainable(trained)
-        random_names = select(template, list(trained), bayesian)
+        random_names = select(original, list(trained), bayesian)
         self.bayesian = bayesian
         self.output = output
         self.spec = _spec_of(original)
@@ -70,23 +72,23 @@ class Network(nn.Module):
         self.size = self.places[-1].stop
         self.random_size = max((place.stop for place in self.places if place.random), default=0)
         self.dtype = common_dtype(trained)
-        self.input_dtype = main_dtype(template)
+        self.input_dtype = main_dtype(original)
         self.initial: Tensor
         flat = torch.cat([trained[place.name].detach().to(self.dtype).reshape(-1) for place in self.places])
         self.register_buffer("initial", flat, persistent=False)
         self._kept = {}
-        for kind, named in (("frozen", template.named_parameters()), ("buffer", template.named_buffers())):
+        for kind, named in (("frozen", original.named_parameters()), ("buffer", original.named_buffers())):
             for name, tensor in named:
                 if name not in trained:
                     slot = f"{kind}_{name.replace('.', '/')}"
                     self.register_buffer(slot, tensor.detach().clone())
                     self._kept[name] = slot
         self._buffer_names = [name for name, slot in self._kept.items() if slot.startswith("buffer_")]
-        self._chain = chain.plan(template)
         # A list hides the template from nn.Module. It is code only: every tensor it needs is passed in.
-        self._template = [hollow(template)]
+        self._template = [hollow(original)]
+        self._chain = chain.plan(self.template)
+        self._signature = inspect.signature(self.template.forward)
         self._lock = Lock()
-        self._signature = inspect.signature(template.forward)
         self._trace: Trace | None = None
         self._tiers: dict[tuple[bool, bool, bool], tuple[str, str]] = {}
         self.dropout_rate: float | None = None
@@ -117,7 +119,7 @@ class Network(nn.Module):
         # One split, not a slice per tensor: its gradient is one concatenation.
         parts = torch.split(theta, [place.shape.numel() for place in self.places], -1)
         return {
-            place.name: part.reshape(*theta.shape[:-1], *place.shape).to(place.dtype)
+            place.name: part.reshape((*theta.shape[:-1], *place.shape)).to(place.dtype)
             for place, part in zip(self.places, parts, strict=True)
         }
 
@@ -174,6 +176,8 @@ class Network(nn.Module):
                 contexts.enter_context(NoDropout())
             if trace.uses_generator:
                 contexts.enter_context(seeded_torch(_torch_seed(dropout)))
+            if trace.problem is not None:
+                contexts.enter_context(ReadRecorder({}, (*self.template.parameters(), *self.template.buffers())))
             if trace.keeps_state:
                 contexts.callback(restore_state, state_of(self.template))
             try:
@@ -274,6 +278,8 @@ class Network(nn.Module):
     def pick(self, result: Any) -> Tensor:
         """The output tensor of a pass."""
         output = pick(result, self.output)
+        if output.is_meta:
+            raise EscapedWeightsError
         # Likelihoods need more digits than half-precision weights have.
         return output.to(self.dtype) if output.is_floating_point() and output.element_size() < 4 else output
 
@@ -331,11 +337,8 @@ class Network(nn.Module):
         if trace.problem is not None:
             # Perhaps the inputs were at fault and not the network: the next ones deserve a look of their own.
             self._trace = None
-        if "meta" in str(problem):
-            raise ValueError(
-                "the network reads weights that are not its named parameters (kept in a list or in another object): "
-                f"register them as parameters or buffers ({first_line(problem)})"
-            ) from problem
+        if re.search(r"\bmeta\b", str(problem)):
+            raise EscapedWeightsError from problem
 
 
 def _row(x: Any, index: int) -> Any:

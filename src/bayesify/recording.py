@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,25 @@ from torch.utils import _pytree as pytree
 from bayesify.dropout import KeyedDropout, Site
 
 
-class ReadRecorder(TorchFunctionMode):
-    """Writes down which module's forward was running whenever a tensor was handed to a function of torch."""
+class EscapedWeightsError(ValueError):
+    """A network that reads weights which are not the ones it is given."""
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self) -> None:
+        super().__init__(
+            "the network reads weights past its named parameters (from a list, another object or a closure): "
+            "register them as parameters or buffers of the module"
+        )
+
+
+class ReadRecorder(TorchFunctionMode):
+    """Writes down which module's forward was running whenever a tensor was handed to a function of torch.
+
+    The `hollow` ones have no values: torch does not always refuse them, so reading one is an error here.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], hollow: Iterable[Tensor] = ()) -> None:
         super().__init__()
+        self.hollow = {id(tensor) for tensor in hollow}
         self.names = {id(tensor): name for name, tensor in tensors.items()}
         self.readers: dict[str, set[str]] = {}
         self.running: list[str] = []
@@ -30,6 +44,8 @@ class ReadRecorder(TorchFunctionMode):
         if func not in _ASKS_FOR_NO_VALUE:
             reader = self.running[-1] if self.running else ""
             for leaf in pytree.tree_leaves((args, kwargs)):
+                if id(leaf) in self.hollow:
+                    raise EscapedWeightsError
                 name = self.names.get(id(leaf))
                 if name is not None:
                     self.readers.setdefault(name, set()).add(reader)

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify.dropout import Site
 from bayesify.initialisation import seeded_torch
-from bayesify.recording import DropoutRecorder, ReadRecorder, sites_from
+from bayesify.recording import DropoutRecorder, EscapedWeightsError, ReadRecorder, sites_from
 
 if TYPE_CHECKING:
     from bayesify.network import Network
@@ -80,6 +80,8 @@ def trace_network(network: Network, x: Any) -> Trace:
     try:
         with seeded_torch(0):
             trace = _traced(network, x)
+    except EscapedWeightsError:
+        raise
     except Exception as problem:  # noqa: BLE001 -- a network that cannot be traced still trains by the weight path
         return Trace({}, None, updates_buffers=bool(network.kept()), problem=first_line(problem))
     return trace
@@ -153,8 +155,7 @@ def _one_pass(
     # Views of one vector could not be told apart from each other by code that looks at memory: each gets its own.
     state = {name: tensor.detach().clone() for name, tensor in before.items()}
     x = pytree.tree_map_only(Tensor, torch.clone, x)
-    versions = [leaf._version for leaf in pytree.tree_leaves(x) if isinstance(leaf, Tensor)]
-    reads = ReadRecorder(state)
+    reads = ReadRecorder(state, (*template.parameters(), *template.buffers()))
     copies = int(next(leaf for leaf in pytree.tree_leaves(x) if isinstance(leaf, Tensor)).shape[0])
     dropout = DropoutRecorder(copies, reads.running, always=always)
     uses: dict[str, LayerUse] = {}
@@ -178,6 +179,8 @@ def _one_pass(
         for handle in handles:
             handle.remove()
     network.pick(result)
+    if not any(place.name in reads.readers for place in network.places):
+        raise EscapedWeightsError
     _mark_readers(template, uses, reads)
     return _Pass(
         uses,

@@ -39,7 +39,7 @@ def method():
         (lambda x, y: (x, y + 5), "needs 8 outputs"),
         (lambda x, y: (x, y - 1), "negative|from 0"),
         (lambda x, y: (x, y.float() + 0.5), "integer labels"),
-        (lambda x, y: (x, y.view(-1, 1, 1)), "outputs|targets|labels"),
+        (lambda x, y: (x, torch.stack((y, y), 1)), "outputs|targets|labels"),
         (lambda x, y: (x, ["a"] * 96), "must be numbers"),
     ],
 )

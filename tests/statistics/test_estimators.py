@@ -187,6 +187,15 @@ def test_noise_is_fresh_in_every_layer_draw_step_and_input():
         assert z.abs().max() < 5.0  # 2,016 pairs: chance 1e-3
 
 
+def test_flipout_turns_the_sign_of_every_single_weight_from_input_to_input():
+    bnn = variational(nn.Linear(8, 8, bias=False).double(), "flipout", start="uniform:-1e-9,1e-9", rho=0.0)
+    x = torch.eye(8, dtype=torch.float64).repeat(100, 1)  # every weight alone, a hundred times
+    with torch.no_grad():
+        signs = bnn(x).sign().view(100, 8, 8)
+    z = signs.sum(0) / 10.0
+    assert z.abs().max() < 4.5  # 64 weights: chance 4e-4
+
+
 class _Both(nn.Module):
     def __init__(self, parts: nn.ModuleDict) -> None:
         super().__init__()

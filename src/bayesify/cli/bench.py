@@ -20,7 +20,9 @@ def bench(context: typer.Context) -> None:
         step()
 
 
-@app.command(epilog="Examples:\n\nbayesify bench step --json\n\nbayesify bench step --units 1200 --draws 2 --estimator local")
+@app.command(
+    epilog="Examples:\n\nbayesify bench step --json\n\nbayesify bench step --units 1200 --draws 2 --estimator local"
+)
 def step(
     units: Annotated[int, typer.Option(help="Hidden units in each of two layers.")] = 400,
     draws: Annotated[int, typer.Option(help="Weight draws per step.")] = 1,
@@ -37,7 +39,8 @@ def step(
     from bayesify.errors import at_least
     from bayesify.recipes.training import check_device
 
-    for name, value in {"units": units, "draws": draws, "batch_size": batch_size, "rounds": rounds, "steps": steps}.items():
+    counts = {"units": units, "draws": draws, "batch_size": batch_size, "rounds": rounds, "steps": steps}
+    for name, value in counts.items():
         at_least(name, value, 1)
     check_device(device)
     result = measure(

@@ -25,7 +25,9 @@ def register(app: typer.Typer) -> None:
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them.", autocompletion=complete_data)] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One of them.", autocompletion=complete_data)
+    ] = None,
     download: Annotated[bool, typer.Option("--download", help="Get it, if it is not here.")] = False,
     as_json: Json = False,
 ) -> None:

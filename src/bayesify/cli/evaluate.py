@@ -29,7 +29,7 @@ def evaluate(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Other data with the same classes (or where the run's own data is now). (default: the run's test part)",
+            help="Other data with the same classes, or where the run's own is now. (default: its test part)",
             autocompletion=complete_data,
         ),
     ] = None,
@@ -70,7 +70,7 @@ def score_run(
 
     config = runs.read_config(run)
     method = training.load(run, network)
-    examples = reading.test_part(config, run, data)
+    examples = reading.examples_of(config, run, data)
     unknown, named = examples.unknown, examples.unknown_what
     if ood is not None:
         unknown, named = reading.unknown_inputs(config, run, ood), ood

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from bayesify.recipes.recipe import METHOD_NAMES
+from bayesify.recipes.recipe import METHOD_NAMES, Recipe
 
 # The names that a shell may complete without reading anything.
 DATA_NAMES = ("digits", "moons", "circles", "mnist", "fashion-mnist", "notmnist", "cifar10", "mushroom")
+PRIORS = ("normal:1", "laplace:1", "cauchy:1", "student-t:3,1", "scale-mixture:0.75,1,0.000335", "flat")
 
 
 def complete_data(incomplete: str) -> list[str]:
@@ -22,8 +25,24 @@ def complete_method(incomplete: str) -> list[str]:
 
 
 def complete_prior(incomplete: str) -> list[str]:
-    known = ("normal:1", "normal:fan_in", "laplace:1", "cauchy:1", "student-t:3,1", "scale-mixture:0.75,1,0.000335", "flat")
-    return [text for text in known if text.startswith(incomplete)]
+    return [text for text in PRIORS if text.startswith(incomplete)]
+
+
+def said(context: typer.Context, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, as against those left at their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    return {name: values[name] for name in context.params if name in given}
+
+
+def settings_in(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are settings of a recipe; a repeated option with commas inside is one list."""
+    names = {field.name for field in fields(Recipe)}
+    settings = {name: value for name, value in given.items() if name in names}
+    for name, value in settings.items():
+        if isinstance(value, list):
+            settings[name] = [word for part in value for word in part.split(",")]
+    return settings
 
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that train has written.")]

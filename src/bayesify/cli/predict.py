@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
         "bayesify predict runs/mnist seven.png --at-least 0.95\n\n"
         "bayesify predict runs/photos *.jpg --csv > answers.csv\n\n"
         "bayesify predict runs/mine new.csv --json\n\n"
-        "echo '{\"age\": 41, \"height\": 172}' | bayesify predict runs/mine -"
+        'echo \'{"age": 41, "height": 172}\' | bayesify predict runs/mine -'
     )(predict)
 
 

@@ -49,7 +49,7 @@ def prune(
     config = runs.read_config(run)
     method = training.load(run, network)
     small = pruning.prune(method, fraction, by)
-    examples = reading.test_part(config, run, data)
+    examples = reading.examples_of(config, run, data)
     if out is not None:
         runs.claim(out, overwrite=overwrite)
     test = (examples.x, examples.y)
@@ -89,8 +89,10 @@ def prune(
 def _print(result: dict[str, Any], before: Evaluation, after: Evaluation, key: str) -> None:
     share = 1 - result["kept"] / result["weights"]
     print(f"{result['kept']:,} of {result['weights']:,} random weights kept ({share:.1%} gone, by {result['by']})")
-    print(f"{key} {getattr(before, key):.4f} before, {getattr(after, key):.4f} after; nll {before.nll:.4f}, {after.nll:.4f}")
-    for fraction, error in zip(*(result.get("curve", {}).get(name, ()) for name in ("fractions", "error")), strict=True):
+    was, now = getattr(before, key), getattr(after, key)
+    print(f"{key} {was:.4f} before, {now:.4f} after; nll {before.nll:.4f}, {after.nll:.4f}")
+    curve = result.get("curve", {"fractions": [], "error": []})
+    for fraction, error in zip(curve["fractions"], curve["error"], strict=True):
         print(f"  {fraction:>6.1%} pruned: {key} {error:.4f}")
     if result["out"]:
         print(f"the pruned run is in {result['out']}")

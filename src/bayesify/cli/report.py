@@ -1,3 +1,109 @@
-"""placeholder"""
+"""`bayesify report`: one page on one run, or on several side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
-def register(app: typer.Typer) -> None: ...
+
+from bayesify.cli.options import Draws, Json, OwnNetwork, Seed
+from bayesify.cli.outcome import CommandError, emit
+
+if TYPE_CHECKING:
+    from bayesify.recipes.reading import Examples
+    from bayesify.report.results import MethodResult
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples:\n\n"
+        "bayesify report runs/digits\n\n"
+        "bayesify report runs/plain runs/ensemble runs/variational --out comparison.html"
+    )(report)
+
+
+def report(
+    run: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders that train has written.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to write. (default: RUN/report.html, report.html for several)"),
+    ] = None,
+    ood: Annotated[
+        str | None, typer.Option(help="Unknown inputs: a name, a file or a folder. (default: withheld classes)")
+    ] = None,
+    at_least: Annotated[float, typer.Option(help="The confidence below which an answer is 'I do not know'.")] = 0.9,
+    draws: Draws = 50,
+    seed: Seed = 0,
+    network: OwnNetwork = None,
+    as_json: Json = False,
+) -> None:
+    """Write one self-contained HTML page, with its numbers in a JSON file beside it."""
+    from bayesify import runs
+    from bayesify.recipes import reading
+    from bayesify.report.comparison import comparison_report
+
+    path = out or (run[0] / "report.html" if len(run) == 1 else Path("report.html"))
+    if path.suffix.lower() != ".html":
+        raise CommandError(f"--out must name an .html file, got {path}")
+    results, examples = _results(run, ood, draws, seed, network)
+    config = runs.read_config(run[0])
+    preparation = reading.preparation_of(config, run[0])
+    pictures = reading.as_pictures(examples.x, preparation)
+    unknown = None if examples.unknown is None else reading.as_pictures(examples.unknown, preparation)
+    written = comparison_report(
+        results,
+        path=path,
+        title=f"{config['data']['name']}: {', '.join(result.label for result in results)}",
+        subtitle=f"{len(examples.x):,} examples, {examples.what}; {draws} draws",
+        class_names=config["data"].get("class_names"),
+        known=None if pictures is None else (pictures, examples.y),
+        unknown=unknown,
+        unknown_name=examples.unknown_what or "the unknown inputs",
+        inputs=examples.x,
+        at_least=at_least,
+    )
+    if as_json:
+        emit({"report": str(written), "runs": {r.label: r.evaluation.to_dict() for r in results}})
+    else:
+        print(f"the report is in {written}")
+
+
+def _results(
+    folders: list[Path], ood: str | None, draws: int, seed: int, network: str | None
+) -> tuple[list[MethodResult], Examples]:
+    """One result per run, all on the same test examples."""
+    from bayesify import runs
+    from bayesify.evaluation import score
+    from bayesify.recipes import reading, training
+    from bayesify.report.results import MethodResult
+
+    results: list[MethodResult] = []
+    first: Examples | None = None
+    names = [runs.read_config(folder)["method"] for folder in folders]
+    for folder, name in zip(folders, names, strict=True):
+        config = runs.read_config(folder)
+        examples = reading.examples_of(config, folder)
+        if ood is not None:
+            examples = reading.with_unknown(examples, reading.unknown_inputs(config, folder, ood), ood)
+        if first is not None and (len(first.y) != len(examples.y) or not bool((first.y == examples.y).all())):
+            raise CommandError(f"{folder} was tested on other examples than {folders[0]}: they cannot share a page")
+        first = first or examples
+        method = training.load(folder, network)
+        predictive = method.predict(examples.x, draws=draws, seed=seed)
+        unknown = None if examples.unknown is None else method.predict(examples.unknown, draws=draws, seed=seed)
+        results.append(
+            MethodResult(
+                name=name,
+                label=name if names.count(name) == 1 else folder.name,
+                method=method,
+                evaluation=score(predictive, examples.y, unknown),
+                predictive=predictive,
+                targets=examples.y,
+                unknown=unknown,
+                history=method.history,
+            )
+        )
+    assert first is not None
+    return results, first

@@ -1,8 +1,8 @@
 """Monte Carlo dropout: dropout that stays on, one mask per draw (Gal and Ghahramani 2016).
 
-Training is a point estimate with dropout. In prediction each draw fixes one mask for every input, so a draw is a function.
-The network's own dropout is used wherever it is (modules, functions, attention, recurrent layers); a network without any
-gets it before every weight layer but the first. Nothing else changes mode: batch normalisation keeps its averages.
+Training is a point estimate with dropout. In prediction each draw fixes one mask for every input: a draw is a function.
+The network's own dropout is used wherever it is (modules, functions, attention, recurrent layers); a network without
+any gets it before every weight layer but the first. Nothing else changes mode: batch normalisation keeps its averages.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from bayesify import noise
@@ -59,18 +58,19 @@ class MCDropout(PointEstimate):
 
     def _try(self, x: Any) -> Tensor:
         output = super()._try(x)
-        if not self.network.traced(x).dropout_sites and not self.network.added_dropout:
-            if self.p is None:
-                hint = "" if not dropout_modules(self.network.template) else " that ran"
-                raise ValueError(f"the network has no dropout{hint}: give p= to add it before its weight layers")
-            self.network.add_dropout(self.p, x)
+        trace, visible = self.network.traced(x), dropout_modules(self.network.template)
+        if trace.dropout_sites or self.network.added_dropout or (trace.problem is not None and visible):
+            return output
+        if self.p is None:
+            which = "dropout that ran" if visible else "dropout"
+            raise ValueError(f"the network has no {which}: give p= to add it before its weight layers")
+        self.network.add_dropout(self.p, x)
         return output
 
     def _dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:
         return noise.keys(seed, noise.Stream.DROPOUT, draws=draws, device=self.theta.device)
 
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
-        if not self.network.traced(x).dropout_sites:
-            with torch.no_grad():
-                self._try(x)
+        if self.input_shapes is None and not self.network.traced(x).dropout_sites:
+            self._try(x)
         return super()._training_outputs(x, step, draws)

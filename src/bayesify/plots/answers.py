@@ -115,7 +115,8 @@ def entropy_histogram(
     style.dress(axes, title=title, x=score.replace("_", " ") + units, y="share of the inputs", grid="y")
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, max(float(part[1].max()) for part in parts) * 1.08))
     style.percent(axes, "y")
-    style.legend(axes, "upper right")
+    if unknown is not None:
+        style.legend(axes, "upper right")
     return axes
 
 

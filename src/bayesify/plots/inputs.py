@@ -43,7 +43,7 @@ def uncertainty_surface(
     points = np.zeros((0, 2)) if x is None else _array(x)
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"a surface needs inputs [n, 2], got {list(points.shape)}")
-    axes = style.canvas(axes, 4.2, 3.6)
+    axes = style.canvas(axes, 3.7, 3.1)
     low, high = (points.min(0), points.max(0)) if len(points) else (np.full(2, -1.0), np.full(2, 1.0))
     reach = np.maximum(high - low, 1e-6) * margin
     sides = [np.linspace(low[i] - reach[i], high[i] + reach[i], resolution) for i in (0, 1)]
@@ -84,7 +84,7 @@ def regression_bands(
     place = _array(x).reshape(-1)
     if predictive.kind != "regression" or len(place) != predictive.mean.numel():
         raise ValueError(f"bands need one input for each of a regression's {len(predictive)} answers, got {len(place)}")
-    axes = style.canvas(axes)
+    axes = style.canvas(axes, 3.7, 2.9)
     look = look or style.METHOD_LOOKS["variational"]
     order = np.argsort(place, kind="stable")
     place = place[order]

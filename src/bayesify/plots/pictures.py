@@ -52,7 +52,7 @@ def image_gallery(
         if texts:
             words = "\n".join(map(style.plain, texts[place].split("\n")))
             below = axes.text(left + 0.5, top + height / width + 0.04, words, ha="center", va="top", linespacing=1.15)
-            below.set(fontsize=style.SMALL_SIZE - 0.5, color=style.INK)
+            below.set(fontsize=style.SMALL_SIZE - 0.5, color=style.INK, in_layout=False)
     axes.set_xlim(-0.02, columns * step_x - 0.1)
     axes.set_ylim(rows * step_y - 0.08, -0.02)
     axes.set_aspect("equal")

@@ -41,7 +41,9 @@ def risk_coverage(
     axes = style.canvas(axes)
     looks = looks or style.looks(curves)
     for name, curve in curves.items():
-        axes.plot(curve.coverage, curve.risk, label=style.plain(name), **looks[name].line())
+        # Where all answers are equally sure there is one point and no line.
+        line = looks[name].line(marker_size=5.5 if len(curve.coverage) == 1 else 0.0)
+        axes.plot(curve.coverage, curve.risk, label=style.key(name), **line)
     if coverage is not None:
         style.guide(axes, x=coverage)
     style.dress(axes, title=title, x="share answered (the surest first)", y=f"{risk} among the answered")
@@ -78,7 +80,7 @@ def reliability(
         low, high = wilson_interval(right * count, count)
         look = looks[name]
         axes.vlines(sure, low, high, color=look.color, linewidth=1.0, alpha=0.45)
-        axes.plot(sure, right, label=style.plain(name), **look.line(1.3, marker_size=4.5))
+        axes.plot(sure, right, label=style.key(name), **look.line(1.3, marker_size=4.5))
         lowest = min(lowest, float(sure.min()), float(right.min()))
     style.dress(axes, title=title, x="how sure (mean confidence)", y="how often right")
     start = max(0.0, np.floor(lowest * 10) / 10)
@@ -98,16 +100,16 @@ def interval_calibration(
     axes: Axes | None = None,
 ) -> Axes:
     """The share of targets inside central intervals against the level promised (regression)."""
-    axes = style.canvas(axes)
+    axes = style.canvas(axes, 3.7, 2.9)
     looks = looks or style.looks(predictives)
     style.guide(axes)
     for name, predictive in predictives.items():
         kept = observed_coverage(predictive, targets, levels)
-        axes.plot(list(levels), kept, label=style.plain(name), **looks[name].line(1.4, marker_size=3.5))
+        axes.plot(list(levels), kept, label=style.key(name), **looks[name].line(1.4, marker_size=3.5))
     style.dress(axes, title=title, x="promised: level of the interval", y="kept: targets inside")
     axes.set(xlim=(0, 1), ylim=(0, 1))
     style.percent(axes)
-    style.legend(axes, "upper left")
+    style.legend(axes, "lower right")
     return axes
 
 
@@ -130,14 +132,18 @@ def error_against_spread(
     axes: Axes | None = None,
 ) -> Axes:
     """The error made against the error announced (regression), in bins of equal count of the predicted spread."""
-    axes = style.canvas(axes)
+    axes = style.canvas(axes, 3.7, 2.9)
     looks = looks or style.looks(predictives)
     curves = {name: binned_error(predictive, targets, bins) for name, predictive in predictives.items()}
     style.guide(axes)
     for name, curve in curves.items():
-        axes.plot(curve.announced, curve.made, label=style.plain(name), **looks[name].line(0.0, marker_size=5.5))
+        axes.plot(curve.announced, curve.made, label=style.key(name), **looks[name].line(0.0, marker_size=5.5))
     style.dress(axes, title=title, x="announced: root mean predicted variance", y="made: root mean squared error")
-    style.legend(axes, "upper left")
+    for part, limit in (("announced", axes.set_xlim), ("made", axes.set_ylim)):
+        values = np.concatenate([getattr(curve, part) for curve in curves.values()])
+        room = 0.1 * float(np.ptp(values)) or 0.1 * float(values.max()) or 1.0
+        limit(float(values.min()) - room, float(values.max()) + room)
+    style.legend(axes)
     return axes
 
 
@@ -195,4 +201,4 @@ def wilson_interval(right: Any, count: Any, z: float = 1.959964) -> tuple[Any, A
     share = right / count
     centre = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * np.sqrt(share * (1 - share) / count + z * z / (4 * count**2))
-    return np.clip(centre - half, 0.0, 1.0), np.clip(centre + half, 0.0, 1.0)
+    return np.clip(centre - half, 0.0, share), np.clip(centre + half, share, 1.0)

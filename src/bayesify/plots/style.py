@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -54,27 +55,28 @@ METHOD_LOOKS: dict[str, Look] = {
     "hmc": Look("#1f2328", "*", (0, (8, 1.5))),
 }
 _WORDS = {"plain": "point", "dropout": "mc-dropout", "deterministic": "point", "maximum": "point", "vi": "variational"}
+_SPARE_MARKERS = "hpd8H"
 _SPARE_DASHES: tuple[Dash, ...] = ((0, (1, 1.2)), (0, (4, 1, 1, 1, 1, 1)), (0, (8, 3)))
 
 
 def looks(labels: Iterable[str], methods: Mapping[str, str] | None = None) -> dict[str, Look]:
     """A look for each label: its method's, where the label (or `methods[label]`) names one, else a spare one.
 
-    A second label of the same method keeps the colour and gets another dash and a hollow marker's shape.
+    A second label of the same method keeps the colour and gets another dash and another marker.
     """
+    named = {label: (methods or {}).get(label) or method_of(label) for label in labels}
+    spare = cycle([name for name in METHOD_LOOKS if name not in named.values()] or METHOD_LOOKS)
     given: dict[str, Look] = {}
     used: dict[str, int] = {}
-    for label in labels:
-        name = (methods or {}).get(label) or method_of(label)
-        if name not in METHOD_LOOKS:
-            spare = [other for other in METHOD_LOOKS if other not in used]
-            name = spare[0] if spare else next(iter(METHOD_LOOKS))
+    for label, method in named.items():
+        name = method if method in METHOD_LOOKS else next(spare)
         times = used.get(name, 0)
         used[name] = times + 1
         look = METHOD_LOOKS[name]
         if times:
-            marker = "oshdp"[times % 5]
-            look = replace(look, dash=_SPARE_DASHES[(times - 1) % len(_SPARE_DASHES)], marker=marker)
+            turn = times - 1
+            marker, dash = _SPARE_MARKERS[turn % len(_SPARE_MARKERS)], _SPARE_DASHES[turn % len(_SPARE_DASHES)]
+            look = replace(look, marker=marker, dash=dash)
         given[label] = look
     return given
 
@@ -106,6 +108,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 def dress(axes: Axes, *, title: str = "", subtitle: str = "", x: str = "", y: str = "", grid: str = "both") -> Axes:
     """Quiet axes: two spines, a faint grid behind, a title on the left and what it says below it."""
+    from matplotlib.figure import Figure
+
     axes.set_facecolor(PAPER)
     axes.set_axisbelow(True)
     for side, spine in axes.spines.items():
@@ -120,13 +124,17 @@ def dress(axes: Axes, *, title: str = "", subtitle: str = "", x: str = "", y: st
         getattr(axes, f"{grid}axis").grid(color=GRID, linewidth=0.7)
     axes.set_xlabel(plain(x), fontsize=TEXT_SIZE, color=INK)
     axes.set_ylabel(plain(y), fontsize=TEXT_SIZE, color=INK)
+    # Words that are wider than the picture would push it out of its own frame.
+    inches = axes.figure.get_figwidth() * axes.get_position().width if isinstance(axes.figure, Figure) else WIDTH
+    title, subtitle = (title, subtitle) if title else (subtitle, "")
     if title:
-        axes.set_title(
-            plain(title), loc="left", fontsize=TITLE_SIZE, fontweight="bold", color=INK, pad=18 if subtitle else 6
+        heading = axes.set_title(
+            plain(shorten(title, max(14, round(13 * inches)))), loc="left", pad=18 if subtitle else 6
         )
+        heading.set(fontsize=TITLE_SIZE, fontweight="bold", color=INK)
     if subtitle:
         above = axes.annotate(plain(subtitle), (0, 1), (0, 5), "axes fraction", "offset points", annotation_clip=False)
-        above.set(fontsize=TEXT_SIZE, color=INK, va="bottom")
+        above.set(fontsize=TEXT_SIZE, color=INK, va="bottom", in_layout=False)
     return axes
 
 
@@ -158,6 +166,11 @@ def percent(axes: Axes, which: str = "both") -> None:
 def plain(text: object) -> str:
     """A user's words as one line that matplotlib will not read as mathematics."""
     return re.sub(r"[\s\x00-\x1f\x7f]+", " ", str(text)).replace("$", r"\$")
+
+
+def key(name: object) -> str:
+    """A method's name as a legend shows it."""
+    return plain(shorten(name, 30))
 
 
 def shorten(text: object, longest: int = 18) -> str:

@@ -50,7 +50,7 @@ def training_history(
             continue
         epochs, values = zip(*points, strict=True)
         line = looks[name].line(marker_size=4.5 if len(epochs) == 1 else 0.0)
-        axes.plot(epochs, values, label=style.plain(name) or None, **line)
+        axes.plot(epochs, values, label=style.key(name) or None, **line)
         seen += values
     style.dress(axes, title=title, x="epoch", y=COLUMNS[show])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

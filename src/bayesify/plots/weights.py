@@ -40,7 +40,7 @@ def weight_densities(
     axes = style.canvas(axes)
     looks = looks or style.looks(named)
     for name, (centres, density) in binned_weights(named, bins).items():
-        axes.plot(centres, density, label=style.plain(name), **looks[name].line())
+        axes.plot(centres, density, label=style.key(name), **looks[name].line())
         axes.fill_between(centres, density, color=looks[name].color, alpha=0.06, linewidth=0)
     style.dress(axes, title=title, x="weight", y="density")
     axes.set_ylim(bottom=0)
@@ -118,11 +118,12 @@ def pruning_curve(
     curves: PruningCurve | Mapping[str, PruningCurve],
     *,
     show: str = "error",
+    error_name: str = "error",
     title: str = "",
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """The error (or `show="nll"`) that is left after pruning each share of the weights."""
+    """The error (or `show="nll"`) after pruning each share of the weights; any other `error_name` is no percentage."""
     if show not in {"error", "nll"}:
         raise ValueError(f"show must be 'error' or 'nll', got {show!r}")
     named = curves if isinstance(curves, Mapping) else {"variational": curves}
@@ -130,11 +131,13 @@ def pruning_curve(
     looks = looks or style.looks(named)
     for name, curve in named.items():
         values = curve.error if show == "error" else curve.nll
-        axes.plot(curve.fractions, values, label=style.plain(name), **looks[name].line(marker_size=4.5))
-    style.dress(axes, title=title, x="weights removed (lowest first)", y=show if show == "error" else "NLL (nats)")
+        axes.plot(curve.fractions, values, label=style.key(name), **looks[name].line(marker_size=4.5))
+    style.dress(
+        axes, title=title, x="weights removed (lowest first)", y=error_name if show == "error" else "NLL (nats)"
+    )
     axes.set_ylim(bottom=0)
     style.percent(axes, "x")
-    if show == "error" and all(max(curve.error) <= 1 for curve in named.values()):
+    if show == error_name == "error":
         style.percent(axes, "y")
     if len(named) > 1:
         style.legend(axes, "upper left")

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ from bayesify.methods import METHODS, Method
 from bayesify.recipes.material import Material
 from bayesify.recipes.recipe import OF_METHOD, Recipe
 
-# What MC dropout uses where neither the network nor the recipe says.
+# What is used where neither the network nor the recipe says: MC dropout's rate, and hidden units for tables.
 DROPOUT_RATE = 0.2
+UNITS_FOR_TABLES = (50,)
+# A few hundred examples make a handful of steps per epoch: small data needs more epochs to be learnt at all.
+FEWEST_EPOCHS, FEWEST_STEPS = 10, 2000
 
 
 def make_method(recipe: Recipe, material: Material) -> Method:
@@ -36,10 +40,24 @@ def make_method(recipe: Recipe, material: Material) -> Method:
         # A network of ours carries its dropout in its own description.
         settings.pop("p", None)
     bayesian = recipe.bayesian[0] if recipe.bayesian in {("all",), ("last_layer",)} else list(recipe.bayesian)
-    network = make_network(recipe, tuple(material.train[0].shape[1:]), outputs)
+    network = make_network(sized(recipe, material), tuple(material.train[0].shape[1:]), outputs)
     method = METHODS[recipe.method](network, likelihood, bayesian=bayesian, seed=recipe.seed, **settings)
     method.notes = {**material.notes, "outputs": outputs}
     return method
+
+
+def sized(recipe: Recipe, material: Material) -> Recipe:
+    """The recipe with hidden units for its data, where it does not say."""
+    if recipe.network == "mlp" and recipe.units is None and material.preparation.image is None:
+        return replace(recipe, units=UNITS_FOR_TABLES)
+    return recipe
+
+
+def epochs_for(recipe: Recipe, examples: int) -> int:
+    """As many as the recipe says, else at least 10 and enough for 2,000 steps."""
+    if recipe.epochs is not None:
+        return recipe.epochs
+    return max(FEWEST_EPOCHS, -(-FEWEST_STEPS // -(-examples // max(recipe.batch_size, 1))))
 
 
 def make_likelihood(recipe: Recipe, material: Material) -> Likelihood:
@@ -82,7 +100,9 @@ def make_network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Callab
     return lambda: networks.build(spec)
 
 
-def user_factory(text: str, shape: tuple[int, ...] | None = None, outputs: int | None = None) -> Callable[[], nn.Module]:
+def user_factory(
+    text: str, shape: tuple[int, ...] | None = None, outputs: int | None = None
+) -> Callable[[], nn.Module]:
     """A network of the user's, `module:factory`, found as Python finds modules and in the current folder.
 
     The factory is called without arguments, or with `input_shape` and `outputs` where it has such parameters.

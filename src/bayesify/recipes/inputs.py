@@ -143,7 +143,8 @@ def _array(path: Path) -> NDArray[Any]:
     try:
         held = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
-        reason = "it holds Python objects" if "pickle" in str(problem) and path.stat().st_size else "truncated or damaged"
+        objects = "pickle" in str(problem) and path.stat().st_size > 0
+        reason = "it holds Python objects" if objects else "truncated or damaged"
         raise DataError(f"{path}: not a readable {path.suffix} file ({reason})") from None
     if isinstance(held, np.ndarray):
         return held

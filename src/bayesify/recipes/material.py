@@ -169,11 +169,11 @@ def _notes(
             "test": len(known.x_test),
             "unknown": 0 if known.unknown is None else len(known.unknown),
         },
+        "preparation": preparation.to_dict(),
+        "factory": recipe.network if ":" in recipe.network else None,
         "split_seed": raw.split_seed,
         "test_rows": _rows(raw.test_rows),
         "validation_rows": None if held is None else _rows(held.test_rows),
-        "preparation": preparation.to_dict(),
-        "factory": recipe.network if ":" in recipe.network else None,
     }
 
 

@@ -40,7 +40,7 @@ def preparation_of(config: Mapping[str, Any], run: Path) -> Preparation:
     return Preparation.from_dict(plain)
 
 
-def test_part(config: dict[str, Any], run: Path, data: str | None = None) -> Examples:
+def examples_of(config: dict[str, Any], run: Path, data: str | None = None) -> Examples:
     """The test examples of a run's own data, or examples of other data with the same classes.
 
     `data` may also say where the run's own data is now. Of a data set that we know the test part is used; of another
@@ -77,6 +77,20 @@ def unknown_inputs(config: dict[str, Any], run: Path, name: str) -> Tensor:
     raw = open_for(recipe if Path(name).suffix.lower() in TABLES else replace(recipe, target=None))
     images = raw.x_test if is_known(name) else torch.cat((raw.x_train, raw.x_test))
     return preparation.apply(refit(images, raw, preparation))
+
+
+def with_unknown(examples: Examples, unknown: Tensor, what: str) -> Examples:
+    """The same examples against other unknown inputs."""
+    return replace(examples, unknown=unknown, unknown_what=what)
+
+
+def as_pictures(x: Tensor, preparation: Preparation) -> Tensor | None:
+    """Prepared inputs as images with levels from 0 to 1, or None for a table."""
+    layout = preparation.image
+    if layout is None:
+        return None
+    levels = (x * preparation.scale[0] + preparation.mean[0]) * preparation.unit / layout.maximum
+    return levels.clamp(0, 1).reshape(len(x), *layout.raw_shape)
 
 
 def refit(raw: Tensor, dataset: DataSet, preparation: Preparation) -> Tensor:

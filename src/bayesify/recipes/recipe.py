@@ -57,7 +57,7 @@ class Recipe:
     p: float | None = None
     start: str | None = None
     rho: str | None = None
-    epochs: int = 10
+    epochs: int | None = None
     batch_size: int = 128
     learning_rate: float = 1e-3
     optimizer: str = "adam"
@@ -90,7 +90,11 @@ class Recipe:
 def make_recipe(base: Mapping[str, Any], over: Mapping[str, Any]) -> Recipe:
     """The recipe of a configuration (`base`) with what was said beside it (`over`), which wins."""
     first, second = read_settings(base), read_settings(over)
-    for name, dependent in (("data", OF_DATA), ("method", (*OF_METHOD, "draws")), ("network", tuple(OF_NETWORK))):
+    for name, dependent in (
+        ("data", OF_DATA),
+        ("method", (*OF_METHOD, "draws", "prior", "start")),
+        ("network", tuple(OF_NETWORK)),
+    ):
         if name in second and second[name] != first.get(name, getattr(Recipe, name)):
             first = {key: value for key, value in first.items() if key not in dependent}
     return Recipe(**{**first, **second})
@@ -118,7 +122,7 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
     except ValueError as problem:
         raise ValueError(f"{file} is not a readable configuration: {problem}") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{file} must hold one object of settings by name, it holds {type(content).__name__}")
+        raise TypeError(f"{file} must hold one object of settings by name, it holds {type(content).__name__}")
     if content.get("format") == "bayesify-run":
         return settings_of_run(content, str(file))
     read_settings(content)
@@ -164,21 +168,24 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _whole(name: str, value: Any) -> int:
-    try:
-        if isinstance(value, bool) or float(value) != int(value):
-            raise ValueError
-        return int(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
+    number = _as_number(value)
+    if number is None or not number.is_integer():
+        raise ValueError(f"{name} must be a whole number, got {value!r}")
+    return int(number)
 
 
 def _number(name: str, value: Any) -> float:
+    number = _as_number(value)
+    if number is None:
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return number
+
+
+def _as_number(value: Any) -> float | None:
     try:
-        if isinstance(value, bool):
-            raise TypeError
-        return float(value)
+        return None if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number, got {value!r}") from None
+        return None
 
 
 def _widths(name: str, value: Any) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import torch
 from bayesify import runs
 from bayesify.errors import RunError
 from bayesify.methods import Method
-from bayesify.recipes.building import make_method, user_factory
+from bayesify.recipes.building import epochs_for, make_method, user_factory
 from bayesify.recipes.material import gather
 from bayesify.recipes.recipe import Recipe, make_recipe, settings_of_run
 from bayesify.training.loop import resume_plan
@@ -42,11 +43,12 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
     check_device(recipe.device)
     material = gather(recipe)
     method = make_method(recipe, material)
-    with _claimed(out, overwrite=overwrite):
+    epochs = epochs_for(recipe, len(material.train[0]))
+    with claimed(out, overwrite=overwrite), _kept(out):
         method.fit(
             material.train,
             validation=material.validation,
-            epochs=recipe.epochs,
+            epochs=epochs,
             batch_size=recipe.batch_size,
             learning_rate=recipe.learning_rate,
             optimizer=recipe.optimizer,
@@ -60,6 +62,8 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
             progress=progress,
             run=out,
             overwrite=True,
+            # Short epochs would otherwise spend their time on the disk.
+            checkpoint_every=max(1, epochs // 100),
         )
     return Trained(method, out, method.notes)
 
@@ -79,7 +83,7 @@ def resume(
     check_device(device or recipe.device)
     # The order of a sum depends on the number of threads, and with it the last bit.
     torch.set_num_threads(int(config.get("threads") or torch.get_num_threads()))
-    method = load(run, network)
+    method = rebuild(config, run, network)
     material = gather(recipe)
     if material.notes["fingerprint"] != config["data"].get("fingerprint"):
         raise RunError(f"{recipe.data} is not the data that {run} was trained on (its content has changed)")
@@ -97,18 +101,25 @@ def resume(
     return Trained(method, run, method.notes)
 
 
-def load(run: Path, network: str | None = None, device: str = "cpu") -> Method:
-    """The method of a run; code of the user's is run only if they name it, never because a folder does."""
+def load(run: Path, network: str | None = None) -> Method:
+    """The method of a run that is complete: one that was stopped still holds the weights it started from."""
     config = runs.read_config(run)
-    factory = (config.get("data") or {}).get("factory")
+    if (run / "checkpoint").is_dir() and not is_complete(run):
+        raise RunError(f"{run} was stopped in training, after step {steps_done(run)}: bayesify train --resume {run}")
+    return rebuild(config, run, network)
+
+
+def rebuild(config: dict[str, Any], run: Path, network: str | None = None) -> Method:
+    """The method of a run; code of the user's is run only if they name it, never because a folder does."""
+    about = config.get("data") or {}
     if network is None:
         if config.get("network") is None:
-            named = factory or "module:factory"
+            named = about.get("factory") or "module:factory"
             raise RunError(f"the network in {run} is made by code of yours: name it with --network {named}")
-        return runs.load(run, device=device)
-    shapes, outputs = config.get("input_shapes") or [None], (config.get("data") or {}).get("outputs")
+        return runs.load(run)
+    shapes = config.get("input_shapes") or [None]
     shape = None if shapes[0] is None else tuple(shapes[0])
-    return runs.load(run, network=user_factory(network, shape, outputs), device=device)
+    return runs.load(run, network=user_factory(network, shape, about.get("outputs")))
 
 
 def recipe_of(config: dict[str, Any], run: Path, data: str | None = None) -> Recipe:
@@ -150,22 +161,31 @@ def write_metrics(run: Path, metrics: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _claimed(out: Path, *, overwrite: bool) -> Iterator[None]:
-    """The folder for a new run; folders made for one that never began are taken away again."""
+def claimed(out: Path, *, overwrite: bool) -> Iterator[None]:
+    """A folder to write into; folders made for something that never came about are taken away again."""
     new = [folder for folder in (out, *out.parents) if not folder.exists()]
+    if overwrite and (out / "comparison.json").is_file() and not (out / runs.CONFIG).exists():
+        # A comparison is a folder of runs, not a run, but just as much ours to replace.
+        shutil.rmtree(out)
     runs.claim(out, overwrite=overwrite)
-    for stale in (runs.METRICS, runs.HISTORY, "report.html"):
+    try:
+        yield
+    except BaseException:
+        _remove_empty(new)
+        raise
+
+
+@contextmanager
+def _kept(out: Path) -> Iterator[None]:
+    """What an interrupt leaves: a run with a checkpoint, or nothing."""
+    for stale in (runs.METRICS, runs.HISTORY, "report.html", "report.json"):
         (out / stale).unlink(missing_ok=True)
     try:
         yield
     except KeyboardInterrupt:
         if not (out / "checkpoint").is_dir():
-            _remove_empty(new)
             raise Interrupted(None) from None
         raise Interrupted(out, steps_done(out)) from None
-    except BaseException:
-        _remove_empty(new)
-        raise
 
 
 def _remove_empty(folders: list[Path]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify import metrics, plots
+from bayesify.plots import style
 from bayesify.plots.answers import histogram_of_scores
 from bayesify.plots.quality import wilson_interval
 from bayesify.report import examples
@@ -90,7 +91,13 @@ def shown_answers(
     index = examples.easiest_known(results)
     truth = class_names[int(known[1].reshape(-1)[index])]
     panels, words = examples.answers(
-        results, known[0][index], index, class_names, unknown=False, at_least=at_least, caption=f"known: {truth}"
+        results,
+        known[0][index],
+        index,
+        class_names,
+        unknown=False,
+        at_least=at_least,
+        caption=f"known: {style.shorten(truth, 14)}",
     )
     report.figure(panels, "A known image, the one that all methods together are surest of and get right.", words)
     if unknown is None or any(result.unknown is None for result in results):

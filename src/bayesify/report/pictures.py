@@ -8,12 +8,13 @@ import re
 import threading
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import Figure
 
 # Above this a drawing has so many shapes that its pixels are smaller.
 LARGEST_SVG = 150_000
@@ -32,7 +33,7 @@ class Picture:
     width: int
     height: int
 
-    @property
+    @cached_property
     def address(self) -> str:
         """The picture as a `data:` address (an SVG as text, which is shorter than base64)."""
         if self.kind == "svg":
@@ -53,10 +54,10 @@ def draw(figure: Figure, *, as_png: bool = False, dpi: int = DPI) -> Picture:
 def figure_of(given: Figure | Axes) -> Figure:
     """The whole figure that a figure or axes belongs to."""
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
-    found: Figure | SubFigure | None = given.figure if isinstance(given, Axes) else given
-    if found is not None and not isinstance(found, Figure):
+    found = given.figure if isinstance(given, Axes) else given
+    if isinstance(found, SubFigure):
         found = found.figure
     if not isinstance(found, Figure):
         raise TypeError(f"a picture must be a matplotlib Figure or Axes, got {type(given).__name__}")

@@ -86,7 +86,8 @@ def _signal_to_noise(report: Report, result: MethodResult, inputs: Any) -> None:
     told = ""
     curve = _pruned(result, inputs)
     if curve is not None:
-        panels.append(plots.pruning_curve({result.label: curve}, looks={result.label: look}))
+        named = "error" if result.predictive.kind == "classification" else "RMSE"
+        panels.append(plots.pruning_curve({result.label: curve}, error_name=named, looks={result.label: look}))
         data["pruning"] = curve.to_dict()
         words.append("Error after pruning a share of the weights")
         told = f" {_how_far(curve)}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify import plots
+from bayesify.plots import style
 from bayesify.plots.quality import LEVELS, binned_error, observed_coverage
 from bayesify.report.report import Column, Report
 from bayesify.report.results import MethodResult, looks_of
@@ -66,7 +67,7 @@ def intervals(report: Report, results: Sequence[MethodResult]) -> None:
         [
             plots.interval_calibration(predictives, targets, looks=looks),
             plots.error_against_spread(predictives, targets, looks=looks),
-            plots.risk_coverage(curves, risk="squared error", looks=looks),
+            plots.risk_coverage(curves, risk="squared error", looks=looks, axes=style.canvas(None, 3.7, 2.9)),
         ],
         "First: central intervals should hold as many targets as they promise; below the diagonal they are too "
         "narrow. Second: where a method announces larger errors it should make them. Third: the squared error among "

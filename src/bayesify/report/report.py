@@ -6,6 +6,7 @@ unrounded, for machines. Both hold aggregates, never the rows they came from.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -144,13 +145,13 @@ class Report:
         }
 
     def write(self, path: str | Path) -> Path:
-        """Save the page, and its twin beside it with the ending `.json`; either both are new or none is."""
+        """Save the page, and its twin (`.json`) beside it; both are whole before either is put in place."""
         path = Path(path)
         if path.suffix.lower() not in {".html", ".htm"}:
             raise ValueError(f"a report is an .html file, got {path.name!r}")
         texts = {
-            path: self.html(),
             path.with_suffix(".json"): json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+            path: self.html(),
         }
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -246,6 +247,9 @@ def _plain(value: Any) -> Any:
 
 
 def _write_together(texts: Mapping[Path, str]) -> None:
+    for path in texts:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in texts}
     try:
         for path, text in texts.items():

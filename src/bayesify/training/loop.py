@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import math
 import signal
 import threading
@@ -31,6 +32,7 @@ from bayesify.training.optimisation import OptimizerFactory, make_optimizer, rat
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
 
+logger = logging.getLogger("bayesify")
 Schedule = str | Callable[[float], float]
 _CUSTOM = "custom"
 
@@ -292,7 +294,11 @@ class Trainer:
 
 def extended(plan: Plan, more: int) -> Plan:
     """The same plan with more epochs; a schedule is a function of the share done, so it is stretched over the new length."""
-    return Plan(**{**asdict(plan), "epochs": plan.epochs + at_least("extend", more, 1)})
+    longer = Plan(**{**asdict(plan), "epochs": plan.epochs + at_least("extend", more, 1)})
+    logger.info(
+        "extended from %d to %d epochs: the %s schedule is now spread over %d", plan.epochs, longer.epochs, plan.schedule, longer.epochs
+    )
+    return longer
 
 
 def resume_plan(run: Path) -> tuple[Plan, dict[str, Tensor], dict[str, Any]]:

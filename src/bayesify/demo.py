@@ -1,0 +1,223 @@
+"""The point in a minute: four kinds of network learn nine digits, and are then shown the tenth.
+
+The images are scikit-learn's 8x8 digits. The settings below were chosen by the NLL on known digits, in a part of the
+training images held out for it; nothing was chosen by how well a withheld digit is noticed. `docs/demo.md` has the scores
+for each of the ten digits withheld in turn.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesify import networks, runs
+from bayesify.comparison import MEMBERS, Contender, Row, TrainedResult, compare, summarise, table
+from bayesify.data import DataSet, open_data, withhold
+from bayesify.likelihoods import Categorical
+from bayesify.recipes.material import Material, gather
+from bayesify.recipes.recipe import Recipe
+from bayesify.recipes.training import write_metrics
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WITHHELD = "9"
+UNITS, EPOCHS, BATCH_SIZE, DRAWS = 100, 100, 64, 100
+QUICK_EPOCHS, QUICK_DRAWS = 5, 20
+SURE = 0.9
+CONTENDERS = {
+    "plain": Contender("Plain network", "point"),
+    "ensemble": Contender(f"Ensemble of {MEMBERS}", "ensemble", {"members": MEMBERS}),
+    "ensemble-fifth": Contender(
+        f"Ensemble of {MEMBERS}, a fifth each", "ensemble", {"members": MEMBERS}, share=1 / MEMBERS
+    ),
+    "mc-dropout": Contender("MC dropout", "mc-dropout", {"p": 0.2}),
+    "variational": Contender(
+        "Variational", "variational", {"prior": "normal:2", "estimator": "local"}, {"learning_rate": 1e-2}
+    ),
+}
+_PICTURE_SCALE = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """What the demo has made: results in the order of the table, its rows, the report and the run folders."""
+
+    results: list[TrainedResult]
+    rows: list[Row]
+    report: Path
+    folders: dict[str, Path]
+
+
+def run(
+    out: str | Path,
+    *,
+    withheld: str | int = WITHHELD,
+    seed: int = 0,
+    quick: bool = False,
+    progress: bool = True,
+    console: Console | None = None,
+) -> Demo:
+    """Train, compare, and write `report.html`, a run folder for each network and two pictures to ask about under `out`.
+
+    Args:
+        out: the folder; an earlier demo in it is replaced.
+        withheld: the digit that no network is taught.
+        seed: of starts, shuffling and noise.
+        quick: a twentieth of the training, to see that everything works.
+        progress: show a bar while training (never when the output is not a terminal).
+        console: where to print.
+
+    """
+    out, console = Path(out), console or _terminal()
+    recipe = Recipe(data="digits", withhold=(str(withheld),), normalise="standard", units=(UNITS,), layers=1, seed=seed)
+    material, raw = gather(recipe), withhold(open_data("digits"), str(withheld))
+    with _claimed(out) as folders:
+        results = train(
+            material, seed=seed, quick=quick, progress=progress, announce=_announcer(console, material, str(withheld))
+        )
+        report = _write(out, folders, results, material, raw)
+    rows = summarise([results])
+    console.print(table(rows))
+    _explain(console, results, str(withheld))
+    _say_what_next(console, report, folders["variational"], out)
+    return Demo(results, rows, report, folders)
+
+
+def train(
+    material: Material,
+    *,
+    seed: int = 0,
+    quick: bool = False,
+    progress: bool = True,
+    announce: Callable[[Contender, int, int], None] | None = None,
+) -> list[TrainedResult]:
+    """All networks on the digits that are not withheld, scored on the test images."""
+    inputs, outputs = material.train[0].shape[1], len(material.class_names)
+    return compare(
+        material.train,
+        material.test,
+        lambda: networks.mlp(inputs, outputs, units=UNITS, layers=1),
+        Categorical(classes=outputs),
+        unknown=material.unknown,
+        methods=list(CONTENDERS.values()),
+        epochs=QUICK_EPOCHS if quick else EPOCHS,
+        batch_size=BATCH_SIZE,
+        learning_rate=3e-3,
+        seed=seed,
+        draws=QUICK_DRAWS if quick else DRAWS,
+        notes={**material.notes, "outputs": outputs},
+        progress=progress,
+        on_start=announce,
+    )
+
+
+def _terminal() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _announcer(console: Console, material: Material, withheld: str) -> Callable[[Contender, int, int], None]:
+    def announce(contender: Contender, place: int, total: int) -> None:
+        if place == 0:
+            console.print(
+                f"{len(material.train[0]):,} images of nine digits to learn from; the {withheld} is never shown.",
+                markup=False,
+            )
+        console.print(f"Training {place + 1} of {total}: {contender.label}", markup=False)
+
+    return announce
+
+
+@contextmanager
+def _claimed(out: Path) -> Iterator[dict[str, Path]]:
+    """The run folders, checked before the work starts; where it fails, those that are new and empty go again."""
+    folders = {name: out / name for name in CONTENDERS}
+    new = [folder for folder in (*folders.values(), out, *out.parents) if not folder.exists()]
+    try:
+        for folder in folders.values():
+            runs.claim(folder, overwrite=True)
+        yield folders
+    except BaseException:
+        for folder in new:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+        raise
+
+
+def _write(
+    out: Path, folders: dict[str, Path], results: Sequence[TrainedResult], material: Material, raw: DataSet
+) -> Path:
+    from bayesify.report import comparison_report
+    from bayesify.report.examples import easiest_known, most_telling_unknown
+
+    assert raw.unknown is not None
+    for folder, result in zip(folders.values(), results, strict=True):
+        result.method.save(folder)
+        write_metrics(folder, {"method": result.name, "data": "the test part of digits", **result.evaluation.to_dict()})
+    _save_picture(raw.x_test[easiest_known(results)], out / "known.png")
+    _save_picture(raw.unknown[most_telling_unknown(results, SURE)], out / "unknown.png")
+    withheld = ", ".join(raw.withheld)
+    examples = f"{len(raw.x_train):,} images of nine digits, {len(raw.x_test):,} others to test"
+    return comparison_report(
+        results,
+        path=out / "report.html",
+        title=f"Nine digits learnt, the {withheld} withheld",
+        subtitle=f"scikit-learn's 8x8 digits: {examples}, {len(raw.unknown):,} of the {withheld}, which none was taught.",
+        class_names=material.class_names,
+        known=(raw.x_test, raw.y_test),
+        unknown=raw.unknown,
+        unknown_name=f"the digit {withheld}",
+        inputs=material.test[0],
+        at_least=SURE,
+    )
+
+
+def _save_picture(levels: Tensor, path: Path) -> None:
+    """One raw digit as a PNG large enough to look at; `predict` makes it small again."""
+    from PIL import Image
+
+    grey = (levels.double() * (255 / 16)).round().to(torch.uint8).numpy()
+    large: Any = np.kron(grey, np.ones((_PICTURE_SCALE, _PICTURE_SCALE), dtype=np.uint8))
+    Image.fromarray(large).save(path)
+
+
+def _explain(console: Console, results: Sequence[TrainedResult], withheld: str) -> None:
+    sure = []
+    for result in results:
+        assert result.unknown is not None
+        sure.append(f"{result.label} {float((result.unknown.confidence >= SURE).double().mean()):.0%}")
+    plain = results[0]
+    lines = (
+        "AUROC: how well doubt tells the unknown digit from known ones; 0.5 is chance, 1 is perfect. Cost: training time "
+        "over the plain network's.",
+        f"How often each is at least {SURE:.0%} sure what a {withheld} is, though no answer of theirs can be right: "
+        f"{'; '.join(sure)}.",
+        f"Example-gradients: {plain.example_gradients:,} for each network, "
+        f"{results[1].example_gradients:,} for the first ensemble.",
+    )
+    for line in lines:
+        console.print(line, markup=False)
+
+
+def _say_what_next(console: Console, report: Path, folder: Path, out: Path) -> None:
+    def quoted(path: Path) -> str:
+        return shlex.quote(str(path))
+
+    console.print("\nWhat next?", markup=False)
+    for what, how in (
+        ("See the pictures, open", str(report)),
+        ("Ask about one", f"bayesify predict {quoted(folder)} {quoted(out / 'unknown.png')} --at-least {SURE}"),
+        ("Train on a table of yours", "bayesify train --data your.csv --out runs/yours"),
+    ):
+        # Commands are for copying: a line must not be broken.
+        console.print(f"  {what + ':':<28}{how}", markup=False, soft_wrap=True)

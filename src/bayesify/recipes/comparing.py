@@ -1,0 +1,111 @@
+"""Several methods by one recipe: trained on equal budgets, a run folder for each, one table and one report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bayesify.comparison import CONTENDERS, Contender, Row, TrainedResult, compare_seeds, read_methods, summarise
+from bayesify.errors import at_least, choose
+from bayesify.recipes.building import epochs_for, make_likelihood, make_network, sized
+from bayesify.recipes.material import Material, gather
+from bayesify.recipes.reading import as_pictures
+from bayesify.recipes.recipe import METHOD_NAMES, OF_METHOD, Recipe
+from bayesify.recipes.training import check_device, claimed, write_metrics
+from bayesify.training import checkpoint
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a comparison has made: the table's rows, the report and the run folders (of the first seed)."""
+
+    rows: list[Row]
+    report: Path
+    folders: dict[str, Path]
+
+
+def compare(
+    recipe: Recipe,
+    out: Path,
+    *,
+    methods: Sequence[str] = METHOD_NAMES,
+    settings: Mapping[str, Any] | None = None,
+    seeds: int = 1,
+    draws: int = 50,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> Compared:
+    """Train each method by the recipe, with the settings that belong to it, and write everything under `out`."""
+    at_least("seeds", seeds, 1)
+    contenders = read_methods([contender(name, settings or {}) for name in methods])
+    check_device(recipe.device)
+    material = gather(recipe)
+    likelihood = make_likelihood(recipe, material)
+    outputs = likelihood.width(likelihood.prepare(material.train[1]))
+    folders = {one.label: out / _folder(one) for one in contenders}
+    with claimed(out, overwrite=overwrite):
+        results = compare_seeds(
+            range(recipe.seed, recipe.seed + seeds),
+            material.train,
+            material.test,
+            make_network(sized(recipe, material), tuple(material.train[0].shape[1:]), outputs),
+            likelihood,
+            unknown=material.unknown if material.unknown is not None and len(material.unknown) else None,
+            methods=contenders,
+            epochs=epochs_for(recipe, len(material.train[0])),
+            batch_size=recipe.batch_size,
+            learning_rate=recipe.learning_rate,
+            draws=draws,
+            notes={**material.notes, "outputs": outputs},
+            progress=progress,
+            optimizer=recipe.optimizer,
+            schedule=recipe.schedule,
+            kl=recipe.kl,
+            validation=material.validation,
+            patience=recipe.patience,
+            keep=recipe.keep,
+            device=recipe.device,
+        )
+        rows = summarise(results)
+        for result in results[0]:
+            result.method.save(folders[result.label])
+            write_metrics(folders[result.label], {"method": result.name, **result.evaluation.to_dict()})
+        checkpoint.write_json(out / "comparison.json", {"seeds": seeds, "rows": [row.to_dict() for row in rows]})
+        report = _report(out, results[0], material, seeds)
+    return Compared(rows, report, folders)
+
+
+def contender(name: str, settings: Mapping[str, Any]) -> Contender:
+    """A method with its usual settings and, over them, those given that belong to it."""
+    known = {one.name: one for one in CONTENDERS}
+    usual = known[choose("method", name.strip(), known)]
+    own = {key: value for key, value in settings.items() if OF_METHOD.get(key, "variational") == usual.name}
+    own.pop("draws", None)
+    training = {"draws": settings["draws"]} if "draws" in settings and name == "variational" else {}
+    return replace(usual, settings={**usual.settings, **own}, training={**usual.training, **training})
+
+
+def _folder(one: Contender) -> str:
+    return one.name if one.share == 1 else f"{one.name}-shared"
+
+
+def _report(out: Path, results: Sequence[TrainedResult], material: Material, seeds: int) -> Path:
+    from bayesify.report.comparison import comparison_report
+
+    about = material.notes
+    pictures = as_pictures(material.test[0], material.preparation)
+    unknown = None if material.unknown is None else as_pictures(material.unknown, material.preparation)
+    several = f"; the first of {seeds} seeds" if seeds > 1 else ""
+    return comparison_report(
+        results,
+        path=out / "report.html",
+        title=f"{about['name']}: {len(results)} networks compared",
+        subtitle=f"{len(material.train[0]):,} examples to learn from, {len(material.test[0]):,} others to test{several}",
+        class_names=material.class_names or None,
+        known=None if pictures is None else (pictures, material.test[1]),
+        unknown=unknown,
+        unknown_name=", ".join(about["withheld"]) or "the unknown inputs",
+        inputs=material.test[0],
+    )

@@ -1,0 +1,118 @@
+"""From a data set to an answer, in processes of their own, as a person would type it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from driving import COMMAND, ENVIRONMENT, shell
+
+import bayesify
+
+
+def test_train_evaluate_predict_and_prune_in_a_shell(place, tmp_path):
+    flags = ["--data", place / "iris.csv", "--target", "species", "--units", 20, "--epochs", 100]
+    trained = shell("train", *flags, "--learning-rate", 0.01, "--out", "runs/iris", "--json", cwd=tmp_path)
+    assert trained.code == 0, trained.err
+    assert trained.err == ""  # no progress bar where nobody watches
+    assert trained.json["examples"] == {"train": 120, "validation": 0, "test": 30, "unknown": 0}
+    scores = shell("evaluate", "runs/iris", "--draws", 20, "--json", cwd=tmp_path)
+    assert scores.code == 0, scores.err
+    assert scores.json["accuracy"] >= 0.8
+    assert scores.json["accuracy"] + scores.json["error"] == pytest.approx(1.0)
+    kept = json.loads((tmp_path / "runs/iris/metrics.json").read_text())
+    assert kept["nll"] == scores.json["nll"]
+    answer = shell(
+        "predict", "runs/iris", "-", "--at-least", 0.5, "--json", cwd=tmp_path, stdin="sl,sw,pl,pw\n5.1,3.5,1.4,0.2\n"
+    )
+    assert answer.code == 0, answer.err
+    assert answer.json["label"] == "setosa"
+    assert answer.json["accepted"] is True
+    assert {"confidence", "aleatoric", "epistemic"} <= set(answer.json)
+    pruned = shell("prune", "runs/iris", "--fraction", 0.5, "--out", "runs/small", "--json", cwd=tmp_path)
+    assert pruned.code == 0, pruned.err
+    again = shell("evaluate", "runs/small", "--json", cwd=tmp_path)
+    assert again.json["error"] == pruned.json["error_after"]
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path):
+    flags = [
+        "train",
+        "--data",
+        "digits",
+        "--units",
+        "32",
+        "--epochs",
+        "90",
+        "--batch-size",
+        "64",
+        "--schedule",
+        "cosine",
+    ]
+    flags += ["--validation", "0.1", "--keep", "best"]
+    whole = shell(*flags, "--out", "whole", cwd=tmp_path)
+    assert whole.code == 0, whole.err
+    process = subprocess.Popen(
+        [*COMMAND, *flags, "--out", "cut"], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(lambda: (tmp_path / "cut/history.jsonl").read_text().count("\n") >= 3, process)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1, said
+    assert "bayesify train --resume cut" in said
+    assert len(said.splitlines()) == 1
+    unfinished = shell("evaluate", "cut", cwd=tmp_path)
+    assert unfinished.code == 2
+    assert "--resume" in unfinished.err
+    resumed = shell("train", "--resume", "cut", "--json", cwd=tmp_path)
+    assert resumed.code == 0, resumed.err
+    assert resumed.json["epochs"] == 90
+    assert (tmp_path / "cut/model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+
+
+def test_help_and_version_are_quick_and_need_no_torch():
+    source = Path(bayesify.__file__).parent
+    # The package itself stands aside, so that only what the command line imports is seen.
+    code = f"""
+import sys, types
+package = types.ModuleType("bayesify")
+package.__path__ = [{str(source)!r}]
+sys.modules["bayesify"] = package
+from bayesify.cli import main
+assert main(["train", "--help"]) == 0
+assert main(["--version"]) == 0
+assert "torch" not in sys.modules, "the command line imports torch to print its help"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"bayesify {bayesify.__version__}" in done.stdout
+    assert "--learning-rate" in done.stdout
+
+
+def test_the_shell_can_complete_commands_and_names():
+    asked = {"_BAYESIFY_COMPLETE": "complete_bash", "COMP_WORDS": "bayesify train --data fash", "COMP_CWORD": "3"}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("bayesify")],
+        capture_output=True,
+        text=True,
+        env=os.environ | asked,
+        check=False,
+    )
+    assert done.stdout.split() == ["fashion-mnist"]
+
+
+def wait_for(condition, process, seconds=60.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert process.poll() is None, "it ended before it could be interrupted"
+        try:
+            if condition():
+                return
+        except FileNotFoundError:
+            pass
+        time.sleep(0.01)
+    raise AssertionError("it took too long")

@@ -1,0 +1,128 @@
+"""Weights, training and surfaces, as drawn from methods whose weights are set by hand."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import bayesify as bf
+from bayesify import plots
+from bayesify.plots.weights import signal_to_noise
+from bayesify.pruning import PruningCurve
+from bayesify.training.loop import History
+
+
+@pytest.fixture
+def gaussian():
+    """A variational network whose weights have mean 0.3 and standard deviation 0.1, biases far away."""
+    method = bf.Variational(bf.networks.mlp(20, 5, units=40), "categorical")
+    with torch.no_grad():
+        method.mu.fill_(0.3)
+        for place in method.network.places:
+            if place.name.endswith("bias"):
+                method.mu[place.start : place.stop] = 50.0
+        method.rho.fill_(float(np.log(np.expm1(0.1))))
+    return method
+
+
+def line(axes, name):
+    return next(line for line in axes.lines if line.get_label() == name)
+
+
+def test_the_density_of_gaussian_weights_is_theirs(gaussian):
+    axes = plots.weight_densities({"Variational": gaussian}, bins=41)
+    at, density = line(axes, "Variational").get_data()
+    # 99 of 100 weights are in view; a bin holds over 1000 of 2600 * 30 draws: z = 5 at the peak.
+    inside = np.abs(at - 0.3) < 0.15
+    assert density[inside] == pytest.approx(stats.norm.pdf(at[inside], 0.3, 0.1), rel=0.16)
+    assert 0.95 < density.sum() * (at[1] - at[0]) <= 1.0
+
+
+def test_signal_to_noise_is_of_weights_and_not_of_biases(gaussian):
+    snr = signal_to_noise(gaussian)
+    assert len(snr) == 20 * 40 + 40 * 40 + 40 * 5
+    assert snr == pytest.approx(np.full(len(snr), 3.0), rel=1e-5)
+
+
+def test_cuts_split_the_weights_where_they_say(gaussian):
+    with torch.no_grad():
+        gaussian.mu.copy_(torch.linspace(0.001, 1.0, len(gaussian.mu)))
+    snr = signal_to_noise(gaussian)
+    axes = plots.snr_histogram(gaussian, cuts=(0.5, 0.9))
+    cuts = [guide.get_xdata()[0] for guide in axes.lines if guide.get_gid() == "guide"]
+    assert [(snr < cut).mean() for cut in cuts] == pytest.approx([0.5, 0.9], abs=1e-3)
+    shares = axes.patches[0].get_data().values
+    assert shares.sum() == pytest.approx(1.0)
+    axes = plots.snr_cumulative(gaussian, cuts=(0.5,))
+    at, share = axes.lines[0].get_data()
+    assert [(snr <= value).mean() for value in at[20:-1:20]] == pytest.approx(share[20:-1:20], abs=1e-3)
+
+
+def test_weights_of_almost_zero_do_not_stretch_the_axis(gaussian):
+    with torch.no_grad():
+        gaussian.mu[:100] = 1e-20
+    low, _ = plots.snr_histogram(gaussian).get_xlim()
+    assert low > 1e-4
+
+
+def test_pruned_to_nothing_has_no_signal(gaussian):
+    with torch.no_grad():
+        gaussian.mu.zero_()
+    with pytest.raises(ValueError, match="no weight with a signal"):
+        plots.snr_histogram(gaussian)
+
+
+def test_the_pruning_curve_is_drawn_as_it_is():
+    curve = PruningCurve("snr", "draws", [0.0, 0.5, 0.9], [0.02, 0.02, 0.3], [0.1, 0.11, 1.2])
+    assert line(plots.pruning_curve(curve), "variational").get_xydata().tolist() == [[0, 0.02], [0.5, 0.02], [0.9, 0.3]]
+    axes = plots.pruning_curve({"A": curve, "B": curve}, show="nll")
+    assert line(axes, "B").get_ydata().tolist() == [0.1, 0.11, 1.2]
+    assert plots.pruning_curve(curve).yaxis.get_major_formatter()(0.02) == "2%"
+    assert plots.pruning_curve(curve, error_name="RMSE").get_ylabel() == "RMSE"
+    with pytest.raises(ValueError, match="'error' or 'nll'"):
+        plots.pruning_curve(curve, show="loss")
+
+
+def test_training_history_by_epoch():
+    history = History([{"epoch": 1, "nll": 2.0, "kl": 0.0}, {"epoch": 2, "nll": 0.1, "kl": 0.0}])
+    axes = plots.training_history({"Plain network": history, "empty": History()})
+    assert line(axes, "Plain network").get_xydata().tolist() == [[1, 2.0], [2, 0.1]]
+    assert len(axes.lines) == 1
+    assert axes.get_yscale() == "log"
+    assert plots.training_history(history, show="kl").get_yscale() == "linear"
+    with pytest.raises(ValueError, match="did you mean 'validation_nll'"):
+        plots.training_history(history, show="validation_nl")
+
+
+def test_the_surface_is_the_predictives_score(blobs):
+    x, y = blobs
+    method = bf.Ensemble(bf.networks.mlp(2, 3, units=8), "categorical", members=3)
+    axes = plots.uncertainty_surface(method, x, y, resolution=12, margin=0.5)
+    shown = np.asarray(axes.images[0].get_array())
+    left, right, bottom, top = axes.images[0].get_extent()
+    assert left == pytest.approx(float(x[:, 0].min() - 0.5 * (x[:, 0].max() - x[:, 0].min())))
+    corners = torch.tensor([[left, bottom], [right, bottom], [left, top], [right, top]], dtype=torch.float32)
+    wanted = method.predict(corners).entropy
+    assert shown[[0, 0, -1, -1], [0, -1, 0, -1]] == pytest.approx(wanted.numpy(), abs=1e-4)
+    points = np.concatenate([part.get_xydata() for part in axes.lines if part.get_gid() == "data"])
+    assert np.sort(points[:, 0]) == pytest.approx(np.sort(x[:, 0].numpy()))
+    with pytest.raises(ValueError, match=r"inputs \[n, 2\]"):
+        plots.uncertainty_surface(method, torch.zeros(3, 5))
+
+
+def test_bands_are_the_interval_and_the_spread_of_means():
+    from bayesify.likelihoods import Gaussian
+    from bayesify.predictive import Predictive
+
+    x = torch.tensor([2.0, 0.0, 1.0])
+    predictive = Predictive(torch.tensor([[[1.0], [2.0], [3.0]], [[3.0], [2.0], [5.0]]]), Gaussian(noise=0.5))
+    axes = plots.regression_bands(x, predictive, (x, torch.zeros(3)))
+    assert line(axes, "mean").get_xydata() == pytest.approx(np.array([[0, 2], [1, 4], [2, 2]]))
+    outer, inner = (part.get_paths()[0].vertices for part in axes.collections)
+    lower, upper = (part.reshape(-1).numpy() for part in predictive.interval(0.95))
+    assert outer[:, 1].max() == pytest.approx(upper.max())
+    assert outer[:, 1].min() == pytest.approx(lower.min())
+    at_one = inner[inner[:, 0] == 1.0][:, 1]
+    assert sorted(set(at_one.round(5).tolist())) == pytest.approx([4 - 2, 4 + 2])  # means 3 and 5: deviation 1
+    with pytest.raises(ValueError, match="one input for each"):
+        plots.regression_bands(torch.zeros(5), predictive)

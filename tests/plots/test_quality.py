@@ -1,0 +1,97 @@
+"""Curves of risk and calibration, as drawn, against the numbers they stand for."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from bayesify import metrics, plots, risk_coverage
+from bayesify.likelihoods import Gaussian
+from bayesify.plots.quality import binned_error, observed_coverage, wilson_interval
+from bayesify.predictive import Predictive
+
+
+def line(axes, name):
+    return next(line for line in axes.lines if line.get_label() == name)
+
+
+def test_risk_against_coverage_is_the_curve_itself():
+    curves = {
+        "Plain network": risk_coverage([0.9, 0.8, 0.7, 0.6], [True, True, False, True]),
+        "Ensemble": risk_coverage([0.9, 0.8, 0.7, 0.6], [True, False, False, True]),
+    }
+    axes = plots.risk_coverage(curves, coverage=0.75)
+    for name, curve in curves.items():
+        assert line(axes, name).get_xdata().tolist() == curve.coverage.tolist()
+        assert line(axes, name).get_ydata().tolist() == curve.risk.tolist()
+    assert [guide.get_xdata() for guide in axes.lines if guide.get_gid() == "guide"] == [[0.75, 0.75]]
+
+
+def test_answers_that_are_all_equally_sure_are_one_visible_point():
+    axes = plots.risk_coverage({"point": risk_coverage([0.9, 0.9], [True, False])})
+    assert line(axes, "point").get_xydata().tolist() == [[1.0, 0.5]]
+    assert line(axes, "point").get_marker() == "o"
+
+
+def test_reliability_points_are_the_bins(classes):
+    rng = np.random.default_rng(0)
+    sure = rng.uniform(0.5, 1, 600)
+    predictive = classes([np.stack((sure, 1 - sure), -1).tolist()])
+    targets = torch.tensor((rng.uniform(size=600) > sure).astype(int))
+    axes = plots.reliability({"point": predictive}, targets, bins=10, fewest=10)
+    curve = metrics.reliability_curve(predictive.probs, targets, 10)
+    filled = curve.count >= 10
+    assert line(axes, "point").get_xdata() == pytest.approx(curve.confidence[filled])
+    assert line(axes, "point").get_ydata() == pytest.approx(curve.accuracy[filled])
+    spans = np.array([segment[:, 1] for segment in axes.collections[0].get_segments()])
+    assert (spans[:, 0] <= curve.accuracy[filled]).all()
+    assert (spans[:, 1] >= curve.accuracy[filled]).all()
+
+
+def test_reliability_of_very_few_examples_is_still_drawn(classes):
+    axes = plots.reliability({"point": classes([[[0.9, 0.1], [0.8, 0.2]]])}, torch.tensor([0, 1]))
+    assert line(axes, "point").get_ydata().tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("right, count", [(0, 5), (3, 10), (70, 70), (412, 416)])
+def test_wilson_intervals_agree_with_scipy(right, count):
+    theirs = stats.binomtest(right, count).proportion_ci(0.95, method="wilson")
+    assert wilson_interval(right, count) == pytest.approx((theirs.low, theirs.high), abs=1e-6)
+
+
+def test_intervals_of_the_right_model_keep_their_promise(normals):
+    predictive, targets = normals
+    levels = [0.2, 0.5, 0.8, 0.95]
+    kept = observed_coverage(predictive, targets, levels)
+    by_interval = [metrics.interval_coverage(*predictive.interval(level), targets) for level in levels]
+    assert kept == pytest.approx(by_interval, abs=1e-9)
+    for level, share in zip(levels, kept, strict=True):
+        assert abs(share - level) < 4 * np.sqrt(level * (1 - level) / 400)  # z = 4
+    axes = plots.interval_calibration({"point": predictive}, targets, levels=levels)
+    assert line(axes, "point").get_xydata() == pytest.approx(np.column_stack((levels, kept)))
+
+
+def test_announced_errors_are_compared_with_those_made():
+    torch.manual_seed(1)
+    spread = torch.linspace(0.5, 3.0, 4000, dtype=torch.float64)
+    targets = spread * torch.randn(4000, dtype=torch.float64)
+    raw = torch.log(torch.expm1(spread))
+    predictive = Predictive(torch.stack((torch.zeros_like(raw), raw), -1)[None], Gaussian(noise="heteroscedastic"))
+    found = binned_error(predictive, targets, bins=4)
+    wanted = [float(part.square().mean().sqrt()) for part in predictive.std.reshape(-1).chunk(4)]
+    assert found.announced == pytest.approx(wanted, rel=1e-6)
+    # A root mean square of 1000 normals has a relative standard error of 1 / sqrt(2000): z = 5.
+    assert found.made == pytest.approx(wanted, rel=5 / np.sqrt(2000))
+    axes = plots.error_against_spread({"point": predictive}, targets, bins=4)
+    assert line(axes, "point").get_xydata() == pytest.approx(np.column_stack((found.announced, found.made)))
+
+
+def test_methods_are_dots_with_intervals_in_the_given_order():
+    axes = plots.method_comparison(
+        {"Ensemble": 0.98, "Plain network": 0.95}, {"Ensemble": (0.97, 0.99)}, label="accuracy", share=True
+    )
+    assert [dot.get_xydata().tolist() for dot in axes.lines] == [[[0.98, 0]], [[0.95, 1]]]
+    (segment,) = axes.collections[0].get_segments()
+    assert segment.tolist() == [[0.97, 0], [0.99, 0]]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["Ensemble", "Plain network"]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first is on top

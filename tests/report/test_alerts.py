@@ -1,0 +1,107 @@
+"""Alerts: constructed cases on either side of every line."""
+
+import numpy as np
+import pytest
+import torch
+
+import bayesify as bf
+from bayesify.likelihoods import Categorical, Gaussian
+from bayesify.predictive import Predictive
+from bayesify.report.alerts import alerts, kl_frozen, not_converged, overconfident, widths_stuck
+
+
+def confident(confidence, accuracy, count):
+    """Two classes, `count` answers "0" that are all equally sure, of which a share is right."""
+    probs = torch.tensor([confidence, 1 - confidence], dtype=torch.float64).expand(1, count, 2)
+    right = round(accuracy * count)
+    return Predictive(probs.log(), Categorical()), torch.tensor([0] * right + [1] * (count - right))
+
+
+def test_a_loss_that_still_falls_is_not_converged():
+    assert "still fell by 0.01 an epoch at the end of 50 epochs" in not_converged(np.linspace(1, 0.51, 50))
+    assert not_converged(np.exp(-np.arange(50) / 25)) is not None
+
+
+def test_a_loss_that_has_settled_is_left_alone():
+    epochs = np.arange(100)
+    noise = 0.01 * np.random.default_rng(0).normal(size=100)
+    assert not_converged(2 * np.exp(-epochs / 5) + 0.3) is None
+    assert not_converged(2 * np.exp(-epochs / 5) + 0.3 + noise) is None
+    # It falls, surely but hardly: less than a hundredth of the whole fall in a further tenth.
+    assert not_converged(2 * np.exp(-epochs / 5) + 0.3 - 1e-4 * epochs) is None
+
+
+def test_noise_rarely_looks_like_progress():
+    rng = np.random.default_rng(1)
+    cases = [not_converged(np.concatenate(([3.0], 1 + 0.3 * rng.normal(size=40)))) for _ in range(300)]
+    # A slope beyond two standard errors on three degrees of freedom: 7% by Student's t; z = 4 above that.
+    assert np.mean([case is not None for case in cases]) < 0.07 + 4 * np.sqrt(0.07 * 0.93 / 300)
+
+
+@pytest.mark.parametrize(
+    "losses", [[], [1.0], [3, 2, 1], [None] * 20, [float("nan")] * 20, [1.0] * 20, np.linspace(0, 1, 20)]
+)
+def test_too_little_or_no_fall_is_no_alert(losses):
+    assert not_converged(losses) is None
+
+
+def test_overconfidence_must_matter_and_must_not_be_chance():
+    assert "95.0% sure on average and right 90.0%" in overconfident(*confident(0.95, 0.90, 1000))
+    assert overconfident(*confident(0.925, 0.90, 100_000)) is None  # certain, but less than 3 points
+    assert overconfident(*confident(0.95, 0.90, 50)) is None  # 5 points with an error of 4.2
+    assert overconfident(*confident(0.80, 0.90, 1000)) is None  # too modest is another matter
+    assert overconfident(*confident(0.99, 0.0, 20)) is not None
+
+
+def test_overconfident_intervals_hold_too_few_targets():
+    torch.manual_seed(0)
+    targets = torch.randn(2000, dtype=torch.float64)
+    zeros = torch.zeros(1, 2000, 1, dtype=torch.float64)
+    assert "95% intervals hold" in overconfident(Predictive(zeros, Gaussian(noise=0.5)), targets)
+    assert overconfident(Predictive(zeros, Gaussian(noise=1.0)), targets) is None
+    assert overconfident(Predictive(zeros, Gaussian(noise=2.0)), targets) is None
+
+
+def test_widths_that_stay_where_they_started_are_stuck():
+    start = torch.full((1000,), 0.0067)
+    assert "stuck at their start" in widths_stuck(start, start)
+    assert widths_stuck(start * 1.03, start) is not None
+    assert widths_stuck(start * 1.2, start) is None
+    assert widths_stuck(start * 0.5, start) is None
+    moved = start.clone()
+    moved[:600] *= 3
+    assert widths_stuck(moved, start) is None
+    # Pruned weights (zero) count for neither side, and a random start is compared as a whole.
+    assert widths_stuck(torch.cat((start[:100], torch.zeros(900))), start) is not None
+    torch.manual_seed(0)
+    assert widths_stuck(torch.rand(5000) + 0.1, torch.rand(5000) + 0.1) is not None
+    assert widths_stuck(torch.zeros(10), start) is None
+
+
+def test_a_kl_that_hardly_moves_is_frozen():
+    assert "from 100 to 100.4 nats in 3 epochs" in kl_frozen([100, 100.2, 100.4])
+    assert kl_frozen([100, 90, 100]) is None
+    assert kl_frozen([100, 102]) is None
+    assert kl_frozen([0, 0, 0]) is None
+    assert kl_frozen([5.0]) is None
+    assert kl_frozen([]) is None
+
+
+def test_an_untrained_variational_network_says_so(blobs):
+    x, y = blobs
+    method = bf.Variational(bf.networks.mlp(2, 3, units=8), "categorical", rho="uniform:-5,-4")
+    found = alerts("Variational", method, [1.0] * 20, [100.0] * 20, method.predict(x, draws=5), y)
+    assert {"widths_stuck", "kl_frozen"} <= {alert.kind for alert in found}
+    assert {alert.about for alert in found} == {"Variational"}
+    with torch.no_grad():
+        method.rho += 1.0
+    found = alerts("Variational", method, [1.0] * 20, [100.0, 50.0], method.predict(x, draws=5), y)
+    assert not {"widths_stuck", "kl_frozen"} & {alert.kind for alert in found}
+
+
+def test_a_plain_network_has_no_posterior_to_be_stuck(blobs):
+    x, y = blobs
+    method = bf.PointEstimate(bf.networks.mlp(2, 3, units=8), "categorical")
+    kinds = {a.kind for a in alerts("Plain", method, np.linspace(2, 1, 20), [1.0, 1.0], method.predict(x), y)}
+    assert "not_converged" in kinds
+    assert not {"widths_stuck", "kl_frozen"} & kinds
