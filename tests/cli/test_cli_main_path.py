@@ -40,26 +40,14 @@ def test_train_evaluate_predict_and_prune_in_a_shell(place, tmp_path):
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path):
-    flags = [
-        "train",
-        "--data",
-        "digits",
-        "--units",
-        "32",
-        "--epochs",
-        "90",
-        "--batch-size",
-        "64",
-        "--schedule",
-        "cosine",
-    ]
+    flags = ["train", "--data", "digits", "--units", "32", "--epochs", "60", "--schedule", "cosine"]
     flags += ["--validation", "0.1", "--keep", "best"]
     whole = shell(*flags, "--out", "whole", cwd=tmp_path)
     assert whole.code == 0, whole.err
     process = subprocess.Popen(
         [*COMMAND, *flags, "--out", "cut"], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
     )
-    wait_for(lambda: (tmp_path / "cut/history.jsonl").read_text().count("\n") >= 3, process)
+    wait_for(lambda: (tmp_path / "cut/history.jsonl").read_text().count("\n") >= 1, process)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 1, said
@@ -71,7 +59,9 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path):
     resumed = shell("train", "--resume", "cut", "--json", cwd=tmp_path)
     assert resumed.code == 0, resumed.err
     assert resumed.json["epochs"] == 90
-    assert (tmp_path / "cut/model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_help_and_version_are_quick_and_need_no_torch():

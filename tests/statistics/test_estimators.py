@@ -135,8 +135,8 @@ def test_a_deep_linear_network_has_the_expected_gradient_of_the_weight_estimator
     torch.manual_seed(1)
     network = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).double()
     x, y = torch.randn(5, 3).double(), torch.randn(5, 2).double()
-    weight = gradients(variational(network, "weight"), x, y, steps=200, draws=20)
-    other = gradients(variational(network, estimator), x.repeat(8, 1), y.repeat(8, 1), steps=300)
+    weight = gradients(variational(network, "weight"), x, y, steps=150, draws=20)
+    other = gradients(variational(network, estimator), x.repeat(8, 1), y.repeat(8, 1), steps=200)
     assert z_scores(weight, other).abs().max() < 4.5  # 92 parameters: chance 6e-4
 
 

@@ -67,7 +67,7 @@ def compare(
 ) -> None:
     """Train several methods on one data set and compare them: a table, one report.html, and a run for each.
 
-    A budget is counted in example-gradients: an ensemble is shown with the whole budget for each member, and shared out.
+    Budgets are counted in example-gradients; an ensemble is shown with all of it for each member, and shared out.
     """
     from bayesify.comparison import table
     from bayesify.recipes import comparing

@@ -146,7 +146,8 @@ class Variational(Method):
         return torch.cat((mu[:size] * self.kept_weights, mu[size:]))
 
     def _std(self, rho: Tensor) -> Tensor:
-        std = F.softplus(rho)
+        # Far below zero softplus underflows; the smallest normal number keeps its logarithm finite.
+        std = F.softplus(rho).clamp(min=torch.finfo(rho.dtype).tiny)
         if self.prior is not None and not self.prior.proper:
             std = std.clamp(max=WIDEST_UNDER_IMPROPER_PRIOR)
         return std * self.kept_weights if self.kept_weights.numel() else std

@@ -45,7 +45,7 @@ def compare(
     likelihood = make_likelihood(recipe, material)
     outputs = likelihood.width(likelihood.prepare(material.train[1]))
     folders = {one.label: out / _folder(one) for one in contenders}
-    with claimed(out, overwrite=overwrite):
+    with claimed(*folders.values(), overwrite=overwrite):
         results = compare_seeds(
             range(recipe.seed, recipe.seed + seeds),
             material.train,
@@ -97,12 +97,12 @@ def _report(out: Path, results: Sequence[TrainedResult], material: Material, see
     about = material.notes
     pictures = as_pictures(material.test[0], material.preparation)
     unknown = None if material.unknown is None else as_pictures(material.unknown, material.preparation)
-    several = f"; the first of {seeds} seeds" if seeds > 1 else ""
+    counts = f"{len(material.train[0]):,} examples to learn from, {len(material.test[0]):,} others to test"
     return comparison_report(
         results,
         path=out / "report.html",
         title=f"{about['name']}: {len(results)} networks compared",
-        subtitle=f"{len(material.train[0]):,} examples to learn from, {len(material.test[0]):,} others to test{several}",
+        subtitle=counts + (f"; the first of {seeds} seeds" if seeds > 1 else ""),
         class_names=material.class_names or None,
         known=None if pictures is None else (pictures, material.test[1]),
         unknown=unknown,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -161,17 +160,18 @@ def write_metrics(run: Path, metrics: dict[str, Any]) -> None:
 
 
 @contextmanager
-def claimed(out: Path, *, overwrite: bool) -> Iterator[None]:
-    """A folder to write into; folders made for something that never came about are taken away again."""
-    new = [folder for folder in (out, *out.parents) if not folder.exists()]
-    if overwrite and (out / "comparison.json").is_file() and not (out / runs.CONFIG).exists():
-        # A comparison is a folder of runs, not a run, but just as much ours to replace.
-        shutil.rmtree(out)
-    runs.claim(out, overwrite=overwrite)
+def claimed(*folders: Path, overwrite: bool) -> Iterator[None]:
+    """Folders for new runs; those made for something that never came about are taken away again."""
+    parents = dict.fromkeys(parent for folder in folders for parent in folder.parents)
+    new = [folder for folder in (*folders, *parents) if not folder.exists()]
     try:
+        for folder in folders:
+            runs.claim(folder, overwrite=overwrite)
         yield
     except BaseException:
-        _remove_empty(new)
+        for folder in new:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
         raise
 
 
@@ -186,11 +186,3 @@ def _kept(out: Path) -> Iterator[None]:
         if not (out / "checkpoint").is_dir():
             raise Interrupted(None) from None
         raise Interrupted(out, steps_done(out)) from None
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    for folder in folders:
-        try:
-            folder.rmdir()
-        except OSError:
-            return

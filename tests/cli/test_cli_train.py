@@ -1,0 +1,206 @@
+"""`bayesify train`: what its flags do, configuration files, the run that it leaves."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import bayesify
+
+QUICK = ["--units", 8, "--layers", 1, "--epochs", 1]
+
+
+def config_of(run):
+    return json.loads((run / "config.json").read_text())
+
+
+def test_a_run_knows_its_data(digits_run):
+    data = config_of(digits_run)["data"]
+    assert data["name"] == "digits"
+    assert data["withheld"] == ["9"]
+    assert data["class_names"] == list("012345678")
+    assert data["examples"]["unknown"] == 54
+    assert data["preparation"]["normalise"] == "255"
+    assert data["split_seed"] == 0
+    assert len(data["test_rows"]) == 539  # of all ten classes, before any is withheld
+    assert bayesify.load(digits_run).notes["class_names"] == list("012345678")
+
+
+def test_flags_reach_the_run(call, tmp_path):
+    run = tmp_path / "run"
+    flags = [
+        "--data",
+        "moons",
+        "--units",
+        "7,5",
+        "--activation",
+        "tanh",
+        "--prior",
+        "laplace:0.5",
+        "--estimator",
+        "local",
+    ]
+    flags += ["--rho", "-4", "--bayesian", "last_layer", "--epochs", 2, "--batch-size", 50, "--learning-rate", 0.02]
+    flags += [
+        "--optimizer",
+        "sgd:momentum=0.9",
+        "--schedule",
+        "linear",
+        "--draws",
+        2,
+        "--kl",
+        "reweighted",
+        "--seed",
+        3,
+    ]
+    assert call("train", *flags, "--normalise", "symmetric", "--out", run).code == 0
+    config = config_of(run)
+    assert config["network"]["units"] == [7, 5]
+    assert config["network"]["activation"] == "tanh"
+    assert config["prior"] == "laplace:0.5"
+    assert config["settings"] == {"family": "mean_field", "estimator": "local", "rho": -4.0}
+    assert config["bayesian"] == "last_layer"
+    plan = {name: config["plan"][name] for name in ("epochs", "batch_size", "learning_rate", "optimizer", "schedule")}
+    wanted = {"epochs": 2, "batch_size": 50, "learning_rate": 0.02, "optimizer": "sgd:momentum=0.9"}
+    assert plan == wanted | {"schedule": "linear"}
+    assert (config["plan"]["draws"], config["plan"]["kl"], config["plan"]["seed"]) == (2, "reweighted", 3)
+    assert config["data"]["preparation"]["normalise"] == "symmetric"
+
+
+@pytest.mark.parametrize(
+    ("method", "extra"), [("point", []), ("ensemble", ["--members", 2]), ("mc-dropout", ["--p", 0.3])]
+)
+def test_every_method_trains_and_answers_with_the_uncertainty_that_it_has(call, tmp_path, method, extra):
+    assert call("train", "--data", "moons", "--method", method, *extra, *QUICK, "--out", tmp_path / "run").code == 0
+    scores = call("evaluate", tmp_path / "run", "--draws", 10, "--json").json
+    assert scores["draws"] == {"point": 1, "ensemble": 2, "mc-dropout": 10}[method]
+    assert (scores["epistemic"] > 1e-6) == (method != "point")
+
+
+def test_the_config_of_a_run_runs_it_again_to_the_same_bits(call, tmp_path):
+    flags = ["--withhold", "2", "--withhold", "5", "--validation", 0.2, "--label-noise", "1,7=0.3", "--split", 4]
+    assert call("train", *flags, *QUICK, "--out", tmp_path / "first").code == 0
+    assert call("train", "--config", tmp_path / "first" / "config.json", "--out", tmp_path / "second").code == 0
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("first", "second"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert config_of(tmp_path / "first")["data"] == config_of(tmp_path / "second")["data"]
+
+
+def test_flags_win_over_a_config_file_and_take_what_depends_on_them(call, tmp_path):
+    (tmp_path / "mine.toml").write_text('data = "moons"\nepochs = 3\nunits = [6, 4]\nestimator = "flipout"\nseed = 9\n')
+    out = call("train", "--config", tmp_path / "mine.toml", "--epochs", 1, "--out", tmp_path / "a", "--json").json
+    assert out["epochs"] == 1
+    assert config_of(tmp_path / "a")["settings"]["estimator"] == "flipout"
+    assert config_of(tmp_path / "a")["network"]["units"] == [6, 4]
+    plain = call("train", "--config", tmp_path / "a" / "config.json", "--method", "point", "--out", tmp_path / "b")
+    assert plain.code == 0, plain.err  # the estimator goes with the method that it belonged to
+    assert config_of(tmp_path / "b")["prior"] is None
+    assert config_of(tmp_path / "b")["plan"]["seed"] == 9
+
+
+def test_extending_a_run_adds_epochs_and_a_complete_run_is_not_resumed(call, refused, tmp_path):
+    run = tmp_path / "run"
+    assert call("train", "--data", "moons", *QUICK, "--out", run).code == 0
+    refused(["train", "--resume", run], "is complete", "--extend")
+    assert call("train", "--resume", run, "--extend", 2, "--json").json["epochs"] == 3
+    assert len((run / "history.jsonl").read_text().splitlines()) == 3
+    refused(["train", "--resume", run, "--epochs", 9], "--epochs cannot change", "--extend")
+    refused(["train", "--resume", run, "--prior", "normal:2"], "--prior cannot change")
+
+
+def test_early_stopping_keeps_the_best_and_says_so(call, tmp_path):
+    flags = ["--data", "moons", "--method", "point", "--units", 64, "--epochs", 200, "--learning-rate", 0.1]
+    flags += ["--validation", 0.2, "--patience", 2, "--keep", "best", "--out", tmp_path / "run"]
+    out = call("train", *flags, "--json").json
+    assert out["epochs"] < 200
+    assert "not improved" in out["stopped"]
+    assert call("evaluate", tmp_path / "run").code == 0  # a run that stopped early is complete
+
+
+def test_label_noise_swaps_training_labels_only(tmp_path):
+    from bayesify.recipes.material import gather
+    from bayesify.recipes.recipe import Recipe
+
+    clean, noisy = gather(Recipe()), gather(Recipe(label_noise="1,7=0.3"))
+    changed = clean.train[1] != noisy.train[1]
+    among = (clean.train[1] == 1) | (clean.train[1] == 7)
+    assert not bool(changed[~among].any())
+    n, swapped = int(among.sum()), int(changed.sum())
+    assert abs(swapped - 0.3 * n) < 4 * np.sqrt(n * 0.3 * 0.7)  # four standard deviations of a binomial
+    assert torch.equal(clean.test[1], noisy.test[1])
+
+
+def test_validation_examples_and_the_preparation_come_from_training_alone():
+    from bayesify.recipes.material import gather
+    from bayesify.recipes.recipe import Recipe
+
+    material = gather(Recipe(data="moons", validation=0.25))
+    assert (len(material.train[0]), len(material.validation[0]), len(material.test[0])) == (525, 175, 300)
+    assert material.train[0].mean(0).abs().max() < 1e-6  # standardised by these 525, not by all 700
+    assert set(material.notes["validation_rows"]).isdisjoint(material.notes["test_rows"])
+
+
+def test_regression_is_in_the_units_of_the_table(call, houses_run, place):
+    scores = call("evaluate", houses_run, "--json").json
+    prices = np.loadtxt(place / "houses.csv", delimiter=",", skiprows=1, usecols=3)
+    assert 2000 < scores["rmse"] < 0.4 * prices.std()  # the noise is 3000
+    assert 0.7 < scores["coverage_95"] <= 1
+    # NLL of a Gaussian of that width, in log price units: standardised targets would give about 10.6 less.
+    assert abs(scores["nll"] - np.log(scores["rmse"] * np.sqrt(2 * np.pi * np.e))) < 1
+
+
+def test_a_folder_of_pictures_and_a_convolutional_network(call, refused, place, tmp_path):
+    flags = ["train", "--data", place / "photos", "--network", "cnn", "--method", "point", "--epochs", 15]
+    flags += ["--batch-size", 32, "--size", 16, "--out", tmp_path / "run"]
+    assert call(*flags).code == 0
+    assert call("evaluate", tmp_path / "run", "--json").json["accuracy"] > 0.8
+    answer = call("predict", tmp_path / "run", place / "0.png", "--json").json
+    assert answer["label"] == "class 0"
+    assert call("predict", tmp_path / "run", place / "photos" / "class 1", "--csv").out.count("\n") > 40
+
+
+FACTORY = """
+import torch
+def make(input_shape, outputs):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(input_shape[-1] * input_shape[-2], outputs))
+def plain():
+    return torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+def broken():
+    raise KeyError("oops")
+def number():
+    return 3
+"""
+
+
+def test_a_network_of_the_users_runs_only_when_they_name_it(call, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_networks.py").write_text(FACTORY)
+    assert call("train", "--network", "my_networks:make", "--epochs", 2, "--out", "run").code == 0
+    refused(["evaluate", "run"], "--network my_networks:make")
+    scores = call("evaluate", "run", "--network", "my_networks:make", "--json")
+    assert scores.code == 0, scores.err
+    flags = ["--data", "moons", "--method", "mc-dropout", "--p", 0.3, "--network", "my_networks:plain"]
+    assert call("train", *flags, "--epochs", 1, "--out", "dropped").code == 0
+    assert call("evaluate", "dropped", "--network", "my_networks:plain", "--json").json["epistemic"] > 1e-6
+    refused(["train", "--network", "nowhere:make", "--out", "x"], "no module 'nowhere'")
+    refused(["train", "--network", "my_networks:mkae", "--out", "x"], "has no 'mkae'")
+    refused(["train", "--network", "my_networks:broken", "--out", "x"], "cannot be made", "oops")
+    refused(["train", "--network", "my_networks:number", "--out", "x"], "torch.nn.Module", "int")
+    assert not (tmp_path / "x").exists()
+
+
+def test_small_data_gets_enough_steps_by_default():
+    from bayesify.recipes.building import epochs_for
+    from bayesify.recipes.recipe import Recipe
+
+    assert epochs_for(Recipe(), 60000) == 10
+    assert epochs_for(Recipe(), 128) == 2000
+    assert epochs_for(Recipe(epochs=3), 128) == 3
+
+
+def test_training_that_diverges_fails_with_its_reason(refused, tmp_path):
+    flags = ["--data", "moons", "--optimizer", "sgd", "--learning-rate", 1e30, *QUICK, "--epochs", 3]
+    refused(["train", *flags, "--out", tmp_path / "run"], "finite", "learning_rate", code=1)
+    refused(["evaluate", tmp_path / "run"], "stopped in training")
