@@ -126,7 +126,11 @@ ARCHITECTURES = {
         sequence,
         None,
     ),
-    "layer norm": (lambda: nn.Sequential(nn.Linear(5, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, CLASSES)), table, None),
+    "layer norm": (
+        lambda: nn.Sequential(nn.Linear(5, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, CLASSES)),
+        table,
+        None,
+    ),
     "batch norm": (
         lambda: nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, CLASSES)),
         table,
@@ -136,6 +140,16 @@ ARCHITECTURES = {
     "one dict": (OneDict, both, 0),
     "pair": (lambda: nn.Bilinear(5, 2, CLASSES), (table, both["numbers"]), None),
     "embedding": (lambda: nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, CLASSES)), tokens, None),
+    "sparse embedding": (
+        lambda: nn.Sequential(nn.Embedding(9, 4, sparse=True), nn.Flatten(), nn.Linear(20, CLASSES)),
+        tokens,
+        None,
+    ),
+    "embedding with a largest norm": (
+        lambda: nn.Sequential(nn.Embedding(9, 4, max_norm=0.5), nn.Flatten(), nn.Linear(20, CLASSES)),
+        tokens,
+        None,
+    ),
     "embedding bag": (lambda: nn.Sequential(nn.EmbeddingBag(9, 4), nn.Linear(4, CLASSES)), tokens, None),
     "volume 1": (lambda: Volume(1), normal(BATCH, 2, 7), None),
     "volume 2": (lambda: Volume(2), normal(BATCH, 2, 7, 6), None),
@@ -154,7 +168,11 @@ ARCHITECTURES = {
         None,
     ),
     "half": (lambda: nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, CLASSES)).half(), table, None),
-    "bfloat16": (lambda: nn.Sequential(nn.Linear(5, 8), nn.LayerNorm(8), nn.Linear(8, CLASSES)).bfloat16(), table, None),
+    "bfloat16": (
+        lambda: nn.Sequential(nn.Linear(5, 8), nn.LayerNorm(8), nn.Linear(8, CLASSES)).bfloat16(),
+        table,
+        None,
+    ),
     "double": (lambda: nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double(), table, None),
     "mixed": (MixedPrecision, table, None),
 }
@@ -329,7 +347,9 @@ def test_prediction_uses_the_statistics_and_never_changes_them(kind):
     assert all(torch.equal(tensor, before[name]) for name, tensor in method.state_dict().items())
     # Batch statistics would have taken the shift away again.
     assert far.sub(method.predict(table, draws=3).outputs).abs().max() > 1
-    counted = next(tensor for name, tensor in before.items() if name.endswith("num_batches_tracked") and tensor.max() > 0)
+    counted = next(
+        tensor for name, tensor in before.items() if name.endswith("num_batches_tracked") and tensor.max() > 0
+    )
     assert torch.all(counted == 4)
 
 
@@ -380,13 +400,16 @@ def test_a_network_with_random_numbers_of_its_own_repeats_and_leaves_the_generat
 def test_half_precision_weights_keep_their_posterior_in_single():
     torch.manual_seed(0)
     method = bf.Variational(ARCHITECTURES["half"][0](), "categorical", rho=-9.0)
-    assert method.mu.dtype == torch.float32 and method.weights([0], 0).dtype == torch.float32
+    assert method.mu.dtype == torch.float32
+    assert method.weights([0], 0).dtype == torch.float32
     assert method.network.unflatten(method.mu)["0.weight"].dtype == torch.float16
     assert method.draw(table, draws=2).dtype == torch.float32
 
 
 def test_mixed_precision_takes_inputs_in_the_precision_of_most_weights():
     network = bf.Network(MixedPrecision())
-    assert network.dtype == torch.float64 and network.input_dtype == torch.bfloat16
+    assert network.dtype == torch.float64
+    assert network.input_dtype == torch.bfloat16
     positional, _ = network.arguments((table.double(), tokens))
-    assert positional[0][0].dtype == torch.bfloat16 and positional[0][1].dtype == torch.int64
+    assert positional[0][0].dtype == torch.bfloat16
+    assert positional[0][1].dtype == torch.int64

@@ -18,7 +18,10 @@ CHAINS = {
     "linear": (nn.Linear(4, 3), (5, 4)),
     "one layer": (nn.Sequential(nn.Linear(4, 3)), (5, 4)),
     "mlp": (nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6), nn.GELU(), nn.Linear(6, 2)), (5, 4)),
-    "one activation in two places": (nn.Sequential(nn.Linear(4, 6), act, nn.Linear(6, 6), act, nn.Linear(6, 2)), (5, 4)),
+    "one activation in two places": (
+        nn.Sequential(nn.Linear(4, 6), act, nn.Linear(6, 6), act, nn.Linear(6, 2)),
+        (5, 4),
+    ),
     "without biases": (nn.Sequential(nn.Linear(4, 6, bias=False), nn.SiLU(), nn.Linear(6, 2, bias=False)), (5, 4)),
     "activation first": (nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 6), nn.ELU(inplace=True)), (5, 4)),
     "sequences": (nn.Sequential(nn.Linear(4, 6), nn.Softplus(), nn.Linear(6, 2)), (5, 3, 4)),

@@ -489,6 +489,15 @@ def test_added_dropout_stands_before_every_weight_layer_but_the_first():
     assert not module[2]._forward_pre_hooks
 
 
+def test_a_loop_of_ones_own_also_gets_its_dropout():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 30), nn.ReLU(), nn.Linear(30, 2))
+    method = bf.MCDropout(module, "categorical", p=0.5)
+    losses = [method.loss(normal(8, 3), torch.arange(8) % 2, 8, step).item() for step in range(3)]
+    assert len(set(losses)) == 3
+    assert method.network.added_dropout == ["2"]
+
+
 class Tokens(nn.Module):
     def __init__(self):
         super().__init__()
@@ -560,12 +569,17 @@ def test_torch_is_left_alone_after_an_exception_and_in_other_threads():
     fast_path = torch.backends.mha.get_fastpath_enabled()
     key = noise.keys(0, noise.Stream.DROPOUT)[0]
     elsewhere = []
-    with pytest.raises(RuntimeError, match="half way"), KeyedDropout(key, rate=0.999999):
-        assert torch.equal(F.dropout(torch.ones(10)), torch.zeros(10))
-        other = threading.Thread(target=lambda: elsewhere.append(F.dropout(torch.ones(10), 0.5, training=False)))
-        other.start()
-        other.join()
-        raise RuntimeError("half way")
+
+    def half_way():
+        with KeyedDropout(key, rate=0.999999):
+            assert torch.equal(F.dropout(torch.ones(10)), torch.zeros(10))
+            other = threading.Thread(target=lambda: elsewhere.append(F.dropout(torch.ones(10), 0.5, training=False)))
+            other.start()
+            other.join()
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        half_way()
     assert torch.equal(elsewhere[0], torch.ones(10))
     assert functions == {name: getattr(F, name) for name in functions}
     assert torch.backends.mha.get_fastpath_enabled() == fast_path

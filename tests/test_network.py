@@ -1,9 +1,11 @@
 """The network as a function of its weights: never edited, the same by every tier, with every tensor in its place."""
 
 import copy
+import itertools
 import pickle
 import threading
-from collections import namedtuple
+import warnings
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -179,8 +181,10 @@ def test_every_tier_gives_the_numbers_and_gradients_of_the_module_itself(kind):
     network = Network(copy.deepcopy(module).double())
     x = normal(6, 4, dtype=torch.float64)
     found = network.tier(3, x, train=False)
-    assert found[0] == tier and why in found[1]
-    assert network.tier(1, x, train=False) == ("loop", "one draw is one call")
+    assert found[0] == tier
+    assert why in found[1]
+    alone = network.tier(1, x, train=False)
+    assert alone == (found if tier == "batched" else ("loop", "one draw is one call"))
     theta = (network.initial + 0.3 * normal(3, network.size, seed=1, dtype=torch.float64)).requires_grad_()
     together = network.outputs(theta, x)[0]
     weighting = normal(*together.shape, seed=2, dtype=torch.float64)
@@ -189,6 +193,7 @@ def test_every_tier_gives_the_numbers_and_gradients_of_the_module_itself(kind):
         single = network.module(theta.detach()[draw]).eval()
         output = single(x)
         torch.testing.assert_close(together[draw], output)
+        torch.testing.assert_close(network.outputs(theta[draw : draw + 1], x)[0][0], output)
         (output * weighting[draw]).sum().backward()
         expected = network.flatten({name: p.grad for name, p in single.named_parameters()})
         torch.testing.assert_close(gradient[draw], expected)
@@ -301,14 +306,15 @@ def test_random_tensors_come_first_and_flatten_undoes_unflatten():
     theta = normal(network.size)
     assert torch.equal(network.flatten(network.unflatten(theta)), theta)
     stops = [0, *(place.stop for place in network.places)]
-    assert [place.start for place in network.places] == stops[:-1] and stops[-1] == network.size
+    assert [place.start for place in network.places] == stops[:-1]
+    assert stops[-1] == network.size
 
 
 @given(widths=st.lists(st.integers(1, 5), min_size=2, max_size=5), bias=st.booleans(), seed=st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
 def test_any_chain_is_its_module_at_its_own_weights(widths, bias, seed):
     torch.manual_seed(seed)
-    layers = [nn.Linear(a, b, bias=bias) for a, b in zip(widths, widths[1:], strict=False)]
+    layers = [nn.Linear(a, b, bias=bias) for a, b in itertools.pairwise(widths)]
     module, x = nn.Sequential(*layers), normal(3, widths[0], seed=seed)
     network = Network(module)
     y = network.outputs(network.initial.expand(2, -1), x)[0]
@@ -465,7 +471,9 @@ def test_inputs_reach_the_forward_as_it_takes_them(kind, x, draws):
     torch.testing.assert_close(y, module.fc(a + 10 * b).expand(draws, -1, -1))
 
 
-Pair = namedtuple("Pair", "values hidden")
+class Pair(NamedTuple):
+    values: torch.Tensor
+    hidden: torch.Tensor
 
 
 class Returning(nn.Module):
@@ -603,9 +611,16 @@ def bad(change):
     return module
 
 
+def scripted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.trace(nn.Linear(3, 2), normal(2, 3))
+
+
 @pytest.mark.parametrize(
     "module, error, text",
     [
+        (scripted(), TypeError, "give the module it was scripted from"),
         (nn.ReLU(), ValueError, "no trained parameters"),
         ("resnet", TypeError, "must be a torch.nn.Module or a function that returns one, got str"),
         (lambda: 3, TypeError, "got int"),
@@ -620,6 +635,22 @@ def bad(change):
 def test_a_network_that_cannot_be_wrapped_is_one_clear_error(module, error, text):
     with pytest.raises(error, match=text):
         Network(module)
+
+
+def test_a_compiled_module_is_the_module_it_was_compiled_from():
+    module = Skip()
+    assert [place.name for place in Network(torch.compile(module)).places] == [
+        place.name for place in Network(module).places
+    ]
+
+
+def test_dropout_cannot_be_added_to_what_cannot_be_traced():
+    class FixedBatch(Skip):
+        def forward(self, x):
+            return super().forward(x.view(5, 4))
+
+    with pytest.raises(ValueError, match="dropout cannot be added: the network could not be traced"):
+        Network(FixedBatch()).add_dropout(0.5, normal(5, 4))
 
 
 def test_a_network_of_ours_keeps_its_spec_and_other_attributes_called_spec_do_not_count():

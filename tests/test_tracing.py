@@ -57,15 +57,18 @@ def with_hook(read):
     return module
 
 
-def tied():
-    module = Model(plain)
+def tied(rule):
+    module = Model(rule)
     module.second = nn.Linear(4, 4)
     module.second.weight = module.first.weight
     return module
 
 
 NOT_ALONE = {
-    "a functional read": (lambda m, x: m.second(m.first(x)) + F.linear(x, m.first.weight)[:, :3], "something else reads"),
+    "a functional read": (
+        lambda m, x: m.second(m.first(x)) + F.linear(x, m.first.weight)[:, :3],
+        "something else reads",
+    ),
     "a sum over the weight": (lambda m, x: m.second(m.first(x)) + m.first.weight.sum(), "something else reads"),
     "a read bias": (lambda m, x: m.second(m.first(x)) + m.first.bias.square().sum(), "something else reads"),
     "a transposed weight": (lambda m, x: m.second(m.first(x) @ m.first.weight.T), "something else reads"),
@@ -103,7 +106,8 @@ def test_a_layer_whose_weight_is_used_otherwise_does_not_qualify(kind):
     "module, why",
     [
         (Model(plain, Subclass(4, 4)), "Subclass has no faster estimator"),
-        (tied(), "something else reads"),
+        (tied(plain), "something else reads"),
+        (tied(lambda m, x: m.first(x)), "something else reads"),
         (with_hook("after"), "something else reads"),
         (with_hook("before"), "something else reads"),
         (Model(plain, nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))), "has no faster estimator"),
@@ -143,7 +147,8 @@ def test_attentions_projection_does_not_qualify():
     module, x = Attentive(), normal(6, 5, 4)
     assert qualified(module, x) == ["head"]
     use = Network(module).traced(x).layers["attention.out_proj"]
-    assert use.calls == 0 and use.read_elsewhere
+    assert use.calls == 0
+    assert use.read_elsewhere
     assert "has no faster estimator" in reason(module, x, "attention.out_proj")
     assert "MultiheadAttention has no faster estimator" in reason(module, x, "attention")
 
@@ -206,7 +211,8 @@ def test_changes_to_buffers_are_seen_and_undone(how, always):
     module = Counting(how, always)
     network, x = Network(module), normal(6, 4)
     trace = network.traced(x)
-    assert trace.updates_buffers and trace.buffers_in_evaluation == always
+    assert trace.updates_buffers
+    assert trace.buffers_in_evaluation == always
     assert network.kept()["seen"] == 0
     network.outputs(network.initial.unsqueeze(0), x)
     assert network.kept()["seen"] == 0
@@ -232,7 +238,8 @@ def test_a_pass_leaves_nothing_behind_in_the_template():
     theta = network.initial.expand(3, -1).clone().requires_grad_()
     network.outputs(theta, x, train=True)[0].sum().backward()
     assert network.traced(x).keeps_state
-    assert network.template.calls == 0 and not hasattr(network.template, "last")
+    assert network.template.calls == 0
+    assert not hasattr(network.template, "last")
     assert torch.equal(copy.deepcopy(network).initial, network.initial)
 
 
@@ -272,7 +279,8 @@ def test_random_numbers_of_the_networks_own_follow_the_key_and_leave_the_generat
     network, x = Network(Noisy()), normal(6, 4)
     state = torch.get_rng_state()
     trace = network.traced(x)
-    assert trace.uses_generator and trace.dropout_sites is None
+    assert trace.uses_generator
+    assert trace.dropout_sites is None
     theta, keys = network.initial.expand(3, -1), noise.keys(0, noise.Stream.DROPOUT, draws=range(3))
     assert network.tier(3, x, train=True) == ("loop", "it draws random numbers of its own")
     one = network.outputs(theta, x, train=True, dropout=keys)[0]
@@ -297,9 +305,12 @@ def test_a_network_that_cannot_be_traced_assumes_the_worst_and_still_runs():
     network, x = Network(FixedBatch()), normal(6, 4)
     trace = network.traced(x)
     assert "invalid for input" in trace.problem
-    assert trace.updates_buffers and trace.uses_generator and trace.dropout_sites is None
+    assert trace.updates_buffers
+    assert trace.uses_generator
+    assert trace.dropout_sites is None
     tier, why = network.tier(2, x, train=False)
-    assert tier == "loop" and "could not be traced" in why
+    assert tier == "loop"
+    assert "could not be traced" in why
     assert stochastic_layers(network, trace) == []
     torch.testing.assert_close(network.outputs(network.initial.expand(2, -1), x)[0][1], network.module().eval()(x))
 
@@ -321,4 +332,5 @@ def test_tracing_happens_once_and_leaves_no_hooks():
     first = len(passes)
     network.traced(normal(2, 4))
     assert len(passes) == first
-    assert not network.template.first._forward_hooks and not network.template.first._forward_pre_hooks
+    assert not network.template.first._forward_hooks
+    assert not network.template.first._forward_pre_hooks

@@ -44,6 +44,8 @@ def run(chain: Chain | None, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
     """Outputs `[draws, batch, ...]` for weights `[draws, *shape]` and inputs `[batch, ...]` that all draws share."""
     assert chain is not None
     draws = next(iter(tensors.values())).shape[0]
+    if draws == 1:
+        return _run_once(chain, tensors, x).unsqueeze(0)
     shared = True
     for name, layer in chain:
         if type(layer) is nn.Linear:
@@ -60,6 +62,17 @@ def run(chain: Chain | None, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
         else:
             x = layer(x)
     return x.expand(draws, *x.shape) if shared else x
+
+
+def _run_once(chain: Chain, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
+    for name, layer in chain:
+        if type(layer) in {nn.Linear, nn.Conv2d}:
+            weight, bias = tensors[f"{name}weight"][0], tensors.get(f"{name}bias")
+            bias = None if bias is None else bias[0]
+            x = F.linear(x, weight, bias) if type(layer) is nn.Linear else layer._conv_forward(x, weight, bias)
+        else:
+            x = layer(x)
+    return x
 
 
 def _collect(module: nn.Module, prefix: str, links: Chain, seen: set[int]) -> bool:

@@ -155,7 +155,7 @@ def compare_seeds(seeds: Sequence[int], *arguments: Any, **settings: Any) -> lis
 
 
 def read_methods(given: Sequence[MethodLike]) -> list[Contender]:
-    """The contenders that names stand for, labels all different; an ensemble of the whole budget is joined by its twin."""
+    """The contenders that names stand for, an ensemble with the whole budget joined by its twin; labels must differ."""
     named = {contender.name: contender for contender in CONTENDERS}
     listed: list[Contender] = []
     for method in given:
@@ -234,16 +234,16 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
         "accuracy": ("accuracy", ".1%"),
         "nll": ("NLL", ".3f"),
         "ece": ("ECE", ".3f"),
-        "auroc": ("AUROC unknown", ".3f"),
-        "accuracy_at_90": ("accuracy at 90%", ".1%"),
+        "auroc": ("AUROC", ".3f"),
+        "accuracy_at_90": ("at 90%", ".1%"),
         "cost": ("cost", ".1f"),
     },
     "regression": {
         "rmse": ("RMSE", ".4g"),
         "nll": ("NLL", ".3f"),
         "crps": ("CRPS", ".4g"),
-        "coverage_95": ("in 95% intervals", ".1%"),
-        "auroc": ("AUROC unknown", ".3f"),
+        "coverage_95": ("in 95%", ".1%"),
+        "auroc": ("AUROC", ".3f"),
         "cost": ("cost", ".1f"),
     },
 }

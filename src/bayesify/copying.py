@@ -23,15 +23,24 @@ def as_module(given: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Modul
     made = initialisation.make(given, seed) if not isinstance(given, nn.Module) and callable(given) else given
     if not isinstance(made, nn.Module):
         raise TypeError(f"network must be a torch.nn.Module or a function that returns one, got {type(made).__name__}")
-    return made
+    if isinstance(made, torch.jit.ScriptModule):
+        raise TypeError("a scripted module cannot be run with other weights: give the module it was scripted from")
+    # What `torch.compile` returns wraps the module, whose weights it would call by other names.
+    compiled_from = made._modules.get("_orig_mod")
+    return made if compiled_from is None else compiled_from
 
 
 def hollow(module: nn.Module) -> nn.Module:
     """A copy whose tensors have no values; tied tensors stay tied."""
     try:
-        return _copy(module, lambda _, tensor: torch.empty_like(tensor, device="meta"))
+        empty = _copy(module, lambda _, tensor: torch.empty_like(tensor, device="meta"))
     except Exception as problem:
         raise TypeError(f"the network cannot be copied: {first_line(problem)}") from problem
+    for part in empty.modules():
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag):
+            # One vector of weights has one dense gradient; its numbers are the same.
+            part.sparse = False
+    return empty
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:

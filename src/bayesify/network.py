@@ -153,9 +153,11 @@ class Network(nn.Module):
         `dropout` is a key `[2]`; without one there is no dropout. `fixed_mask` makes all inputs share the mask.
         """
         trace = self.traced(x)
-        state = {**tensors, **(self.kept() if kept is None else kept)}
+        state = {**tensors, **self.kept(), **(kept or {})}
         if trace.updates_buffers if train else trace.buffers_in_evaluation:
             state |= {name: state[name].clone() for name in self._buffer_names}
+        if trace.changes_weights:
+            state |= {name: tensor.clone() for name, tensor in tensors.items()}
         if trace.changes_inputs:
             x = pytree.tree_map_only(Tensor, torch.clone, x)
         positional, named = self.arguments(x)
@@ -227,9 +229,9 @@ class Network(nn.Module):
 
     def tier(self, draws: int, x: Any, *, train: bool, each: bool = False, stochastic: bool = False) -> tuple[str, str]:
         """The tier for this many draws, and why."""
-        if draws == 1:
+        if draws == 1 and (self._chain is None or each or stochastic):
             return "loop", "one draw is one call"
-        if self.size >= LOOP_FROM_WEIGHTS:
+        if self.size >= LOOP_FROM_WEIGHTS and draws > 1:
             return "loop", "large products are faster one draw at a time"
         trace = self.traced(_row(x, 0) if each else x)
         if trace.problem is not None:
@@ -300,8 +302,7 @@ class Network(nn.Module):
         kept: Mapping[str, Tensor] | None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         tensors = self.unflatten(theta)
-        own = dict(kept) if kept is not None and each else {}
-        shared = dict(kept) if kept is not None and not each else self.kept()
+        own, shared = (dict(kept or {}), {}) if each else ({}, dict(kept or {}))
 
         def one(tensors: dict[str, Tensor], x: Any, key: Tensor | None, own: dict[str, Tensor]) -> Any:
             return self.call(tensors, x, train=train, dropout=key, fixed_mask=fixed_mask, kept={**shared, **own})

@@ -58,6 +58,7 @@ class Trace:
         buffers_in_evaluation: evaluation changes buffers as well.
         uses_generator: passes draw from torch's own generator.
         changes_inputs: passes write into their inputs.
+        changes_weights: passes write into the weights (an embedding with a largest norm).
         keeps_state: passes leave something behind in the modules' attributes.
 
     """
@@ -72,6 +73,7 @@ class Trace:
     buffers_in_evaluation: bool = True
     uses_generator: bool = True
     changes_inputs: bool = True
+    changes_weights: bool = True
     keeps_state: bool = True
 
 
@@ -123,6 +125,7 @@ def _traced(network: Network, x: Any) -> Trace:
         buffers_in_evaluation=bool(quiet.changed_buffers),
         uses_generator=uses_generator,
         changes_inputs=any(each.changed_inputs for each in passes),
+        changes_weights=any(each.changed_weights for each in passes) or _has_largest_norm(network.template),
         keeps_state=any(each.changed_state for each in passes),
     )
     if network.dropout_always and sites:
@@ -141,6 +144,7 @@ class _Pass:
     uses: dict[str, LayerUse]
     dropout: DropoutRecorder
     changed_buffers: list[str]
+    changed_weights: bool
     changed_inputs: bool
     changed_state: bool
     moved_generator: bool
@@ -186,6 +190,7 @@ def _one_pass(
         uses,
         dropout,
         changed_buffers=[name for name in kept if not _same(state[name], before[name])],
+        changed_weights=any(not _same(state[place.name], before[place.name]) for place in network.places),
         changed_inputs=[leaf._version for leaf in given] != versions,
         changed_state=changed_state,
         moved_generator=any(
@@ -248,6 +253,10 @@ def _batch_axis(one: LayerUse, two: LayerUse) -> int | None:
         return None
     grown = [axis for axis, sizes in enumerate(zip(one.inputs[0], two.inputs[0], strict=True)) if sizes == _SIZES]
     return grown[0] if len(grown) == 1 else None
+
+
+def _has_largest_norm(module: nn.Module) -> bool:
+    return any(getattr(part, "max_norm", None) is not None for part in module.modules())
 
 
 def _same(one: Tensor, two: Tensor) -> bool:

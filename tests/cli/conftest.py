@@ -89,6 +89,7 @@ def iris_run(place):
 @pytest.fixture(scope="session")
 def houses_run(place):
     run = place / "runs" / "houses"
-    settings = ["--data", place / "houses.csv", "--target", "price", "--epochs", 300, "--learning-rate", 0.01]
-    assert main([*map(str, ["train", *settings, "--batch-size", 32, "--out", run, "--json"])]) == 0
+    settings = ["--data", place / "houses.csv", "--target", "price", "--epochs", 100, "--learning-rate", 0.01]
+    settings += ["--method", "ensemble", "--members", 3, "--batch-size", 32, "--out", run]
+    assert main([*map(str, ["train", *settings, "--json"])]) == 0
     return run

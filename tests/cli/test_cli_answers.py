@@ -197,9 +197,9 @@ def test_data_lists_what_is_here_what_is_missing_and_on_what_terms(call, refused
 
 
 def test_bench_step_reports_the_ratio(call, refused):
-    flags = ["--units", 8, "--rounds", 3, "--steps", 2, "--batch-size", 4]
+    flags = ["--units", 8, "--rounds", 3, "--steps", 2, "--batch-size", 4, "--eager"]
     refused(["bench", "step", "--units", 0], "units", "at least 1")
-    refused(["bench", "step", "--estimator", "locl"], "did you mean 'local'")
+    refused(["bench", "step", "--estimator", "locl", "--eager"], "did you mean 'local'")
     result = call("bench", "step", *flags, "--json").json
     assert result["ratio"] == pytest.approx(result["variational_ms"] / result["plain_ms"])
 

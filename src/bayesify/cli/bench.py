@@ -32,6 +32,7 @@ def step(
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     rounds: Annotated[int, typer.Option(help="Rounds in which the two take turns.")] = 20,
     steps: Annotated[int, typer.Option(help="Steps of each per round.")] = 10,
+    eager: Annotated[bool, typer.Option("--eager", help="Without compiling the sampling pass.")] = False,
     as_json: Json = False,
 ) -> None:
     """A training step of a 784-units-units-10 network: variational against plain, taking turns; medians."""
@@ -52,6 +53,7 @@ def step(
         rounds=rounds,
         steps=steps,
         device=device,
+        compiled=not eager,
         progress=_show,
     )
     if sys.stderr.isatty():

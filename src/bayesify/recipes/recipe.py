@@ -141,6 +141,8 @@ def settings_of_run(config: Mapping[str, Any], what: str) -> dict[str, Any]:
     settings |= {name: value for name, value in (config.get("settings") or {}).items() if name in OF_METHOD}
     settings["network"] = data.get("factory") or network.get("type")
     settings |= {name: network[name] for name in OF_NETWORK if name in network}
+    if network.get("type") == "mlp":
+        settings["layers"] = len(network["units"])
     settings |= {name: config.get(name) for name in ("prior", "bayesian", "start")}
     settings["likelihood"] = _likelihood_text(config.get("likelihood") or {})
     known = {field.name for field in fields(Recipe)}
