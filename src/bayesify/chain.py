@@ -66,10 +66,10 @@ def run(chain: Chain | None, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
 
 def _run_once(chain: Chain, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
     for name, layer in chain:
-        if type(layer) in {nn.Linear, nn.Conv2d}:
+        if isinstance(layer, nn.Linear | nn.Conv2d):
             weight, bias = tensors[f"{name}weight"][0], tensors.get(f"{name}bias")
             bias = None if bias is None else bias[0]
-            x = F.linear(x, weight, bias) if type(layer) is nn.Linear else layer._conv_forward(x, weight, bias)
+            x = layer._conv_forward(x, weight, bias) if isinstance(layer, nn.Conv2d) else F.linear(x, weight, bias)
         else:
             x = layer(x)
     return x

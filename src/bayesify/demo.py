@@ -39,13 +39,8 @@ CONTENDERS = {
     "ensemble-fifth": Contender(
         f"Ensemble of {MEMBERS}, a fifth each", "ensemble", {"members": MEMBERS}, share=1 / MEMBERS
     ),
-    "mc-dropout": Contender("MC dropout", "mc-dropout", {"p": 0.2}),
-    "variational": Contender(
-        "Variational",
-        "variational",
-        {"prior": "normal:2", "estimator": "local"},
-        {"learning_rate": 1e-2, "schedule": "cosine"},
-    ),
+    "mc-dropout": Contender("MC dropout", "mc-dropout", {"p": 0.5}),
+    "variational": Contender("Variational", "variational", {"prior": "normal:2", "estimator": "local"}),
 }
 _PICTURE_SCALE = 16
 
@@ -114,7 +109,8 @@ def train(
         methods=list(CONTENDERS.values()),
         epochs=QUICK_EPOCHS if quick else EPOCHS,
         batch_size=BATCH_SIZE,
-        learning_rate=3e-3,
+        learning_rate=1e-2,
+        schedule="cosine",
         seed=seed,
         draws=QUICK_DRAWS if quick else DRAWS,
         notes={**material.notes, "outputs": outputs},

@@ -136,6 +136,7 @@ def test_prune_compares_before_and_after_alike_and_keeps_the_rest(call, refused,
         [p.flatten() for name, p in small.network.unflatten(small.mean_weights).items() if "weight" in name]
     )
     assert float((weights == 0).double().mean()) == pytest.approx(0.6, abs=1e-3)
+    refused(["train", "--resume", tmp_path / "small", "--extend", 1], "no checkpoint")
     refused(["prune", iris_run], "Gaussian posterior", "PointEstimate")
     refused(["prune", digits_run, "--fraction", 1.5], "fraction", "1.5")
     refused(["prune", digits_run, "--by", "sn"], "did you mean 'snr'")

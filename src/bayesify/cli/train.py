@@ -118,7 +118,7 @@ def _train(recipe: Recipe, out: Path, *, overwrite: bool) -> Trained:
 
     try:
         return training.train(recipe, out, overwrite=overwrite)
-    except training.Interrupted as stopped:
+    except training.InterruptedTrainingError as stopped:
         raise _interrupted(stopped.run, stopped.step) from None
 
 
@@ -134,7 +134,7 @@ def _resume(run: Path, given: dict[str, Any]) -> Trained:
     now: dict[str, Any] = {name: given.get(name) for name in ("data", "network", "device")}
     try:
         return training.resume(run, extend=given.get("extend", 0), **now)
-    except training.Interrupted as stopped:
+    except training.InterruptedTrainingError as stopped:
         raise _interrupted(stopped.run, stopped.step) from None
 
 

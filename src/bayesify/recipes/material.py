@@ -39,9 +39,9 @@ class Material:
     notes: dict[str, Any]
 
 
-def gather(recipe: Recipe) -> Material:
-    """Everything that training and testing by a recipe need."""
-    raw = open_for(recipe)
+def gather(recipe: Recipe, raw: DataSet | None = None) -> Material:
+    """Everything that training and testing by a recipe need; `raw` where its data is open already."""
+    raw = open_for(recipe) if raw is None else raw
     mark = fingerprint(raw)
     known = withhold(raw, recipe.withhold) if recipe.withhold else raw
     part = known.hold_out(recipe.validation, recipe.split or 0) if recipe.validation else known

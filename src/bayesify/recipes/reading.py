@@ -55,7 +55,7 @@ def examples_of(config: dict[str, Any], run: Path, data: str | None = None) -> E
             raise DataError(f"the data of {run} is no longer at {recipe.data}: say where with --data") from None
         raise DataError(str(problem)) from None
     if fingerprint(raw) == config["data"].get("fingerprint"):
-        material = gather(recipe)
+        material = gather(recipe, raw)
         unknown = material.unknown if material.unknown is not None and len(material.unknown) else None
         withheld = ", ".join(config["data"].get("withheld") or [])
         what = f"the test part of {raw.name}"

@@ -20,7 +20,7 @@ from bayesify.recipes.recipe import Recipe, make_recipe, settings_of_run
 from bayesify.training.loop import resume_plan
 
 
-class Interrupted(Exception):  # noqa: N818 - it is not an error that training was stopped
+class InterruptedTrainingError(Exception):
     """Training was stopped; `run` holds a checkpoint, or is None where there was nothing to keep yet."""
 
     def __init__(self, run: Path | None, step: int = 0) -> None:
@@ -96,7 +96,7 @@ def resume(
             progress=progress,
         )
     except KeyboardInterrupt:
-        raise Interrupted(run, steps_done(run)) from None
+        raise InterruptedTrainingError(run, steps_done(run)) from None
     return Trained(method, run, method.notes)
 
 
@@ -134,6 +134,9 @@ def steps_done(run: Path) -> int:
 
 def is_complete(run: Path) -> bool:
     """Whether nothing of the run's plan is left to do."""
+    runs.read_config(run)
+    if not (run / "checkpoint").is_dir():
+        raise RunError(f"{run} has no checkpoint to go on from: it was pruned, compared or saved without one")
     plan, _, state = resume_plan(run)
     records = state.get("history") or []
     return bool(state["progress"]["done"]) or (bool(records) and records[-1]["epoch"] >= plan.epochs)
@@ -184,5 +187,5 @@ def _kept(out: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if not (out / "checkpoint").is_dir():
-            raise Interrupted(None) from None
-        raise Interrupted(out, steps_done(out)) from None
+            raise InterruptedTrainingError(None) from None
+        raise InterruptedTrainingError(out, steps_done(out)) from None
