@@ -105,9 +105,7 @@ def test_dropout_stands_before_every_weight_layer_but_the_first(make):
     plain, dropped = list(make(0.0)), list(make(0.3))
     expected = []
     for module in plain:
-        if isinstance(module, nn.Linear | nn.Conv2d) and any(
-            isinstance(m, nn.Linear | nn.Conv2d) for m in expected
-        ):
+        if isinstance(module, nn.Linear | nn.Conv2d) and any(isinstance(m, nn.Linear | nn.Conv2d) for m in expected):
             expected.append(nn.Dropout(0.3))
         expected.append(module)
     assert [repr(module) for module in dropped] == [repr(module) for module in expected]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesify import initialisation
-from bayesify.tracing import first_line
+from bayesify.errors import first_line
 
 
 def as_module(given: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Module:

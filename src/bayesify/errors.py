@@ -44,3 +44,9 @@ def positive(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
     return float(value)
+
+
+def first_line(problem: Exception) -> str:
+    """The beginning of an exception's message."""
+    text = str(problem).strip()
+    return text.splitlines()[0][:120] if text else type(problem).__name__

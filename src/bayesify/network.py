@@ -26,13 +26,14 @@ from torch.utils import _pytree as pytree
 from bayesify import chain, noise
 from bayesify.copying import Lock, as_module, fill, hollow
 from bayesify.dropout import DropoutBefore, KeyedDropout, NoDropout
+from bayesify.errors import first_line
 from bayesify.initialisation import seeded_torch
 from bayesify.interface import bind, pick
 from bayesify.layout import check_trainable, common_dtype, lay_out, main_dtype
 from bayesify.priors import Weight, fan_in
 from bayesify.recording import EscapedWeightsError, ReadRecorder
 from bayesify.selection import select
-from bayesify.tracing import Trace, first_line, restore_state, state_of, trace_network
+from bayesify.tracing import Trace, restore_state, state_of, trace_network
 
 WEIGHT_LAYERS = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd, nn.modules.rnn.RNNBase)
 LOOK_UPS = (nn.Embedding, nn.EmbeddingBag)
@@ -83,7 +84,7 @@ class Network(nn.Module):
                     slot = f"{kind}_{name.replace('.', '/')}"
                     self.register_buffer(slot, tensor.detach().clone())
                     self._kept[name] = slot
-        self._buffer_names = [name for name, slot in self._kept.items() if slot.startswith("buffer_")]
+        self.buffer_names = [name for name, slot in self._kept.items() if slot.startswith("buffer_")]
         # A list hides the template from nn.Module. It is code only: every tensor it needs is passed in.
         self._template = [hollow(original)]
         self._chain = chain.plan(self.template)
@@ -155,7 +156,7 @@ class Network(nn.Module):
         trace = self.traced(x)
         state = {**tensors, **self.kept(), **(kept or {})}
         if trace.updates_buffers if train else trace.buffers_in_evaluation:
-            state |= {name: state[name].clone() for name in self._buffer_names}
+            state |= {name: state[name].clone() for name in self.buffer_names}
         if trace.changes_weights:
             state |= {name: tensor.clone() for name, tensor in tensors.items()}
         if trace.changes_inputs:
@@ -187,7 +188,7 @@ class Network(nn.Module):
             except Exception as problem:
                 self._explain(problem, trace)
                 raise
-        left = {name: state[name] for name in self._buffer_names} if train and trace.updates_buffers else {}
+        left = {name: state[name] for name in self.buffer_names} if train and trace.updates_buffers else {}
         return self.pick(result), left
 
     def outputs(

@@ -100,9 +100,7 @@ def cnn(
 def build(spec: Mapping[str, Any]) -> nn.Sequential:
     """The network that `spec` describes: `{"type": "mlp" | "cnn", ...}` with that function's arguments."""
     if not isinstance(spec, Mapping):
-        raise TypeError(
-            f"a network spec is a mapping such as {{'type': 'mlp', ...}}, got {type(spec).__name__}"
-        )
+        raise TypeError(f"a network spec is a mapping such as {{'type': 'mlp', ...}}, got {type(spec).__name__}")
     if "type" not in spec:
         raise ValueError(f"a network spec needs a type: {' or '.join(_KINDS)}")
     kind = choose("network type", spec["type"], _KINDS)
@@ -110,9 +108,7 @@ def build(spec: Mapping[str, Any]) -> nn.Sequential:
     known = inspect.signature(_KINDS[kind]).parameters
     for name in settings:
         choose(f"setting of a {kind} spec", name, known)
-    missing = [
-        name for name, setting in known.items() if setting.default is setting.empty and name not in settings
-    ]
+    missing = [name for name, setting in known.items() if setting.default is setting.empty and name not in settings]
     if missing:
         raise ValueError(f"a {kind} spec needs {' and '.join(missing)}, got only {', '.join(sorted(spec))}")
     return _KINDS[kind](**settings)
@@ -173,9 +169,7 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 _KINDS: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn}
 
 
-def _dense(
-    inputs: int, widths: Sequence[int], outputs: int, between: Callable[[], nn.Module]
-) -> Iterator[nn.Module]:
+def _dense(inputs: int, widths: Sequence[int], outputs: int, between: Callable[[], nn.Module]) -> Iterator[nn.Module]:
     for width in widths:
         yield nn.Linear(inputs, width)
         yield between()

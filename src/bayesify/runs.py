@@ -124,7 +124,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise RunError(f"{folder} was not written by bayesify")
     if not isinstance(config.get("version"), int) or config["version"] > VERSION:
         raise RunError(
-            f"{folder} is a run of version {config.get('version')}, this bayesify reads up to {VERSION}: upgrade bayesify"
+            f"{folder} is a run of version {config.get('version')}, this bayesify reads up to {VERSION}: upgrade it"
         )
     if not (folder / MODEL).exists():
         raise RunError(f"{folder} is half written: {MODEL} is missing")

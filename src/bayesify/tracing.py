@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from bayesify.dropout import Site
+from bayesify.errors import first_line
 from bayesify.initialisation import seeded_torch
 from bayesify.recording import DropoutRecorder, EscapedWeightsError, ReadRecorder, sites_from
 
@@ -92,12 +93,6 @@ def trace_network(network: Network, x: Any) -> Trace:
 def copies_of_first(x: Any, count: int, device: torch.device) -> Any:
     """A batch of `count` copies of the first example, in memory of its own."""
     return pytree.tree_map_only(Tensor, lambda t: t[:1].to(device).repeat(count, *[1] * (t.dim() - 1)), x)
-
-
-def first_line(problem: Exception) -> str:
-    """The beginning of an exception's message."""
-    text = str(problem).strip()
-    return text.splitlines()[0][:120] if text else type(problem).__name__
 
 
 def state_of(module: nn.Module) -> dict[nn.Module, dict[str, Any]]:

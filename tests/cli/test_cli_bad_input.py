@@ -229,7 +229,7 @@ def test_run_folders_that_cannot_be_read(refused, digits_run, tmp_path):
     refuse(half, "half written", "model.safetensors")
 
 
-def test_models_that_are_damaged(refused, digits_run, place, tmp_path):
+def test_models_that_are_damaged(call, refused, digits_run, place, tmp_path):
     def broken(name):
         return shutil.copytree(digits_run, tmp_path / name)
 
@@ -252,6 +252,7 @@ def test_models_that_are_damaged(refused, digits_run, place, tmp_path):
     checkpoint = broken("checkpoint")
     (checkpoint / "checkpoint" / "state.safetensors").write_bytes(b"junk")
     refused(["train", "--resume", checkpoint, "--extend", 1], "state.safetensors", "damaged")
+    assert call("predict", checkpoint, place / "0.png").code == 0  # the model itself is whole
 
 
 def test_inputs_that_cannot_be_answered(refused, digits_run, place, tmp_path):

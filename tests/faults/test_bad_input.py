@@ -108,7 +108,7 @@ def test_networks_that_cannot_be_wrapped():
 
 
 def test_likelihoods_that_do_not_fit(blobs):
-    x, y = blobs
+    x = blobs[0]
     refused(lambda: bf.Variational(network(), "categoricl"), "did you mean 'categorical'")
     refused(lambda: bf.Variational(network(), nn.CrossEntropyLoss()), "likelihood must be")
     refused(lambda: bf.PointEstimate(network(2), "categorical").fit(blobs, progress=False), "needs 3 outputs")
@@ -182,4 +182,4 @@ def test_no_space_left_on_the_disk_keeps_the_network_trained(method, blobs, tmp_
 
 def test_a_public_name_that_does_not_exist_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Variatonal'"):
-        bf.Variatonal  # noqa: B018
+        bf.Variatonal

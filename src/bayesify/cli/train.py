@@ -129,7 +129,8 @@ def _resume(run: Path, given: dict[str, Any]) -> Trained:
         flag = f"--{name.replace('_', '-')}"
         hint = "--extend adds epochs" if name == "epochs" else f"start a new one with --config {run}/config.json"
         raise CommandError(f"{flag} cannot change a run that is resumed; {hint}")
-    if "extend" not in given and training.is_complete(run):
+    complete = training.is_complete(run)
+    if complete and "extend" not in given:
         raise CommandError(f"{run} is complete: add epochs with --extend, or evaluate it")
     now: dict[str, Any] = {name: given.get(name) for name in ("data", "network", "device")}
     try:

@@ -33,6 +33,7 @@ class GaussianLogits(Labels):
     """
 
     name = "gaussian-logits"
+    noisy = True
     parameters_per_class = 2
 
     def __init__(

@@ -17,6 +17,7 @@ class Likelihood(nn.Module, ABC):
 
     kind: ClassVar[Literal["classification", "regression"]]
     name: ClassVar[str]
+    noisy: ClassVar[bool] = False  # whether `log_prob` takes noise of its own, by keys
 
     @abstractmethod
     def width(self, targets: Tensor) -> int:

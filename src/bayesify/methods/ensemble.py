@@ -48,7 +48,9 @@ class Ensemble(Method):
         self.members = self_members
         starts = [initialisation.start_weights(self.network, start, seed, member) for member in range(members)]
         self.theta = nn.Parameter(torch.stack(starts))
-        for name, tensor in self.network.kept().items():
+        kept = self.network.kept()
+        for name in self.network.buffer_names:
+            tensor = kept[name]
             self.register_buffer(_slot(name), tensor.expand(members, *tensor.shape).clone())
 
     def settings(self) -> dict[str, Any]:
@@ -99,7 +101,7 @@ class Ensemble(Method):
         )
 
     def _kept(self, draws: Sequence[int]) -> dict[str, Tensor] | None:
-        held = {name: self.get_buffer(_slot(name))[list(draws)] for name in self.network.kept()}
+        held = {name: self.get_buffer(_slot(name))[list(draws)] for name in self.network.buffer_names}
         return held or None
 
 

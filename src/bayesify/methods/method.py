@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from bayesify import initialisation, likelihoods, noise
 from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Likelihood
+from bayesify.methods.checking import few, same_kind, shapes_of, try_network
 from bayesify.methods.summary import Summary, summarise
 from bayesify.network import Network
 from bayesify.predictive import Predictive
@@ -300,8 +301,10 @@ class Method(nn.Module, ABC):
 
     def _nll(self, outputs: Tensor, y: Tensor, step: int, network: int = 0) -> Tensor:
         """Mean over draws and batch of the negative log-likelihood."""
-        draws = range(outputs.shape[0])
-        keys = noise.keys(self.seed, noise.Stream.LOGITS, network, step + 1, draws, outputs.device)
+        keys = None
+        if self.likelihood.noisy:
+            draws = range(outputs.shape[0])
+            keys = noise.keys(self.seed, noise.Stream.LOGITS, network, step + 1, draws, outputs.device)
         return -self.likelihood.log_prob(outputs, y, keys).mean()
 
     def _training_dropout(self, x: Any, step: int, draws: int, network: int = 0) -> Tensor | None:
@@ -327,34 +330,16 @@ class Method(nn.Module, ABC):
         return examples, checks
 
     def _look(self, examples: Examples) -> None:
-        """Run the network once on a few examples, so that a mismatch is one clear error before training."""
         x, y = examples.first()
         if isinstance(examples, TensorExamples):
             y = examples.y
-        device = self.network.initial.device
-        x = to_device(take(x, slice(2)), device)
+        x = few(self.network, x)
         outputs = self._try(x)
-        self.likelihood.check_outputs(outputs[:1].expand(y.shape[0], *outputs.shape[1:]), y.to(device))
-        self.input_shapes = [list(leaf.shape[1:]) for leaf in pytree.tree_leaves(x)]
+        self.likelihood.check_outputs(outputs[:1].expand(y.shape[0], *outputs.shape[1:]), y.to(outputs.device))
+        self.input_shapes = shapes_of(x)
 
     def _try(self, x: Any) -> Tensor:
-        theta = self.network.initial
-        try:
-            with torch.no_grad():
-                output = self.network.call(self.network.unflatten(theta), x)[0]
-        except (TypeError, ValueError) as problem:
-            raise type(problem)(f"the network cannot take these inputs: {_first_line(problem)}") from problem
-        except Exception as problem:
-            shapes = [tuple(leaf.shape) for leaf in pytree.tree_leaves(x)]
-            kinds = [str(leaf.dtype).removeprefix("torch.") for leaf in pytree.tree_leaves(x)]
-            raise ValueError(
-                f"the network cannot take inputs of shape {shapes} and type {kinds}: {_first_line(problem)}"
-            ) from problem
-        if output.dim() == 0 or output.shape[0] != count(x):
-            raise ValueError(
-                f"the network gives shape {tuple(output.shape)} for {count(x)} examples: the first axis must be the batch"
-            )
-        return output
+        return try_network(self.network, x)
 
     def _carry_out(self, trainer: Trainer, folder: Path | None) -> History:
         try:
@@ -370,7 +355,8 @@ class Method(nn.Module, ABC):
     def _outputs(self, x: Any, numbers: Sequence[int], seed: int, by: str, batch_size: int) -> Tensor:
         at_least("batch_size", batch_size, 1)
         x = as_inputs(x, self.network.dtype)
-        self._check_shapes(x)
+        if self.input_shapes is None or not same_kind(x, self.input_shapes):
+            self._try(few(self.network, x))
         device = self.network.initial.device
         chunk = max(1, _DRAW_ELEMENTS // self.network.size)
         total = count(x)
@@ -392,20 +378,3 @@ class Method(nn.Module, ABC):
         if each:
             x = pytree.tree_map_only(Tensor, lambda t: t.expand(theta.shape[0], *t.shape), x)
         return self.network.outputs(theta, x, dropout=dropout, fixed_mask=True, each=each, kept=kept)[0]
-
-    def _check_shapes(self, x: Any) -> None:
-        if self.input_shapes is None:
-            self._try(to_device(take(x, slice(2)), self.network.initial.device))
-            return
-        given = [list(leaf.shape[1:]) for leaf in pytree.tree_leaves(x)]
-        # A length that varies (sequences, image sizes) is the network's own business; the number of axes is not.
-        if [len(shape) for shape in given] != [len(shape) for shape in self.input_shapes] or (
-            all(len(shape) == 1 for shape in given) and given != self.input_shapes
-        ):
-            raise ValueError(f"inputs have shape [n, {given}], the network was trained on [n, {self.input_shapes}]")
-        if given != self.input_shapes:
-            self._try(to_device(take(x, slice(2)), self.network.initial.device))
-
-
-def _first_line(problem: Exception) -> str:
-    return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__

@@ -3,8 +3,8 @@
     q(w) = N(mu, sigma^2), sigma = softplus(rho)            (mean field; Bayes by Backprop, Blundell et al. 2015)
     loss = mean over draws and batch of -log p(y | x, w) + pi_i * KL(q || p) / B_i
 
-with w = mu + sigma * eps. The KL is exact where the prior allows it; otherwise its entropy part is exact and the prior's
-part is averaged over the step's draws.
+with w = mu + sigma * eps. The KL is exact where the prior allows it; otherwise its entropy part is exact and the
+prior's part is averaged over the step's draws.
 """
 
 from __future__ import annotations

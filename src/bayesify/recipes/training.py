@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,12 @@ def resume(
 def load(run: Path, network: str | None = None) -> Method:
     """The method of a run that is complete: one that was stopped still holds the weights it started from."""
     config = runs.read_config(run)
-    if (run / "checkpoint").is_dir() and not is_complete(run):
-        raise RunError(f"{run} was stopped in training, after step {steps_done(run)}: bayesify train --resume {run}")
+    stopped = None
+    # What is wrong with a checkpoint matters to who wants to go on from it, not to who asks the model.
+    with suppress(RunError):
+        stopped = None if is_complete(run) else steps_done(run)
+    if stopped is not None:
+        raise RunError(f"{run} was stopped in training, after step {stopped}: bayesify train --resume {run}")
     return rebuild(config, run, network)
 
 

@@ -1,7 +1,7 @@
 """A training state in one file that is either whole or absent.
 
-Tensors (the method's, the optimiser's, the best so far) go into a safetensors file, numbers and settings as JSON into its
-header; the file is written beside its place and moved there, so a crash or a full disk leaves the one before.
+Tensors (the method's, the optimiser's, the best so far) go into a safetensors file, numbers and settings as JSON into
+its header; the file is written beside its place and moved there, so a crash or a full disk leaves the one before.
 """
 
 from __future__ import annotations

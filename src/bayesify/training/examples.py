@@ -139,7 +139,7 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
         _check_lengths(x, y)
         return TensorExamples(x, y)
     if isinstance(data, IterableDataset):
-        return _from_loader(DataLoader(data, batch_size=128), likelihood, dtype, n_data)
+        return _from_loader(DataLoader(data, batch_size=128, generator=torch.Generator()), likelihood, dtype, n_data)
     if isinstance(data, tuple | list | dict | str | Tensor | np.ndarray):
         raise TypeError(f"data must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
@@ -199,11 +199,11 @@ def _as_tensor(value: Any, what: str) -> Tensor:
         return value
     try:
         array = np.asarray(value)
-        if array.dtype == object or array.dtype.kind in "USO":
-            raise TypeError
-        return torch.from_numpy(np.ascontiguousarray(array))
-    except (TypeError, ValueError):
-        raise TypeError(f"{what} must be numbers in a tensor or array, got {type(value).__name__}") from None
+    except ValueError:
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{what} must be numbers in a tensor or array, got {type(value).__name__}")
+    return torch.from_numpy(np.ascontiguousarray(array))
 
 
 def _check_lengths(x: Any, y: Tensor) -> None:

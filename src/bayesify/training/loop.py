@@ -257,9 +257,9 @@ class Trainer:
         assert self.validation is not None
         method, likelihood = self.method, self.method.likelihood
         nll = correct = total = 0.0
-        for x, y in self.validation.in_order(1000):
+        for x, targets in self.validation.in_order(1000):
             predictive = method.predict(x, draws=self.plan.validation_draws, seed=self.plan.seed)
-            y = y.to(predictive.outputs.device)
+            y = targets.to(predictive.outputs.device)
             nll -= float(predictive.log_prob(y).double().sum())
             if likelihood.kind == "classification":
                 correct += float((predictive.labels == y.view(predictive.labels.shape)).double().sum())
@@ -293,10 +293,14 @@ class Trainer:
 
 
 def extended(plan: Plan, more: int) -> Plan:
-    """The same plan with more epochs; a schedule is a function of the share done, so it is stretched over the new length."""
+    """The same plan with more epochs; a schedule, a function of the share done, is stretched over the new length."""
     longer = Plan(**{**asdict(plan), "epochs": plan.epochs + at_least("extend", more, 1)})
     logger.info(
-        "extended from %d to %d epochs: the %s schedule is now spread over %d", plan.epochs, longer.epochs, plan.schedule, longer.epochs
+        "extended from %d to %d epochs: the %s schedule is now spread over %d",
+        plan.epochs,
+        longer.epochs,
+        plan.schedule,
+        longer.epochs,
     )
     return longer
 
@@ -327,14 +331,14 @@ def make_plan(
 
 @contextmanager
 def _deferred_interrupts() -> Iterator[Callable[[], bool]]:
-    # An interrupt in the middle of an update would leave half of it: it waits for the end of the step. A second one does not.
+    # An interrupt in the middle of an update would leave half of it: it waits for the end of the step; a second does not.
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     asked: list[int] = []
     previous = {}
 
-    def note(number: int, frame: Any) -> None:
+    def note(number: int, _: Any) -> None:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)

@@ -21,7 +21,7 @@ SCHEDULES = ("constant", "cosine", "linear", "step")
 def make_optimizer(
     given: str | OptimizerFactory, parameters: Iterable[torch.nn.Parameter], learning_rate: float
 ) -> Optimizer:
-    """An optimiser from a name, a name with options (`sgd:momentum=0.9`), or a factory `(parameters, lr=) -> Optimizer`."""
+    """An optimiser from a name, a name with options (`sgd:momentum=0.9`), or `(parameters, lr=) -> Optimizer`."""
     parameters = list(parameters)
     positive("learning_rate", learning_rate)
     if not isinstance(given, str):
