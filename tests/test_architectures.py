@@ -323,7 +323,7 @@ def test_running_statistics_move_once_a_step_to_the_mean_over_draws():
     method = bf.Variational(module, "categorical", rho=-1.0)
     x, y = normal(20, 5), torch.arange(20) % CLASSES
     objective = method.objective([(x, y)], step=0, share=1.0, draws=3)
-    theta = method._sample_and_kl(method.mu, method.rho, method._keys(0, 3))[0].detach()
+    theta = method._posterior(method.mu, method.rho, method._noise(method._keys(0, 3)))[0].detach()
     weights = method.network.unflatten(theta)
     hidden = x @ weights["0.weight"].mT + weights["0.bias"].unsqueeze(1)
     assert method.network.kept()["1.num_batches_tracked"] == 0

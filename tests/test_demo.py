@@ -17,14 +17,14 @@ from bayesify.data import DataError, Preparation, load, withhold
 def made(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "new folder"
     console = Console(file=io.StringIO(), width=100)
-    return demo.run(out, quick=True, withheld=3, console=console), out, console.file.getvalue()
+    return demo.run(out, quick=True, withheld=9, console=console), out, console.file.getvalue()
 
 
 def test_it_writes_a_page_and_a_run_for_each_network(made):
     done, out, _ = made
     assert done.report == out / "report.html"
     page = done.report.read_text(encoding="utf-8")
-    assert "Nine digits learnt, the 3 withheld" in page
+    assert "Nine digits learnt, the 9 withheld" in page
     assert 'src="http' not in page
     assert set(done.folders) == {"plain", "ensemble", "ensemble-fifth", "mc-dropout", "variational"}
     names = {path.name for path in out.iterdir()}
@@ -34,9 +34,9 @@ def test_it_writes_a_page_and_a_run_for_each_network(made):
 def test_the_withheld_digit_is_never_taught_and_always_asked(made):
     done, out, _ = made
     config = json.loads((out / "plain" / "config.json").read_text())
-    assert config["data"]["withheld"] == ["3"]
-    assert config["data"]["class_names"] == [str(digit) for digit in range(10) if digit != 3]
-    raw = withhold(load("digits"), "3")
+    assert config["data"]["withheld"] == ["9"]
+    assert config["data"]["class_names"] == [str(digit) for digit in range(10) if digit != 9]
+    raw = withhold(load("digits"), "9")
     assert config["data"]["examples"]["train"] == len(raw.x_train)
     for result in done.results:
         assert len(result.unknown) == len(raw.unknown)
@@ -62,7 +62,7 @@ def test_even_a_quick_network_doubts_the_unknown_more_than_by_chance(made):
 
 def test_saved_runs_give_the_same_answers(made):
     done, *_ = made
-    raw = withhold(load("digits"), "3")
+    raw = withhold(load("digits"), "9")
     for folder, result in zip(done.folders.values(), done.results, strict=True):
         loaded = bf.load(folder)
         x = Preparation.from_dict(loaded.notes["preparation"]).apply(raw.x_test[:50])
@@ -74,7 +74,7 @@ def test_saved_runs_give_the_same_answers(made):
 
 def test_the_pictures_are_the_digits_they_were_made_from(made):
     done, out, _ = made
-    raw = withhold(load("digits"), "3")
+    raw = withhold(load("digits"), "9")
     preparation = Preparation.from_dict(done.results[0].method.notes["preparation"])
     for name, images in (("known.png", raw.x_test), ("unknown.png", raw.unknown)):
         again = preparation.prepare_image(out / name)
@@ -86,7 +86,7 @@ def test_it_prints_the_table_and_what_to_do_next(made):
     done, out, text = made
     for result in done.results:
         assert result.label in text
-    assert "the 3 is never shown" in text
+    assert "the 9 is never shown" in text
     for heading in ("accuracy", "NLL", "ECE", "AUROC", "at 90%", "cost"):
         assert heading in text
     assert f"bayesify predict '{out / 'variational'}' '{out / 'unknown.png'}' --at-least 0.9" in text
@@ -101,7 +101,7 @@ def test_an_earlier_demo_is_replaced(made, monkeypatch):
     config.write_text("{}")
     monkeypatch.setattr(demo, "train", lambda *_, **__: done.results)
     monkeypatch.setattr("bayesify.report.comparison_report", lambda *_, path, **__: path)
-    demo.run(out, withheld=3, console=Console(file=io.StringIO()))
+    demo.run(out, withheld=9, console=Console(file=io.StringIO()))
     assert config.read_text() == before
 
 
@@ -133,3 +133,12 @@ def test_a_digit_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(DataError, match="12"):
         demo.run(tmp_path / "out", withheld=12, console=Console(file=io.StringIO()))
     assert not (tmp_path / "out").exists()
+
+
+def test_every_digit_is_withheld_once(monkeypatch):
+    monkeypatch.setattr(demo, "train", lambda material, **_: [material])
+    found = demo.every_digit()
+    assert [(digit, *part[0].notes["withheld"]) for digit, part in found.items()] == [
+        (str(n), str(n)) for n in range(10)
+    ]
+    assert all(len(part[0].class_names) == 9 for part in found.values())

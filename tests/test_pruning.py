@@ -110,7 +110,7 @@ def test_a_pruned_weight_has_no_divergence(prior):
     bnn = variational(prior=prior)
     small = bf.prune(bnn, 0.7)
     kept = small.kept_weights
-    keys_draws = small._draw_weights(small.mean_weights, small.std, small._keys(4, 3))
+    keys_draws = small._posterior(small.mu, small.rho, small._noise(small._keys(4, 3)))[0].detach()
     mean, std = bnn.mu.detach(), bnn.std
     alone = sum(
         bf.priors.WeightPrior(prior, [bf.priors.Weight("w", (1,), 0, 1)]).kl(

@@ -5,19 +5,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from bayesify import likelihoods, priors
-from bayesify.errors import RunError, TrainingError
-from bayesify.evaluation import Evaluation, evaluate
-from bayesify.methods import Ensemble, MCDropout, Method, PointEstimate, Variational
-from bayesify.network import Network
-from bayesify.predictive import Predictive
-from bayesify.pruning import prune, pruning_curve
-from bayesify.runs import load
-from bayesify.selective import risk_coverage
-from bayesify.training.kl import KL
-
 if TYPE_CHECKING:
-    from bayesify import data, metrics, networks, noise, plots, report
+    from bayesify import data, likelihoods, metrics, networks, noise, plots, priors, report
+    from bayesify.errors import RunError, TrainingError
+    from bayesify.evaluation import Evaluation, evaluate
+    from bayesify.methods import Ensemble, MCDropout, Method, PointEstimate, Variational
+    from bayesify.network import Network
+    from bayesify.predictive import Predictive
+    from bayesify.pruning import prune, pruning_curve
+    from bayesify.runs import load
+    from bayesify.selective import risk_coverage
+    from bayesify.training.kl import KL
 
 __version__ = "0.1.0"
 
@@ -48,10 +46,37 @@ __all__ = [
     "risk_coverage",
 ]
 
-_LAZY = ("data", "metrics", "networks", "noise", "plots", "report")
+# Each name is imported when it is first used: `bayesify --help` must not wait for torch.
+_WHERE = {
+    "KL": "training.kl",
+    "Ensemble": "methods",
+    "Evaluation": "evaluation",
+    "MCDropout": "methods",
+    "Method": "methods",
+    "Network": "network",
+    "PointEstimate": "methods",
+    "Predictive": "predictive",
+    "RunError": "errors",
+    "TrainingError": "errors",
+    "Variational": "methods",
+    "evaluate": "evaluation",
+    "load": "runs",
+    "prune": "pruning",
+    "pruning_curve": "pruning",
+    "risk_coverage": "selective",
+}
+_MODULES = ("data", "likelihoods", "metrics", "networks", "noise", "plots", "priors", "report")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
+    if name in _MODULES:
         return importlib.import_module(f"bayesify.{name}")
+    if name in _WHERE:
+        value = getattr(importlib.import_module(f"bayesify.{_WHERE[name]}"), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module 'bayesify' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

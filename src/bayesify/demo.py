@@ -29,16 +29,15 @@ from bayesify.recipes.training import write_metrics
 if TYPE_CHECKING:
     from rich.console import Console
 
-WITHHELD = "9"
+# Typical of the ten, not the best: its AUROC gains by variational inference about as much as the mean over all ten.
+WITHHELD = "3"
 UNITS, EPOCHS, BATCH_SIZE, DRAWS = 100, 300, 64, 100
-QUICK_EPOCHS, QUICK_DRAWS = 10, 20
+QUICK_EPOCHS, QUICK_DRAWS = 15, 20
 SURE = 0.9
 CONTENDERS = {
     "plain": Contender("Plain network", "point"),
     "ensemble": Contender(f"Ensemble of {MEMBERS}", "ensemble", {"members": MEMBERS}),
-    "ensemble-fifth": Contender(
-        f"Ensemble of {MEMBERS}, a fifth each", "ensemble", {"members": MEMBERS}, share=1 / MEMBERS
-    ),
+    "ensemble-fifth": Contender("Ensemble, a fifth each", "ensemble", {"members": MEMBERS}, share=1 / MEMBERS),
     "mc-dropout": Contender("MC dropout", "mc-dropout", {"p": 0.5}),
     "variational": Contender("Variational", "variational", {"prior": "normal:2", "estimator": "local"}),
 }
@@ -70,14 +69,13 @@ def run(
         out: the folder; an earlier demo in it is replaced.
         withheld: the digit that no network is taught.
         seed: of starts, shuffling and noise.
-        quick: a thirtieth of the training, to see that everything works.
+        quick: a twentieth of the training, to see that everything works.
         progress: show a bar while training (never when the output is not a terminal).
         console: where to print.
 
     """
     out, console = Path(out), console or _terminal()
-    recipe = Recipe(data="digits", withhold=(str(withheld),), normalise="standard", units=(UNITS,), layers=1, seed=seed)
-    material, raw = gather(recipe), withhold(open_data("digits"), str(withheld))
+    material, raw = _digits(withheld, seed), withhold(open_data("digits"), str(withheld))
     with _claimed(out) as folders, _one_thread():
         results = train(
             material, seed=seed, quick=quick, progress=progress, announce=_announcer(console, material, str(withheld))
@@ -88,6 +86,15 @@ def run(
     _explain(console, results, str(withheld))
     _say_what_next(console, report, folders["variational"], out)
     return Demo(results, rows, report, folders)
+
+
+def every_digit(*, seed: int = 0, quick: bool = False, progress: bool = True) -> dict[str, list[TrainedResult]]:
+    """Results with each digit withheld in turn, which is how `docs/demo.md` was made; about six minutes."""
+    with _one_thread():
+        return {
+            digit: train(_digits(digit, seed), seed=seed, quick=quick, progress=progress)
+            for digit in map(str, range(10))
+        }
 
 
 def train(
@@ -116,6 +123,12 @@ def train(
         notes={**material.notes, "outputs": outputs},
         progress=progress,
         on_start=announce,
+    )
+
+
+def _digits(withheld: str | int, seed: int) -> Material:
+    return gather(
+        Recipe(data="digits", withhold=(str(withheld),), normalise="standard", units=(UNITS,), layers=1, seed=seed)
     )
 
 

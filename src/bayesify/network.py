@@ -88,6 +88,7 @@ class Network(nn.Module):
         # A list hides the template from nn.Module. It is code only: every tensor it needs is passed in.
         self._template = [hollow(original)]
         self._chain = chain.plan(self.template)
+        self._recurrent = [place.name for place in self.places if _is_recurrent(self.template, place.name)]
         self._signature = inspect.signature(self.template.forward)
         self._lock = Lock()
         self._trace: Trace | None = None
@@ -119,10 +120,14 @@ class Network(nn.Module):
         """Split `[..., P]` into the module's tensors by name, each `[..., *shape]` (cast where dtypes differ)."""
         # One split, not a slice per tensor: its gradient is one concatenation.
         parts = torch.split(theta, [place.shape.numel() for place in self.places], -1)
-        return {
+        tensors = {
             place.name: part.reshape((*theta.shape[:-1], *place.shape)).to(place.dtype)
             for place, part in zip(self.places, parts, strict=True)
         }
+        if theta.is_cuda:
+            # cuDNN's recurrent kernels need aligned weights, which a place inside the vector need not have.
+            tensors |= {name: tensors[name].clone() for name in self._recurrent}
+        return tensors
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The inverse of `unflatten` for one set of weights."""
@@ -359,3 +364,7 @@ def _spec_of(module: nn.Module) -> dict[str, Any] | None:
     from bayesify.networks import spec_of
 
     return spec_of(module) if type(module) is nn.Sequential else None
+
+
+def _is_recurrent(module: nn.Module, name: str) -> bool:
+    return isinstance(module.get_submodule(name.rpartition(".")[0]), nn.modules.rnn.RNNBase)

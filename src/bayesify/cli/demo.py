@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 def demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="For the report and the runs.")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="Of starts, shuffling and noise.")] = 0,
-    withhold: Annotated[str, typer.Option(metavar="DIGIT", help="The digit that no network is taught.")] = "9",
+    withhold: Annotated[str, typer.Option(metavar="DIGIT", help="The digit that no network is taught.")] = "3",
     quick: Annotated[bool, typer.Option("--quick", help="A twentieth of the training, to see that it works.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -81,6 +81,12 @@ class Method(nn.Module, ABC):
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         """The loss of one training step; `batches` has one batch per member, `share` is pi_i times any tempering."""
 
+    def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        """The objective, with its gradients left where an optimiser looks for them."""
+        objective = self.objective(batches, step=step, share=share, draws=draws)
+        torch.autograd.backward(objective.loss)
+        return objective
+
     @abstractmethod
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         """Sets of weights number `draws` of the posterior, `[draws, P]`."""
@@ -299,6 +305,9 @@ class Method(nn.Module, ABC):
         self.plan = plan
         self.seed = plan.seed
 
+    def _end(self) -> None:
+        """Let go of what only training needs."""
+
     def _nll(self, outputs: Tensor, y: Tensor, step: int, network: int = 0) -> Tensor:
         """Mean over draws and batch of the negative log-likelihood."""
         keys = None
@@ -346,6 +355,7 @@ class Method(nn.Module, ABC):
             trainer.train()
         finally:
             self.history = trainer.history
+            self._end()
             self.eval()
         if folder is not None:
             self.save(folder)

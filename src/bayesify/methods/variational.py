@@ -10,6 +10,7 @@ prior's part is averaged over the step's draws.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -22,8 +23,9 @@ from bayesify.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.priors import Normal, WeightPrior
-from bayesify.training.compiling import compiled_or_eager, worth_compiling
+from bayesify.training.compiling import worth_compiling
 from bayesify.training.examples import Batch, Examples
+from bayesify.training.fused import FusedPasses, fuse
 from bayesify.training.loop import Plan
 
 FAMILIES = ("mean_field",)
@@ -71,7 +73,7 @@ class Variational(Method):
         self.rho = nn.Parameter(initialisation.start_rho(self.network, rho, seed))
         self.kept_weights: Tensor
         self.register_buffer("kept_weights", torch.ones(0, dtype=torch.bool, device=self.mu.device))
-        self._sample = self._sample_and_kl
+        self._fused: FusedPasses | None = None
 
     def settings(self) -> dict[str, Any]:
         return {"family": self.family, "estimator": self.estimator, "rho": self.initial_rho}
@@ -83,15 +85,29 @@ class Variational(Method):
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         ((x, y),) = batches
-        theta, kl = self._sample(self.mu, self.rho, self._keys(step, draws))
-        outputs, buffers = self._noisy(theta, x, step)
+        theta, mean, std = self._posterior(self.mu, self.rho, self._noise(self._keys(step, draws)))
+        kl = self._divergence(mean, std, theta)
+        outputs, buffers = self._noisy(theta, mean, std, x, step)
         nll = self._nll(outputs, y, step)
         return Objective(nll + share / y.shape[0] * kl, nll, kl, buffers)
+
+    def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        if self._fused is None:
+            return super().backward(batches, step=step, share=share, draws=draws)
+        ((x, y),) = batches
+        weight = share / y.shape[0]
+        leaves = self._fused.draw(self.mu, self.rho, self._keys(step, draws))
+        theta, mean, std = leaves if len(leaves) == 3 else (leaves[0], None, None)
+        outputs, buffers = self._noisy(theta, mean, std, x, step)
+        nll = self._nll(outputs, y, step)
+        torch.autograd.backward(nll)
+        kl = self._fused.differentiate(self.mu, self.rho, weight, leaves)
+        return Objective(nll.detach() + weight * kl, nll, kl, buffers)
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
         with torch.no_grad():
-            return self._draw_weights(self._mean(self.mu), self._std(self.rho), keys)
+            return self._posterior(self.mu, self.rho, self._noise(keys))[0]
 
     @property
     def mean_weights(self) -> Tensor:
@@ -100,7 +116,7 @@ class Variational(Method):
     def prune_to(self, kept: Tensor) -> None:
         """Keep the weights marked in `kept [R]`; the others are exactly zero, in mean and in every draw."""
         self.kept_weights = kept.to(self.mu.device)
-        self._sample = self._sample_and_kl  # a compiled pass knows the mask it was compiled with
+        self._fused = None  # compiled passes know the mask they were compiled with
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         # A pruned network has a mask where an unpruned one has nothing.
@@ -115,29 +131,39 @@ class Variational(Method):
         wanted = plan.compiled
         if wanted is None:
             wanted = worth_compiling(self.network.random_size * plan.draws, steps)
-        self._sample, compiled = compiled_or_eager(
-            self._sample_and_kl, (self.mu, self.rho, self._keys(0, plan.draws)), wanted=wanted
+        self._fused = fuse(
+            self._posterior,
+            self._divergence,
+            self.mu,
+            self.rho,
+            self._keys(0, plan.draws),
+            whole=self.estimator == "weight",
+            wanted=wanted,
         )
-        self.plan = Plan(**{**plan.__dict__, "compiled": compiled})
+        self.plan = replace(plan, compiled=self._fused is not None)
 
-    def _sample_and_kl(self, mu: Tensor, rho: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Draws `[draws, P]` and the KL: pure tensor operations, so that they can be compiled as one pass."""
-        assert isinstance(self.prior, WeightPrior)
+    def _end(self) -> None:
+        self._fused = None
+
+    # The model as pure functions of tensors, so that they can be compiled as they are.
+
+    def _posterior(self, mu: Tensor, rho: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Draws `[draws, P]` from noise `[draws, R]`, the means `[P]` and the widths `[R]`."""
         mean, std = self._mean(mu), self._std(rho)
-        theta = self._draw_weights(mean, std, keys)
-        size = rho.shape[0]
-        if self.kept_weights.numel():
-            # A pruned weight is no longer random: it has no KL; any width but zero keeps its gradient finite.
-            kept = self.kept_weights
-            return theta, self.prior.kl(mean[:size], torch.where(kept, std, 1.0), theta[:, :size], kept)
-        return theta, self.prior.kl(mean[:size], std, theta[:, :size])
-
-    def _draw_weights(self, mean: Tensor, std: Tensor, keys: Tensor) -> Tensor:
         size = std.shape[0]
-        random = mean[:size] + std * noise.normal(keys, size).to(mean.dtype)
-        if size == mean.shape[0]:
-            return random
-        return torch.cat((random, mean[size:].expand(keys.shape[0], -1)), 1)
+        theta = mean[:size] + std * eps
+        if size < mean.shape[0]:
+            theta = torch.cat((theta, mean[size:].expand(eps.shape[0], -1)), 1)
+        return theta, mean, std
+
+    def _divergence(self, mean: Tensor, std: Tensor, theta: Tensor) -> Tensor:
+        assert isinstance(self.prior, WeightPrior)
+        size = std.shape[0]
+        if not self.kept_weights.numel():
+            return self.prior.kl(mean[:size], std, theta[:, :size])
+        # A pruned weight is no longer random: it has no KL; any width but zero keeps its gradient finite.
+        kept = self.kept_weights
+        return self.prior.kl(mean[:size], torch.where(kept, std, 1.0), theta[:, :size], kept)
 
     def _mean(self, mu: Tensor) -> Tensor:
         if not self.kept_weights.numel():
@@ -155,19 +181,25 @@ class Variational(Method):
     def _keys(self, step: int, draws: int) -> Tensor:
         return noise.keys(self.seed, noise.Stream.TRAINING, step=step, draws=range(draws), device=self.mu.device)
 
-    def _noisy(self, theta: Tensor, x: Any, step: int) -> tuple[Tensor, dict[str, Tensor]]:
+    def _noise(self, keys: Tensor) -> Tensor:
+        return noise.normal(keys, self.rho.shape[0]).to(self.mu.dtype)
+
+    def _noisy(
+        self, theta: Tensor, mean: Tensor | None, std: Tensor | None, x: Any, step: int
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         draws = theta.shape[0]
         dropout = self._training_dropout(x, step, draws)
         if self.estimator == "weight":
             return self.network.outputs(theta, x, train=True, dropout=dropout)
+        assert mean is not None
+        assert std is not None
         layers = stochastic_layers(self.network, self.network.traced(x))
         keys = noise.keys(self.seed, noise.Stream.LOCAL, step=step, draws=range(draws), device=self.mu.device)
-        mean, std = self._mean(self.mu), self._std(self.rho)
         return noisy_outputs(self.network, self.estimator, layers, mean, std, theta, x, keys=keys, dropout=dropout)
 
     def _penalty(self, step: int, draws: int) -> Tensor:
-        return self._sample_and_kl(self.mu, self.rho, self._keys(step, draws))[1]
+        theta, mean, std = self._posterior(self.mu, self.rho, self._noise(self._keys(step, draws)))
+        return self._divergence(mean, std, theta)
 
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
-        theta, _ = self._sample_and_kl(self.mu, self.rho, self._keys(step, draws))
-        return self._noisy(theta, x, step)
+        return self._noisy(*self._posterior(self.mu, self.rho, self._noise(self._keys(step, draws))), x, step)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from bayesify import noise
 from bayesify.priors.prior import (
@@ -174,14 +175,15 @@ class ScaleMixture(LocationScale):
         return (type(self), self.pi, self.sigma1, self.sigma2)
 
     def _log_standard(self, z: Tensor) -> Tensor:
-        first, second = z / self.sigma1, z / self.sigma2
-        return (
-            torch.logaddexp(
-                -0.5 * (first * first) + (math.log(self.pi) - math.log(self.sigma1)),
-                -0.5 * (second * second) + (math.log1p(-self.pi) - math.log(self.sigma2)),
-            )
-            - 0.5 * LOG_TWO_PI
-        )
+        # log(e^a + e^b) = a + softplus(b - a), one exponential forward and backward; with a the wider component, b - a
+        # is bounded above, and what is far below vanishes as it should.
+        components = [(self.sigma1, math.log(self.pi)), (self.sigma2, math.log1p(-self.pi))]
+        (wide, log_wide), (narrow, log_narrow) = sorted(components, reverse=True)
+        squared = z * z
+        at_zero = log_wide - math.log(wide) - 0.5 * LOG_TWO_PI
+        odds = log_narrow - log_wide + math.log(wide) - math.log(narrow)
+        exponent = squared * (0.5 / wide**2 - 0.5 / narrow**2) + odds
+        return at_zero - squared * (0.5 / wide**2) + functional.softplus(exponent)
 
     def _standard_draws(self, keys: Tensor, size: int, start: int) -> Tensor:
         wide = noise.uniform(keys, size, _FIRST_UNIFORM + start) < self.pi

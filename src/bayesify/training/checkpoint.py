@@ -30,7 +30,9 @@ def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _check_space(path.parent, sum(t.numel() * t.element_size() for t in flat.values()))
-        save_file(flat, temporary, {"format": FORMAT, "state": json.dumps(state)})
+        # One key in the header: more would be written in varying order, and equal runs would differ as files.
+        save_file(flat, temporary, {"bayesify": json.dumps({"format": FORMAT, "state": state})})
+        temporary.chmod(0o666 & ~_umask())
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(path)
@@ -43,10 +45,10 @@ def read(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tens
     """Read what `write` wrote."""
     try:
         with safe_open(path, "pt", device=str(device)) as held:
-            header = held.metadata() or {}
+            header = json.loads((held.metadata() or {}).get("bayesify", "{}"))
             if header.get("format") != FORMAT:
                 raise RunError(f"{path} is not a checkpoint of bayesify")
-            return {name: held.get_tensor(name) for name in held.keys()}, json.loads(header["state"])  # noqa: SIM118
+            return {name: held.get_tensor(name) for name in held.keys()}, header["state"]  # noqa: SIM118
     except FileNotFoundError:
         raise RunError(f"there is no {path.name} in {path.parent}") from None
     except (SafetensorError, OSError, ValueError, KeyError) as problem:
@@ -100,6 +102,12 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor
         return content
 
     optimizer.load_state_dict(restore(packed))
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
 
 
 def _discard(path: Path) -> None:

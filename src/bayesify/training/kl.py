@@ -2,8 +2,8 @@
 
 For a batch of B_i of N examples the loss is `mean negative log-likelihood + pi_i * KL / B_i`, with `pi_i` summing to
 one over an epoch: `B_i / N` (uniform), or `2^(M - i) / (2^M - 1)` for batch i = 1 ... M (re-weighted; Blundell et al.
-2015). A warm-up multiplies it by a factor that grows to one over the first epochs, a temperature by a constant: with either,
-the objective is not the ELBO, and `summary()` says so.
+2015). A warm-up multiplies it by a factor that grows to one over the first epochs, a temperature by a constant: with
+either, the objective is not the ELBO, and `summary()` says so.
 """
 
 from __future__ import annotations

@@ -211,8 +211,7 @@ class Trainer:
         share = self.kl.share(number, self.batches, size, self.examples.n_data)
         share *= self.kl.factor(step / self.batches)
         self.optimizer.zero_grad(set_to_none=True)
-        objective = method.objective(batch, step=step, share=share, draws=plan.draws)
-        torch.autograd.backward(objective.loss)
+        objective = method.backward(batch, step=step, share=share, draws=plan.draws)
         self.optimizer.step()
         method.absorb(objective)
         loss, nll, kl = (part.detach().double() for part in (objective.loss, objective.nll, objective.kl))
@@ -331,7 +330,7 @@ def make_plan(
 
 @contextmanager
 def _deferred_interrupts() -> Iterator[Callable[[], bool]]:
-    # An interrupt in the middle of an update would leave half of it: it waits for the end of the step; a second does not.
+    # An interrupt in the middle of an update would leave half of it: it waits for the step's end; a second does not.
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
