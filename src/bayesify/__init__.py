@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bayesify import data, likelihoods, metrics, networks, noise, plots, priors, report
+    from bayesify import data, likelihoods, metrics, networks, noise, plots, priors, report, sklearn
     from bayesify.errors import RunError, TrainingError
     from bayesify.evaluation import Evaluation, evaluate
     from bayesify.methods import Ensemble, MCDropout, Method, PointEstimate, Variational
@@ -44,6 +44,7 @@ __all__ = [
     "pruning_curve",
     "report",
     "risk_coverage",
+    "sklearn",
 ]
 
 # Each name is imported when it is first used: `bayesify --help` must not wait for torch.
@@ -65,7 +66,7 @@ _WHERE = {
     "pruning_curve": "pruning",
     "risk_coverage": "selective",
 }
-_MODULES = ("data", "likelihoods", "metrics", "networks", "noise", "plots", "priors", "report")
+_MODULES = ("data", "likelihoods", "metrics", "networks", "noise", "plots", "priors", "report", "sklearn")
 
 
 def __getattr__(name: str) -> Any:
