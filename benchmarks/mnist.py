@@ -14,7 +14,7 @@ from pathlib import Path
 
 SETTINGS = (
     "--data mnist --normalise 126 --method variational --network mlp --units 400 --layers 2 "
-    "--prior scale-mixture:0.75,1,0.0015 --estimator weight --start fresh "
+    "--prior scale-mixture:0.75,1,0.0015 --rho=-4 --estimator weight --start fresh "
     "--epochs 30 --batch-size 128 --learning-rate 2e-3 --schedule cosine"
 )
 
