@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: test demo lint format bench clean
+.PHONY: test demo lint bench clean
 
 test: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -26,4 +26,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage build dist runs
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage build dist

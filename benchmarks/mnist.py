@@ -26,8 +26,10 @@ def bayesify(*arguments: str) -> dict:
 
 def measure(seed: int, folder: Path) -> dict:
     run = folder / f"mnist-{seed}"
-    if not (run / "model.safetensors").exists():
+    if not run.exists():
         bayesify("train", *SETTINGS.split(), "--seed", str(seed), "--out", str(run))
+    elif not json.loads((run / "config.json").read_text())["complete"]:
+        bayesify("train", "--resume", str(run))
     scores = bayesify("evaluate", str(run), "--ood", "fashion-mnist", "--draws", "50")
     pruned = bayesify("prune", str(run), "--fraction", "0.75", "--by", "snr", "--draws", "50")
     history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]

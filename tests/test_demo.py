@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -98,7 +99,7 @@ def test_an_earlier_demo_is_replaced(made, monkeypatch):
     done, out, _ = made
     config = out / "plain" / "config.json"
     before = config.read_text()
-    config.write_text("{}")
+    config.write_text('{"format": "bayesify-run"}')
     monkeypatch.setattr(demo, "train", lambda *_, **__: done.results)
     monkeypatch.setattr("bayesify.report.comparison_report", lambda *_, path, **__: path)
     demo.run(out, withheld=9, console=Console(file=io.StringIO()))
@@ -133,6 +134,41 @@ def test_a_digit_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(DataError, match="12"):
         demo.run(tmp_path / "out", withheld=12, console=Console(file=io.StringIO()))
     assert not (tmp_path / "out").exists()
+
+
+def test_the_tables_hold_the_scores_of_every_digit_their_means_and_the_gain(made):
+    done, *_ = made
+    shifted = [
+        replace(result, evaluation=replace(result.evaluation, auroc=result.evaluation.auroc - 0.02 * place))
+        for place, result in enumerate(done.results)
+    ]
+    first, second = demo.tables({"9": done.results, "4": shifted}).split("\n\n")
+    head, line, *rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in first.splitlines()]
+    assert head == ["method", "9", "4", "mean", "gain over plain"]
+    assert len(line) == 5
+    assert [row[0] for row in rows] == [result.label for result in done.results]
+    plain = done.results[0].evaluation.auroc
+    for place, (row, result) in enumerate(zip(rows, done.results, strict=True)):
+        area = result.evaluation.auroc
+        assert [float(cell) for cell in row[1:4]] == pytest.approx(
+            [area, area - 0.02 * place, area - 0.01 * place], abs=6e-4
+        )
+        if place:
+            # Gains of g and g - 0.02 place: the standard error of their mean is half their difference.
+            gain, error = (float(part) for part in row[4].split(" ± "))
+            assert (gain, error) == pytest.approx((area - plain - 0.01 * place, 0.01 * place), abs=6e-4)
+        else:
+            assert row[4] == ""
+    _, _, *rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in second.splitlines()]
+    for row, result in zip(rows, done.results, strict=True):
+        sure = float((result.unknown.confidence >= 0.9).double().mean())
+        assert row == [
+            result.label,
+            f"{result.evaluation.accuracy:.1%}",
+            f"{result.evaluation.nll:.3f}"[1:],
+            f"{result.evaluation.ece:.3f}"[1:],
+            f"{sure:.0%}",
+        ]
 
 
 def test_every_digit_is_withheld_once(monkeypatch):

@@ -191,6 +191,28 @@ def test_crps_of_counts_is_the_integral_that_defines_it():
     assert metrics.crps_counts(rates[:, 1:2], targets[1:2]) == pytest.approx(energy, abs=1e-8)
 
 
+def test_crps_of_counts_ends_whatever_the_rates_and_targets(monkeypatch):
+    assert metrics.crps_counts([[1.0, math.inf]], [1.0, 2.0]) == math.inf
+    # Far below the target nearly every count from the rate to it adds one: E|X - y| - E|X - X'| / 2.
+    spread = np.subtract.outer(np.arange(40), np.arange(40))
+    weights = stats.poisson.pmf(np.arange(40), 2.0)
+    half = 0.5 * weights @ np.abs(spread) @ weights
+    assert metrics.crps_counts([[2.0]], [1e12]) == pytest.approx(1e12 - 2.0 - half, abs=1e-3)
+    # The mean over draws does not depend on how many examples are worked on at once.
+    rates, targets = np.random.default_rng(0).gamma(2.0, 3.0, (4, 11)), np.arange(11.0)
+    whole = metrics.crps_counts(rates, targets)
+    monkeypatch.setattr("bayesify.metrics.regression._EXAMPLES_AT_A_TIME", 3)
+    assert metrics.crps_counts(rates, targets) == pytest.approx(whole, rel=1e-13)
+
+
+def test_crps_of_large_counts_is_that_of_normals():
+    rates, targets = np.array([[99_000.0, 98_500.0], [99_900.0, 99_990.0]]), np.array([99_500.0, 97_000.0])
+    exact = metrics.crps_counts(rates, targets)
+    assert metrics.crps(rates, np.sqrt(rates), targets) == pytest.approx(exact, rel=1e-3)
+    larger = 100 * rates
+    assert metrics.crps_counts(larger, targets) == metrics.crps(larger, np.sqrt(larger), targets)
+
+
 def test_errors_in_units_of_the_target_and_no_broadcasting():
     assert metrics.rmse(torch.tensor([1.0, 2.0]), torch.tensor([[4.0], [2.0]])) == pytest.approx(math.sqrt(4.5))
     assert metrics.mae([1.0, 2.0], [4.0, 2.0]) == 1.5
@@ -213,6 +235,7 @@ def test_errors_in_units_of_the_target_and_no_broadcasting():
         (lambda: metrics.expected_calibration_error([[1.0]], [0], bins=0), "bins must be at least 1"),
         (lambda: metrics.crps([[0.0]], [[-1.0]], [0.0]), "stds must not be negative"),
         (lambda: metrics.crps([0.0], [1.0], [0.0]), "a mixture needs"),
+        (lambda: metrics.crps_counts([[-1.0]], [0.0]), "rates must not be negative, got -1"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(call, message):

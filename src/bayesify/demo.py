@@ -8,23 +8,24 @@ scores for each of the ten digits withheld in turn.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify import networks, runs
-from bayesify.comparison import MEMBERS, Contender, Row, TrainedResult, compare, summarise, table
+from bayesify import networks
+from bayesify.comparison import MEMBERS, Contender, Row, Spread, TrainedResult, compare, summarise, table
 from bayesify.data import DataSet, open_data, withhold
 from bayesify.likelihoods import Categorical
 from bayesify.recipes.material import Material, gather
 from bayesify.recipes.recipe import Recipe
-from bayesify.recipes.training import write_metrics
+from bayesify.recipes.training import claimed, write_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,7 +77,8 @@ def run(
     """
     out, console = Path(out), console or _terminal()
     material, raw = _digits(withheld, seed), withhold(open_data("digits"), str(withheld))
-    with _claimed(out) as folders, _one_thread():
+    folders = {name: out / name for name in CONTENDERS}
+    with claimed(*folders.values(), overwrite=True), _one_thread():
         results = train(
             material, seed=seed, quick=quick, progress=progress, announce=_announcer(console, material, str(withheld))
         )
@@ -95,6 +97,28 @@ def every_digit(*, seed: int = 0, quick: bool = False, progress: bool = True) ->
             digit: train(_digits(digit, seed), seed=seed, quick=quick, progress=progress)
             for digit in map(str, range(10))
         }
+
+
+def tables(results: Mapping[str, Sequence[TrainedResult]]) -> str:
+    """Results by withheld digit as the two tables of `docs/demo.md`: AUROC digit by digit, and means of the rest."""
+    columns = list(zip(*results.values(), strict=True))
+    areas = [[_auroc(result) for result in column] for column in columns]
+    numbers = " | ".join(results)
+    lines = [f"| method | {numbers} | mean | gain over plain |", f"| --- |{' ---: |' * (len(results) + 2)}"]
+    for place, (column, area) in enumerate(zip(columns, areas, strict=True)):
+        gain = Spread.of([ours - plain for ours, plain in zip(area, areas[0], strict=True)])
+        error = "" if gain.standard_error is None else f" ± {_short(gain.standard_error)}"
+        cells = [*map(_short, area), _short(fmean(area)), f"{_short(gain.mean, '+')}{error}" if place else ""]
+        lines.append(f"| {column[0].label} | {' | '.join(cells)} |")
+    sure = f"withheld digits answered with at least {SURE:.0%} confidence"
+    lines += ["", f"| method | accuracy on known digits | NLL | ECE | {sure} |", f"| --- |{' ---: |' * 4}"]
+    for column in columns:
+        accuracy, nll, ece = (
+            fmean(getattr(result.evaluation, name) for result in column) for name in ("accuracy", "nll", "ece")
+        )
+        false = fmean(map(_falsely_sure, column))
+        lines.append(f"| {column[0].label} | {accuracy:.1%} | {_short(nll)} | {_short(ece)} | {false:.0%} |")
+    return "\n".join(lines)
 
 
 def train(
@@ -161,22 +185,6 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-@contextmanager
-def _claimed(out: Path) -> Iterator[dict[str, Path]]:
-    """The run folders, checked before the work starts; where it fails, those that are new and empty go again."""
-    folders = {name: out / name for name in CONTENDERS}
-    new = [folder for folder in (*folders.values(), out, *out.parents) if not folder.exists()]
-    try:
-        for folder in folders.values():
-            runs.claim(folder, overwrite=True)
-        yield folders
-    except BaseException:
-        for folder in new:
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
-        raise
-
-
 def _write(
     out: Path, folders: dict[str, Path], results: Sequence[TrainedResult], material: Material, raw: DataSet
 ) -> Path:
@@ -215,10 +223,7 @@ def _save_picture(levels: Tensor, path: Path) -> None:
 
 
 def _explain(console: Console, results: Sequence[TrainedResult], withheld: str) -> None:
-    sure = []
-    for result in results:
-        assert result.unknown is not None
-        sure.append(f"{result.label} {float((result.unknown.confidence >= SURE).double().mean()):.0%}")
+    sure = [f"{result.label} {_falsely_sure(result):.0%}" for result in results]
     spent = f"{results[0].example_gradients:,} example-gradients for each method, {results[1].example_gradients:,}"
     for line in (
         "AUROC: how well doubt tells the unknown digit from known ones; 0.5 is chance, 1 is perfect.",
@@ -227,6 +232,21 @@ def _explain(console: Console, results: Sequence[TrainedResult], withheld: str) 
         f"No answer to a {withheld} can be right; at least {SURE:.0%} sure of one all the same: {'; '.join(sure)}.",
     ):
         console.print(line, markup=False)
+
+
+def _falsely_sure(result: TrainedResult) -> float:
+    assert result.unknown is not None
+    return float((result.unknown.confidence >= SURE).double().mean())
+
+
+def _auroc(result: TrainedResult) -> float:
+    assert result.evaluation.auroc is not None
+    return result.evaluation.auroc
+
+
+def _short(value: float, sign: str = "") -> str:
+    """Three decimals without the zero before the point."""
+    return f"{value:{sign}.3f}".replace("0.", ".", 1)
 
 
 def _say_what_next(console: Console, report: Path, folder: Path, out: Path) -> None:
@@ -241,3 +261,7 @@ def _say_what_next(console: Console, report: Path, folder: Path, out: Path) -> N
     ):
         # Commands are for copying: a line must not be broken.
         console.print(f"  {what + ':':<28}{how}", markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    print(tables(every_digit()))

@@ -39,6 +39,13 @@ def at_least(name: str, value: int, minimum: int) -> int:
     return value
 
 
+def whole_number(name: str, value: int) -> int:
+    """A seed: an integer that 64 bits can hold."""
+    if isinstance(value, bool) or not isinstance(value, int) or not -(1 << 63) <= value < 1 << 64:
+        raise ValueError(f"{name} must be an integer of at most 64 bits, got {value!r}")
+    return value
+
+
 def positive(name: str, value: float) -> float:
     """A finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):

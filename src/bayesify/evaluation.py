@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from bayesify import metrics
 from bayesify.likelihoods import Regression
 from bayesify.selective import risk_coverage
-from bayesify.training.examples import as_examples
+from bayesify.training.examples import for_scoring
 
 if TYPE_CHECKING:
     from bayesify.methods import Method
@@ -145,15 +145,11 @@ def evaluate(
 
 def read_targets(method: Method, data: Any) -> tuple[Any, Tensor]:
     """Inputs and targets of a whole data set, in order."""
-    examples = as_examples(data, method.likelihood, method.network.dtype, n_data=_length(data))
-    parts = list(examples.in_order(1000))
+    parts = list(for_scoring(data, method.likelihood, method.network.dtype).in_order(1000))
+    if not parts:
+        raise ValueError("the data set is empty")
     x = pytree.tree_map(lambda *leaves: torch.cat(leaves), *[part[0] for part in parts])
     return x, torch.cat([part[1] for part in parts])
-
-
-def _length(data: Any) -> int | None:
-    # Scoring does not use the number of examples, so a loader that cannot tell is no obstacle.
-    return None if isinstance(data, tuple | list) or hasattr(data, "__len__") else 1
 
 
 def _check(predictive: Predictive, name: str) -> None:

@@ -61,13 +61,14 @@ def check(text: str) -> str:
 
 def make(factory: Callable[[], nn.Module], seed: int, member: int = 0) -> nn.Module:
     """Call a network factory with torch's generator set by (seed, member), and put the generator back."""
-    with seeded_torch(_torch_seed(seed, member)):
+    with seeded_torch(*noise.key(seed, noise.Stream.INITIAL, member)):
         return factory()
 
 
 @contextmanager
-def seeded_torch(seed: int) -> Iterator[None]:
-    """Torch's own generators, which layers and users' code draw from, set for a while and then put back."""
+def seeded_torch(first: int = 0, second: int = 0) -> Iterator[None]:
+    """Torch's own generators, which layers and users' code draw from, set by a key's two words and then put back."""
+    seed = (first & 0x7FFFFFFF) << 32 | (second & 0xFFFFFFFF)
     devices = list(range(torch.cuda.device_count())) if torch.cuda._initialized else []
     with torch.random.fork_rng(devices=devices):
         # Not `torch.manual_seed`, which would also seed a CUDA that starts later.
@@ -82,7 +83,7 @@ def _fresh_tensors(network: Network, seed: int, member: int) -> dict[str, Tensor
         return dict(make(network.factory, seed, member).named_parameters())
     module = network.module().cpu()
     before = {name: tensor.detach().clone() for name, tensor in module.named_parameters()}
-    with seeded_torch(_torch_seed(seed, member)), torch.no_grad():
+    with seeded_torch(*noise.key(seed, noise.Stream.INITIAL, member)), torch.no_grad():
         # The innermost first, as constructors do it: attention sets its projection's bias after the projection did.
         for part in reversed(list(module.modules())):
             _reset(part)
@@ -114,11 +115,6 @@ def _reset(part: nn.Module) -> None:
     except (TypeError, NotImplementedError):
         # It wants arguments, or has no inverse: its tensors are drawn by their spread instead.
         return
-
-
-def _torch_seed(seed: int, member: int) -> int:
-    first, second = noise.key(seed, noise.Stream.INITIAL, member)
-    return (first & 0x7FFFFFFF) << 32 | (second & 0xFFFFFFFF)
 
 
 def _parse(text: str) -> tuple[str, float, float]:

@@ -35,6 +35,11 @@ def pick(result: Any, output: str | int | Callable[[Any], Tensor] | None) -> Ten
     return result
 
 
+def count(x: Any) -> int:
+    """How many examples a pytree of inputs holds."""
+    return int(next(leaf for leaf in pytree.tree_leaves(x) if isinstance(leaf, Tensor)).shape[0])
+
+
 def _binds(signature: inspect.Signature, positional: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
     try:
         signature.bind(*positional, **named)

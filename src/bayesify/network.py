@@ -28,7 +28,7 @@ from bayesify.copying import Lock, as_module, fill, hollow
 from bayesify.dropout import DropoutBefore, KeyedDropout, NoDropout
 from bayesify.errors import first_line
 from bayesify.initialisation import seeded_torch
-from bayesify.interface import bind, pick
+from bayesify.interface import bind, count, pick
 from bayesify.layout import check_trainable, common_dtype, lay_out, main_dtype
 from bayesify.priors import Weight, fan_in
 from bayesify.recording import EscapedWeightsError, ReadRecorder
@@ -37,8 +37,8 @@ from bayesify.tracing import Trace, restore_state, state_of, trace_network
 
 WEIGHT_LAYERS = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd, nn.modules.rnn.RNNBase)
 LOOK_UPS = (nn.Embedding, nn.EmbeddingBag)
-# Above this many weights one product per draw keeps the cores busy by itself, and batching only adds traffic
-# (`benchmarks/tiers.py`).
+# Above this many weights one product per draw keeps the cores busy by itself, and batching only adds traffic:
+# measured on two CPU cores, one product per draw was faster above that size.
 LOOP_FROM_WEIGHTS = 100_000
 
 
@@ -90,7 +90,7 @@ class Network(nn.Module):
         self._chain = chain.plan(self.template)
         self._recurrent = [place.name for place in self.places if _is_recurrent(self.template, place.name)]
         self._signature = inspect.signature(self.template.forward)
-        self._lock = Lock()
+        self.lock = Lock()
         self._trace: Trace | None = None
         self._tiers: dict[tuple[bool, bool, bool], tuple[str, str]] = {}
         self.dropout_rate: float | None = None
@@ -137,10 +137,18 @@ class Network(nn.Module):
         """Frozen tensors and buffers by their names in the module."""
         return {name: getattr(self, slot) for name, slot in self._kept.items()}
 
+    def frozen(self) -> dict[str, Tensor]:
+        """Tensors that are not trained, by their names in the module."""
+        return {name: tensor for name, tensor in self.kept().items() if name not in self.buffer_names}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A factory is often a lambda, which Python cannot pickle; it has done its work.
+        return {**self.__dict__, "factory": None}
+
     def traced(self, x: Any) -> Trace:
         """What a first batch revealed about the module: its layers' use and its dropout; computed once."""
         if self._trace is None:
-            with self._lock:
+            with self.lock:
                 self._trace = trace_network(self, x)
         return self._trace
 
@@ -167,7 +175,7 @@ class Network(nn.Module):
         if trace.changes_inputs:
             x = pytree.tree_map_only(Tensor, torch.clone, x)
         positional, named = self.arguments(x)
-        with self._lock, ExitStack() as contexts:
+        with self.lock, ExitStack() as contexts:
             masked = dropout is not None and (trace.dropout_sites is None or bool(trace.dropout_sites))
             self.set_mode(train=train, switched=trace.switched if masked else ())
             if masked:
@@ -175,7 +183,7 @@ class Network(nn.Module):
                     KeyedDropout(
                         dropout,
                         trace.dropout_sites if train else trace.prediction_sites,
-                        inputs=_count(x) if fixed_mask else None,
+                        inputs=count(x) if fixed_mask else None,
                         rate=self.dropout_rate,
                         always=self.dropout_always,
                     )
@@ -183,7 +191,7 @@ class Network(nn.Module):
             elif trace.drops_in_evaluation or (train and trace.dropout_sites):
                 contexts.enter_context(NoDropout())
             if trace.uses_generator:
-                contexts.enter_context(seeded_torch(_torch_seed(dropout)))
+                contexts.enter_context(seeded_torch(*(() if dropout is None else dropout.tolist())))
             if trace.problem is not None:
                 contexts.enter_context(ReadRecorder({}, (*self.template.parameters(), *self.template.buffers())))
             if trace.keeps_state:
@@ -350,14 +358,6 @@ class Network(nn.Module):
 
 def _row(x: Any, index: int) -> Any:
     return pytree.tree_map_only(Tensor, lambda t: t[index], x)
-
-
-def _count(x: Any) -> int:
-    return int(next(leaf for leaf in pytree.tree_leaves(x) if isinstance(leaf, Tensor)).shape[0])
-
-
-def _torch_seed(key: Tensor | None) -> int:
-    return 0 if key is None else (int(key[0]) & 0x7FFFFFFF) << 32 | (int(key[1]) & 0xFFFFFFFF)
 
 
 def _spec_of(module: nn.Module) -> dict[str, Any] | None:

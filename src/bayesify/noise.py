@@ -37,7 +37,6 @@ class Stream(enum.IntEnum):
     SHUFFLE = 6
     SPLIT = 7
     LOCAL = 8
-    SIGNS = 9
     TARGETS = 10
 
 

@@ -7,9 +7,11 @@ training go on; `history.jsonl` and `metrics.json` say how it went. Nothing is p
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,62 +21,81 @@ import torch
 from torch import Tensor
 
 from bayesify import likelihoods, networks, priors
-from bayesify.errors import RunError, nearest
+from bayesify.errors import RunError, first_line, nearest
 from bayesify.methods import METHODS, Method
 from bayesify.training import checkpoint
-from bayesify.training.loop import History, Plan
+from bayesify.training.loop import History, Plan, resume_plan
 
 VERSION = 1
+FORMAT = "bayesify-run"
 CONFIG, MODEL, HISTORY, METRICS = "config.json", "model.safetensors", "history.jsonl", "metrics.json"
+_PARTS = {CONFIG, MODEL, HISTORY, METRICS, "checkpoint", "report.html", "report.json"}
+_OWN_FUNCTION = "a function of yours"
+
+logger = logging.getLogger("bayesify")
 
 
 def save(method: Method, folder: Path) -> Path:
-    """Write a method into a run folder; what is already there stays until the new files are whole."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise RunError(f"cannot write to {folder}: {problem.strerror or problem}") from None
+    """Write a method into a run folder; files of its own that are there are replaced one by one, each when whole."""
+    _check_ours(folder)
+    if method.run != folder.resolve():
+        clear(folder)
+        method.run = folder.resolve()
     checkpoint.write(folder / MODEL, dict(method.state_dict()), {"method": method.name})
     checkpoint.write_json(folder / CONFIG, describe(method))
     if method.history.records:
-        (folder / HISTORY).write_text(method.history.to_jsonl(), encoding="utf-8")
+        checkpoint.write_text(folder / HISTORY, method.history.to_jsonl())
     return folder
 
 
-def load(path: str | Path, network: Any = None, device: torch.device | str = "cpu") -> Method:
-    """Read a method from a run folder.
+def load(
+    path: str | Path,
+    network: Any = None,
+    device: torch.device | str = "cpu",
+    output: Callable[[Any], Tensor] | None = None,
+) -> Method:
+    """Read a method from a run folder; of a run that was interrupted, the state of its last checkpoint.
 
     Args:
         path: the folder.
         network: the module (or a function that makes it) for networks that are not ours.
         device: where to put it.
+        output: the function that picks the output, where the method was made with one.
 
     """
     folder = Path(path)
     config = read_config(folder)
-    method = _rebuild(config, network, folder)
-    tensors, _ = checkpoint.read(folder / MODEL)
+    if config.get("output") == _OWN_FUNCTION and output is None:
+        raise RunError(f"the method in {folder} picks its output by a function of yours: give output=")
+    method = _rebuild(config, network, folder, output)
+    if config.get("complete", True):
+        tensors, _ = checkpoint.read(folder / MODEL)
+    else:
+        _, held, state = resume_plan(folder)
+        logger.warning("%s was interrupted after step %d: see resume", folder, state["progress"]["step"])
+        tensors = {name.removeprefix("model/"): t for name, t in held.items() if name.startswith("model/")}
     _check_tensors(method, tensors, folder)
     method.load_state_dict(tensors)
-    method.plan = Plan(**config["plan"]) if config.get("plan") else None
+    try:
+        method.plan = Plan(**config["plan"]) if config.get("plan") else None
+    except TypeError as problem:
+        raise RunError(f"{folder / CONFIG} was written by another version: {first_line(problem)}") from None
     method.notes = config.get("data") or {}
     method.input_shapes = config.get("input_shapes")
     method.history = History(read_history(folder))
-    method.seed = method.plan.seed if method.plan else 0
+    method.seed = method.plan.seed if method.plan else config.get("seed", 0)
+    method.start = config.get("start", method.start)
+    method.complete = config.get("complete", True)
+    method.run = folder.resolve()
     return method.to(device).eval()
 
 
 def claim(folder: Path, *, overwrite: bool) -> Path:
-    """Make a folder ready for a new run, refusing one that already holds something."""
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder} is a file, not a folder")
+    """Make sure that a folder can take a new run; nothing in it is touched."""
     try:
-        if folder.is_dir() and any(folder.iterdir()):
-            if not overwrite:
-                raise RunError(f"{folder} is not empty: resume the run, choose another folder, or allow overwriting")
-            if not (folder / CONFIG).exists():
-                raise RunError(f"{folder} holds something that is not a run: it will not be overwritten")
-            shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+        if folder.is_dir() and any(folder.iterdir()) and not overwrite:
+            raise RunError(f"{folder} is not empty: resume the run, choose another folder, or allow overwriting")
+        _check_ours(folder)
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".write-{os.getpid()}"
         probe.touch()
@@ -84,21 +105,30 @@ def claim(folder: Path, *, overwrite: bool) -> Path:
     return folder
 
 
+def clear(folder: Path) -> None:
+    """Take away what an earlier run left beside its model: a checkpoint, scores and pages that are no longer true."""
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    for name in _PARTS - {CONFIG, MODEL, "checkpoint"}:
+        (folder / name).unlink(missing_ok=True)
+
+
 def describe(method: Method) -> dict[str, Any]:
     """Everything that rebuilds a method, and what it was trained with."""
     network = method.network
     return {
         "version": VERSION,
-        "format": "bayesify-run",
+        "format": FORMAT,
         "method": method.name,
         "settings": method.settings(),
         "network": network.spec,
         "bayesian": network.bayesian if isinstance(network.bayesian, str) else list(network.bayesian),
-        "output": network.output if isinstance(network.output, str | int) else None,
+        "output": _OWN_FUNCTION if callable(network.output) else network.output,
         "parameters": {place.name: list(place.shape) for place in network.places},
         "prior": None if method.prior is None else method.prior.spec(),
         "likelihood": method.likelihood.spec(),
         "start": method.start,
+        "seed": method.seed,
+        "complete": method.complete,
         "input_shapes": method.input_shapes,
         "data": method.notes or None,
         "plan": None if method.plan is None else asdict(method.plan),
@@ -119,8 +149,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise RunError(f"{folder} is not a run: it has no {CONFIG}") from None
     except (OSError, ValueError) as problem:
-        raise RunError(f"{folder / CONFIG} is damaged: {str(problem).splitlines()[0]}") from None
-    if not isinstance(config, dict) or config.get("format") != "bayesify-run":
+        raise RunError(f"{folder / CONFIG} is damaged: {first_line(problem)}") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise RunError(f"{folder} was not written by bayesify")
     if not isinstance(config.get("version"), int) or config["version"] > VERSION:
         raise RunError(
@@ -129,6 +159,21 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not (folder / MODEL).exists():
         raise RunError(f"{folder} is half written: {MODEL} is missing")
     return config
+
+
+def _check_ours(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file, not a folder")
+    found = {path.name for path in folder.iterdir() if not path.name.startswith(".")} if folder.is_dir() else set()
+    if not found:
+        return
+    try:
+        held = json.loads((folder / CONFIG).read_text(encoding="utf-8")) if CONFIG in found else {}
+        ours = held.get("format") == FORMAT if CONFIG in found else found <= _PARTS
+    except (OSError, ValueError, AttributeError):
+        ours = False
+    if not ours:
+        raise RunError(f"{folder} holds something that is not a run: it will not be overwritten")
 
 
 def read_history(folder: Path) -> list[dict[str, Any]]:
@@ -143,7 +188,9 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _rebuild(config: dict[str, Any], network: Any, folder: Path) -> Method:
+def _rebuild(
+    config: dict[str, Any], network: Any, folder: Path, output: Callable[[Any], Tensor] | None = None
+) -> Method:
     kind = METHODS.get(config.get("method", ""))
     if kind is None:
         raise RunError(
@@ -162,7 +209,7 @@ def _rebuild(config: dict[str, Any], network: Any, folder: Path) -> Method:
             likelihoods.from_spec(config["likelihood"]),
             prior=None if prior is None else priors.parse_mapping(prior),
             bayesian=config["bayesian"],
-            output=config["output"],
+            output=config["output"] if output is None else output,
             **settings,
         )
     except (KeyError, TypeError) as problem:

@@ -7,6 +7,7 @@ tied weights, attention's projections and functional uses do not pass.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -76,6 +77,12 @@ class Trace:
     changes_inputs: bool = True
     changes_weights: bool = True
     keeps_state: bool = True
+
+    @property
+    def widest(self) -> int:
+        """How many numbers of one example the layer with the largest input sees."""
+        sizes = [math.prod(shape) // _SIZES[0] for use in self.layers.values() for shape in use.inputs]
+        return max(sizes, default=1) or 1
 
 
 def trace_network(network: Network, x: Any) -> Trace:

@@ -178,6 +178,14 @@ def test_compare_gives_a_table_a_report_and_a_run_for_each(call, refused, tmp_pa
     assert json.loads((tmp_path / "c/variational/config.json").read_text())["prior"] == "normal:2"
     assert call("evaluate", tmp_path / "c" / "variational").code == 0
     refused(["compare", *flags, "--out", tmp_path / "c"], "not empty")
+    for flag, value, method in (
+        ("prior", "normal:2", "variational"),
+        ("estimator", "local", "variational"),
+        ("members", 3, "ensemble"),
+    ):
+        asked = ["compare", "--methods", "point,mc-dropout", f"--{flag}", value, "--out", tmp_path / "d"]
+        refused(asked, f"{flag} is a setting of {method}", "the methods to compare are point, mc-dropout")
+    refused(["compare", "--methods", "point", "--p", 0.3, "--out", tmp_path / "d"], "p is a setting of mc-dropout")
     refused(["compare", "--methods", "point,ensembel", "--out", tmp_path / "d"], "did you mean 'ensemble'")
     assert not (tmp_path / "d").exists()
 
@@ -201,8 +209,10 @@ def test_bench_step_reports_the_ratio(call, refused):
     flags = ["--units", 8, "--rounds", 3, "--steps", 2, "--batch-size", 4, "--eager"]
     refused(["bench", "step", "--units", 0], "units", "at least 1")
     refused(["bench", "step", "--estimator", "locl", "--eager"], "did you mean 'local'")
-    result = call("bench", "step", *flags, "--json").json
-    assert result["ratio"] == pytest.approx(result["variational_ms"] / result["plain_ms"])
+    for name in (["step"], []):
+        result = call("bench", *name, *flags, "--json").json
+        assert result["units"] == 8
+        assert result["ratio"] == pytest.approx(result["variational_ms"] / result["plain_ms"])
 
 
 def test_demo_quick(call, tmp_path):

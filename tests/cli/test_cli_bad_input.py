@@ -150,8 +150,8 @@ SETTINGS = {
     ("--extend", "3"): "--resume",
     ("--config", "nowhere.json"): "nowhere.json",
     ("--resume", "nowhere"): "no run at nowhere",
-    ("--epoch", "3"): "did you mean --epochs?",
-    ("--unit", "3"): "did you mean --units?",
+    ("--epoch", "3"): "did you mean '--epochs'?",
+    ("--unit", "3"): "did you mean '--units'?",
 }
 
 
@@ -166,9 +166,9 @@ def test_settings_that_make_no_sense(refused, tmp_path, flags):
 
 
 def test_commands_that_do_not_exist(refused):
-    refused(["trian"], "no command 'trian'", "did you mean train?")
+    refused(["trian"], "no command 'trian'", "did you mean 'train'?")
     refused(["evaluate"], "missing argument")
-    refused(["bench", "stp"], "no command 'stp'", "did you mean step?")
+    refused(["bench", "stp"], "unknown benchmark 'stp'", "did you mean 'step'?")
 
 
 def test_configuration_files(refused, tmp_path):

@@ -132,6 +132,43 @@ def test_label_noise_swaps_training_labels_only(tmp_path):
     assert torch.equal(clean.test[1], noisy.test[1])
 
 
+def test_a_run_s_likelihood_is_run_again_as_it_was(tmp_path):
+    from bayesify.likelihoods import from_spec
+    from bayesify.recipes.building import make_likelihood
+    from bayesify.recipes.material import gather
+    from bayesify.recipes.recipe import Recipe, settings_of_run
+
+    rows = "\n".join(f"{n},{n % 7}.5" for n in range(40))
+    (tmp_path / "t.csv").write_text(f"x,y\n{rows}\n")
+    for text in ("gaussian:learned,0.1", "gaussian:0.25", "gaussian:heteroscedastic", "poisson"):
+        recipe = Recipe(data=str(tmp_path / "t.csv"), likelihood=text)
+        first = make_likelihood(recipe, gather(recipe)).spec()
+        again = settings_of_run({"data": {"name": "t", "path": recipe.data}, "likelihood": first}, "run")
+        second = make_likelihood(Recipe(**again), gather(recipe)).spec()
+        assert from_spec(second).spec() == first
+
+
+def test_small_differences_between_large_targets_survive_preparation(tmp_path):
+    from bayesify.recipes.building import make_likelihood
+    from bayesify.recipes.material import gather
+    from bayesify.recipes.recipe import Recipe
+
+    # Around ten million float32 has steps of one: these targets would all become the same two numbers.
+    rows = "\n".join(f"{n},{10_000_000 + 0.01 * (n % 10)}" for n in range(60))
+    (tmp_path / "t.csv").write_text(f"x,y\n{rows}\n")
+    material = gather(Recipe(data=str(tmp_path / "t.csv"), validation=0.2))
+    for _, y in (material.train, material.validation, material.test):
+        hundredths = (y - 10_000_000) * 100
+        torch.testing.assert_close(hundredths, hundredths.round(), rtol=0, atol=1e-5)
+        assert len(hundredths.round().unique()) > 5
+    likelihood = make_likelihood(Recipe(), material)
+    y = likelihood.prepare(material.train[1])
+    # Outputs of zero announce the mean, and learned noise starts at the spread: NLL of a standard normal, in units.
+    got = -likelihood.log_prob(torch.zeros(1, len(y), 1), y).mean().detach()
+    expected = 0.5 + 0.5 * np.log(2 * np.pi) + np.log(material.target_scale)
+    assert float(got) == pytest.approx(expected, abs=1e-4)
+
+
 def test_validation_examples_and_the_preparation_come_from_training_alone():
     from bayesify.recipes.material import gather
     from bayesify.recipes.recipe import Recipe

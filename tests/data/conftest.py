@@ -30,7 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def real(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the real data sets, set as `$BAYESIFY_DATA`."""
     if REAL_DATA is None:
-        pytest.skip("the real data is neither in $BAYESIFY_DATA nor in shared/data beside the checkout")
+        pytest.skip("the real data is neither in $BAYESIFY_DATA nor in a folder shared/data next to the repository")
     monkeypatch.setenv("BAYESIFY_DATA", str(REAL_DATA))
     return REAL_DATA
 

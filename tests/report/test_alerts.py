@@ -78,6 +78,14 @@ def test_widths_that_stay_where_they_started_are_stuck():
     assert widths_stuck(torch.zeros(10), start) is None
 
 
+def test_widths_may_lie_anywhere_a_tensor_can():
+    # A tensor that belongs to a graph is refused by numpy just as one on an accelerator is.
+    start = torch.full((1000,), 0.0067, requires_grad=True)
+    assert widths_stuck(start, start) is not None
+    if torch.cuda.is_available():
+        assert widths_stuck(start.cuda(), start.cuda()) is not None
+
+
 def test_a_kl_that_hardly_moves_is_frozen():
     assert "from 100 to 100.4 nats in 3 epochs" in kl_frozen([100, 100.2, 100.4])
     assert kl_frozen([100, 90, 100]) is None

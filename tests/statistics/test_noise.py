@@ -82,7 +82,7 @@ def test_uniforms_lie_strictly_inside_the_interval():
 
 
 def test_every_bit_is_fair_and_does_not_know_the_others():
-    words = noise.bits(noise.keys(0, Stream.SIGNS, draws=range(2)), 2**19).flatten()
+    words = noise.bits(noise.keys(0, Stream.LOCAL, draws=range(2)), 2**19).flatten()
     bits = torch.stack([(words >> position) & 1 for position in range(32)]).double() * 2 - 1
     z = bits.mean(1) * math.sqrt(words.numel())
     assert z.abs().max() < 4.3  # 32 z-scores: chance 5e-4
@@ -94,13 +94,13 @@ def test_every_bit_is_fair_and_does_not_know_the_others():
 
 @pytest.mark.parametrize("shift", [0, 8, 16, 24])
 def test_every_byte_is_uniform(shift):
-    words = noise.bits(noise.keys(0, Stream.SIGNS), 2**20).flatten()
+    words = noise.bits(noise.keys(0, Stream.LOCAL), 2**20).flatten()
     counts = torch.bincount((words >> shift) & 0xFF, minlength=256)
     assert 1e-3 < stats.chisquare(counts.numpy()).pvalue < 1 - 1e-6
 
 
 def test_signs_are_fair():
-    signs = noise.signs(noise.keys(0, Stream.SIGNS, draws=range(4)), 2**18).double()
+    signs = noise.signs(noise.keys(0, Stream.LOCAL, draws=range(4)), 2**18).double()
     assert set(signs.unique().tolist()) == {-1.0, 1.0}
     assert abs(float(signs.mean())) * math.sqrt(signs.numel()) < 4.0
 

@@ -26,9 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, train, evaluate, predict, prune, compare, report, data):
+for module in (demo, train, evaluate, predict, prune, compare, report, data, bench):
     module.register(app)
-app.add_typer(bench.app)
 
 
 @app.callback(invoke_without_command=True)

@@ -10,20 +10,18 @@ import typer
 from bayesify.cli.options import Json
 from bayesify.cli.outcome import emit
 
-app = typer.Typer(name="bench", help="Measure on this machine.", invoke_without_command=True)
+BENCHMARKS = ("step",)
 
 
-@app.callback()
-def bench(context: typer.Context) -> None:
-    """Measure on this machine; without a name, the step."""
-    if context.invoked_subcommand is None:
-        step()
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples:\n\nbayesify bench --json\n\nbayesify bench step --units 1200 --draws 2 --estimator local"
+    )(bench)
 
 
-@app.command(
-    epilog="Examples:\n\nbayesify bench step --json\n\nbayesify bench step --units 1200 --draws 2 --estimator local"
-)
-def step(
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure; there is one so far, step.")] = "step",
     units: Annotated[int, typer.Option(help="Hidden units in each of two layers.")] = 400,
     draws: Annotated[int, typer.Option(help="Weight draws per step.")] = 1,
     batch_size: Annotated[int, typer.Option(help="Examples per step.")] = 128,
@@ -35,14 +33,18 @@ def step(
     eager: Annotated[bool, typer.Option("--eager", help="Without compiling the sampling pass.")] = False,
     as_json: Json = False,
 ) -> None:
-    """A training step of a 784-units-units-10 network: variational against plain, taking turns; medians."""
+    """Measure on this machine: a training step of a 784-units-units-10 network, variational against plain.
+
+    The two take turns in short rounds, and their medians are compared.
+    """
     from bayesify.benchmarks.step import measure
-    from bayesify.errors import at_least
+    from bayesify.errors import at_least, choose
     from bayesify.recipes.training import check_device
 
+    choose("benchmark", name, BENCHMARKS)
     counts = {"units": units, "draws": draws, "batch_size": batch_size, "rounds": rounds, "steps": steps}
-    for name, value in counts.items():
-        at_least(name, value, 1)
+    for count, value in counts.items():
+        at_least(count, value, 1)
     check_device(device)
     result = measure(
         units=units,

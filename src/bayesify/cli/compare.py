@@ -68,6 +68,8 @@ def compare(
     """Train several methods on one data set and compare them: a table, one report.html, and a run for each.
 
     Budgets are counted in example-gradients; an ensemble is shown with all of it for each member, and shared out.
+    --prior, --estimator and --rho are for variational alone, --members for ensemble and --p for mc-dropout; one that
+    none of the methods takes is refused.
     """
     from bayesify.comparison import table
     from bayesify.recipes import comparing

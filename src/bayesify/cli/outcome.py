@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import sys
 from typing import Any
 
-from bayesify.errors import RunError, TrainingError
+from bayesify.errors import RunError, TrainingError, nearest
 
 FAILED, IMPOSSIBLE = 1, 2
 
@@ -70,13 +69,8 @@ def _usage(problem: Any) -> str:
     option = getattr(problem, "option_name", None)
     if option and line.startswith("No such option"):
         known = [name for parameter in getattr(command, "params", []) for name in parameter.opts]
-        return f"there is no option {option}{_nearest(option, known)}"
+        return f"there is no option {option}{nearest(option, known) or '; see --help'}"
     if line.startswith("No such command"):
         wrong = line.split("'")[1] if "'" in line else line
-        return f"there is no command {wrong!r}{_nearest(wrong, list(getattr(command, 'commands', {})))}"
+        return f"there is no command {wrong!r}{nearest(wrong, getattr(command, 'commands', {}))}"
     return line[:1].lower() + line[1:]
-
-
-def _nearest(given: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(given, known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else "; see --help"

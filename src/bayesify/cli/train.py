@@ -107,6 +107,10 @@ def train(
         recipe = make_recipe({} if config is None else read_config_file(config), settings_in(given))
         trained = _train(recipe, out or Path("runs") / f"{Path(recipe.data).stem}-{recipe.method}", overwrite=overwrite)
     result = _result(trained)
+    if extend:
+        plan = trained.method.plan
+        assert plan is not None
+        result["schedule"] = f"{plan.schedule}, now spread over {plan.epochs} epochs"
     if as_json:
         emit(result)
     else:
@@ -170,6 +174,8 @@ def _print(result: dict[str, Any]) -> None:
     held = f", {examples['validation']} to watch by" if examples["validation"] else ""
     print(f"{result['method']} on {result['data']}: {examples['train']} training examples{held}")
     print(f"{result['weights']:,} weights, {result['epochs']} epochs in {result['seconds']:.1f} s")
+    if "schedule" in result:
+        print(f"the schedule is {result['schedule']}")
     if result["withheld"]:
         print(f"withheld from training: {', '.join(result['withheld'])}")
     names = ("loss", "nll", "validation_nll", "validation_error")

@@ -17,6 +17,7 @@ from bayesify.data.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+SUFFIXES = (".csv", ".tsv", ".txt")
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
+
+from bayesify.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,11 +16,7 @@ class DataError(ValueError):
 
 def unknown_name(what: str, given: object, known: Iterable[str], hint: str = "") -> DataError:
     """The error for a name that is not known, with the nearest known one."""
-    names = list(known)
-    folded = {name.casefold(): name for name in names}
-    near = difflib.get_close_matches(str(given).casefold(), folded, n=1, cutoff=0.5)
-    advice = f"did you mean {folded[near[0]]!r}?" if near else f"known: {', '.join(names)}"
-    return DataError(f"unknown {what} {given!r}; {advice}{hint}")
+    return DataError(f"unknown {what} {given!r}{nearest(str(given), known)}{hint}")
 
 
 def one_of(what: str, given: object, allowed: Iterable[object]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bayesify.data.arrays import from_npz
 from bayesify.data.catalogue import canonical
+from bayesify.data.delimited import SUFFIXES as TABLES
 from bayesify.data.errors import DataError, unknown_name
 from bayesify.data.folders import from_folder
 from bayesify.data.loading import load
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from bayesify.data.dataset import DataSet
 
 READERS: dict[str, Callable[..., DataSet]] = {
-    ".csv": from_csv,
-    ".tsv": from_csv,
-    ".txt": from_csv,
+    **dict.fromkeys(TABLES, from_csv),
     ".npz": from_npz,
 }
 
@@ -32,21 +31,24 @@ def open_data(name_or_path: str | Path, **options: Any) -> DataSet:
     text = str(name_or_path)
     path = Path(text).expanduser()
     suffix = path.suffix.lower()
-    if path.is_dir() and (not _is_known(text) or isinstance(name_or_path, Path) or text.startswith((".", "/", "~"))):
+    if path.is_dir() and (isinstance(name_or_path, Path) or not is_known(text)):
         return _call(from_folder, path, given)
     if suffix in READERS:
         if not path.is_file():
             raise DataError(f"{path}: there is no such file")
         return _call(READERS[suffix], path, given)
-    if path.is_file() and not _is_known(text):
+    if path.is_file() and not is_known(text):
         kinds = ", ".join(READERS)
         raise DataError(f"{path}: do not know how to read a {suffix or 'nameless'} file; expected {kinds} or a folder")
     return load(text, **given)
 
 
-def _is_known(text: str) -> bool:
+def is_known(name: str) -> bool:
+    """Whether a name is that of a data set we know; what is written as a path (`./mnist`) is not."""
+    if name.startswith((".", "/", "~")):
+        return False
     try:
-        canonical(text)
+        canonical(name)
     except DataError:
         return False
     return True

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
-from bayesify.training.examples import count, take, to_device
+from bayesify.training.examples import Examples, LoaderExamples, count, take, to_device
 
 if TYPE_CHECKING:
     from bayesify.network import Network
@@ -45,6 +45,21 @@ def try_network(network: Network, x: Any) -> Tensor:
             f"the network gives shape {tuple(output.shape)} for {count(x)} examples: the first axis must be the batch"
         )
     return output
+
+
+def check_last_batch(network: Network, examples: Examples, batch_size: int) -> None:
+    """Refuse a last batch of one example where the network cannot train on one (batch normalisation)."""
+    if examples.n_data % batch_size != 1 or isinstance(examples, LoaderExamples) or examples.n_data == 1:
+        return
+    one = to_device(take(examples.first()[0], slice(1)), network.initial.device)
+    try:
+        with torch.no_grad():
+            network.call(network.unflatten(network.initial), one, train=True)
+    except Exception as problem:
+        raise ValueError(
+            f"the last batch of an epoch would be a single example, which the network cannot train on "
+            f"({first_line(problem)}): choose another batch_size than {batch_size}"
+        ) from problem
 
 
 def same_kind(x: Any, trained_on: Shapes) -> bool:

@@ -17,14 +17,24 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from bayesify import initialisation, likelihoods, noise
-from bayesify.errors import at_least, choose
+from bayesify.errors import at_least, choose, whole_number
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.checking import few, same_kind, shapes_of, try_network
+from bayesify.methods.checking import check_last_batch, few, same_kind, shapes_of, try_network
 from bayesify.methods.summary import Summary, summarise
 from bayesify.network import Network
 from bayesify.predictive import Predictive
 from bayesify.priors import Prior, WeightPrior
-from bayesify.training.examples import Batch, Examples, TensorExamples, as_examples, as_inputs, count, take, to_device
+from bayesify.training.examples import (
+    Batch,
+    Examples,
+    TensorExamples,
+    as_examples,
+    as_inputs,
+    count,
+    for_scoring,
+    take,
+    to_device,
+)
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan, resume_plan
 from bayesify.training.optimisation import OptimizerFactory
@@ -32,6 +42,7 @@ from bayesify.training.optimisation import OptimizerFactory
 PriorLike = Prior | str | Mapping[str, Prior | str]
 NetworkLike = nn.Module | Callable[[], nn.Module]
 _DRAW_ELEMENTS = 1 << 24
+_PASS_ELEMENTS = 1 << 25
 
 
 @dataclass
@@ -62,6 +73,7 @@ class Method(nn.Module, ABC):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        whole_number("seed", seed)
         self.network = Network(network, bayesian, output, seed)
         self.likelihood = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
         if not isinstance(self.likelihood, Likelihood):
@@ -70,6 +82,8 @@ class Method(nn.Module, ABC):
         self.start = initialisation.check(start)
         self.seed = seed
         self.plan: Plan | None = None
+        self.run: Path | None = None
+        self.complete = True
         self.history = History()
         self.notes: dict[str, Any] = {}
         self.input_shapes: list[list[int]] | None = None
@@ -187,6 +201,7 @@ class Method(nn.Module, ABC):
 
             folder = runs.claim(Path(run), overwrite=overwrite)
         examples, checks = self._read(data, validation, n_data, device)
+        check_last_batch(self.network, examples, batch_size)
         self._begin(plan, examples)
         plan = self.plan or plan
         trainer = Trainer(
@@ -200,8 +215,15 @@ class Method(nn.Module, ABC):
             show=progress,
         )
         if folder is not None:
-            self.save(folder)
+            from bayesify import runs
+
+            # Only now is everything known to fit: what an earlier run left may go.
+            runs.clear(folder)
+            self.run = folder.resolve()
+            self.history = History()
             trainer.save_checkpoint()
+            self.complete = False
+            self.save(folder)
         return self._carry_out(trainer, folder)
 
     def resume(
@@ -223,12 +245,14 @@ class Method(nn.Module, ABC):
         if extend:
             plan = extended(plan, extend)
             state["progress"]["done"] = False
+            state["stopped"] = ""
         examples, checks = self._read(data, validation, n_data, device)
         self._begin(plan, examples)
         trainer = Trainer(
             self, examples, plan, validation=checks, run=folder, optimizer=optimizer, schedule=schedule, show=progress
         )
         trainer.restore(tensors, state)
+        self.run, self.complete = folder.resolve(), False
         return self._carry_out(trainer, folder)
 
     def predict(self, x: Any, draws: int = 100, seed: int = 0, by: str = "draws", batch_size: int = 1000) -> Predictive:
@@ -243,6 +267,8 @@ class Method(nn.Module, ABC):
 
         """
         at_least("draws", draws, 1)
+        if by == "moments":
+            raise ValueError('by="moments" is not available in this version: use by="draws" or by="mean"')
         choose("by", by, ("draws", "mean"))
         count_draws = 1 if by == "mean" else min(draws, self.held or draws)
         numbers = range(count_draws)
@@ -332,7 +358,7 @@ class Method(nn.Module, ABC):
         examples = as_examples(data, self.likelihood, self.network.dtype, n_data).to(where)
         checks = None
         if validation is not None:
-            checks = as_examples(validation, self.likelihood, self.network.dtype).to(where)
+            checks = for_scoring(validation, self.likelihood, self.network.dtype).to(where)
         for part in (examples, checks):
             if part is not None:
                 self._look(part)
@@ -343,8 +369,14 @@ class Method(nn.Module, ABC):
         if isinstance(examples, TensorExamples):
             y = examples.y
         x = few(self.network, x)
-        outputs = self._try(x)
-        self.likelihood.check_outputs(outputs[:1].expand(y.shape[0], *outputs.shape[1:]), y.to(outputs.device))
+        output = self._try(x)[:1]
+
+        def check(targets: Tensor) -> None:
+            self.likelihood.check_outputs(output.expand(targets.shape[0], *output.shape[1:]), targets.to(output.device))
+
+        check(y)
+        if not isinstance(examples, TensorExamples):
+            examples.check = check
         self.input_shapes = shapes_of(x)
 
     def _try(self, x: Any) -> Tensor:
@@ -357,6 +389,7 @@ class Method(nn.Module, ABC):
             self.history = trainer.history
             self._end()
             self.eval()
+        self.complete = True
         if folder is not None:
             self.save(folder)
         return self.history
@@ -368,8 +401,11 @@ class Method(nn.Module, ABC):
         if self.input_shapes is None or not same_kind(x, self.input_shapes):
             self._try(few(self.network, x))
         device = self.network.initial.device
-        chunk = max(1, _DRAW_ELEMENTS // self.network.size)
         total = count(x)
+        # Both the weights of a chunk of draws and the activations of its passes have to fit in memory.
+        widest = self.network.traced(few(self.network, x)).widest
+        batch_size = max(1, min(batch_size, total, _PASS_ELEMENTS // widest))
+        chunk = max(1, min(_DRAW_ELEMENTS // self.network.size, _PASS_ELEMENTS // (widest * batch_size)))
         gathered = []
         for first in range(0, len(numbers), chunk):
             some = numbers[first : first + chunk]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
 from bayesify.estimators import stochastic_layers, why_not
 from bayesify.training.kl import KL
 
@@ -75,6 +78,7 @@ def summarise(method: Method, x: Any = None) -> Summary:
                 how = "local (approximate: positions independent)"
         prior = method.prior.describe(place.name) if method.prior is not None and place.random else ""
         rows.append(Row(place.name, tuple(place.shape), place.random and estimator is not None, prior, how))
+    rows += [Row(name, tuple(t.shape), False, "", "frozen") for name, t in network.frozen().items()]
     facts = {
         "likelihood": repr(method.likelihood),
         "trained weights": f"{network.size:,} ({network.random_size:,} random)"
@@ -84,7 +88,11 @@ def summarise(method: Method, x: Any = None) -> Summary:
     if trace is not None and trace.dropout_sites:
         facts["dropout"] = ", ".join(f"{site.rate:g}" for site in trace.dropout_sites)
     if x is not None:
-        tier, why = network.tier(max(2, min(method.held or 2, 2)), x, train=False)
+        draws = 2 if method.held is None else method.held
+        own = method._kept(range(draws)) is not None
+        rows_of = pytree.tree_map_only(Tensor, lambda t: t.expand(draws, *t.shape), x) if own else x
+        stochastic = method._dropout_keys(range(draws), 0) is not None
+        tier, why = network.tier(draws, rows_of, train=False, each=own, stochastic=stochastic)
         facts["tier for draws"] = f"{tier} ({why})"
     if method.plan is not None:
         kl = KL.parse(method.plan.kl)
@@ -95,6 +103,8 @@ def summarise(method: Method, x: Any = None) -> Summary:
         if kl.warm_up:
             notes.append(f"the KL is warmed up over {kl.warm_up:g} epochs: until then the objective is not the ELBO")
     notes += _prior_notes(method)
+    if getattr(method.likelihood, "objective", None) == "expected":
+        notes.append("the expected log-likelihood over logit draws is a lower bound of the likelihood's logarithm")
     if getattr(method.likelihood, "class_weights", None) is not None:
         notes.append("class weights make the likelihood a pseudo-likelihood")
     return Summary(type(method).__name__, rows, facts, notes)

@@ -45,8 +45,6 @@ class WeightPrior(nn.Module):
         self.assignments = _assign(self.patterns, self.weights)
         self._spec = mapping_text(self.patterns)
         self._groups = _groups(self.assignments, self.weights)
-        self._place: Tensor
-        self.register_buffer("_place", torch.empty(0), persistent=False)  # knows the device and the dtype
         for index, group in enumerate(self._groups):
             for what, values in group.varying().items():
                 self.register_buffer(f"{what}_{index}", values.to(torch.get_default_dtype()), persistent=False)
@@ -55,16 +53,6 @@ class WeightPrior(nn.Module):
     def proper(self) -> bool:
         """Whether the density of the whole vector integrates to one."""
         return all(group.prior.proper for group in self._groups)
-
-    @property
-    def needs_draws(self) -> bool:
-        """Whether `kl` averages the log density of some weights over draws."""
-        return not all(group.prior.closed for group in self._groups)
-
-    @property
-    def exact_kl(self) -> bool:
-        """Whether `kl` is exact (flat: up to a constant), neither Monte Carlo nor an approximation."""
-        return all(group.prior.closed and not group.prior.approximate_kl for group in self._groups)
 
     def log_density(self, theta: Tensor) -> Tensor:
         """The log prior of whole weight vectors, `[..., P]` -> `[...]`."""
@@ -114,14 +102,6 @@ class WeightPrior(nn.Module):
                 pieces.append((start, group.prior.sample(keys, stop - start, own_scale, own_mean, start)))
                 done += stop - start
         return torch.cat([piece for _, piece in sorted(pieces, key=lambda piece: piece[0])], -1)
-
-    def gaussian_parameters(self) -> tuple[Tensor, Tensor] | None:
-        """Mean and scale, each a scalar or `[P]`, where every weight's prior is Gaussian; otherwise None."""
-        if len(self._groups) > 1 or not self._groups[0].prior.gaussian:
-            return None
-        dtype, device = self._place.dtype, self._place.device
-        scale, mean = (torch.as_tensor(number, dtype=dtype, device=device) for number in self._scale_and_mean(0))
-        return mean, scale
 
     def describe(self, name: str) -> str:
         """What a summary says about one tensor's prior."""

@@ -33,8 +33,6 @@ class Normal(LocationScale):
     """N(mean, scale^2)."""
 
     name = "normal"
-    gaussian = True
-    closed = True
 
     scale: Scale = 1.0
     mean: float = 0.0
@@ -63,7 +61,6 @@ class Laplace(LocationScale):
     """exp(-|w - mean| / scale) / (2 scale)."""
 
     name = "laplace"
-    closed = True
 
     scale: Scale = 1.0
     mean: float = 0.0

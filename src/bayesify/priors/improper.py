@@ -20,7 +20,6 @@ from bayesify.priors.prior import Number, Prior, entropy
 
 class _Improper(Prior):
     proper = False
-    closed = True
 
     def sample(
         self,
@@ -55,7 +54,6 @@ class LogUniform(_Improper):
     """Density 1 / |w|, the same for every order of magnitude."""
 
     name = "log-uniform"
-    approximate_kl = True
     approximate = "improper: KL up to a constant, by the approximation of Molchanov et al. 2017"
 
     def log_density(self, weights: Tensor, scale: Number | None = None, mean: Number | None = None) -> Tensor:

@@ -30,9 +30,6 @@ class Prior(ABC):
 
     name: ClassVar[str]
     proper: ClassVar[bool] = True
-    gaussian: ClassVar[bool] = False
-    closed: ClassVar[bool] = False  # whether `closed_kl` answers
-    approximate_kl: ClassVar[bool] = False  # whether its answer is an approximation
     approximate: ClassVar[str | None] = None  # what a summary should say about it
 
     scale: Scale = 1.0

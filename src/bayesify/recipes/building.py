@@ -54,10 +54,15 @@ def sized(recipe: Recipe, material: Material) -> Recipe:
 
 
 def epochs_for(recipe: Recipe, examples: int) -> int:
-    """As many as the recipe says, else at least 10 and enough for 2,000 steps."""
+    """As many as the recipe says, else enough."""
     if recipe.epochs is not None:
         return recipe.epochs
-    return max(FEWEST_EPOCHS, -(-FEWEST_STEPS // -(-examples // max(recipe.batch_size, 1))))
+    return enough_epochs(examples, max(recipe.batch_size, 1))
+
+
+def enough_epochs(examples: int, batch_size: int) -> int:
+    """At least 10, and enough for 2,000 steps."""
+    return max(FEWEST_EPOCHS, -(-FEWEST_STEPS // -(-examples // batch_size)))
 
 
 def make_likelihood(recipe: Recipe, material: Material) -> Likelihood:

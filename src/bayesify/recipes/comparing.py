@@ -40,6 +40,7 @@ def compare(
     """Train each method by the recipe, with the settings that belong to it, and write everything under `out`."""
     at_least("seeds", seeds, 1)
     contenders = read_methods([contender(name, settings or {}) for name in methods])
+    _check_taken(settings or {}, [one.name for one in contenders])
     check_device(recipe.device)
     material = gather(recipe)
     likelihood = make_likelihood(recipe, material)
@@ -81,10 +82,21 @@ def contender(name: str, settings: Mapping[str, Any]) -> Contender:
     """A method with its usual settings and, over them, those given that belong to it."""
     known = {one.name: one for one in CONTENDERS}
     usual = known[choose("method", name.strip(), known)]
-    own = {key: value for key, value in settings.items() if OF_METHOD.get(key, "variational") == usual.name}
-    own.pop("draws", None)
-    training = {"draws": settings["draws"]} if "draws" in settings and name == "variational" else {}
+    own = {key: value for key, value in settings.items() if _belongs_to(key) == usual.name}
+    training = {"draws": own.pop("draws")} if "draws" in own else {}
     return replace(usual, settings={**usual.settings, **own}, training={**usual.training, **training})
+
+
+def _belongs_to(setting: str) -> str:
+    # A prior is for variational alone: the other methods stand for what people train without one.
+    return OF_METHOD.get(setting, "variational")
+
+
+def _check_taken(settings: Mapping[str, Any], methods: Sequence[str]) -> None:
+    for name in settings:
+        if _belongs_to(name) not in methods:
+            among = ", ".join(dict.fromkeys(methods))
+            raise ValueError(f"{name} is a setting of {_belongs_to(name)}, the methods to compare are {among}")
 
 
 def _folder(one: Contender) -> str:

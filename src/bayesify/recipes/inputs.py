@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesify.data import DataError, Preparation, rows_from_csv
+from bayesify.data.delimited import SUFFIXES as TABLES
 from bayesify.data.delimited import read_rows
 from bayesify.data.pictures import SUFFIXES as PICTURES
 
-TABLES = (".csv", ".tsv", ".txt")
 ARRAYS = (".npy", ".npz")
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from bayesify.data import DataError, DataSet, Preparation, label_noise, open_data, withhold
 from bayesify.data.catalogue import KNOWN, canonical
 from bayesify.data.download import download
-from bayesify.data.opening import READERS
+from bayesify.data.opening import READERS, is_known
 from bayesify.data.places import cache, find
 from bayesify.errors import TrainingError, nearest
 from bayesify.recipes.recipe import Recipe
@@ -25,7 +25,10 @@ from bayesify.recipes.recipe import Recipe
 
 @dataclass(frozen=True)
 class Material:
-    """Prepared examples: inputs float32, labels int64 or regression targets in their original units."""
+    """Prepared examples: inputs float32, labels int64 or regression targets float64 in their original units.
+
+    Targets keep their digits until the likelihood has taken their mean off: at ten million float32 has steps of one.
+    """
 
     train: tuple[Tensor, Tensor]
     validation: tuple[Tensor, Tensor] | None
@@ -55,11 +58,11 @@ def gather(recipe: Recipe, raw: DataSet | None = None) -> Material:
     prepared = part.prepare(recipe.normalise, flatten=recipe.network == "mlp")
     assert prepared.preparation is not None
     apply = prepared.preparation.apply
-    held = (prepared.x_test, _targets(part.y_test)) if recipe.validation else None
+    held = (prepared.x_test, part.y_test) if recipe.validation else None
     return Material(
-        train=(prepared.x_train, _targets(y_train)),
+        train=(prepared.x_train, y_train),
         validation=held,
-        test=(apply(known.x_test), _targets(known.y_test)),
+        test=(apply(known.x_test), known.y_test),
         unknown=None if known.unknown is None else apply(known.unknown),
         kind=known.kind,
         class_names=known.class_names,
@@ -86,17 +89,6 @@ def open_for(recipe: Recipe) -> DataSet:
     if path.suffix.lower() in READERS:
         return open_data(path, seed=recipe.split, kind=kind, **options)
     return open_data(recipe.data)
-
-
-def is_known(name: str) -> bool:
-    """Whether a name is that of a data set we know (a path that exists and looks like one is not)."""
-    if name.startswith((".", "/", "~")):
-        return False
-    try:
-        canonical(name)
-    except DataError:
-        return False
-    return True
 
 
 def fetch(name: str) -> bool:
@@ -139,10 +131,6 @@ def read_pairs(text: str, dataset: DataSet) -> dict[tuple[int, int], float]:
         first, second = (dataset.class_names.index(name) for name in names)
         pairs[first, second] = probability
     return pairs
-
-
-def _targets(y: Tensor) -> Tensor:
-    return y.float() if y.is_floating_point() else y
 
 
 def _notes(

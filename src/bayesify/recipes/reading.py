@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from bayesify.data import DataError, DataSet, Preparation, rows_from_csv
-from bayesify.data.opening import READERS
+from bayesify.data.delimited import SUFFIXES as TABLES
+from bayesify.data.opening import READERS, is_known
 from bayesify.errors import RunError, nearest
-from bayesify.recipes.material import fingerprint, gather, is_known, open_for
+from bayesify.recipes.material import fingerprint, gather, open_for
 from bayesify.recipes.recipe import Recipe
 from bayesify.recipes.training import recipe_of
-
-TABLES = (".csv", ".tsv", ".txt")
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def _other(config: dict[str, Any], raw: DataSet, recipe: Recipe, preparation: Pr
         x, y, what = _whole(raw, recipe, preparation, about["target_name"]), _in_order(raw), f"all of {raw.name}"
     inputs = preparation.apply(x)
     if raw.kind == "regression":
-        return Examples(inputs, y.float(), what)
+        return Examples(inputs, y, what)
     labels, is_unknown = _translate(raw, y, about["class_names"], about.get("withheld") or [])
     if bool(is_unknown.all()):
         raise DataError(f"{raw.name} holds nothing but withheld classes: give it as --ood")

@@ -153,8 +153,8 @@ def settings_of_run(config: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 def _likelihood_text(spec: Mapping[str, Any]) -> str | None:
     """What a person would have written; what the data decides (classes, units) is left to the data."""
-    options = {"gaussian": ("noise",), "gaussian-logits": ("objective", "samples")}.get(spec.get("name", ""), ())
-    words = [str(spec[option]) for option in options if option in spec]
+    options = {"gaussian": ("noise", "initial"), "gaussian-logits": ("objective", "samples")}
+    words = [str(spec[option]) for option in options.get(spec.get("name", ""), ()) if option in spec]
     return ":".join(filter(None, (spec.get("name"), ",".join(words)))) or None
 
 

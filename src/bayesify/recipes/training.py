@@ -185,8 +185,6 @@ def claimed(*folders: Path, overwrite: bool) -> Iterator[None]:
 @contextmanager
 def _kept(out: Path) -> Iterator[None]:
     """What an interrupt leaves: a run with a checkpoint, or nothing."""
-    for stale in (runs.METRICS, runs.HISTORY, "report.html", "report.json"):
-        (out / stale).unlink(missing_ok=True)
     try:
         yield
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ import torch
 
 from bayesify import initialisation
 from bayesify.methods import Method, Variational
+from bayesify.metrics import as_array
 
 if TYPE_CHECKING:
     from bayesify.predictive import Predictive
@@ -97,7 +98,7 @@ def overconfident(predictive: Predictive, targets: Any) -> str | None:
 
 def widths_stuck(widths: Any, start: Any) -> str | None:
     """Whether the posterior's standard deviations are still distributed as they started (widths of zero are pruned)."""
-    now, before = (np.asarray(part, dtype=np.float64).reshape(-1) for part in (widths, start))
+    now, before = (as_array(part, name).reshape(-1) for part, name in ((widths, "widths"), (start, "start")))
     now = now[now > 0]
     if len(now) == 0 or len(before) == 0:
         return None

@@ -59,10 +59,15 @@ def read(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tens
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write one JSON object to `path`, all or nothing."""
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text to `path`, all or nothing."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     except OSError as problem:
         _discard(temporary)

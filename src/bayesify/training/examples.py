@@ -7,7 +7,7 @@ shuffled by our own noise, so a resumed run sees the same batches; a user's own 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ class Examples(ABC):
     """What the training loop sees of the data: how many examples there are, and an epoch's batches."""
 
     n_data: int
+    check: Callable[[Tensor], None] | None = None  # what the network's width allows; set once it is known
 
     @abstractmethod
     def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
@@ -48,6 +49,11 @@ class Examples(ABC):
     def to(self, device: torch.device) -> Examples:
         """Hold the data on a device where that is possible."""
         return self
+
+    def _checked(self, batch: Batch) -> Batch:
+        if self.check is not None:
+            self.check(batch[1])
+        return batch
 
 
 class IndexedExamples(Examples):
@@ -100,7 +106,8 @@ class DatasetExamples(IndexedExamples):
         self.n_data = len(dataset)
 
     def fetch(self, indices: Tensor) -> Batch:
-        return _pair(default_collate([self.dataset[i] for i in indices.tolist()]), self.likelihood, self.dtype)
+        items = default_collate([self.dataset[i] for i in indices.tolist()])
+        return self._checked(_pair(items, self.likelihood, self.dtype))
 
 
 class LoaderExamples(Examples):
@@ -111,19 +118,20 @@ class LoaderExamples(Examples):
         try:
             self._length = len(loader)
         except TypeError:
-            self._length = 0
+            # Schedules need the number of steps ahead of time: one pass over the data counts them.
+            self._length = sum(1 for _ in loader)
 
     def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
         for number, batch in enumerate(self.loader):
             if number >= skip:
-                yield [_pair(batch, self.likelihood, self.dtype)] * members
+                yield [self._checked(_pair(batch, self.likelihood, self.dtype))] * members
 
     def count_batches(self, batch_size: int) -> int:
-        return self._length or -(-self.n_data // (getattr(self.loader, "batch_size", None) or batch_size))
+        return self._length
 
     def in_order(self, batch_size: int) -> Iterator[Batch]:
         for batch in self.loader:
-            yield _pair(batch, self.likelihood, self.dtype)
+            yield self._checked(_pair(batch, self.likelihood, self.dtype))
 
 
 def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None = None) -> Examples:
@@ -149,6 +157,13 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
     if hasattr(data, "__iter__"):
         return _from_loader(data, likelihood, dtype, n_data)
     raise TypeError(f"data must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
+
+
+def for_scoring(data: Any, likelihood: Likelihood, dtype: torch.dtype) -> Examples:
+    """Read data that is only scored, which needs no number of examples ahead of time."""
+    loader = hasattr(data, "__iter__") and not isinstance(data, tuple | list | dict | str | Tensor | np.ndarray)
+    sized = isinstance(getattr(data, "dataset", data), Sized)
+    return as_examples(data, likelihood, dtype, n_data=1 if loader and not sized else None)
 
 
 def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
@@ -221,9 +236,13 @@ def _pair(batch: Any, likelihood: Likelihood, dtype: torch.dtype) -> Batch:
 
 
 def _from_loader(loader: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None) -> LoaderExamples:
+    if isinstance(loader, Iterator):
+        raise TypeError("an iterator can be read only once: give what can be read again, such as a DataLoader")
     dataset = getattr(loader, "dataset", None)
     if n_data is None and isinstance(dataset, Sized) and not isinstance(dataset, IterableDataset):
-        n_data = len(dataset)
+        # A sampler of a subset has fewer distinct examples than the data set behind it.
+        subset = getattr(getattr(loader, "sampler", None), "indices", None)
+        n_data = len(dataset) if subset is None else len({int(index) for index in subset})
     if n_data is None:
         raise ValueError("the number of examples cannot be known from this loader: give n_data=")
     if n_data < 1:

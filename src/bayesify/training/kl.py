@@ -51,9 +51,9 @@ class KL:
     def __str__(self) -> str:
         text = self.weighting
         if self.warm_up:
-            text += f",warm-up={self.warm_up:g}"
+            text += f",warm-up={self.warm_up!r}"
         if self.temperature != 1:
-            text += f",temperature={self.temperature:g}"
+            text += f",temperature={self.temperature!r}"
         return text
 
     def share(self, batch: int, batches: int, batch_size: int, n_data: int) -> float:

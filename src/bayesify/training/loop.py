@@ -7,6 +7,7 @@ number. A loss that stops being finite ends training with the reason, and the la
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import logging
 import math
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from bayesify.errors import RunError, TrainingError, at_least, choose, positive
+from bayesify.errors import RunError, TrainingError, at_least, choose, positive, whole_number
 from bayesify.training import checkpoint
 from bayesify.training.examples import Batch, Examples, to_device
 from bayesify.training.kl import KL
@@ -60,6 +61,7 @@ class Plan:
             at_least(name, getattr(self, name), 1)
         positive("learning_rate", self.learning_rate)
         choose("keep", self.keep, ("last", "best"))
+        whole_number("seed", self.seed)
         KL.parse(self.kl)
         if self.schedule != _CUSTOM:
             rate_factor(self.schedule, 0.0)
@@ -147,14 +149,21 @@ class Trainer:
         self.method.train()
         good = self._state()
         with bar, _deferred_interrupts() as interrupted:
-            while self.progress.step < self.total_steps and not self.progress.done:
-                self._epoch(bar, interrupted)
+            while self._unfinished():
+                whole = self._epoch(bar, interrupted)
                 if not (math.isfinite(self.progress.loss_sum) and self._finite()):
                     self._give_up(good)
-                self._close_epoch(bar)
-                good = self._state()
+                if whole:
+                    self._close_epoch(bar)
+                    good = self._state()
+                if interrupted() and self._unfinished():
+                    self.save_checkpoint()
+                    raise KeyboardInterrupt
         self._finish()
         return self.history
+
+    def _unfinished(self) -> bool:
+        return self.progress.step < self.total_steps and not self.progress.done
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Put a checkpoint back."""
@@ -179,27 +188,31 @@ class Trainer:
             "stopped": self.history.stopped,
         }
         checkpoint.write(self.run / "checkpoint" / "state.safetensors", tensors, state)
-        _write_text(self.run / "history.jsonl", self.history.to_jsonl())
+        checkpoint.write_text(self.run / "history.jsonl", self.history.to_jsonl())
 
-    def _epoch(self, bar: Any, interrupted: Callable[[], bool]) -> None:
+    def _epoch(self, bar: Any, interrupted: Callable[[], bool]) -> bool:
+        """Train to the end of the epoch, or to an interrupt in it; whether the end was reached."""
         plan, progress = self.plan, self.progress
         epoch, skip = divmod(progress.step, self.batches)
         began = time.perf_counter()
         sums = [progress.loss_sum, progress.nll_sum, progress.kl_sum, progress.seen]
         totals = torch.tensor(sums, dtype=torch.float64, device=self._device)
         batches = self.examples.batches(plan.batch_size, plan.seed, epoch, self.method.members, skip)
-        for number, batch in zip(range(skip, self.batches), batches, strict=False):
-            totals += self._step(batch, number)
+        number = skip
+        for number, batch in enumerate(itertools.islice(batches, self.batches - skip), skip + 1):
+            totals += self._step(batch, number - 1)
             progress.step += 1
             bar.update()
             if interrupted():
-                progress.loss_sum, progress.nll_sum, progress.kl_sum, progress.seen = totals.tolist()
-                progress.seconds += time.perf_counter() - began
-                self.save_checkpoint()
-                raise KeyboardInterrupt
-        progress.step = (epoch + 1) * self.batches
+                break
         progress.loss_sum, progress.nll_sum, progress.kl_sum, progress.seen = totals.tolist()
         progress.seconds += time.perf_counter() - began
+        if interrupted() and number < self.batches:
+            return False
+        if progress.seen == 0:
+            raise ValueError(f"epoch {epoch + 1} had no data: the loader gave nothing when it was read again")
+        progress.step = (epoch + 1) * self.batches
+        return True
 
     def _step(self, batch: list[Batch], number: int) -> Tensor:
         method, plan, step = self.method, self.plan, self.progress.step
@@ -255,16 +268,17 @@ class Trainer:
     def _validate(self) -> dict[str, float]:
         assert self.validation is not None
         method, likelihood = self.method, self.method.likelihood
-        nll = correct = total = 0.0
+        nll = correct = total = rows = 0.0
         for x, targets in self.validation.in_order(1000):
             predictive = method.predict(x, draws=self.plan.validation_draws, seed=self.plan.seed)
             y = targets.to(predictive.outputs.device)
             nll -= float(predictive.log_prob(y).double().sum())
+            rows += len(predictive)
             if likelihood.kind == "classification":
                 correct += float((predictive.labels == y.view(predictive.labels.shape)).double().sum())
                 total += predictive.labels.numel()
         self.method.train()
-        record = {"validation_nll": nll / self.validation.n_data}
+        record = {"validation_nll": nll / max(rows, 1.0)}
         if total:
             record["validation_error"] = 1 - correct / total
         return record
@@ -353,9 +367,3 @@ def _deferred_interrupts() -> Iterator[Callable[[], bool]]:
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
