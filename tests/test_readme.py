@@ -1,0 +1,36 @@
+"""The numbers that the README prints are those that were measured."""
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MNIST = json.loads((ROOT / "docs" / "results" / "mnist.json").read_text(encoding="utf-8"))
+
+
+def measured(name, digits, error_digits):
+    values = [row[name] for row in MNIST["seeds"]]
+    mean = sum(values) / len(values)
+    spread = (sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5
+    return f"{mean:.{digits}f} ± {spread / len(values) ** 0.5:.{error_digits}f}"
+
+
+def test_the_mnist_numbers_are_recomputed_from_the_seeds():
+    assert len(MNIST["seeds"]) == 5
+    assert f"| {measured('error', 2, 2)}% |" in README
+    assert f"| {measured('auroc_fashion', 3, 3)} |" in README
+    assert f"| {measured('added_by_pruning', 2, 2)} points |" in README
+
+
+def test_the_command_in_the_readme_is_the_one_that_was_run():
+    said = re.sub(r"\s*\\\n\s*", " ", README)
+    flags = MNIST["train"].removesuffix(" --seed SEED --out RUN").split(" --")[1:]
+    command = next(line for line in said.splitlines() if line.startswith("bayesify train --data mnist"))
+    # The estimator is the default one; every other flag is spelled out.
+    assert set(flags) - {"estimator weight"} <= set(command.split(" --"))
+
+
+def test_every_file_that_the_readme_links_to_exists():
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert link.startswith("http") or (ROOT / link).exists(), link
