@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
+from bayesify.interface import count
 from bayesify.likelihoods import Categorical, Gaussian
-from bayesify.training.examples import as_examples, as_inputs, count
+from bayesify.training.examples import as_examples, as_inputs
 
 X, Y = torch.arange(20.0).view(10, 2), torch.arange(10) % 3
 

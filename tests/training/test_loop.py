@@ -153,10 +153,19 @@ def test_a_plan_is_plain_data():
     assert Plan(**json.loads(json.dumps(asdict(plan)))) == plan
 
 
-def test_compiled_and_plain_paths_agree_to_rounding(blobs):
+@pytest.mark.parametrize(
+    "settings, draws",
+    [
+        ({"prior": "scale-mixture:0.5,1,0.1"}, 1),
+        ({"prior": "normal:1", "estimator": "local"}, 2),
+        ({"prior": {"*.bias": "cauchy:2", "*": "laplace:0.5"}, "estimator": "flipout"}, 1),
+        ({"prior": "flat", "bayesian": "last_layer"}, 1),
+    ],
+)
+def test_compiled_and_plain_paths_agree_to_rounding(blobs, settings, draws):
     def train(compiled):
-        method = bf.Variational(network(), "categorical", prior="scale-mixture:0.5,1,0.1", rho=-3.0)
-        method.fit(blobs, epochs=3, learning_rate=1e-2, compiled=compiled, progress=False)
+        method = bf.Variational(network(), "categorical", rho=-3.0, **settings)
+        method.fit(blobs, epochs=3, learning_rate=1e-2, draws=draws, compiled=compiled, progress=False)
         return method
 
     compiled, plain = train(compiled=True), train(compiled=False)
@@ -164,6 +173,7 @@ def test_compiled_and_plain_paths_agree_to_rounding(blobs):
     assert not plain.plan.compiled
     assert torch.allclose(compiled.mu, plain.mu, atol=2e-5)
     assert torch.allclose(compiled.rho, plain.rho, atol=2e-4)
+    assert compiled.history["loss"] == pytest.approx(plain.history["loss"], rel=1e-4)
     assert "training path: compiled" in str(compiled.summary())
 
 

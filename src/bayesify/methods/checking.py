@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
-from bayesify.training.examples import Examples, LoaderExamples, count, take, to_device
+from bayesify.interface import count
+from bayesify.training.examples import Examples, LoaderExamples, take, to_device
 
 if TYPE_CHECKING:
     from bayesify.network import Network

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify import initialisation, likelihoods, noise
 from bayesify.errors import at_least, choose, whole_number
+from bayesify.interface import count
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.checking import check_last_batch, few, same_kind, shapes_of, try_network
 from bayesify.methods.summary import Summary, summarise
@@ -30,7 +31,6 @@ from bayesify.training.examples import (
     TensorExamples,
     as_examples,
     as_inputs,
-    count,
     for_scoring,
     take,
     to_device,

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 from bayesify import noise
+from bayesify.interface import count
 
 if TYPE_CHECKING:
     from bayesify.likelihoods import Likelihood
@@ -198,11 +199,6 @@ def take(x: Any, rows: Tensor | slice) -> Any:
 def to_device(x: Any, device: torch.device) -> Any:
     """A pytree of tensors on a device."""
     return pytree.tree_map_only(Tensor, lambda t: t.to(device), x)
-
-
-def count(x: Any) -> int:
-    """How many examples a pytree of inputs holds."""
-    return int(pytree.tree_leaves(x)[0].shape[0])
 
 
 def _listed(x: Any) -> Any:
