@@ -1,12 +1,12 @@
 """The contract of every method: a network, a prior and a likelihood become a posterior that answers with draws.
 
 A method is an `nn.Module`. Its file gives the objective of a training step and how to draw a set of weights; everything
-else (fitting, predicting, saving, summarising) is here, once.
+else is written once: answering in `answering.py`, fitting, saving and summarising here.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,16 +14,14 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from bayesify import initialisation, likelihoods, noise
-from bayesify.errors import at_least, choose, whole_number
-from bayesify.interface import count
+from bayesify.errors import at_least, whole_number
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.checking import check_last_batch, few, same_kind, shapes_of, try_network
+from bayesify.methods.answering import Answering
+from bayesify.methods.checking import check_last_batch, few, shapes_of
 from bayesify.methods.summary import Summary, summarise
 from bayesify.network import Network
-from bayesify.predictive import Predictive
 from bayesify.priors import Prior, WeightPrior
 from bayesify.training.examples import (
     Batch,
@@ -32,7 +30,6 @@ from bayesify.training.examples import (
     as_examples,
     as_inputs,
     for_scoring,
-    take,
     to_device,
 )
 from bayesify.training.kl import KL
@@ -41,8 +38,6 @@ from bayesify.training.optimisation import OptimizerFactory
 
 PriorLike = Prior | str | Mapping[str, Prior | str]
 NetworkLike = nn.Module | Callable[[], nn.Module]
-_DRAW_ELEMENTS = 1 << 24
-_PASS_ELEMENTS = 1 << 25
 
 
 @dataclass
@@ -55,7 +50,7 @@ class Objective:
     buffers: dict[str, Tensor] = field(default_factory=dict)
 
 
-class Method(nn.Module, ABC):
+class Method(Answering):
     """What all methods share."""
 
     name: ClassVar[str]
@@ -102,15 +97,6 @@ class Method(nn.Module, ABC):
         return objective
 
     @abstractmethod
-    def weights(self, draws: Sequence[int], seed: int) -> Tensor:
-        """Sets of weights number `draws` of the posterior, `[draws, P]`."""
-
-    @property
-    @abstractmethod
-    def mean_weights(self) -> Tensor:
-        """The posterior's mean, `[P]`."""
-
-    @abstractmethod
     def _penalty(self, step: int, draws: int) -> Tensor:
         """What the objective adds to the data's part, for the draws of a step."""
 
@@ -121,11 +107,6 @@ class Method(nn.Module, ABC):
     def settings(self) -> dict[str, Any]:
         """Constructor arguments beyond the shared ones, JSON-able."""
         return {}
-
-    @property
-    def held(self) -> int | None:
-        """How many draws the method holds, where that is finite."""
-        return None
 
     # What users call.
 
@@ -255,32 +236,6 @@ class Method(nn.Module, ABC):
         self.run, self.complete = folder.resolve(), False
         return self._carry_out(trainer, folder)
 
-    def predict(self, x: Any, draws: int = 100, seed: int = 0, by: str = "draws", batch_size: int = 1000) -> Predictive:
-        """The predictive distribution of inputs x.
-
-        Args:
-            x: inputs, in the form that `fit` was given.
-            draws: functions drawn from the posterior; a method that holds fewer gives what it holds.
-            seed: of the draws.
-            by: `draws`, or `mean` for the one function at the posterior's mean weights.
-            batch_size: inputs evaluated together (the answer does not depend on it).
-
-        """
-        at_least("draws", draws, 1)
-        if by == "moments":
-            raise ValueError('by="moments" is not available in this version: use by="draws" or by="mean"')
-        choose("by", by, ("draws", "mean"))
-        count_draws = 1 if by == "mean" else min(draws, self.held or draws)
-        numbers = range(count_draws)
-        outputs = self._outputs(x, numbers, seed, by, batch_size)
-        keys = noise.keys(seed, noise.Stream.LOGITS, draws=numbers, device=outputs.device)
-        return Predictive(outputs, self.likelihood, keys, class_names=self.notes.get("class_names"))
-
-    def draw(self, x: Any, draws: int = 100, seed: int = 0, batch_size: int = 1000) -> Tensor:
-        """Raw outputs of functions drawn from the posterior, `[draws, batch, ...]`: one set of weights per draw."""
-        at_least("draws", draws, 1)
-        return self._outputs(x, range(min(draws, self.held or draws)), seed, "draws", batch_size)
-
     def forward(self, x: Any) -> Tensor:
         """One stochastic pass, `[batch, ...]`, differentiable; every call is the next draw of the training noise."""
         self._passes += 1
@@ -320,12 +275,6 @@ class Method(nn.Module, ABC):
             kept[name].copy_(mean)
 
     # What the above is made of.
-
-    def _dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:
-        return None
-
-    def _kept(self, draws: Sequence[int]) -> dict[str, Tensor] | None:
-        return None
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
         self.plan = plan
@@ -379,9 +328,6 @@ class Method(nn.Module, ABC):
             examples.check = check
         self.input_shapes = shapes_of(x)
 
-    def _try(self, x: Any) -> Tensor:
-        return try_network(self.network, x)
-
     def _carry_out(self, trainer: Trainer, folder: Path | None) -> History:
         try:
             trainer.train()
@@ -393,34 +339,3 @@ class Method(nn.Module, ABC):
         if folder is not None:
             self.save(folder)
         return self.history
-
-    @torch.no_grad()
-    def _outputs(self, x: Any, numbers: Sequence[int], seed: int, by: str, batch_size: int) -> Tensor:
-        at_least("batch_size", batch_size, 1)
-        x = as_inputs(x, self.network.dtype)
-        if self.input_shapes is None or not same_kind(x, self.input_shapes):
-            self._try(few(self.network, x))
-        device = self.network.initial.device
-        total = count(x)
-        # Both the weights of a chunk of draws and the activations of its passes have to fit in memory.
-        widest = self.network.traced(few(self.network, x)).widest
-        batch_size = max(1, min(batch_size, total, _PASS_ELEMENTS // widest))
-        chunk = max(1, min(_DRAW_ELEMENTS // self.network.size, _PASS_ELEMENTS // (widest * batch_size)))
-        gathered = []
-        for first in range(0, len(numbers), chunk):
-            some = numbers[first : first + chunk]
-            theta = self.mean_weights.unsqueeze(0) if by == "mean" else self.weights(some, seed)
-            dropout = None if by == "mean" else self._dropout_keys(some, seed)
-            kept = None if by == "mean" else self._kept(some)
-            rows = []
-            for start in range(0, total, batch_size):
-                part = to_device(take(x, slice(start, start + batch_size)), device)
-                rows.append(self._evaluate(theta, part, dropout, kept))
-            gathered.append(torch.cat(rows, 1) if len(rows) > 1 else rows[0])
-        return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
-
-    def _evaluate(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
-        each = kept is not None
-        if each:
-            x = pytree.tree_map_only(Tensor, lambda t: t.expand(theta.shape[0], *t.shape), x)
-        return self.network.outputs(theta, x, dropout=dropout, fixed_mask=True, each=each, kept=kept)[0]

@@ -1,0 +1,116 @@
+"""From a posterior to answers: functions are drawn whole, evaluated in pieces that fit in memory, and gathered.
+
+A draw is one set of weights (or one dropout mask) shared by every input, so an input's answer depends neither on its
+batch mates nor on the pieces.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from bayesify import noise
+from bayesify.errors import at_least, choose
+from bayesify.interface import count
+from bayesify.likelihoods import Likelihood
+from bayesify.methods.checking import few, same_kind, try_network
+from bayesify.network import Network
+from bayesify.predictive import Predictive
+from bayesify.training.examples import as_inputs, take, to_device
+
+_DRAW_ELEMENTS = 1 << 24
+_PASS_ELEMENTS = 1 << 25
+
+
+class Answering(nn.Module, ABC):
+    """What can draw sets of weights for a network, and so predict."""
+
+    network: Network
+    likelihood: Likelihood
+    notes: dict[str, Any]
+    input_shapes: list[list[int]] | None
+
+    @abstractmethod
+    def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        """Sets of weights number `draws` of the posterior, `[draws, P]`."""
+
+    @property
+    @abstractmethod
+    def mean_weights(self) -> Tensor:
+        """The posterior's mean, `[P]`."""
+
+    @property
+    def held(self) -> int | None:
+        """How many draws the method holds, where that is finite."""
+        return None
+
+    def predict(self, x: Any, draws: int = 100, seed: int = 0, by: str = "draws", batch_size: int = 1000) -> Predictive:
+        """The predictive distribution of inputs x.
+
+        Args:
+            x: inputs, in the form that `fit` was given.
+            draws: functions drawn from the posterior; a method that holds fewer gives what it holds.
+            seed: of the draws.
+            by: `draws`, or `mean` for the one function at the posterior's mean weights.
+            batch_size: inputs evaluated together (the answer does not depend on it).
+
+        """
+        at_least("draws", draws, 1)
+        if by == "moments":
+            raise ValueError('by="moments" is not available in this version: use by="draws" or by="mean"')
+        choose("by", by, ("draws", "mean"))
+        count_draws = 1 if by == "mean" else min(draws, self.held or draws)
+        numbers = range(count_draws)
+        outputs = self._outputs(x, numbers, seed, by, batch_size)
+        keys = noise.keys(seed, noise.Stream.LOGITS, draws=numbers, device=outputs.device)
+        return Predictive(outputs, self.likelihood, keys, class_names=self.notes.get("class_names"))
+
+    def draw(self, x: Any, draws: int = 100, seed: int = 0, batch_size: int = 1000) -> Tensor:
+        """Raw outputs of functions drawn from the posterior, `[draws, batch, ...]`: one set of weights per draw."""
+        at_least("draws", draws, 1)
+        return self._outputs(x, range(min(draws, self.held or draws)), seed, "draws", batch_size)
+
+    def _dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:
+        return None
+
+    def _kept(self, draws: Sequence[int]) -> dict[str, Tensor] | None:
+        return None
+
+    def _try(self, x: Any) -> Tensor:
+        return try_network(self.network, x)
+
+    @torch.no_grad()
+    def _outputs(self, x: Any, numbers: Sequence[int], seed: int, by: str, batch_size: int) -> Tensor:
+        at_least("batch_size", batch_size, 1)
+        x = as_inputs(x, self.network.dtype)
+        if self.input_shapes is None or not same_kind(x, self.input_shapes):
+            self._try(few(self.network, x))
+        device = self.network.initial.device
+        total = count(x)
+        # Both the weights of a chunk of draws and the activations of its passes have to fit in memory.
+        widest = self.network.traced(few(self.network, x)).widest
+        batch_size = max(1, min(batch_size, total, _PASS_ELEMENTS // widest))
+        chunk = max(1, min(_DRAW_ELEMENTS // self.network.size, _PASS_ELEMENTS // (widest * batch_size)))
+        gathered = []
+        for first in range(0, len(numbers), chunk):
+            some = numbers[first : first + chunk]
+            theta = self.mean_weights.unsqueeze(0) if by == "mean" else self.weights(some, seed)
+            dropout = None if by == "mean" else self._dropout_keys(some, seed)
+            kept = None if by == "mean" else self._kept(some)
+            rows = []
+            for start in range(0, total, batch_size):
+                part = to_device(take(x, slice(start, start + batch_size)), device)
+                rows.append(self._evaluate(theta, part, dropout, kept))
+            gathered.append(torch.cat(rows, 1) if len(rows) > 1 else rows[0])
+        return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
+
+    def _evaluate(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
+        each = kept is not None
+        if each:
+            x = pytree.tree_map_only(Tensor, lambda t: t.expand(theta.shape[0], *t.shape), x)
+        return self.network.outputs(theta, x, dropout=dropout, fixed_mask=True, each=each, kept=kept)[0]
