@@ -104,7 +104,7 @@ def test_a_damaged_history_is_read_as_far_as_it_is_whole(run):
 def test_a_run_is_not_overwritten_by_accident(run, blobs, tmp_path):
     before = (run / "model.safetensors").read_bytes()
     method = bf.PointEstimate(bf.networks.mlp(2, 3, units=8), "categorical")
-    with pytest.raises(bf.RunError, match="not empty: resume"):
+    with pytest.raises(bf.RunError, match="not empty: choose another folder"):
         method.fit(blobs, epochs=1, progress=False, run=run)
     assert (run / "model.safetensors").read_bytes() == before
     method.fit(blobs, epochs=1, progress=False, run=run, overwrite=True)

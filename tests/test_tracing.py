@@ -1,4 +1,4 @@
-"""What one batch reveals: which layers may use faster estimators, where the batch is, and what a pass touches."""
+"""What one batch reveals: which layers may use lower-variance estimators, where the batch is, and what a pass touches."""
 
 import copy
 
@@ -105,12 +105,12 @@ def test_a_layer_whose_weight_is_used_otherwise_does_not_qualify(kind):
 @pytest.mark.parametrize(
     "module, why",
     [
-        (Model(plain, Subclass(4, 4)), "Subclass has no faster estimator"),
+        (Model(plain, Subclass(4, 4)), "Subclass has no lower-variance estimator"),
         (tied(plain), "something else reads"),
         (tied(lambda m, x: m.first(x)), "something else reads"),
         (with_hook("after"), "something else reads"),
         (with_hook("before"), "something else reads"),
-        (Model(plain, nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))), "has no faster estimator"),
+        (Model(plain, nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))), "has no lower-variance estimator"),
     ],
 )
 def test_subclasses_tied_weights_hooks_and_parametrisations_do_not_qualify(module, why):
@@ -149,8 +149,8 @@ def test_attentions_projection_does_not_qualify():
     use = Network(module).traced(x).layers["attention.out_proj"]
     assert use.calls == 0
     assert use.read_elsewhere
-    assert "has no faster estimator" in reason(module, x, "attention.out_proj")
-    assert "MultiheadAttention has no faster estimator" in reason(module, x, "attention")
+    assert "has no lower-variance estimator" in reason(module, x, "attention.out_proj")
+    assert "MultiheadAttention has no lower-variance estimator" in reason(module, x, "attention")
 
 
 @pytest.mark.parametrize("axis", [0, 1])

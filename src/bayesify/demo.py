@@ -7,7 +7,10 @@ scores for each of the ten digits withheld in turn.
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -253,11 +256,14 @@ def _say_what_next(console: Console, report: Path, folder: Path, out: Path) -> N
     def quoted(path: Path) -> str:
         return shlex.quote(str(path))
 
+    # A command that the shell would not find is named by its place.
+    beside = Path(sys.executable).with_name("bayesify")
+    bayesify = "bayesify" if shutil.which("bayesify") or not beside.exists() else os.path.relpath(beside)
     console.print("\nWhat next?", markup=False)
     for what, how in (
         ("See the pictures, open", str(report)),
-        ("Ask about one", f"bayesify predict {quoted(folder)} {quoted(out / 'unknown.png')} --at-least {SURE}"),
-        ("Train on a table of yours", "bayesify train --data your.csv --out runs/yours"),
+        ("Ask about one", f"{bayesify} predict {quoted(folder)} {quoted(out / 'unknown.png')} --at-least {SURE}"),
+        ("Train on a table of yours", f"{bayesify} train --data your.csv --out runs/yours"),
     ):
         # Commands are for copying: a line must not be broken.
         console.print(f"  {what + ':':<28}{how}", markup=False, soft_wrap=True)

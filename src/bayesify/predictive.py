@@ -243,6 +243,8 @@ class Predictive:
             raise ValueError("confidence grows with certainty: use at_least=, not at_most=")
         if by != "confidence" and at_most is None:
             raise ValueError(f"{by} grows with uncertainty: use at_most=, not at_least=")
+        if at_least is not None and not 0 <= at_least <= 1:
+            raise ValueError(f"at_least is a confidence from 0 to 1, got {at_least!r}")
         return score >= at_least if at_least is not None else score <= float(at_most or 0.0)
 
     def numpy(self) -> dict[str, NDArray[Any]]:

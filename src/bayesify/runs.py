@@ -72,7 +72,9 @@ def load(
         tensors, _ = checkpoint.read(folder / MODEL)
     else:
         _, held, state = resume_plan(folder)
-        logger.warning("%s was interrupted after step %d: see resume", folder, state["progress"]["step"])
+        logger.warning(
+            "%s was interrupted after step %d: this is its last checkpoint", folder, state["progress"]["step"]
+        )
         tensors = {name.removeprefix("model/"): t for name, t in held.items() if name.startswith("model/")}
     _check_tensors(method, tensors, folder)
     method.load_state_dict(tensors)
@@ -94,7 +96,7 @@ def claim(folder: Path, *, overwrite: bool) -> Path:
     """Make sure that a folder can take a new run; nothing in it is touched."""
     try:
         if folder.is_dir() and any(folder.iterdir()) and not overwrite:
-            raise RunError(f"{folder} is not empty: resume the run, choose another folder, or allow overwriting")
+            raise RunError(f"{folder} is not empty: choose another folder, or replace it (overwrite=True, --overwrite)")
         _check_ours(folder)
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".write-{os.getpid()}"
@@ -220,6 +222,12 @@ def _rebuild(
 
 
 def _check_tensors(method: Method, tensors: dict[str, Tensor], folder: Path) -> None:
+    there = {name: tuple(shape) for name, shape in read_config(folder).get("parameters", {}).items()}
+    here = {place.name: tuple(place.shape) for place in method.network.places}
+    for name in sorted(there.keys() | here.keys()):
+        if there and here.get(name) != there.get(name):
+            found, wanted = (shapes.get(name, "absent") for shapes in (here, there))
+            raise RunError(f"the network does not fit {folder}: {name} is {found} here and {wanted} in the run")
     own = method.state_dict()
     for name, tensor in own.items():
         if name == "kept_weights":

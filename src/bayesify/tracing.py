@@ -1,8 +1,8 @@
 """What a first batch reveals about a network: how each layer's weights are used, where its dropout is, what it touches.
 
 Passes on two and on three copies of one example differ in nothing but the batch size: the axis that grows is the batch
-axis. A layer may use a faster estimator only if its own `forward` ran exactly once and nothing else read its tensors;
-tied weights, attention's projections and functional uses do not pass.
+axis. A layer may use a lower-variance estimator only if its own `forward` ran exactly once and nothing else read its
+tensors; tied weights, attention's projections and functional uses do not pass.
 """
 
 from __future__ import annotations

@@ -307,7 +307,7 @@ def test_rows_that_cannot_be_answered(refused, houses_run, iris_run, place):
     predict(houses_run, "100,3,castle\n", "unknown category 'castle'", "flat, house")
     predict(houses_run, "100,three,flat\n", "expected a number", "three")
     predict(houses_run, "area,rooms\n100,3\n", "no column 'kind'")
-    predict(houses_run, "100,3\n", "2 columns", "expected 3")
+    predict(houses_run, "100,3\n", "2 columns", "exactly 3 columns")
     predict(houses_run, '{"area": 100}\n', "no 'rooms'")
     predict(houses_run, '{"area": "big", "rooms": 3, "kind": "flat"}\n', "'area' must be a number")
     predict(houses_run, '{"area": \n', "line 1", "JSON")

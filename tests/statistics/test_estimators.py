@@ -239,7 +239,7 @@ class _Twice(nn.Module):
     [
         (_Resized(), (1, 4), "takes more than its input"),
         (_Twice(), (3,), "ran 2 times"),
-        (nn.LSTM(3, 2, batch_first=True), (4, 3), "LSTM has no faster estimator"),
+        (nn.LSTM(3, 2, batch_first=True), (4, 3), "LSTM has no lower-variance estimator"),
     ],
     ids=lambda value: type(value).__name__,
 )

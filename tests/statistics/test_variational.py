@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from torch import nn
 
 import bayesify as bf
-from bayesify.methods import method as method_module
+from bayesify.methods import answering as method_module
 
 NOISE = 0.5
 

@@ -96,4 +96,4 @@ def compare(
     from rich.console import Console
 
     Console(highlight=False).print(table(compared.rows))
-    print(f"the report is in {compared.report}; each network is a run in {folder}")
+    print(f"the report is in {compared.report}; the networks of the first seed are runs in {folder}")

@@ -65,7 +65,7 @@ def predict(
         raise CommandError("--json and --csv cannot both be printed: choose one")
     config = runs.read_config(run)
     preparation = reading.preparation_of(config, run)
-    read = read_inputs(inputs, preparation, config["data"].get("target_name"), sys.stdin)
+    read = read_inputs(inputs, preparation, sys.stdin)
     method = training.load(run, network)
     predictive = method.predict(preparation.apply(read.raw), draws=draws, seed=seed, by=by)
     accepted = _accepted(predictive, at_least, at_most)

@@ -50,7 +50,11 @@ Validation = Annotated[
 Network = Annotated[str, _option(_NETWORK, "mlp, cnn, or your own as module:factory.")]
 Units = Annotated[
     str | None,
-    _option(_NETWORK, "Hidden units of an mlp, one width or each. (default: 400, for tables 50)", metavar="N[,N...]"),
+    _option(
+        _NETWORK,
+        "Hidden units of an mlp, one width or each. (default: 400; tables 50 for classes, 10 for numbers)",
+        metavar="N[,N...]",
+    ),
 ]
 Layers = Annotated[int | None, _option(_NETWORK, "Hidden layers of an mlp. (default: 2)", metavar="N")]
 Activation = Annotated[str | None, _option(_NETWORK, "relu, tanh, gelu, silu, elu or softplus. (default: relu)")]
@@ -74,7 +78,9 @@ Likelihood = Annotated[
         "(default: by the data)",
     ),
 ]
-Estimator = Annotated[str | None, _option(_MODEL, "Of variational: weight, local or flipout. (default: weight)")]
+Estimator = Annotated[
+    str | None, _option(_MODEL, "Of variational: weight, local or flipout. (default: weight; tables local)")
+]
 Bayesian = Annotated[str, _option(_MODEL, "Which weights are random: all, last_layer, or name patterns.")]
 Members = Annotated[int | None, _option(_MODEL, "Of an ensemble. (default: 5)", metavar="N")]
 P = Annotated[float | None, _option(_MODEL, "Of mc-dropout. (default: 0.2)", "--p", metavar="RATE")]
@@ -90,9 +96,13 @@ Epochs = Annotated[
     ),
 ]
 BatchSize = Annotated[int, _option(_TRAINING, "Examples per step.")]
-LearningRate = Annotated[float, _option(_TRAINING, "Of the mean loss over a batch.")]
+LearningRate = Annotated[
+    float | None, _option(_TRAINING, "Of the mean loss over a batch. (default: 0.001; tables 0.01)")
+]
 Optimizer = Annotated[str, _option(_TRAINING, "A name of torch's, as adam or sgd:momentum=0.9.")]
-Schedule = Annotated[str, _option(_TRAINING, "constant, cosine, linear or step:0.5,0.1.")]
+Schedule = Annotated[
+    str | None, _option(_TRAINING, "constant, cosine, linear or step:0.5,0.1. (default: constant; tables cosine)")
+]
 TrainingDraws = Annotated[int, _option(_TRAINING, "Weight draws per step of variational.")]
 Kl = Annotated[str, _option(_TRAINING, "uniform or reweighted, with ,warm-up=5,temperature=0.5.", "--kl")]
 Patience = Annotated[

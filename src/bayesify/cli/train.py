@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,9 +108,8 @@ def train(
         recipe = make_recipe({} if config is None else read_config_file(config), settings_in(given))
         trained = _train(recipe, out or Path("runs") / f"{Path(recipe.data).stem}-{recipe.method}", overwrite=overwrite)
     result = _result(trained)
-    if extend:
-        plan = trained.method.plan
-        assert plan is not None
+    plan = trained.method.plan
+    if extend and plan is not None and plan.schedule != "constant":
         result["schedule"] = f"{plan.schedule}, now spread over {plan.epochs} epochs"
     if as_json:
         emit(result)
@@ -160,19 +160,49 @@ def _result(trained: Trained) -> dict[str, Any]:
         "weights": method.network.size,
         "random_weights": method.network.random_size,
         "examples": about["examples"],
+        "understood": _understood(about),
         "withheld": about["withheld"],
         "epochs": last.get("epoch", 0),
         "steps": last.get("step", 0),
         "seconds": round(sum(record["seconds"] for record in method.history.records), 3),
         **{name: last[name] for name in names if name in last},
         "stopped": method.history.stopped or None,
+        "alerts": _alerts(trained),
     }
+
+
+def _understood(about: dict[str, Any]) -> str | None:
+    """What a table was taken for; pictures and known sets speak for themselves."""
+    if not about["target_name"]:
+        return None
+    names = [column["name"] for column in about["preparation"]["columns"]]
+    classes = about["class_names"]
+    kind = f"{len(classes)} classes" if classes else "a number"
+    return (
+        f"target {about['target_name']} ({kind}) from {len(names)} columns: {', '.join(names[:8])}"
+        f"{', ...' if len(names) > 8 else ''}; {about['examples']['test']} rows set aside for testing"
+    )
+
+
+def _alerts(trained: Trained) -> list[str]:
+    from bayesify.report.alerts import kl_frozen, not_converged
+
+    losses, kls = trained.method.history["loss"], trained.method.history["kl"]
+    found = [not_converged(losses)]
+    if trained.method.name == "variational":
+        found.append(kl_frozen(kls))
+    guessing = math.log(len(trained.notes["class_names"] or [1]))
+    if losses and 0 < guessing < (nll := trained.method.history["nll"][-1]):
+        found.append(f"its NLL in training, {nll:.4g}, is worse than guessing ({guessing:.4g}): lower --learning-rate")
+    return [alert for alert in found if alert]
 
 
 def _print(result: dict[str, Any]) -> None:
     examples = result["examples"]
     held = f", {examples['validation']} to watch by" if examples["validation"] else ""
     print(f"{result['method']} on {result['data']}: {examples['train']} training examples{held}")
+    if result["understood"]:
+        print(result["understood"])
     print(f"{result['weights']:,} weights, {result['epochs']} epochs in {result['seconds']:.1f} s")
     if "schedule" in result:
         print(f"the schedule is {result['schedule']}")
@@ -180,6 +210,8 @@ def _print(result: dict[str, Any]) -> None:
         print(f"withheld from training: {', '.join(result['withheld'])}")
     names = ("loss", "nll", "validation_nll", "validation_error")
     print(", ".join(f"{name.replace('_', ' ')} {result[name]:.4f}" for name in names if name in result))
+    for alert in result["alerts"]:
+        print(f"before you trust it: {alert}")
     if result["stopped"]:
         print(f"stopped early: {result['stopped']}")
     print(f"the run is in {result['run']}; next: bayesify evaluate {result['run']}")

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Kind = Literal["classification", "regression"]
 
 
+# Sets whose every image is light strokes or shapes on a dark ground, unlike what people draw or scan.
+LIGHT_ON_DARK = ("digits", "mnist", "fashion-mnist", "notmnist")
+
+
 @dataclass(frozen=True, eq=False)
 class DataSet:
     """Training and test examples. Tensors may be shared between data sets: copy before writing into one.
@@ -66,16 +70,20 @@ class DataSet:
         normalise: str | None = None,
         *,
         flatten: bool = True,
-        invert: bool | Literal["auto"] = "auto",
+        invert: bool | Literal["auto"] | None = None,
         preparation: Preparation | None = None,
     ) -> DataSet:
         """The same data as float32 inputs (labels stay int64; regression targets are standardised).
 
         Without `normalise`, images go to [0, 1] and tables are standardised. `preparation` re-uses that of a
-        run, or of the known data for unknown data, instead of fitting one to the training part.
+        run, or of the known data for unknown data, instead of fitting one to the training part. `invert` is for
+        pictures that come later: left alone, a picture on light is turned where the training images are the known
+        data sets of light strokes on dark, and never where they are a user's own.
         """
         if self.preparation is not None:
             raise DataError(f"{self.name} is already prepared; prepare the raw data set instead")
+        if invert is None:
+            invert = "auto" if self.name in LIGHT_ON_DARK else False
         if preparation is None:
             preparation = fit_preparation(
                 self.x_train,

@@ -76,8 +76,8 @@ def rows_from_csv(
     """Raw rows `[n, columns]` for a trained network, from a file or an open stream; give them to
     `preparation.apply`.
 
-    With a header, columns are found by name and others are left out; without one, there must be exactly the
-    inputs in their order (or the inputs and, last, the target).
+    With a header, columns are found by name and others are left out; without one, there must be exactly the inputs in
+    their order (and, where `target` names one, it comes last).
     """
     columns = preparation.columns
     if preparation.image is not None or not columns:
@@ -88,10 +88,14 @@ def rows_from_csv(
         if missing:
             raise DataError(f"{rows.what}: no column {missing[0]!r}; the header has {', '.join(rows.names)}")
         used = [rows.names.index(column.name) for column in columns]
-    elif len(rows.names) in {len(columns), len(columns) + (target is not None)}:
+    elif len(rows.names) == len(columns) + (target is not None):
         used = list(range(len(columns)))
     else:
-        raise DataError(f"{rows.what}: {len(rows.names)} columns without a header, expected {len(columns)}")
+        names = ", ".join(column.name for column in columns)
+        raise DataError(
+            f"{rows.what}: {len(rows.names)} columns and no header with the names in training: "
+            f"give that header, or exactly {len(columns)} columns: {names}"
+        )
     return _encode(rows, used, columns)
 
 
@@ -118,7 +122,7 @@ def _column(rows: Rows, position: int, *, forced: bool) -> Column:
         return Column(rows.names[position])
     categories = sorted_naturally({row[position] for row in rows.cells})
     if len(categories) > max(20, len(numbers) / 2):
-        advice = f"ignore it (ignore=[{rows.names[position]!r}])"
+        advice = f"leave it out (ignore=[{rows.names[position]!r}], --ignore {rows.names[position]})"
         place = f"{rows.what}, column {rows.names[position]!r}"
         raise DataError(f"{place}: {len(categories)} different texts in {len(numbers)} rows say nothing; {advice}")
     return Column(rows.names[position], tuple(categories))

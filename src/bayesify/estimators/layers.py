@@ -1,4 +1,4 @@
-"""The layer types that faster estimators know, and the check that a layer may use them.
+"""The layer types that lower-variance estimators know, and the check that a layer may use them.
 
 A registered type is exact: a subclass may do something else in its `forward`, so it is not matched. What an estimator
 needs from a type is its operation as a function of (input, weight, bias), and where its features are.
@@ -59,13 +59,13 @@ def register(module_type: type[nn.Module], kind: LayerType) -> None:
 
 
 def why_not(network: Network, name: str, trace: Trace) -> str | None:
-    """Why a layer's weights must be drawn whole (the weight path), or None where a faster estimator may be used."""
+    """Why a layer's weights must be drawn whole (the weight path), or None where another estimator may be used."""
     layer = network.template.get_submodule(name)
     kind = REGISTRY.get(type(layer))
     random = {place.name for place in network.places if place.random}
     weight = f"{name}.weight" if name else "weight"
     if kind is None:
-        return f"{type(layer).__name__} has no faster estimator"
+        return f"{type(layer).__name__} has no lower-variance estimator"
     if trace.problem is not None:
         return f"the network could not be traced: {trace.problem}"
     use = trace.layers.get(name)
@@ -81,7 +81,7 @@ def why_not(network: Network, name: str, trace: Trace) -> str | None:
 
 
 def stochastic_layers(network: Network, trace: Trace) -> list[StochasticLayer]:
-    """The layers of a network that a faster estimator may serve."""
+    """The layers of a network that a lower-variance estimator may serve."""
     layers = []
     for number, (name, use) in enumerate(trace.layers.items()):
         if why_not(network, name, trace) is None:

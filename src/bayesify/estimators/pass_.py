@@ -1,4 +1,4 @@
-"""One training pass in which the layers that qualify use a faster estimator, and all other weights are drawn whole."""
+"""One training pass: the layers that qualify use a lower-variance estimator, all other weights are drawn whole."""
 
 from __future__ import annotations
 

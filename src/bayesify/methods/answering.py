@@ -24,7 +24,7 @@ from bayesify.predictive import Predictive
 from bayesify.training.examples import as_inputs, take, to_device
 
 _DRAW_ELEMENTS = 1 << 24
-_PASS_ELEMENTS = 1 << 25
+_PASS_ELEMENTS = 1 << 22
 
 
 class Answering(nn.Module, ABC):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesify import initialisation, likelihoods, noise
-from bayesify.errors import at_least, whole_number
+from bayesify.errors import at_least, first_line, whole_number
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.answering import Answering
 from bayesify.methods.checking import check_last_batch, few, shapes_of
@@ -221,6 +221,8 @@ class Method(Answering):
         progress: bool = True,
     ) -> History:
         """Go on with an interrupted run to the end of its plan; with `extend`, plan that many epochs more."""
+        if not isinstance(run, str | Path):
+            raise TypeError(f"run must be a run folder, got {type(run).__name__}: resume(data, run)")
         folder = Path(run)
         plan, tensors, state = resume_plan(folder)
         if extend:
@@ -302,7 +304,10 @@ class Method(Answering):
         self, data: Any, validation: Any, n_data: int | None, device: torch.device | str | None
     ) -> tuple[Examples, Examples | None]:
         if device is not None:
-            self.to(device)
+            try:
+                self.to(device)
+            except (RuntimeError, AssertionError) as problem:
+                raise ValueError(f"cannot use device {str(device)!r}: {first_line(problem)}") from None
         where = next(self.parameters()).device
         examples = as_examples(data, self.likelihood, self.network.dtype, n_data).to(where)
         checks = None

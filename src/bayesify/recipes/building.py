@@ -21,13 +21,14 @@ from bayesify.recipes.recipe import OF_METHOD, Recipe
 
 # What is used where neither the network nor the recipe says: MC dropout's rate, and hidden units for tables.
 DROPOUT_RATE = 0.2
-UNITS_FOR_TABLES = (50,)
+UNITS_FOR_TABLES = {"classification": (50,), "regression": (10,)}
 # A few hundred examples make a handful of steps per epoch: small data needs more epochs to be learnt at all.
 FEWEST_EPOCHS, FEWEST_STEPS = 10, 2000
 
 
 def make_method(recipe: Recipe, material: Material) -> Method:
     """The method that a recipe describes, not trained yet, with the notes of its data."""
+    recipe = suited(recipe, material)
     likelihood = make_likelihood(recipe, material)
     outputs = likelihood.width(likelihood.prepare(material.train[1]))
     settings: dict[str, Any] = {}
@@ -40,17 +41,28 @@ def make_method(recipe: Recipe, material: Material) -> Method:
         # A network of ours carries its dropout in its own description.
         settings.pop("p", None)
     bayesian = recipe.bayesian[0] if recipe.bayesian in {("all",), ("last_layer",)} else list(recipe.bayesian)
-    network = make_network(sized(recipe, material), tuple(material.train[0].shape[1:]), outputs)
+    network = make_network(recipe, tuple(material.train[0].shape[1:]), outputs)
     method = METHODS[recipe.method](network, likelihood, bayesian=bayesian, seed=recipe.seed, **settings)
     method.notes = {**material.notes, "outputs": outputs}
     return method
 
 
-def sized(recipe: Recipe, material: Material) -> Recipe:
-    """The recipe with hidden units for its data, where it does not say."""
-    if recipe.network == "mlp" and recipe.units is None and material.preparation.image is None:
-        return replace(recipe, units=UNITS_FOR_TABLES)
-    return recipe
+def suited(recipe: Recipe, material: Material) -> Recipe:
+    """The recipe with what suits its data, where it does not say.
+
+    Tables are small: a posterior over many weights would not converge in the steps they allow, so their networks are
+    narrower, their steps larger and falling, and their gradients those that vary less.
+    """
+    table = material.preparation.image is None
+    settings: dict[str, Any] = {
+        "learning_rate": 1e-2 if table else 1e-3,
+        "schedule": "cosine" if table else "constant",
+    }
+    if table and recipe.network == "mlp":
+        settings["units"] = UNITS_FOR_TABLES[material.kind]
+    if table and recipe.method == "variational":
+        settings["estimator"] = "local"
+    return replace(recipe, **{name: value for name, value in settings.items() if getattr(recipe, name) is None})
 
 
 def epochs_for(recipe: Recipe, examples: int) -> int:

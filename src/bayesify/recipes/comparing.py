@@ -9,7 +9,7 @@ from typing import Any
 
 from bayesify.comparison import CONTENDERS, Contender, Row, TrainedResult, compare_seeds, read_methods, summarise
 from bayesify.errors import at_least, choose
-from bayesify.recipes.building import epochs_for, make_likelihood, make_network, sized
+from bayesify.recipes.building import epochs_for, make_likelihood, make_network, suited
 from bayesify.recipes.material import Material, gather
 from bayesify.recipes.reading import as_pictures
 from bayesify.recipes.recipe import METHOD_NAMES, OF_METHOD, Recipe
@@ -43,6 +43,7 @@ def compare(
     _check_taken(settings or {}, [one.name for one in contenders])
     check_device(recipe.device)
     material = gather(recipe)
+    recipe = suited(recipe, material)
     likelihood = make_likelihood(recipe, material)
     outputs = likelihood.width(likelihood.prepare(material.train[1]))
     folders = {one.label: out / _folder(one) for one in contenders}
@@ -51,18 +52,18 @@ def compare(
             range(recipe.seed, recipe.seed + seeds),
             material.train,
             material.test,
-            make_network(sized(recipe, material), tuple(material.train[0].shape[1:]), outputs),
+            make_network(recipe, tuple(material.train[0].shape[1:]), outputs),
             likelihood,
             unknown=material.unknown if material.unknown is not None and len(material.unknown) else None,
             methods=contenders,
             epochs=epochs_for(recipe, len(material.train[0])),
             batch_size=recipe.batch_size,
-            learning_rate=recipe.learning_rate,
+            learning_rate=recipe.learning_rate or 1e-3,
             draws=draws,
             notes={**material.notes, "outputs": outputs},
             progress=progress,
             optimizer=recipe.optimizer,
-            schedule=recipe.schedule,
+            schedule=recipe.schedule or "constant",
             kl=recipe.kl,
             validation=material.validation,
             patience=recipe.patience,

@@ -31,11 +31,11 @@ class Inputs:
     names: list[str]
 
 
-def read_inputs(sources: Sequence[str], preparation: Preparation, target: str | None, stdin: TextIO) -> Inputs:
+def read_inputs(sources: Sequence[str], preparation: Preparation, stdin: TextIO) -> Inputs:
     """Every example of every source, in order."""
     parts, names = [], []
     for source in expand(sources):
-        raw = _read(source, preparation, target, stdin)
+        raw = _read(source, preparation, stdin)
         several = len(raw) > 1 or Path(source).suffix.lower() not in PICTURES
         name = "input" if source == "-" else source
         parts.append(raw.to(torch.float64))
@@ -58,9 +58,9 @@ def expand(sources: Iterable[str]) -> list[str]:
     return found
 
 
-def _read(source: str, preparation: Preparation, target: str | None, stdin: TextIO) -> Tensor:
+def _read(source: str, preparation: Preparation, stdin: TextIO) -> Tensor:
     if source == "-":
-        return _from_stream(stdin, preparation, target)
+        return _from_stream(stdin, preparation)
     path = Path(source).expanduser()
     suffix = path.suffix.lower()
     if not path.exists():
@@ -70,12 +70,12 @@ def _read(source: str, preparation: Preparation, target: str | None, stdin: Text
     if suffix in ARRAYS:
         return fit_array(_array(path), preparation, str(path))
     if suffix in TABLES:
-        return _from_table(path, preparation, target)
+        return _from_table(path, preparation)
     kinds = ", ".join((*PICTURES, *ARRAYS, *TABLES))
     raise DataError(f"{path}: do not know how to read a {suffix or 'nameless'} file; expected {kinds}")
 
 
-def _from_stream(stream: TextIO, preparation: Preparation, target: str | None) -> Tensor:
+def _from_stream(stream: TextIO, preparation: Preparation) -> Tensor:
     try:
         text = stream.read()
     except UnicodeDecodeError:
@@ -86,12 +86,12 @@ def _from_stream(stream: TextIO, preparation: Preparation, target: str | None) -
         return _from_json_lines(text, preparation)
     named = io.StringIO(text)
     named.name = "standard input"
-    return _from_table(named, preparation, target)
+    return _from_table(named, preparation)
 
 
-def _from_table(source: Path | TextIO, preparation: Preparation, target: str | None) -> Tensor:
+def _from_table(source: Path | TextIO, preparation: Preparation) -> Tensor:
     if preparation.image is None:
-        return rows_from_csv(source, preparation, target=target)
+        return rows_from_csv(source, preparation)
     rows = read_rows(source)
     values = [[rows.number(row, column) for column in range(len(rows.names))] for row in range(len(rows.cells))]
     for row, cells in enumerate(values):

@@ -14,6 +14,7 @@ from torch import Tensor
 from bayesify.data import DataError, DataSet, Preparation, rows_from_csv
 from bayesify.data.delimited import SUFFIXES as TABLES
 from bayesify.data.opening import READERS, is_known
+from bayesify.data.pictures import SUFFIXES as PICTURES
 from bayesify.errors import RunError, nearest
 from bayesify.recipes.material import fingerprint, gather, open_for
 from bayesify.recipes.recipe import Recipe
@@ -70,12 +71,22 @@ def examples_of(config: dict[str, Any], run: Path, data: str | None = None) -> E
 def unknown_inputs(config: dict[str, Any], run: Path, name: str) -> Tensor:
     """Inputs of a kind the run has never seen: the test part of a data set, or a whole file or folder."""
     preparation = preparation_of(config, run)
+    if preparation.image is not None and Path(name).is_dir():
+        return preparation.apply(_pictures_in(Path(name), preparation))
     recipe = Recipe(data=name, target=(config["data"].get("options") or {}).get("target"))
     if preparation.image is None and Path(name).suffix.lower() in TABLES:
-        return preparation.apply(rows_from_csv(Path(name), preparation, target=config["data"].get("target_name")))
+        return preparation.apply(rows_from_csv(Path(name), preparation))
     raw = open_for(recipe if Path(name).suffix.lower() in TABLES else replace(recipe, target=None))
     images = raw.x_test if is_known(name) else torch.cat((raw.x_train, raw.x_test))
     return preparation.apply(refit(images, raw, preparation))
+
+
+def _pictures_in(folder: Path, preparation: Preparation) -> Tensor:
+    """Every picture in a folder and its sub-folders: what is unknown needs no classes."""
+    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in PICTURES)
+    if not files:
+        raise DataError(f"{folder}: no PNG or JPEG pictures in it")
+    return torch.stack([preparation.prepare_image(file) for file in files])
 
 
 def with_unknown(examples: Examples, unknown: Tensor, what: str) -> Examples:

@@ -59,9 +59,9 @@ class Recipe:
     rho: str | None = None
     epochs: int | None = None
     batch_size: int = 128
-    learning_rate: float = 1e-3
+    learning_rate: float | None = None
     optimizer: str = "adam"
-    schedule: str = "constant"
+    schedule: str | None = None
     draws: int = 1
     kl: str = "uniform"
     patience: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import torch
 from bayesify import runs
 from bayesify.errors import RunError
 from bayesify.methods import Method
-from bayesify.recipes.building import epochs_for, make_method, user_factory
+from bayesify.recipes.building import epochs_for, make_method, suited, user_factory
 from bayesify.recipes.material import gather
 from bayesify.recipes.recipe import Recipe, make_recipe, settings_of_run
 from bayesify.training.loop import resume_plan
@@ -41,6 +42,7 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
     """Train by a recipe and keep the run in `out`."""
     check_device(recipe.device)
     material = gather(recipe)
+    recipe = suited(recipe, material)
     method = make_method(recipe, material)
     epochs = epochs_for(recipe, len(material.train[0]))
     with claimed(out, overwrite=overwrite), _kept(out):
@@ -49,9 +51,9 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
             validation=material.validation,
             epochs=epochs,
             batch_size=recipe.batch_size,
-            learning_rate=recipe.learning_rate,
+            learning_rate=recipe.learning_rate or 1e-3,
             optimizer=recipe.optimizer,
-            schedule=recipe.schedule,
+            schedule=recipe.schedule or "constant",
             draws=recipe.draws,
             kl=recipe.kl,
             patience=recipe.patience,
@@ -82,7 +84,8 @@ def resume(
     check_device(device or recipe.device)
     # The order of a sum depends on the number of threads, and with it the last bit.
     torch.set_num_threads(int(config.get("threads") or torch.get_num_threads()))
-    method = rebuild(config, run, network)
+    with _quiet():
+        method = rebuild(config, run, network)
     material = gather(recipe)
     if material.notes["fingerprint"] != config["data"].get("fingerprint"):
         raise RunError(f"{recipe.data} is not the data that {run} was trained on (its content has changed)")
@@ -180,6 +183,18 @@ def claimed(*folders: Path, overwrite: bool) -> Iterator[None]:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
         raise
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Who resumes an interrupted run need not be told that it was interrupted."""
+    logger = logging.getLogger("bayesify")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager
