@@ -10,7 +10,8 @@ import torch
 
 logger = logging.getLogger("bayesify")
 
-# A compilation costs seconds; an uncompiled pass costs about ten nanoseconds per weight more (`benchmarks/step.py`).
+# A compilation costs seconds; an uncompiled step costs about ten nanoseconds per weight more (on two cores, the
+# difference between `bayesify bench step` and `bayesify bench step --eager`).
 _SECONDS_TO_COMPILE = 15.0
 _SECONDS_PER_WEIGHT = 1e-8
 # One code object serves every prior, width and number of draws: each is a compilation of its own.
