@@ -249,3 +249,24 @@ def test_what_cannot_be_compared_is_refused(results, images, tmp_path):
     with pytest.raises(ValueError, match="at_least"):
         comparison_report(results, at_least=1.5, **settings)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lead_that_chance_could_make_is_not_called_one(monkeypatch):
+    from types import SimpleNamespace
+
+    from bayesify.report import classification
+
+    class Named(SimpleNamespace):
+        __hash__ = object.__hash__
+
+    generator = torch.Generator().manual_seed(0)
+    known, unknown = torch.randn(200, generator=generator), torch.randn(60, generator=generator) + 2
+    by = {"Plain": unknown - 1.6, "Sharp": unknown, "Rival": unknown + 0.01 * torch.randn(60, generator=generator)}
+    results = [
+        Named(label=label, method=Named(name="point" if label == "Plain" else "other"), doubts=(known, scores))
+        for label, scores in by.items()
+    ]
+    monkeypatch.setattr(classification, "_doubts", lambda result: result.doubts)
+    told = classification._who_notices(results, "the digit 3")
+    assert "cannot tell Rival from it" in told or "cannot tell Sharp from it" in told
+    assert "Plain from it" not in told

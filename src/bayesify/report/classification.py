@@ -202,6 +202,10 @@ def _who_notices(results: Sequence[MethodResult], unknown_name: str) -> str:
     others = [result for result in results if result not in {best, plain}]
     rest = "".join(f", {result.label} {areas[result.label][0]:.3f}" for result in others)
     chance = "" if gain > 2 * error else " The difference is within what chance would do."
+    gains = {result.label: auroc_difference(*by[best.label], *by[result.label]) for result in others}
+    level = [label for label, (more, doubt) in gains.items() if more <= 2 * doubt]
+    if level and not chance:
+        chance = f" So many examples cannot tell {' or '.join(level)} from it."
     return (
         f"{best.label} notices {unknown_name} best ({between}), against {areas[plain.label][0]:.3f} for {plain.label}"
         f"{rest}.{chance}"
