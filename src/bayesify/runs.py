@@ -24,7 +24,7 @@ from bayesify import likelihoods, networks, priors
 from bayesify.errors import RunError, first_line, nearest
 from bayesify.methods import METHODS, Method
 from bayesify.training import checkpoint
-from bayesify.training.loop import History, Plan, resume_plan
+from bayesify.training.loop import History, resume_plan
 
 VERSION = 1
 FORMAT = "bayesify-run"
@@ -79,7 +79,7 @@ def load(
     _check_tensors(method, tensors, folder)
     method.load_state_dict(tensors)
     try:
-        method.plan = Plan(**config["plan"]) if config.get("plan") else None
+        method.plan = method.plan_type(**config["plan"]) if config.get("plan") else None
     except TypeError as problem:
         raise RunError(f"{folder / CONFIG} was written by another version: {first_line(problem)}") from None
     method.notes = config.get("data") or {}

@@ -10,12 +10,22 @@ from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
 from bayesify.interface import count
+from bayesify.priors import Normal, WeightPrior
 from bayesify.training.examples import Examples, LoaderExamples, take, to_device
 
 if TYPE_CHECKING:
     from bayesify.network import Network
 
 Shapes = list[list[int]]
+
+
+def check_prior(method: str, kind: str, prior: WeightPrior | None) -> None:
+    """Refuse a prior that a method's mathematics does not cover, before any work starts."""
+    for name, one in {} if prior is None else prior.assignments.items():
+        if kind == "proper" and not one.proper:
+            raise ValueError(f"{method} needs a proper prior, {one.text} on {name!r} is improper: use normal:1")
+        if kind == "gaussian" and not isinstance(one, Normal):
+            raise ValueError(f"{method} needs Gaussian priors, got {one.text} on {name!r}: use normal:SCALE")
 
 
 def few(network: Network, x: Any) -> Any:

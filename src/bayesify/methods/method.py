@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from bayesify import initialisation, likelihoods, noise
 from bayesify.errors import at_least, first_line, whole_number
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.answering import Answering
-from bayesify.methods.checking import check_last_batch, few, shapes_of
+from bayesify.methods.checking import check_last_batch, check_prior, few, shapes_of
 from bayesify.methods.summary import Summary, summarise
 from bayesify.network import Network
 from bayesify.priors import Prior, WeightPrior
@@ -34,7 +35,7 @@ from bayesify.training.examples import (
 )
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan, resume_plan
-from bayesify.training.optimisation import OptimizerFactory
+from bayesify.training.optimisation import OptimizerFactory, make_optimizer
 
 PriorLike = Prior | str | Mapping[str, Prior | str]
 NetworkLike = nn.Module | Callable[[], nn.Module]
@@ -54,6 +55,9 @@ class Method(Answering):
     """What all methods share."""
 
     name: ClassVar[str]
+    plan_type: ClassVar[type[Any]] = Plan
+    # Which priors the method's mathematics allows: `any`, `proper` or `gaussian`.
+    prior_kind: ClassVar[str] = "any"
     members: int = 1
 
     def __init__(
@@ -74,6 +78,7 @@ class Method(Answering):
         if not isinstance(self.likelihood, Likelihood):
             raise TypeError(f"likelihood must be one of bayesify.likelihoods, got {type(likelihood).__name__}")
         self.prior = None if prior is None else WeightPrior(prior, self.network.weights)
+        check_prior(self.name, self.prior_kind, self.prior)
         self.start = initialisation.check(start)
         self.seed = seed
         self.plan: Plan | None = None
@@ -107,6 +112,10 @@ class Method(Answering):
     def settings(self) -> dict[str, Any]:
         """Constructor arguments beyond the shared ones, JSON-able."""
         return {}
+
+    def make_optimizer(self, given: str | OptimizerFactory, learning_rate: float) -> Optimizer:
+        """What turns gradients into updates; a method whose update is part of its idea brings its own."""
+        return make_optimizer(given, self.parameters(), learning_rate)
 
     # What users call.
 
@@ -282,6 +291,9 @@ class Method(Answering):
         self.plan = plan
         self.seed = plan.seed
 
+    def _conclude(self, examples: Examples) -> None:
+        """What the data still has to give once training is over: a curvature, running statistics."""
+
     def _end(self) -> None:
         """Let go of what only training needs."""
 
@@ -336,6 +348,7 @@ class Method(Answering):
     def _carry_out(self, trainer: Trainer, folder: Path | None) -> History:
         try:
             trainer.train()
+            self._conclude(trainer.examples)
         finally:
             self.history = trainer.history
             self._end()

@@ -141,7 +141,8 @@ def steps_done(run: Path) -> int:
 
 def is_complete(run: Path) -> bool:
     """Whether nothing of the run's plan is left to do."""
-    runs.read_config(run)
+    if not runs.read_config(run).get("complete", True):
+        return False
     if not (run / "checkpoint").is_dir():
         raise RunError(f"{run} has no checkpoint to go on from: it was pruned, compared or saved without one")
     plan, _, state = resume_plan(run)

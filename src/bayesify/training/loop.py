@@ -28,7 +28,7 @@ from bayesify.errors import RunError, TrainingError, at_least, choose, positive,
 from bayesify.training import checkpoint
 from bayesify.training.examples import Batch, Examples, to_device
 from bayesify.training.kl import KL
-from bayesify.training.optimisation import OptimizerFactory, make_optimizer, rate_factor
+from bayesify.training.optimisation import OptimizerFactory, rate_factor
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
@@ -123,7 +123,7 @@ class Trainer:
                 raise ValueError(f"this plan was made with an {name} of yours: give {name}= again")
         self.method, self.examples, self.plan, self.validation, self.run = method, examples, plan, validation, run
         self.schedule = schedule or (lambda progress: rate_factor(plan.schedule, progress))
-        self.optimizer = make_optimizer(optimizer or plan.optimizer, method.parameters(), plan.learning_rate)
+        self.optimizer = method.make_optimizer(optimizer or plan.optimizer, plan.learning_rate)
         self.base_rates = [group["lr"] for group in self.optimizer.param_groups]
         self.batches = examples.count_batches(plan.batch_size)
         self.kl = KL.parse(plan.kl)
