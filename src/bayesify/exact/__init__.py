@@ -1,0 +1,7 @@
+"""Posteriors that need no approximation: what every method can be held against."""
+
+from bayesify.exact.coin import Coin
+from bayesify.exact.grid import Grid, TruncationError
+from bayesify.exact.linear_regression import LinearRegression, Prediction
+
+__all__ = ["Coin", "Grid", "LinearRegression", "Prediction", "TruncationError"]
