@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
 from bayesify.interface import count
-from bayesify.priors import Normal, WeightPrior
+from bayesify.priors import Hyperprior, Learned, Normal, WeightPrior
 from bayesify.training.examples import Examples, LoaderExamples, take, to_device
 
 if TYPE_CHECKING:
@@ -19,9 +19,19 @@ if TYPE_CHECKING:
 Shapes = list[list[int]]
 
 
-def check_prior(method: str, kind: str, prior: WeightPrior | None) -> None:
+def check_prior(
+    method: str, kind: str, prior: WeightPrior | None, *, hyperpriors: bool = False, learned_scales: bool = False
+) -> None:
     """Refuse a prior that a method's mathematics does not cover, before any work starts."""
     for name, one in {} if prior is None else prior.assignments.items():
+        if isinstance(one.scale, Learned) and not learned_scales:
+            raise ValueError(
+                f"{method} cannot learn a scale, {one.text} on {name!r}: use variational, or a number as the scale"
+            )
+        if isinstance(one.scale, Hyperprior) and not one.scale.learned and not hyperpriors:
+            raise ValueError(
+                f"{method} does not infer scales, {one.text} on {name!r}: use variational, or a number as the scale"
+            )
         if kind == "proper" and not one.proper:
             raise ValueError(f"{method} needs a proper prior, {one.text} on {name!r} is improper: use normal:1")
         if kind == "gaussian" and not isinstance(one, Normal):

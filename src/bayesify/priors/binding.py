@@ -1,37 +1,33 @@
-"""Priors bound to the flat vector of a network's random weights.
+"""Priors bound to the flat vector of a network's random weights, and to the scales that are variables themselves.
 
-Tensors whose priors differ in location and scale alone are one group, evaluated as one expression: with plain
-numbers where all its tensors agree, with one number per weight otherwise. One prior for all never loops.
+A group of tensors is one expression: with plain numbers where all its tensors agree, with one number per weight
+otherwise. Where a scale tau is a variable, densities are conditional on it,
+
+    log p(w | tau) = log f((w - mean) / tau) - log tau,        f the family at mean 0 and scale 1,
+
+and tau is always given by its logarithm, `log_scales [..., H + L]`: H random ones, then L learned ones. In the
+non-centred coordinates `raw = (w - mean) / tau` (Papaspiliopoulos et al. 2007) the prior knows no dependence between
+weights and scales.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
+from bayesify import noise
 from bayesify.errors import nearest
-from bayesify.priors.prior import Number, Prior, entropy
-from bayesify.priors.text import mapping_text, parse, parse_mapping
+from bayesify.priors.assignment import Group, Weight, assign, grouped, read_patterns, scale_variables, tiling
+from bayesify.priors.hyperpriors import Hyperprior
+from bayesify.priors.prior import Number, Prior, entropy, subtract
+from bayesify.priors.text import mapping_text
 
-
-@dataclass(frozen=True)
-class Weight:
-    """One random tensor inside the flat vector: elements `start ... start + size - 1`."""
-
-    name: str
-    shape: tuple[int, ...]
-    start: int
-    fan_in: int
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
+# The scales' noise is a sub-stream of a draw's, so that it never meets that of the weights.
+_SCALES = 0x5CA1E
 
 
 class WeightPrior(nn.Module):
@@ -39,58 +35,117 @@ class WeightPrior(nn.Module):
 
     def __init__(self, prior: Prior | str | Mapping[str, Prior | str], weights: Sequence[Weight]) -> None:
         super().__init__()
-        self.patterns = _patterns(prior)
-        self.weights = _tiling(weights)
+        self.patterns = read_patterns(prior)
+        self.weights = tiling(weights)
         self.size = self.weights[-1].start + self.weights[-1].size
-        self.assignments = _assign(self.patterns, self.weights)
+        followed = assign(self.patterns, self.weights)
+        self.assignments = {name: self.patterns[pattern] for name, pattern in followed.items()}
+        self.scale_variables = scale_variables(followed, self.patterns)
+        self.n_learned_scales = sum(variable.hyperprior.learned for variable in self.scale_variables)
+        self.n_random_scales = len(self.scale_variables) - self.n_learned_scales
         self._spec = mapping_text(self.patterns)
-        self._groups = _groups(self.assignments, self.weights)
-        for index, group in enumerate(self._groups):
-            for what, values in group.varying().items():
+        self._groups = grouped(self.assignments, self.weights, self.scale_variables)
+        for index, own in enumerate(self._groups):
+            for what, values in own.varying().items():
                 self.register_buffer(f"{what}_{index}", values.to(torch.get_default_dtype()), persistent=False)
+        self._initial: Tensor
+        self.register_buffer("_initial", self._start().to(torch.get_default_dtype()), persistent=False)
 
     @property
     def proper(self) -> bool:
         """Whether the density of the whole vector integrates to one."""
         return all(group.prior.proper for group in self._groups)
 
-    def log_density(self, theta: Tensor) -> Tensor:
-        """The log prior of whole weight vectors, `[..., P]` -> `[...]`."""
+    @property
+    def scale_names(self) -> list[str]:
+        """What to call the scale variables, the random ones first: `scale[*.bias]`, `scale[*, hidden]`."""
+        return [variable.name for variable in self.scale_variables]
+
+    def initial_log_scales(self) -> Tensor:
+        """Where the logarithms of the scale variables start, `[H + L]`."""
+        return self._initial.clone()
+
+    def log_density(self, theta: Tensor, log_scales: Tensor | None = None, kept: Tensor | None = None) -> Tensor:
+        """The log prior of whole weight vectors (of those marked in `kept`) given the scales, `[..., P]` -> `[...]`."""
         self._check_size(theta)
+        self._check_scales(log_scales)
         return _total(
             [
-                group.prior.log_density(group.pick(theta), *self._scale_and_mean(index)).sum(-1)
+                _sum(self._log_density(index, group.pick(theta), log_scales), _pick(group, kept))
                 for index, group in enumerate(self._groups)
             ]
         )
 
-    def kl(self, mean: Tensor, std: Tensor, draws: Tensor | None = None, kept: Tensor | None = None) -> Tensor:
+    def log_density_of_scales(self, log_scales: Tensor) -> Tensor:
+        """The log prior of the random scales' logarithms (Jacobian included), `[..., H + L]` -> `[...]`."""
+        self._check_scales(log_scales)
+        total = log_scales.new_zeros(log_scales.shape[:-1])
+        for index, variable in enumerate(self.scale_variables[: self.n_random_scales]):
+            total = total + variable.hyperprior.log_density(log_scales[..., index])
+        return total
+
+    def centred(self, raw: Tensor, log_scales: Tensor) -> Tensor:
+        """Weights from non-centred coordinates: `mean + tau * raw` where tau is random, as they are elsewhere."""
+        self._check_size(raw)
+        self._check_scales(log_scales)
+        pieces = []
+        for index, group in enumerate(self._groups):
+            for start, stop in group.runs:
+                part = raw[..., start:stop]
+                if self._is_random(index):
+                    part = torch.exp(self._log_scale(index, log_scales)) * part + group.means[0]
+                pieces.append((start, part))
+        return _joined(pieces)
+
+    def log_density_raw(self, raw: Tensor, log_scales: Tensor) -> Tensor:
+        """The joint log prior of raw weights `[..., P]` and log scales (non-centred), Jacobians included, `[...]`."""
+        self._check_size(raw)
+        terms = [self.log_density_of_scales(log_scales)]
+        for index, group in enumerate(self._groups):
+            part = group.pick(raw)
+            own = group.prior.log_density(part, 1.0, 0.0) if self._is_random(index) else None
+            terms.append((self._log_density(index, part, log_scales) if own is None else own).sum(-1))
+        return _total(terms)
+
+    def kl(
+        self,
+        mean: Tensor,
+        std: Tensor,
+        draws: Tensor | None = None,
+        kept: Tensor | None = None,
+        log_scales: Tensor | None = None,
+    ) -> Tensor:
         """KL(N(mean, diag(std^2)) || prior) summed over the weights (those marked in `kept`), `[P]` -> scalar.
 
         Where there is no closed form, the log density is averaged over `draws` `[D, P]` from that posterior;
-        the entropy is exact all the same.
+        the entropy is exact all the same. Where scales are variables it is the divergence given the scales, averaged
+        over `log_scales [D, H + L]`; what belongs to the scales themselves is `log_density_of_scales`.
         """
         self._check_size(mean)
         self._check_size(std)
+        self._check_scales(log_scales)
         terms = []
         for index, group in enumerate(self._groups):
-            scale, prior_mean = self._scale_and_mean(index)
-            group_mean, group_std = group.pick(mean), group.pick(std)
-            group_kept = None if kept is None else group.pick(kept)
-            closed = group.prior.closed_kl(group_mean, group_std, scale, prior_mean)
+            group_mean, group_std, group_kept = group.pick(mean), group.pick(std), _pick(group, kept)
+            closed = self._closed_kl(index, group_mean, group_std, log_scales)
             if closed is not None:
-                terms.append(_sum(closed, group_kept))
+                terms.append(_average(_sum(closed, group_kept)))
                 continue
             if draws is None:
                 name = group.prior.name
                 raise ValueError(f"the KL of a {name} prior has no closed form: pass draws [draws, {self.size}]")
             self._check_size(draws)
-            log_density = _sum(group.prior.log_density(group.pick(draws), scale, prior_mean), group_kept)
+            log_density = _sum(self._log_density(index, group.pick(draws), log_scales), group_kept)
             terms.append(-_sum(entropy(group_std), group_kept) - log_density.mean(0))
         return _total(terms)
 
-    def sample(self, keys: Tensor) -> Tensor:
-        """Weight vectors from the prior, one per key: `[..., 2]` -> `[..., P]`."""
+    def sample(self, keys: Tensor, log_scales: Tensor | None = None) -> Tensor:
+        """Weight vectors from the prior, one per key, `[..., 2]` -> `[..., P]`; scales are drawn unless given."""
+        if log_scales is None and self.scale_variables:
+            if self.n_learned_scales:
+                raise ValueError("a learned scale has no prior and cannot be sampled: pass log_scales")
+            log_scales = self.sample_scales(keys)
+        self._check_scales(log_scales)
         pieces: list[tuple[int, Tensor]] = []
         for index, group in enumerate(self._groups):
             scale, mean = self._scale_and_mean(index)
@@ -99,9 +154,18 @@ class WeightPrior(nn.Module):
                 part = slice(done, done + stop - start)
                 own_scale = scale[part] if isinstance(scale, Tensor) else scale
                 own_mean = mean[part] if isinstance(mean, Tensor) else mean
+                if group.variable is not None:
+                    own_scale = torch.exp(self._log_scale(index, log_scales))
                 pieces.append((start, group.prior.sample(keys, stop - start, own_scale, own_mean, start)))
                 done += stop - start
-        return torch.cat([piece for _, piece in sorted(pieces, key=lambda piece: piece[0])], -1)
+        return _joined(pieces)
+
+    def sample_scales(self, keys: Tensor) -> Tensor:
+        """Logarithms of the random scales from their hyperpriors, one set per key: `[..., 2]` -> `[..., H]`."""
+        own, random = noise.fold(keys, _SCALES), self.scale_variables[: self.n_random_scales]
+        draws = [variable.hyperprior.sample(noise.fold(own, index)) for index, variable in enumerate(random)]
+        empty = torch.zeros((*keys.shape[:-1], 0), dtype=self._initial.dtype, device=keys.device)
+        return torch.cat([empty, *draws], -1).to(self._initial.dtype)
 
     def describe(self, name: str) -> str:
         """What a summary says about one tensor's prior."""
@@ -110,6 +174,8 @@ class WeightPrior(nn.Module):
         prior = self.assignments[name]
         weight = next(weight for weight in self.weights if weight.name == name)
         notes = [f"scale {prior.scale_for(weight.fan_in):.4g}"] if prior.scale == "fan_in" else []
+        if isinstance(prior.scale, Hyperprior):
+            notes += [variable.name for variable in self.scale_variables if name in variable.tensors]
         notes += [prior.approximate] if prior.approximate else []
         return f"{prior.text} ({'; '.join(notes)})" if notes else prior.text
 
@@ -124,6 +190,31 @@ class WeightPrior(nn.Module):
     def extra_repr(self) -> str:
         return self._spec
 
+    def _log_density(self, index: int, weights: Tensor, log_scales: Tensor | None) -> Tensor:
+        prior, (scale, mean) = self._groups[index].prior, self._scale_and_mean(index)
+        if self._groups[index].variable is None:
+            return prior.log_density(weights, scale, mean)
+        log_scale = self._log_scale(index, log_scales)
+        return prior.log_density(subtract(weights, mean) * torch.exp(-log_scale), 1.0, 0.0) - log_scale
+
+    def _closed_kl(self, index: int, mean: Tensor, std: Tensor, log_scales: Tensor | None) -> Tensor | None:
+        prior, (scale, prior_mean) = self._groups[index].prior, self._scale_and_mean(index)
+        if self._groups[index].variable is None:
+            return prior.closed_kl(mean, std, scale, prior_mean)
+        # A divergence does not change when both distributions are standardised.
+        rate = torch.exp(-self._log_scale(index, log_scales))
+        return prior.closed_kl(subtract(mean, prior_mean) * rate, std * rate, 1.0, 0.0)
+
+    def _log_scale(self, index: int, log_scales: Tensor | None) -> Tensor:
+        variable = self._groups[index].variable
+        assert variable is not None
+        assert log_scales is not None
+        return log_scales[..., variable : variable + 1]
+
+    def _is_random(self, index: int) -> bool:
+        variable = self._groups[index].variable
+        return variable is not None and variable < self.n_random_scales
+
     def _scale_and_mean(self, index: int) -> tuple[Number, Number]:
         group = self._groups[index]
         scale = getattr(self, f"scale_{index}", group.scales[0])
@@ -133,6 +224,16 @@ class WeightPrior(nn.Module):
         if vector.ndim == 0 or vector.shape[-1] != self.size:
             raise ValueError(f"expected weight vectors [..., {self.size}], got shape {list(vector.shape)}")
 
+    def _check_scales(self, log_scales: Tensor | None) -> None:
+        count = len(self.scale_variables)
+        if count and log_scales is None:
+            raise ValueError(f"the scale of {self._spec} is a variable: pass log_scales [..., {count}]")
+        if log_scales is not None and (log_scales.ndim == 0 or log_scales.shape[-1] != count):
+            raise ValueError(f"expected log_scales [..., {count}], got shape {list(log_scales.shape)}")
+
+    def _start(self) -> Tensor:
+        return torch.tensor([variable.hyperprior.initial for variable in self.scale_variables], dtype=torch.float64)
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         # Written afresh after every move, so that a vector that becomes float64 has float64's digits.
         move: Callable[..., object] = super()._apply
@@ -140,6 +241,7 @@ class WeightPrior(nn.Module):
         for index, group in enumerate(self._groups):
             for what, values in group.varying().items():
                 self.get_buffer(f"{what}_{index}").copy_(values)
+        self._initial.copy_(self._start())
         return self
 
 
@@ -159,101 +261,16 @@ def fan_in(network: nn.Module, name: str) -> int:
     return math.prod(tensor.shape[1:])
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Tensors whose priors differ in location and scale alone, and the runs of the vector that they fill."""
-
-    prior: Prior
-    scales: tuple[float, ...]
-    means: tuple[float, ...]
-    sizes: tuple[int, ...]
-    runs: tuple[tuple[int, int], ...]
-
-    def varying(self) -> dict[str, Tensor]:
-        """Location and scale per weight, where the tensors do not all agree."""
-        sizes = torch.tensor(self.sizes)
-        return {
-            what: torch.tensor(values, dtype=torch.float64).repeat_interleave(sizes)
-            for what, values in (("scale", self.scales), ("mean", self.means))
-            if len(set(values)) > 1
-        }
-
-    def pick(self, vector: Tensor) -> Tensor:
-        if self.runs == ((0, vector.shape[-1]),):
-            return vector
-        pieces = [vector[..., start:stop] for start, stop in self.runs]
-        return pieces[0] if len(pieces) == 1 else torch.cat(pieces, -1)
+def _pick(group: Group, kept: Tensor | None) -> Tensor | None:
+    return None if kept is None else group.pick(kept)
 
 
-def _patterns(prior: Prior | str | Mapping[str, Prior | str]) -> dict[str, Prior]:
-    if isinstance(prior, Prior):
-        return {"*": prior}
-    if isinstance(prior, str):
-        return parse_mapping(prior)
-    if not isinstance(prior, Mapping):
-        raise TypeError(f"prior must be a prior, its text or a mapping from name patterns to priors, got {prior!r}")
-    if not prior:
-        raise ValueError("the mapping of priors is empty: add '*' for every weight")
-    return {pattern: _one(pattern, value) for pattern, value in prior.items()}
+def _average(values: Tensor) -> Tensor:
+    return values if values.ndim == 0 else values.mean()
 
 
-def _one(pattern: str, value: Prior | str) -> Prior:
-    if isinstance(value, Prior):
-        return value
-    if isinstance(value, str):
-        return parse(value)
-    raise TypeError(f"the prior for {pattern!r} must be a prior or its text, got {value!r}")
-
-
-def _tiling(weights: Sequence[Weight]) -> tuple[Weight, ...]:
-    ordered = tuple(sorted(weights, key=lambda weight: weight.start))
-    if not ordered:
-        raise ValueError("there is no random weight to give a prior to")
-    names, expected = set(), 0
-    for weight in ordered:
-        if weight.name in names:
-            raise ValueError(f"two random weights are called {weight.name!r}")
-        if weight.start != expected:
-            raise ValueError(f"weights must tile the vector: {weight.name!r} starts at {weight.start}, not {expected}")
-        if weight.fan_in < 1:
-            raise ValueError(f"the fan-in of {weight.name!r} must be at least 1, got {weight.fan_in}")
-        names.add(weight.name)
-        expected += weight.size
-    return ordered
-
-
-def _assign(patterns: Mapping[str, Prior], weights: Sequence[Weight]) -> dict[str, Prior]:
-    names = [weight.name for weight in weights]
-    for pattern in patterns:
-        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
-            raise ValueError(f"prior pattern {pattern!r} matches no random weight{nearest(pattern, names)}")
-    assignments = {}
-    for name in names:
-        prior = next((prior for pattern, prior in patterns.items() if fnmatch.fnmatchcase(name, pattern)), None)
-        if prior is None:
-            raise ValueError(f"no prior pattern matches the weight {name!r}: add '*' for everything else")
-        assignments[name] = prior
-    return assignments
-
-
-def _groups(assignments: Mapping[str, Prior], weights: Sequence[Weight]) -> list[_Group]:
-    members: dict[tuple[object, ...], list[Weight]] = {}
-    for weight in weights:
-        members.setdefault(assignments[weight.name].family, []).append(weight)
-    groups = []
-    for group in members.values():
-        priors = [assignments[weight.name] for weight in group]
-        runs: list[tuple[int, int]] = []
-        for weight in group:
-            stop = weight.start + weight.size
-            if runs and runs[-1][1] == weight.start:
-                runs[-1] = (runs[-1][0], stop)
-            else:
-                runs.append((weight.start, stop))
-        scales = tuple(prior.scale_for(weight.fan_in) for prior, weight in zip(priors, group, strict=True))
-        means = tuple(prior.mean for prior in priors)
-        groups.append(_Group(priors[0], scales, means, tuple(weight.size for weight in group), tuple(runs)))
-    return groups
+def _joined(pieces: list[tuple[int, Tensor]]) -> Tensor:
+    return torch.cat([piece for _, piece in sorted(pieces, key=lambda piece: piece[0])], -1)
 
 
 def _sum(values: Tensor, kept: Tensor | None) -> Tensor:

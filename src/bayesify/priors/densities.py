@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from bayesify import noise
+from bayesify.priors.arguments import check
 from bayesify.priors.prior import (
     HALF_LOG_TWO_PI_E,
     LOG_TWO_PI,
     LocationScale,
     Number,
     Scale,
-    check,
     check_location_and_scale,
     divide,
     subtract,

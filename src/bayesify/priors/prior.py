@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from bayesify.priors.arguments import check, number_text
+from bayesify.priors.hyperpriors import Hyperprior
+
 Number = Tensor | float
-Scale = float | Literal["fan_in"]
+Scale = float | Literal["fan_in"] | Hyperprior
 
 LOG_TWO_PI = math.log(2 * math.pi)
 HALF_LOG_TWO_PI_E = 0.5 * (LOG_TWO_PI + 1.0)
@@ -58,7 +60,11 @@ class Prior(ABC):
 
     def scale_for(self, fan_in: int) -> float:
         """The scale as a number, for a tensor with this fan-in."""
-        return 1.0 / math.sqrt(fan_in) if self.scale == "fan_in" else self.scale
+        if self.scale == "fan_in":
+            return 1.0 / math.sqrt(fan_in)
+        if isinstance(self.scale, float):
+            return self.scale
+        raise ValueError(f"the scale of {self.text} is a variable: it has no number")
 
     @property
     def family(self) -> tuple[object, ...]:
@@ -71,7 +77,7 @@ class Prior(ABC):
         values = [getattr(self, name) for name in argument_names(type(self))]
         if values and values[-1] == 0.0:  # the mean comes last in every family
             values.pop()
-        return f"{self.name}:{','.join(map(_number_text, values))}" if values else self.name
+        return f"{self.name}:{','.join(map(_value_text, values))}" if values else self.name
 
     def __str__(self) -> str:
         return self.text
@@ -105,6 +111,8 @@ class LocationScale(Prior):
         if scale is None:
             if self.scale == "fan_in":
                 raise ValueError(f"{self.text} takes its scale from a tensor's fan-in: pass the scale")
+            if isinstance(self.scale, Hyperprior):
+                raise ValueError(f"the scale of {self.text} is a variable: pass the scale")
             scale = self.scale
         return scale, self.mean if mean is None else mean
 
@@ -133,27 +141,17 @@ def check_location_and_scale(prior: Prior) -> None:
     """Refuse a scale or a mean that makes no density, and keep both as floats."""
     if isinstance(prior.scale, str):
         if prior.scale != "fan_in":
-            raise ValueError(f"scale must be a positive number or 'fan_in', got {prior.scale!r}")
-    else:
+            raise ValueError(f"scale must be a positive number, 'fan_in' or a hyperprior, got {prior.scale!r}")
+    elif not isinstance(prior.scale, Hyperprior):
         check(prior, "scale", above_zero=True)
     check(prior, "mean")
-
-
-def check(prior: Prior, name: str, *, above_zero: bool = False) -> None:
-    """Refuse an argument that is not a finite number, and keep it as a float."""
-    value = getattr(prior, name)
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, got {value!r}")
-    if above_zero and value <= 0.0:
-        raise ValueError(f"{name} must be above zero, got {value!r}")
-    object.__setattr__(prior, name, float(value))  # the dataclass is frozen for everybody else
 
 
 def _log(number: Number) -> Number:
     return torch.log(number) if isinstance(number, Tensor) else math.log(number)
 
 
-def _number_text(value: float | str) -> str:
-    return value if isinstance(value, str) else repr(value).removesuffix(".0")
+def _value_text(value: float | str | Hyperprior) -> str:
+    if isinstance(value, Hyperprior):
+        return value.text
+    return value if isinstance(value, str) else number_text(value)

@@ -1,15 +1,18 @@
 """Priors as text, the same in configuration files and on the command line.
 
 prior    = name [":" number {"," number}]        normal:1   student-t:3,1   normal:fan_in   flat
+scale    = number | "fan_in" | hyperprior        laplace:inverse-gamma(1,1)   cauchy:half-cauchy(1)   normal:learned
 mapping  = pattern "=" prior {";" pattern "=" prior}       *.bias=normal:10;*=normal:1
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from bayesify.errors import nearest
 from bayesify.priors.densities import Cauchy, Laplace, Normal, ScaleMixture, StudentT
+from bayesify.priors.hyperpriors import Hyperprior, parse_hyperprior
 from bayesify.priors.improper import Flat, LogUniform
 from bayesify.priors.prior import Prior, argument_names
 
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
 KINDS: dict[str, type[Prior]] = {
     kind.name: kind for kind in (Normal, Laplace, Cauchy, StudentT, ScaleMixture, Flat, LogUniform)
 }
-HYPERPRIORS = ("half-normal", "half-cauchy", "inverse-gamma", "learned")
 
 
 def parse(text: str) -> Prior:
@@ -28,8 +30,7 @@ def parse(text: str) -> Prior:
         raise TypeError(f"a prior's text must be a string such as 'normal:1', got {text!r}")
     name, colon, rest = text.strip().partition(":")
     kind = _kind(name.strip().lower().replace("_", "-"), text)
-    _refuse_hyperpriors(rest)
-    words = [word.strip() for word in rest.split(",")] if colon else []
+    words = [word.strip() for word in _COMMAS.split(rest)] if colon else []
     names = argument_names(kind)
     if len(words) > len(names) or (kind is ScaleMixture and len(words) < 3) or "" in words:
         form = f"{kind.name}:{','.join(names)}" if names else kind.name
@@ -68,17 +69,18 @@ def _kind(name: str, text: str) -> type[Prior]:
     return KINDS[name]
 
 
-def _refuse_hyperpriors(rest: str) -> None:
-    word = rest.strip().lower().replace("_", "-")
-    if "(" in word or word.startswith(HYPERPRIORS):
-        raise ValueError(f"hyperpriors such as {word} are not available yet in this version: give a number or fan_in")
+# Commas inside a hyperprior's parentheses are its own.
+_COMMAS = re.compile(r",(?![^(]*\))")
 
 
-def _argument(name: str, word: str, text: str) -> float | str:
-    if name == "scale" and word.lower().replace("-", "_") == "fan_in":
-        return "fan_in"
+def _argument(name: str, word: str, text: str) -> float | str | Hyperprior:
+    if name == "scale":
+        if word.lower().replace("-", "_") == "fan_in":
+            return "fan_in"
+        if "(" in word or re.fullmatch(r"(half|inverse|learn)[a-z_-]*", word.lower()):
+            return parse_hyperprior(word, text)
     try:
         return float(word)
     except ValueError:
-        expected = "a number or fan_in" if name == "scale" else "a number"
+        expected = "a number, fan_in or a hyperprior such as half-cauchy(1)" if name == "scale" else "a number"
         raise ValueError(f"{name} in prior {text!r} must be {expected}, got {word!r}") from None

@@ -1,0 +1,23 @@
+"""The arguments of a density: finite numbers, kept as floats and written as short as they can be."""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+
+def check(owner: object, name: str, *, above_zero: bool = False) -> None:
+    """Refuse an argument that is not a finite number, and keep it as a float."""
+    value = getattr(owner, name)
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+    if above_zero and value <= 0.0:
+        raise ValueError(f"{name} must be above zero, got {value!r}")
+    object.__setattr__(owner, name, float(value))  # the dataclass is frozen for everybody else
+
+
+def number_text(value: float) -> str:
+    """The shortest text that reads back as the same float."""
+    return repr(value).removesuffix(".0")
