@@ -1,0 +1,76 @@
+"""The curvature of a likelihood in its outputs, L = S S', given by its root S: what each example adds is (S' J)'(S' J).
+
+    categorical  L = diag(p) - p p'      S = diag(sqrt p) - p sqrt(p)'
+    bernoulli    L = p (1 - p)           gaussian  L = (scale / std)^2           poisson  L = rate
+
+None of them depends on the target (class weights aside): L is also the Fisher information (Martens 2020, section 9).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bayesify.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
+from bayesify.likelihoods.shapes import real
+
+LARGEST_OUTPUTS = 2000
+
+
+def check_likelihood(method: str, likelihood: Likelihood) -> None:
+    """Refuse a likelihood whose curvature we do not have."""
+    known = isinstance(likelihood, Categorical | Bernoulli | Poisson)
+    known |= isinstance(likelihood, Gaussian) and likelihood.noise != "heteroscedastic"
+    if not known:
+        raise ValueError(
+            f"{method} has the curvature of categorical, bernoulli, poisson and gaussian (noise known or learned), "
+            f"not of {likelihood!r}: use variational"
+        )
+
+
+def check_size(method: str, outputs: Tensor) -> None:
+    """Refuse more outputs per example than can be pulled back through the network one by one."""
+    size = outputs[0].numel()
+    if size > LARGEST_OUTPUTS:
+        raise ValueError(
+            f"{method} pulls every output back through the network: {size:,} for each example are more than "
+            f"{LARGEST_OUTPUTS:,}: use variational or ivon"
+        )
+
+
+def root(likelihood: Likelihood, outputs: Tensor, targets: Tensor) -> Tensor:
+    """S' for each example, `[batch, columns, size]`, from outputs `[batch, ...]` of `size` numbers each."""
+    outputs = real(outputs)
+    if isinstance(likelihood, Categorical):
+        return _categorical_root(likelihood, outputs, targets)
+    if isinstance(likelihood, Bernoulli):
+        # sqrt(p (1 - p)) by logarithms, which keep their digits where p is 0 or 1 to rounding.
+        log_yes, log_no = torch.nn.functional.logsigmoid(outputs), torch.nn.functional.logsigmoid(-outputs)
+        deviations = (0.5 * (log_yes + log_no)).exp()
+    elif isinstance(likelihood, Poisson):
+        deviations = (0.5 * outputs).exp()
+    else:
+        assert isinstance(likelihood, Gaussian)
+        log_std = likelihood._moments(outputs.unsqueeze(0))[2]
+        scale = likelihood._against("scale", outputs.unsqueeze(0))
+        deviations = (scale * (-log_std).exp()).expand_as(outputs)
+    return torch.diag_embed(deviations.flatten(1))
+
+
+def _categorical_root(likelihood: Categorical, outputs: Tensor, targets: Tensor) -> Tensor:
+    # The class axis is last in `probs`: positions are independent, so S is one block for each.
+    probabilities = likelihood.probs(outputs.unsqueeze(0))[0]
+    batch, classes = probabilities.shape[0], probabilities.shape[-1]
+    p = probabilities.reshape(batch, -1, classes)
+    positions = p.shape[1]
+    blocks = torch.diag_embed(p.sqrt()) - p.sqrt().unsqueeze(-1) * p.unsqueeze(-2)
+    if likelihood.class_weights is not None:
+        weights = likelihood.class_weights.to(p.dtype)[targets.reshape(batch, positions)]
+        blocks = blocks * weights.sqrt()[..., None, None]
+    whole = p.new_zeros(batch, positions, classes, positions, classes)
+    index = torch.arange(positions, device=p.device)
+    whole[:, index, :, index] = blocks.transpose(0, 1)
+    # Back to the order in which the network gives its outputs.
+    whole = whole.reshape(batch, positions * classes, *probabilities.shape[1:])
+    axis = likelihood.class_dim + 1 if likelihood.class_dim > 0 else likelihood.class_dim
+    return whole.movedim(-1, axis).flatten(2)
