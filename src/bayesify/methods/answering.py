@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify import noise
 from bayesify.errors import at_least, choose
+from bayesify.estimators.moments import POINTS, Propagation, contrast_of, stand_ins
 from bayesify.interface import count
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.checking import few, same_kind, try_network
@@ -25,6 +26,8 @@ from bayesify.training.examples import as_inputs, take, to_device
 
 _DRAW_ELEMENTS = 1 << 24
 _PASS_ELEMENTS = 1 << 22
+# A pass with moments keeps about this many tensors of a layer's size for its way back.
+_COPIES_FOR_MOMENTS = 8
 
 
 class Answering(nn.Module, ABC):
@@ -49,6 +52,11 @@ class Answering(nn.Module, ABC):
         """How many draws the method holds, where that is finite."""
         return None
 
+    @property
+    def independent(self) -> bool:
+        """Whether every random weight is Gaussian, with standard deviation `std [R]`, and independent of the others."""
+        return getattr(self, "family", None) == "mean_field"
+
     def predict(self, x: Any, draws: int = 100, seed: int = 0, by: str = "draws", batch_size: int = 1000) -> Predictive:
         """The predictive distribution of inputs x.
 
@@ -56,17 +64,17 @@ class Answering(nn.Module, ABC):
             x: inputs, in the form that `fit` was given.
             draws: functions drawn from the posterior; a method that holds fewer gives what it holds.
             seed: of the draws.
-            by: `draws`, or `mean` for the one function at the posterior's mean weights.
+            by: `draws`; `moments`, which carries means and variances through the network instead (mean-field posteriors
+                of plain chains); or `mean` for the one function at the posterior's mean weights.
             batch_size: inputs evaluated together (the answer does not depend on it).
 
         """
         at_least("draws", draws, 1)
-        if by == "moments":
-            raise ValueError('by="moments" is not available in this version: use by="draws" or by="mean"')
-        choose("by", by, ("draws", "mean"))
-        count_draws = 1 if by == "mean" else min(draws, self.held or draws)
+        choose("by", by, ("draws", "mean", "moments"))
+        count_draws = {"mean": 1, "moments": POINTS}.get(by, min(draws, self.held or draws))
         numbers = range(count_draws)
-        outputs = self._outputs(x, numbers, seed, by, batch_size)
+        moments = by == "moments"
+        outputs = self._by_moments(x, batch_size) if moments else self._outputs(x, numbers, seed, by, batch_size)
         keys = noise.keys(seed, noise.Stream.LOGITS, draws=numbers, device=outputs.device)
         return Predictive(outputs, self.likelihood, keys, class_names=self.notes.get("class_names"))
 
@@ -78,22 +86,46 @@ class Answering(nn.Module, ABC):
     def _dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:
         return None
 
-    def _kept(self, draws: Sequence[int]) -> dict[str, Tensor] | None:
+    def _kept(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
+        """Each draw's own buffers, where draws have their own."""
         return None
 
     def _try(self, x: Any) -> Tensor:
         return try_network(self.network, x)
 
-    @torch.no_grad()
-    def _outputs(self, x: Any, numbers: Sequence[int], seed: int, by: str, batch_size: int) -> Tensor:
+    def _by_moments(self, x: Any, batch_size: int) -> Tensor:
+        if not self.independent:
+            kind = type(self).__name__ + (f" of family {self.family}" if hasattr(self, "family") else "")
+            raise ValueError(
+                f'by="moments" needs independent Gaussian weights (Variational, family="mean_field"), got {kind}: '
+                f'use by="draws"'
+            )
+        std = self.std
+        assert isinstance(std, Tensor)
+        propagation = Propagation(self.network, self.mean_weights, std)
+        x, widest = self._looked_at(x, batch_size)
+        batch_size = max(1, min(batch_size, _PASS_ELEMENTS // (_COPIES_FOR_MOMENTS * widest)))
+        contrast, device = contrast_of(self.likelihood), self.network.initial.device
+        rows = []
+        for start in range(0, count(x), batch_size):
+            part = to_device(take(x, slice(start, start + batch_size)), device)
+            rows.append(stand_ins(propagation(part, contrast)))
+        return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
+
+    def _looked_at(self, x: Any, batch_size: int) -> tuple[Any, int]:
+        """Inputs as the network takes them, and how many numbers of one its widest layer sees."""
         at_least("batch_size", batch_size, 1)
         x = as_inputs(x, self.network.dtype)
         if self.input_shapes is None or not same_kind(x, self.input_shapes):
             self._try(few(self.network, x))
+        return x, self.network.traced(few(self.network, x)).widest
+
+    @torch.no_grad()
+    def _outputs(self, x: Any, numbers: Sequence[int], seed: int, by: str, batch_size: int) -> Tensor:
+        x, widest = self._looked_at(x, batch_size)
         device = self.network.initial.device
         total = count(x)
         # Both the weights of a chunk of draws and the activations of its passes have to fit in memory.
-        widest = self.network.traced(few(self.network, x)).widest
         batch_size = max(1, min(batch_size, total, _PASS_ELEMENTS // widest))
         chunk = max(1, min(_DRAW_ELEMENTS // self.network.size, _PASS_ELEMENTS // (widest * batch_size)))
         gathered = []
@@ -101,7 +133,7 @@ class Answering(nn.Module, ABC):
             some = numbers[first : first + chunk]
             theta = self.mean_weights.unsqueeze(0) if by == "mean" else self.weights(some, seed)
             dropout = None if by == "mean" else self._dropout_keys(some, seed)
-            kept = None if by == "mean" else self._kept(some)
+            kept = None if by == "mean" else self._kept(some, seed)
             rows = []
             for start in range(0, total, batch_size):
                 part = to_device(take(x, slice(start, start + batch_size)), device)

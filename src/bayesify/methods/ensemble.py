@@ -30,6 +30,7 @@ class Ensemble(Method):
     """
 
     name: ClassVar[str] = "ensemble"
+    capturable: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -82,8 +83,8 @@ class Ensemble(Method):
         one = pytree.tree_map_only(Tensor, lambda t: t[0], x)
         keys = [self._training_dropout(one, step, 1, member) for member in range(self.members)]
         dropout = None if keys[0] is None else torch.cat([k for k in keys if k is not None])
-        kept = self._kept(range(self.members))
-        return self.network.outputs(self.theta, x, train=True, dropout=dropout, each=True, kept=kept)
+        kept = self._member_buffers(range(self.members))
+        return self.network.outputs(self._member_weights(), x, train=True, dropout=dropout, each=True, kept=kept)
 
     def _penalty(self, step: int, draws: int) -> Tensor:
         if self.prior is None:
@@ -93,15 +94,21 @@ class Ensemble(Method):
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
         """The pass of one member, the step's turn."""
         member = step % self.members
-        kept = self._kept([member])
+        kept = self._member_buffers([member])
         dropout = self._training_dropout(x, step, 1, member)
         one = pytree.tree_map_only(Tensor, lambda t: t.unsqueeze(0), x)
         return self.network.outputs(
-            self.theta[member : member + 1], one, train=True, dropout=dropout, each=True, kept=kept
+            self._member_weights()[member : member + 1], one, train=True, dropout=dropout, each=True, kept=kept
         )
 
-    def _kept(self, draws: Sequence[int]) -> dict[str, Tensor] | None:
-        held = {name: self.get_buffer(_slot(name))[list(draws)] for name in self.network.buffer_names}
+    def _kept(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
+        return self._member_buffers(draws)
+
+    def _member_weights(self) -> Tensor:
+        return self.theta
+
+    def _member_buffers(self, members: Sequence[int]) -> dict[str, Tensor] | None:
+        held = {name: self.get_buffer(_slot(name))[list(members)] for name in self.network.buffer_names}
         return held or None
 
 

@@ -1,0 +1,268 @@
+"""SWAG: a Gaussian through the weights that an optimiser passes on its way around a minimum (Maddox et al. 2019).
+
+From snapshots w_1 ... w_n of the last part of training: their running mean m, their running variance s^2 (the paper's
+second moment minus the squared mean, kept centred, which rounding cannot make negative), and the last K deviations
+D_i = w_i - m_i from the mean as it was then. A draw is
+
+    w = m + s * z1 / sqrt(2) + D z2 / sqrt(2 (K - 1)),    z1 ~ N(0, I_P), z2 ~ N(0, I_K)
+
+so its covariance is half the diagonal one and half the low-rank one. From `begin` on the learning rate is held at what
+its schedule has reached: at a rate that goes on falling, the snapshots would say how fast it fell, not how wide the
+minimum is. A network with running statistics needs them anew for every draw: a fixed number of draws is then held.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from bayesify import noise
+from bayesify.errors import at_least
+from bayesify.likelihoods import Likelihood
+from bayesify.methods.method import NetworkLike, Objective, PriorLike
+from bayesify.methods.point import PointEstimate
+from bayesify.methods.storage import check_room, shuffled
+from bayesify.training.examples import Batch, Examples, to_device
+from bayesify.training.loop import Plan
+from bayesify.training.optimisation import OptimizerFactory
+
+logger = logging.getLogger("bayesify")
+
+
+class SWAG(PointEstimate):
+    """Stochastic weight averaging, Gaussian.
+
+    Args:
+        rank: how many deviations are kept, K.
+        begin: the share of the steps after which snapshots are taken.
+        every: steps between snapshots; None takes one at the end of each epoch.
+        held_draws: draws that are held with their own running statistics, where the network has such.
+        prior: None for maximum likelihood on the way, otherwise maximum a posteriori.
+        bayesian: which weights are drawn; the others are at the mean of the snapshots.
+
+    """
+
+    name: ClassVar[str] = "swag"
+    estimator: ClassVar[str] = "weight"
+
+    def __init__(
+        self,
+        network: NetworkLike,
+        likelihood: Likelihood | str,
+        *,
+        rank: int = 20,
+        begin: float = 0.5,
+        every: int | None = None,
+        held_draws: int = 30,
+        prior: PriorLike | None = None,
+        bayesian: str | Sequence[str] = "all",
+        output: str | int | Callable[[Any], Tensor] | None = None,
+        start: str = "given",
+        seed: int = 0,
+    ) -> None:
+        at_least("rank", rank, 2)
+        at_least("held_draws", held_draws, 1)
+        if every is not None:
+            at_least("every", every, 1)
+        if not 0 <= begin < 1:
+            raise ValueError(f"begin must be a share of the steps from 0 and below 1, got {begin!r}")
+        super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
+        self.rank, self.begin, self.every, self.held_draws = rank, float(begin), every, held_draws
+        size = self.network.random_size
+        check_room(self.name, rank, size, self.network.dtype, "lower rank=")
+        self.average: Tensor
+        self.variance: Tensor
+        self.deviations: Tensor
+        self.count: Tensor
+        self.rate: Tensor
+        self.concluded: Tensor
+        self.register_buffer("average", torch.zeros_like(self.theta.detach()))
+        self.register_buffer("variance", self.theta.new_zeros(size))
+        self.register_buffer("deviations", self.theta.new_zeros(rank, size))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("rate", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("concluded", torch.zeros((), dtype=torch.bool))
+        for name, tensor in self.network.kept().items():
+            if name in self.network.buffer_names:
+                self.register_buffer(_slot(name), tensor.new_zeros(held_draws, *tensor.shape))
+        self._steps: int | None = None
+        self._rate: float | None = None
+        self._batches, self._step, self._looked_back = 1, 0, False
+
+    def settings(self) -> dict[str, Any]:
+        return {"rank": self.rank, "begin": self.begin, "every": self.every, "held_draws": self.held_draws}
+
+    def facts(self) -> dict[str, str]:
+        """What a summary says about the whole."""
+        return {"snapshots": f"{int(self.count):,} taken, {self._columns:,} deviations kept"}
+
+    @property
+    def held(self) -> int | None:
+        if int(self.count) == 0:
+            return 1
+        return self.held_draws if bool(self.concluded) else None
+
+    def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        if int(self.count) == 0:
+            return super().weights(draws, seed)
+        if bool(self.concluded):
+            draws, seed = shuffled(self.held_draws, draws, seed, self.theta.device).tolist(), self.seed
+        return self._draws(draws, seed)
+
+    @property
+    def mean_weights(self) -> Tensor:
+        return self.average if int(self.count) else super().mean_weights
+
+    @property
+    def covariance(self) -> Tensor:
+        """The covariance of the draws, `[R, R]`: for small networks."""
+        low_rank = self.deviations[: self._columns]
+        shared = low_rank.T @ low_rank / (2 * (self._columns - 1)) if self._columns > 1 else 0.0
+        return torch.diag(self.variance) / 2 + shared
+
+    def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        self._step = step
+        return super().backward(batches, step=step, share=share, draws=draws)
+
+    def make_optimizer(self, given: str | OptimizerFactory, learning_rate: float) -> Optimizer:
+        optimizer = super().make_optimizer(given, learning_rate)
+        optimizer.register_step_pre_hook(self._hold_rate)
+        return optimizer
+
+    def absorb(self, objective: Objective) -> None:
+        super().absorb(objective)
+        if self._steps is None:
+            return
+        if not self._looked_back:
+            # Snapshots of an earlier fit, or of a shorter plan, from before what is the beginning now.
+            self._looked_back = True
+            if self._step <= self._first:
+                for tensor in (self.average, self.variance, self.deviations, self.count):
+                    tensor.zero_()
+        interval = self._batches if self.every is None else self.every
+        if self._step >= self._first and (self._step + 1) % interval == 0:
+            self._take()
+
+    def _begin(self, plan: Plan, examples: Examples) -> None:
+        super()._begin(plan, examples)
+        self._batches = examples.count_batches(plan.batch_size)
+        self._steps, self._rate, self._looked_back = plan.epochs * self._batches, None, False
+        self.concluded.zero_()
+
+    def _end(self) -> None:
+        self._steps = None
+
+    @property
+    def _first(self) -> int:
+        assert self._steps is not None
+        return round(self.begin * self._steps)
+
+    @property
+    def _columns(self) -> int:
+        return min(int(self.count), self.rank)
+
+    def _hold_rate(self, optimizer: Optimizer, *_: Any) -> None:
+        if self._steps is None or self._step < self._first:
+            self.rate.zero_()
+            return
+        if self._rate is None:
+            if float(self.rate) == 0:
+                self.rate.fill_(optimizer.param_groups[0]["lr"])
+            self._rate = float(self.rate)
+        for group in optimizer.param_groups:
+            group["lr"] = self._rate
+
+    @torch.no_grad()
+    def _take(self) -> None:
+        """Add a snapshot (Welford 1962): numerically safe where weights are large and their spread is small."""
+        number, size = int(self.count) + 1, self.network.random_size
+        before = self.theta - self.average
+        self.average += before / number
+        after = (self.theta - self.average)[:size]
+        self.variance += (before[:size] * after - self.variance) / number
+        self.deviations[(number - 1) % self.rank] = after
+        self.count += 1
+
+    def _draws(self, draws: Sequence[int], seed: int) -> Tensor:
+        keys = noise.keys(seed, noise.Stream.SWAG, draws=draws, device=self.theta.device)
+        size, columns = self.network.random_size, self._columns
+        z = noise.normal(keys, size).to(self.theta.dtype)
+        theta = self.average.expand(len(draws), -1).clone()
+        theta[:, :size] += math.sqrt(0.5) * self.variance.sqrt() * z
+        if columns > 1:
+            z = noise.normal(noise.fold(keys, 1), columns).to(self.theta.dtype) / math.sqrt(2 * (columns - 1))
+            for row, own in zip(theta, z, strict=True):
+                # One product per draw: a product of several rounds in an order that depends on how many they are.
+                row[:size] += own @ self.deviations[:columns]
+        return theta
+
+    @torch.no_grad()
+    def _conclude(self, examples: Examples) -> None:
+        """Give each held draw, and the mean, the running statistics that its own weights have on the training data."""
+        if int(self.count) < 2:
+            logger.warning("swag took %d snapshots, and two are the fewest that have a spread", int(self.count))
+        first = to_device(examples.first()[0], self.theta.device)
+        if int(self.count) == 0 or not self.network.traced(first).updates_buffers:
+            return
+        for draw in range(self.held_draws):
+            for name, values in self._statistics(self._draws([draw], self.seed)[0], examples).items():
+                self.get_buffer(_slot(name))[draw] = values
+        own = self.network.kept()
+        for name, values in self._statistics(self.average, examples).items():
+            own[name].copy_(values)
+        self.concluded.fill_(True)
+
+    def _statistics(self, theta: Tensor, examples: Examples) -> dict[str, Tensor]:
+        assert self.plan is not None
+        tensors, seen = self.network.unflatten(theta), 0
+        kept = {name: tensor.clone() for name, tensor in self.network.kept().items()}
+        with _cumulative(self.network.template, kept) as weigh:
+            for x, y in examples.in_order(self.plan.batch_size):
+                seen += y.shape[0]
+                weigh(y.shape[0] / seen)
+                kept |= self.network.call(tensors, to_device(x, theta.device), train=True, kept=kept)[1]
+        return {name: kept[name] for name in self.network.buffer_names}
+
+    def _kept(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
+        if not bool(self.concluded):
+            return None
+        rows = shuffled(self.held_draws, draws, seed, self.theta.device)
+        return {name: self.get_buffer(_slot(name))[rows] for name in self.network.buffer_names}
+
+
+@contextmanager
+def _cumulative(template: nn.Module, kept: dict[str, Tensor]) -> Iterator[Callable[[float], None]]:
+    """Normalisation layers that start anew and average over batches: call it with each batch's share of those so far.
+
+    Layers of other kinds that keep statistics go on from theirs, in their own way.
+    """
+    layers = {
+        name: layer
+        for name, layer in template.named_modules()
+        if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.track_running_stats
+    }
+    before = {name: layer.momentum for name, layer in layers.items()}
+    for name in layers:
+        for leaf, value in (("running_mean", 0.0), ("running_var", 1.0), ("num_batches_tracked", 0)):
+            kept[f"{name}.{leaf}" if name else leaf].fill_(value)
+
+    def weigh(share: float) -> None:
+        for layer in layers.values():
+            layer.momentum = share
+
+    try:
+        yield weigh
+    finally:
+        for name, layer in layers.items():
+            layer.momentum = before[name]
+
+
+def _slot(name: str) -> str:
+    return "held_" + name.replace(".", "/")
