@@ -67,8 +67,9 @@ def run(chain: Chain | None, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
 def _run_once(chain: Chain, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
     for name, layer in chain:
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            weight, bias = tensors[f"{name}weight"][0], tensors.get(f"{name}bias")
-            bias = None if bias is None else bias[0]
+            # Squeezed, not indexed: the gradient of an index is a copy.
+            weight, bias = tensors[f"{name}weight"].squeeze(0), tensors.get(f"{name}bias")
+            bias = None if bias is None else bias.squeeze(0)
             x = layer._conv_forward(x, weight, bias) if isinstance(layer, nn.Conv2d) else F.linear(x, weight, bias)
         else:
             x = layer(x)

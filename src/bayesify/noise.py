@@ -38,6 +38,9 @@ class Stream(enum.IntEnum):
     SPLIT = 7
     LOCAL = 8
     TARGETS = 10
+    SGMCMC = 11
+    HMC = 12
+    SWAG = 13
 
 
 def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) -> tuple[int, int]:
@@ -52,25 +55,37 @@ def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) 
         draw & _WORD,
     )
     folded = []
-    for chain in _CHAINS:
-        value = chain
+    for value in _CHAINS:
         for position, word in enumerate(words):
-            value = _mix_integer((value ^ word) + 0x9E3779B9 * (position + 1) & _WORD)
+            value = _mix_integer((value ^ word & _WORD) + _turn(position) & _WORD)  # noqa: PLW2901 -- the chain goes on
         folded.append(_signed(value))
     return folded[0], folded[1]
 
 
 def keys(
-    seed: int,
+    seed: int | Tensor,
     stream: int,
     network: int = 0,
-    step: int = 0,
+    step: int | Tensor = 0,
     draws: Iterable[int] = (0,),
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """One key per draw, `[draws, 2]` int32, ready for the functions below (and for vmap, compile and CUDA graphs)."""
-    rows = [key(seed, stream, network, step, draw) for draw in draws]
-    return torch.tensor(rows, dtype=torch.int32, device=device).reshape(-1, 2)
+    """One key per draw, `[draws, 2]` int32, ready for the functions below (and for vmap, compile and CUDA graphs).
+
+    A seed or step that is a tensor (int64, no axes) is read where the key is made, so that a compiled step serves all
+    steps, and a batched one all seeds.
+    """
+    if not isinstance(seed, Tensor) and not isinstance(step, Tensor):
+        rows = [key(seed, stream, network, step, draw) for draw in draws]
+        return torch.tensor(rows, dtype=torch.int32, device=device).reshape(-1, 2)
+    place = seed.device if isinstance(seed, Tensor) else step.device if isinstance(step, Tensor) else device
+    draw = torch.tensor([_signed(draw & _WORD) for draw in draws], dtype=torch.int32, device=place)
+    words = (*_halves(seed), stream, network, *_halves(step), draw.unsqueeze(-1))
+    folded = torch.tensor([_signed(chain) for chain in _CHAINS], dtype=torch.int32, device=place)
+    for position, word in enumerate(words):
+        known = _signed(word & _WORD) if isinstance(word, int) else word
+        folded = _mix((folded ^ known) + _turn(position))
+    return folded
 
 
 def fold(keys: Tensor, word: int) -> Tensor:
@@ -82,13 +97,12 @@ def fold(keys: Tensor, word: int) -> Tensor:
 def normal(keys: Tensor, size: int, start: int = 0) -> Tensor:
     """Standard normals for elements `start ... start + size - 1` of each key: `[..., 2]` -> `[..., size]`, float32."""
     first, last = start // (2 * LANES), -(-(start + size) // (2 * LANES))
-    pairs = torch.arange(first * LANES, last * LANES, dtype=torch.int32, device=keys.device)
-    h, g = _two_hashes(keys, pairs)
+    # In blocks from the start: a compiler then makes hashes, radius and angle in one loop.
+    pairs = torch.arange(first * LANES, last * LANES, dtype=torch.int32, device=keys.device).view(-1, LANES)
+    h, g = _two_hashes(keys.unsqueeze(-2), pairs)
     radius = torch.sqrt(-2.0 * torch.log(_unit(h)))
     angle = ((g >> 8) & 0xFFFFFF).float() * (2 * math.pi / 2**24)
-    blocks = (*keys.shape[:-1], last - first, LANES)
-    cosine, sine = (radius * torch.cos(angle)).view(blocks), (radius * torch.sin(angle)).view(blocks)
-    whole = torch.stack((cosine, sine), -2).view(*keys.shape[:-1], -1)
+    whole = torch.stack((radius * torch.cos(angle), radius * torch.sin(angle)), -2).view(*keys.shape[:-1], -1)
     skipped = start - first * 2 * LANES
     return whole[..., skipped : skipped + size]
 
@@ -115,6 +129,17 @@ def permutation(keys: Tensor, size: int) -> Tensor:
     h, g = _two_hashes(keys, elements)
     # 64 random bits: a tie, which a stable sort would break by position, has a chance of size^2 / 2^65.
     return torch.argsort((h.long() << 32) | (g.long() & _WORD), dim=-1, stable=True)
+
+
+def _halves(number: int | Tensor) -> tuple[int | Tensor, int | Tensor]:
+    if isinstance(number, Tensor):
+        # int64 to int32 keeps the low 32 bits.
+        return (number & _WORD).to(torch.int32), ((number >> 32) & _WORD).to(torch.int32)
+    return number & _WORD, (number >> 32) & _WORD
+
+
+def _turn(position: int) -> int:
+    return _signed(0x9E3779B9 * (position + 1) & _WORD)
 
 
 def _two_hashes(keys: Tensor, counters: Tensor) -> tuple[Tensor, Tensor]:

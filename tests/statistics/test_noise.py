@@ -12,6 +12,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from bayesify import noise
@@ -356,3 +358,17 @@ def test_a_long_permutation_moves_everything_everywhere():
     fixed = int((orders == torch.arange(10_000)).sum())  # Poisson with mean 20
     assert 5 <= fixed <= 40
     assert len({tuple(row[:5].tolist()) for row in orders}) == 20
+
+
+@given(
+    seed=st.integers(0, 2**63 - 1),
+    network=st.integers(0, 2**31),
+    step=st.integers(0, 2**63 - 1),
+    draws=st.integers(1, 4),
+)
+def test_a_step_or_seed_in_a_tensor_gives_the_same_keys(seed, network, step, draws):
+    expected = noise.keys(seed, noise.Stream.TRAINING, network, step, range(draws))
+    for s, t in ((seed, torch.tensor(step)), (torch.tensor(seed), step), (torch.tensor(seed), torch.tensor(step))):
+        assert torch.equal(noise.keys(s, noise.Stream.TRAINING, network, t, range(draws)), expected)
+    many = torch.func.vmap(lambda s: noise.keys(s, noise.Stream.TRAINING, network, torch.tensor(step), range(draws)))
+    assert torch.equal(many(torch.tensor([seed, 5]))[0], expected)

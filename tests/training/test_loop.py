@@ -151,38 +151,3 @@ def test_a_plan_is_plain_data():
 
     plan = Plan(epochs=3, schedule="cosine", kl="uniform,warm-up=2")
     assert Plan(**json.loads(json.dumps(asdict(plan)))) == plan
-
-
-@pytest.mark.parametrize(
-    "settings, draws",
-    [
-        ({"prior": "scale-mixture:0.5,1,0.1"}, 1),
-        ({"prior": "normal:1", "estimator": "local"}, 2),
-        ({"prior": {"*.bias": "cauchy:2", "*": "laplace:0.5"}, "estimator": "flipout"}, 1),
-        ({"prior": "flat", "bayesian": "last_layer"}, 1),
-    ],
-)
-def test_compiled_and_plain_paths_agree_to_rounding(blobs, settings, draws):
-    def train(compiled):
-        method = bf.Variational(network(), "categorical", rho=-3.0, **settings)
-        method.fit(blobs, epochs=3, learning_rate=1e-2, draws=draws, compiled=compiled, progress=False)
-        return method
-
-    compiled, plain = train(compiled=True), train(compiled=False)
-    assert compiled.plan.compiled
-    assert not plain.plan.compiled
-    assert torch.allclose(compiled.mu, plain.mu, atol=2e-5)
-    assert torch.allclose(compiled.rho, plain.rho, atol=2e-4)
-    assert compiled.history["loss"] == pytest.approx(plain.history["loss"], rel=1e-4)
-    assert "training path: compiled" in str(compiled.summary())
-
-
-def test_without_a_compiler_the_plain_path_is_taken_and_said(blobs, monkeypatch, caplog):
-    def no_compiler(*args, **kwargs):
-        raise RuntimeError("no C++ compiler found")
-
-    monkeypatch.setattr(torch, "compile", no_compiler)
-    method = bf.Variational(network(), "categorical")
-    method.fit(blobs, epochs=1, compiled=True, progress=False)
-    assert not method.plan.compiled
-    assert "not compiled (no C++ compiler found)" in caplog.text

@@ -28,6 +28,7 @@ class MCDropout(PointEstimate):
     """
 
     name: ClassVar[str] = "mc-dropout"
+    capturable: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -58,6 +58,11 @@ class Method(Answering):
     plan_type: ClassVar[type[Any]] = Plan
     # Which priors the method's mathematics allows: `any`, `proper` or `gaussian`.
     prior_kind: ClassVar[str] = "any"
+    # Whether a training step is a function of tensors alone, which can be traced and compiled.
+    capturable: ClassVar[bool] = False
+    # Whether it infers scales that have a hyperprior, and whether it can learn scales that have none.
+    hyperpriors: ClassVar[bool] = False
+    learned_scales: ClassVar[bool] = False
     members: int = 1
 
     def __init__(
@@ -77,8 +82,14 @@ class Method(Answering):
         self.likelihood = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
         if not isinstance(self.likelihood, Likelihood):
             raise TypeError(f"likelihood must be one of bayesify.likelihoods, got {type(likelihood).__name__}")
-        self.prior = None if prior is None else WeightPrior(prior, self.network.weights)
-        check_prior(self.name, self.prior_kind, self.prior)
+        self.prior = None if prior is None else WeightPrior(prior, self.network.weights).to(self.network.initial)
+        check_prior(
+            self.name,
+            self.prior_kind,
+            self.prior,
+            hyperpriors=self.hyperpriors,
+            learned_scales=self.learned_scales,
+        )
         self.start = initialisation.check(start)
         self.seed = seed
         self.plan: Plan | None = None
@@ -299,11 +310,15 @@ class Method(Answering):
 
     def _nll(self, outputs: Tensor, y: Tensor, step: int, network: int = 0) -> Tensor:
         """Mean over draws and batch of the negative log-likelihood."""
+        return -self._log_prob(outputs, y, step, network).mean()
+
+    def _log_prob(self, outputs: Tensor, y: Tensor, step: int, network: int = 0) -> Tensor:
+        """The log-likelihood of a step's outputs, `[draws, batch]`."""
         keys = None
         if self.likelihood.noisy:
             draws = range(outputs.shape[0])
             keys = noise.keys(self.seed, noise.Stream.LOGITS, network, step + 1, draws, outputs.device)
-        return -self.likelihood.log_prob(outputs, y, keys).mean()
+        return self.likelihood.log_prob(outputs, y, keys)
 
     def _training_dropout(self, x: Any, step: int, draws: int, network: int = 0) -> Tensor | None:
         sites = self.network.traced(x).dropout_sites

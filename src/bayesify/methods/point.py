@@ -22,6 +22,7 @@ class PointEstimate(Method):
     """Maximum likelihood; with a prior, maximum a posteriori."""
 
     name: ClassVar[str] = "point"
+    capturable: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -10,33 +10,48 @@ import torch
 
 logger = logging.getLogger("bayesify")
 
-# A compilation costs seconds; an uncompiled step costs about ten nanoseconds per weight more (on two cores, the
-# difference between `bayesify bench step` and `bayesify bench step --eager`).
-_SECONDS_TO_COMPILE = 15.0
-_SECONDS_PER_WEIGHT = 1e-8
-# One code object serves every prior, width and number of draws: each is a compilation of its own.
-_VARIANTS = 64
+# Compiling a step takes this long (two cores); an uncompiled step costs this much more, per weight and, on a GPU, per
+# step, because there Python is slower than the arithmetic (`bayesify bench step` with and without `--eager`).
+_SECONDS_TO_COMPILE = 30.0
+_SECONDS_PER_WEIGHT = 1.5e-8
+_SECONDS_PER_STEP_ON_GPU = 1.5e-3
 
 
-def worth_compiling(weights: int, steps: int) -> bool:
+def worth_compiling(weights: int, steps: int, device: torch.device) -> bool:
     """Whether the time saved over all steps exceeds the time that compiling takes."""
-    return weights * steps * _SECONDS_PER_WEIGHT > _SECONDS_TO_COMPILE
+    saved = weights * _SECONDS_PER_WEIGHT if device.type == "cpu" else _SECONDS_PER_STEP_ON_GPU
+    return steps * saved > _SECONDS_TO_COMPILE
 
 
-def compiled_or_eager(
-    function: Callable[..., Any], example: tuple[Any, ...], *, wanted: bool
-) -> tuple[Callable[..., Any], bool]:
-    """The compiled function if it is wanted and works here, otherwise the function itself; and which it is."""
-    if not wanted:
-        return function, False
-    try:
-        from torch._dynamo import config
+def compile_function(function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
+    """A function of tensors alone, traced on this example and compiled for its shapes; the example is not changed.
 
-        config.recompile_limit = max(config.recompile_limit, _VARIANTS)
-        compiled = torch.compile(function, dynamic=False, fullgraph=True)
-        compiled(*example)
-    except Exception as problem:  # noqa: BLE001 -- no compiler, an unsupported platform: the plain path is the same numbers
-        reason = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-        logger.warning("not compiled (%s): the plain path is used", reason[:120])
-        return function, False
-    return compiled, True
+    Tracing runs the Python once on imaginary tensors, so there is nothing to guard and nothing to recompile.
+    """
+    from torch._inductor import compile as compile_graph
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    graph = make_fx(function, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
+    with torch.no_grad():
+        compiled: Callable[..., Any] = compile_graph(graph, list(example))
+    return compiled
+
+
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    return {torch.ops.aten.softplus.default: _softplus}
+
+
+def _softplus(x: torch.Tensor, beta: float = 1, _: float = 20) -> torch.Tensor:
+    """log(1 + e^x) = max(x, 0) + log1p(e^-|x|), the second by the series of 2 artanh(t / (2 + t)), to float32's digits.
+
+    With t up to one the series' argument is up to a third; the logarithm of a math library costs three times as much.
+    """
+    if x.dtype != torch.float32 or beta != 1:
+        return torch.maximum(x * beta, torch.zeros_like(x)) / beta + torch.log1p(torch.exp(-(x * beta).abs())) / beta
+    t = torch.exp(-x.abs())
+    z = t / (2.0 + t)
+    square = z * z
+    total = torch.full_like(square, 1 / 15)
+    for odd in (13, 11, 9, 7, 5, 3, 1):
+        total = total * square + 1 / odd
+    return x.clamp(min=0.0) + 2.0 * z * total

@@ -65,12 +65,14 @@ class IndexedExamples(Examples):
         """The examples with these numbers."""
 
     def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
-        orders = [
-            noise.permutation(noise.keys(seed, noise.Stream.SHUFFLE, member, epoch), self.n_data)[0]
-            for member in range(members)
-        ]
+        orders = self.orders(seed, epoch, members)
         for start in range(skip * batch_size, self.n_data, batch_size):
             yield [self.fetch(order[start : start + batch_size]) for order in orders]
+
+    def orders(self, seed: int, epoch: int, members: int, device: torch.device | None = None) -> Tensor:
+        """Each member's own order in an epoch, `[members, n]`."""
+        keys = [noise.keys(seed, noise.Stream.SHUFFLE, member, epoch, device=device) for member in range(members)]
+        return noise.permutation(torch.cat(keys), self.n_data)
 
     def count_batches(self, batch_size: int) -> int:
         return -(-self.n_data // batch_size)

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,13 @@ from torch import Tensor
 from tqdm import tqdm
 
 from bayesify.errors import RunError, TrainingError, at_least, choose, positive, whole_number
-from bayesify.training import checkpoint
-from bayesify.training.examples import Batch, Examples, to_device
+from bayesify.training import checkpoint, snapshots
+from bayesify.training.compiling import worth_compiling
+from bayesify.training.examples import Batch, Examples, TensorExamples, to_device
+from bayesify.training.graphs import GraphedSteps
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
+from bayesify.training.step import FusedStep, capturable, fused_step
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
@@ -93,8 +96,6 @@ class _Progress:
     step: int = 0
     seen: float = 0.0
     nll_sum: float = 0.0
-    kl_sum: float = 0.0
-    loss_sum: float = 0.0
     seconds: float = 0.0
     best: float | None = None
     best_epoch: int = 0
@@ -132,6 +133,9 @@ class Trainer:
         self.show = show
         self.best_state: dict[str, Tensor] | None = None
         self._device = next(method.parameters()).device
+        self._asked = False
+        self._fused: FusedStep | None = None
+        self._graphed: GraphedSteps | None = None
 
     @property
     def total_steps(self) -> int:
@@ -151,7 +155,7 @@ class Trainer:
         with bar, _deferred_interrupts() as interrupted:
             while self._unfinished():
                 whole = self._epoch(bar, interrupted)
-                if not (math.isfinite(self.progress.loss_sum) and self._finite()):
+                if not (math.isfinite(self.progress.nll_sum) and self._finite()):
                     self._give_up(good)
                 if whole:
                     self._close_epoch(bar)
@@ -192,63 +196,120 @@ class Trainer:
 
     def _epoch(self, bar: Any, interrupted: Callable[[], bool]) -> bool:
         """Train to the end of the epoch, or to an interrupt in it; whether the end was reached."""
-        plan, progress = self.plan, self.progress
+        progress = self.progress
         epoch, skip = divmod(progress.step, self.batches)
         began = time.perf_counter()
-        sums = [progress.loss_sum, progress.nll_sum, progress.kl_sum, progress.seen]
-        totals = torch.tensor(sums, dtype=torch.float64, device=self._device)
-        batches = self.examples.batches(plan.batch_size, plan.seed, epoch, self.method.members, skip)
-        number = skip
-        for number, batch in enumerate(itertools.islice(batches, self.batches - skip), skip + 1):
-            totals += self._step(batch, number - 1)
+        for _ in self._steps(epoch, skip, bar):
             progress.step += 1
             bar.update()
             if interrupted():
                 break
-        progress.loss_sum, progress.nll_sum, progress.kl_sum, progress.seen = totals.tolist()
         progress.seconds += time.perf_counter() - began
-        if interrupted() and number < self.batches:
+        if self._fused is not None:
+            self._fused.record()
+        if interrupted() and progress.step < (epoch + 1) * self.batches:
             return False
         if progress.seen == 0:
             raise ValueError(f"epoch {epoch + 1} had no data: the loader gave nothing when it was read again")
         progress.step = (epoch + 1) * self.batches
         return True
 
-    def _step(self, batch: list[Batch], number: int) -> Tensor:
-        method, plan, step = self.method, self.plan, self.progress.step
-        batch = [to_device(part, self._device) for part in batch]
-        size = batch[0][1].shape[0]
+    def _steps(self, epoch: int, skip: int, bar: Any) -> Iterator[int]:
+        """Make an epoch's steps one by one, giving each one's number from 1; then add up what they showed."""
+        plan, progress, members = self.plan, self.progress, self.method.members
+        total = torch.tensor(progress.nll_sum, dtype=torch.float64, device=self._device)
+        try:
+            if self._graphed is not None:
+                yield from self._replays(self._graphed, epoch, skip, total)
+                return
+            batches = self.examples.batches(plan.batch_size, plan.seed, epoch, members, skip)
+            for number, batch in enumerate(itertools.islice(batches, self.batches - skip), skip + 1):
+                where = [to_device(part, self._device) for part in batch]
+                size = where[0][1].shape[0]
+                if not self._asked:
+                    self._fuse(where, bar)
+                # Weighted by its size, so that an epoch's mean is the data's whatever the size of the last batch.
+                total += self._step(where, number - 1, size).double() * size
+                progress.seen += size
+                yield number
+        finally:
+            progress.nll_sum = float(total)
+
+    def _replays(self, graphed: GraphedSteps, epoch: int, skip: int, total: Tensor) -> Iterator[int]:
+        size, n_data, first = self.plan.batch_size, self.examples.n_data, epoch * self.batches
+        assert isinstance(self.examples, TensorExamples)
+        order = self.examples.orders(self.plan.seed, epoch, self.method.members, self._device)
+        numbers = []
+        for number in range(self.batches):
+            rate, share = self._rate_and_share(first + number, number, min(size, n_data - number * size))
+            numbers.append(graphed.fused.numbers(share, rate, ahead=number - skip))
+        graphed.begin(order, numbers, first, skip)
+        try:
+            for number in range(skip, self.batches):
+                own = min(size, n_data - number * size)
+                graphed.step(own)
+                self.progress.seen += own
+                yield number + 1
+        finally:
+            total += graphed.nll
+
+    def _fuse(self, batch: list[Batch], bar: Any) -> None:
+        plan, method, self._asked = self.plan, self.method, True
+        wanted = plan.compiled
+        if wanted is None:
+            wanted = capturable(method) and worth_compiling(
+                method.network.size * plan.draws, self.total_steps, self._device
+            )
+        if wanted:
+            bar.set_description("compiling the step, once")
+            self._fused = fused_step(method, self.optimizer, plan.draws, batch)
+            bar.set_description(None)
+        if self._fused is not None and self._device.type == "cuda" and isinstance(self.examples, TensorExamples):
+            self._graphed = GraphedSteps(self._fused, self.examples, plan.batch_size, method.members)
+        self.plan = method.plan = replace(plan, compiled=self._fused is not None)
+
+    def _step(self, batch: list[Batch], number: int, size: int) -> Tensor:
+        method, step = self.method, self.progress.step
+        rate, share = self._rate_and_share(step, number, size)
+        if self._fused is not None:
+            return self._fused(batch, step, share, rate)
+        self.optimizer.zero_grad(set_to_none=True)
+        objective = method.backward(batch, step=step, share=share, draws=self.plan.draws)
+        self.optimizer.step()
+        method.absorb(objective)
+        return objective.nll.detach()
+
+    def _rate_and_share(self, step: int, number: int, size: int) -> tuple[float, float]:
         factor = self.schedule(step / self.total_steps)
         for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * factor
         share = self.kl.share(number, self.batches, size, self.examples.n_data)
-        share *= self.kl.factor(step / self.batches)
-        self.optimizer.zero_grad(set_to_none=True)
-        objective = method.backward(batch, step=step, share=share, draws=plan.draws)
-        self.optimizer.step()
-        method.absorb(objective)
-        loss, nll, kl = (part.detach().double() for part in (objective.loss, objective.nll, objective.kl))
-        # Weighted by its size, so that an epoch's sum is the ELBO whatever the size of the last batch.
-        return torch.stack((loss * size, nll * size, kl, torch.full_like(kl, size)))
+        return self.base_rates[0] * factor, share * self.kl.factor(step / self.batches)
 
     def _close_epoch(self, bar: Any) -> None:
         progress, members = self.progress, self.method.members
         n = max(progress.seen, 1.0)
         epoch = progress.step // self.batches
+        nll = progress.nll_sum / n / members
+        with torch.no_grad():
+            # Once an epoch: on the way the step needs the KL's gradient, not its value.
+            kl = float(self.method.kl(progress.step, self.plan.draws)) / members
         record: dict[str, Any] = {
             "epoch": epoch,
             "step": progress.step,
-            "loss": progress.loss_sum / n / members,
-            "nll": progress.nll_sum / n / members,
-            "kl": progress.kl_sum / self.batches / members,
+            "loss": nll + self.kl.factor(epoch) * kl / self.examples.n_data,
+            "nll": nll,
+            "kl": kl,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "seconds": progress.seconds,
         }
         if self.validation is not None:
             record |= self._validate()
+        if snapshots.due(epoch, self.plan.epochs):
+            record["weights"] = snapshots.weight_histograms(self.method)
         self.history.records.append(record)
         bar.set_postfix({k: f"{v:.4g}" for k, v in record.items() if k in {"loss", "nll", "validation_nll"}})
-        progress.loss_sum = progress.nll_sum = progress.kl_sum = progress.seen = progress.seconds = 0.0
+        progress.nll_sum = progress.seen = progress.seconds = 0.0
         self._judge(record, epoch)
         if epoch % self.plan.checkpoint_every == 0 or progress.done or progress.step >= self.total_steps:
             self.save_checkpoint()
@@ -322,7 +383,11 @@ def resume_plan(run: Path) -> tuple[Plan, dict[str, Tensor], dict[str, Any]]:
     """The plan, tensors and state that a run's checkpoint holds."""
     tensors, state = checkpoint.read(run / "checkpoint" / "state.safetensors")
     try:
-        return Plan(**state["plan"]), tensors, state
+        # A plan of sampling has iterations, not epochs; its blocks stand in for them.
+        from bayesify.sampling.plan import Sampling
+
+        kind: Any = Plan if "epochs" in state["plan"] else Sampling
+        return kind(**state["plan"]), tensors, state
     except (KeyError, TypeError) as problem:
         raise RunError(f"the checkpoint in {run} was written by another version: {problem}") from None
 

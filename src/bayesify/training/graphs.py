@@ -1,0 +1,81 @@
+"""Training steps on a GPU as replays of one captured graph, with the data and everything that changes resident there.
+
+An epoch's order, learning rates and KL weights are put into tensors once; the graph reads the row that a counter points
+to and moves the counter on. Nothing travels and Python only says "again".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from bayesify.training.examples import TensorExamples, take
+from bayesify.training.step import FusedStep
+
+_WARM_UP = 3
+
+
+class GraphedSteps:
+    """The fused step over data in memory: one graph for each size of batch."""
+
+    def __init__(self, fused: FusedStep, examples: TensorExamples, batch_size: int, members: int) -> None:
+        self.fused, self.examples, self.batch_size = fused, examples, batch_size
+        device, size = examples.y.device, examples.n_data
+        batches = -(-size // batch_size)
+        numbers = len(fused.numbers(1.0, 1.0))
+        self.order = torch.zeros(members, size, dtype=torch.int64, device=device)
+        self.numbers = torch.zeros(batches, numbers, dtype=fused.state[0].dtype, device=device)
+        self.first_step = torch.zeros((), dtype=torch.int64, device=device)
+        self.batch = torch.zeros((), dtype=torch.int64, device=device)
+        self.nll = torch.zeros((), dtype=torch.float64, device=device)
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+
+    def begin(self, order: Tensor, numbers: Sequence[Sequence[float]], step: int, skip: int) -> None:
+        """Set an epoch up: members' orders `[members, n]`, each batch's numbers, the step of its first batch."""
+        self.order.copy_(order)
+        self.numbers.copy_(torch.tensor(numbers, dtype=self.numbers.dtype))
+        self.first_step.fill_(step)
+        self.batch.fill_(skip)
+        self.nll.zero_()
+
+    def step(self, size: int) -> None:
+        """The next step, on a batch of this size; its NLL, times the size, is added to `nll`."""
+        if size not in self._graphs:
+            self._graphs[size] = self._capture(size)
+        self._graphs[size].replay()
+        self.fused.done += 1
+
+    def _capture(self, size: int) -> torch.cuda.CUDAGraph:
+        leading = torch.arange(size, device=self.order.device)
+        # Each size is compiled: what is not may make small tensors on the way, which a capture does not allow.
+        self.fused.compile([(take(self.examples.x, leading), self.examples.y[leading])] * self.order.shape[0])
+        # Trial steps load what a capture may not load; whatever they change is put back.
+        changed = [*self.fused.state, self.batch, self.nll]
+        saved = [tensor.clone() for tensor in changed]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP):
+                self._step(size)
+        torch.cuda.current_stream().wait_stream(stream)
+        for tensor, old in zip(changed, saved, strict=True):
+            tensor.copy_(old)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step(size)
+        return graph
+
+    def _step(self, size: int) -> None:
+        places = self.batch * self.batch_size + torch.arange(size, device=self.order.device)
+        # A trial step near the end of the data must not reach beyond it.
+        rows = self.order.index_select(1, places.clamp(max=self.order.shape[1] - 1))
+        batches = [(take(self.examples.x, own), self.examples.y[own]) for own in rows.unbind()]
+        leaves, layout = pytree.tree_flatten(batches)
+        at = self.batch.clamp(max=self.numbers.shape[0] - 1).view(1)
+        numbers = self.numbers.index_select(0, at).view(-1)
+        nll = self.fused.evaluate(layout, leaves, self.first_step + self.batch, numbers)
+        self.nll.add_(nll.double() * size)
+        self.batch.add_(1)

@@ -1,0 +1,135 @@
+"""What optimisers do to one tensor, as expressions that can be compiled together with the gradients they follow.
+
+    SGD     b <- momentum * b + g;  p <- p - rate * b
+    Adam    m <- m + (1 - beta1)(g - m);  v <- beta2 v + (1 - beta2) g^2
+            p <- p - rate / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)        (Kingma and Ba 2015)
+    AdamW   the same after p <- (1 - rate * decay) p                                   (Loshchilov and Hutter 2019)
+
+The state stays where torch's own optimiser keeps it, so a checkpoint does not tell which of the two wrote it. Whatever
+changes from step to step is read from a small tensor of numbers, never compiled in.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+
+class UpdateRule(ABC):
+    """One parameter group's update; `state` holds one sequence of tensors for each parameter."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        (self.group,) = optimizer.param_groups
+        self.optimizer = optimizer
+        self.parameters: list[Tensor] = list(self.group["params"])
+        self.state = [self._own_state(parameter) for parameter in self.parameters]
+
+    @abstractmethod
+    def numbers(self, rate: float, done: int) -> tuple[float, ...]:
+        """What the update after `done` others depends on."""
+
+    @abstractmethod
+    def apply(self, parameter: Tensor, gradient: Tensor, state: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
+        """Change the parameter and its state in place."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many updates the optimiser has made."""
+
+    @abstractmethod
+    def record(self, done: int) -> None:
+        """Tell the optimiser how many updates were made."""
+
+    @abstractmethod
+    def _own_state(self, parameter: Tensor) -> list[Tensor]: ...
+
+
+class SGDRule(UpdateRule):
+    """Gradient descent, with momentum where asked for."""
+
+    def numbers(self, rate: float, done: int) -> tuple[float, ...]:
+        return (rate,)
+
+    def apply(self, parameter: Tensor, gradient: Tensor, state: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
+        (rate,) = numbers
+        momentum, decay = self.group["momentum"], self.group["weight_decay"]
+        if decay:
+            gradient = gradient + decay * parameter
+        if momentum:
+            (velocity,) = state
+            velocity.copy_(momentum * velocity + gradient)
+            gradient = gradient + momentum * velocity if self.group["nesterov"] else velocity
+        parameter.sub_(rate * gradient)
+
+    def count(self) -> int:
+        return 0  # the same at every step
+
+    def record(self, done: int) -> None:
+        pass
+
+    def _own_state(self, parameter: Tensor) -> list[Tensor]:
+        if not self.group["momentum"]:
+            return []
+        state: dict[str, Any] = self.optimizer.state[parameter]
+        # Torch starts from the first gradient, which is what momentum makes of zero.
+        if state.get("momentum_buffer") is None:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        return [state["momentum_buffer"]]
+
+
+class AdamRule(UpdateRule):
+    """Adam, or AdamW where the decay is decoupled."""
+
+    def numbers(self, rate: float, done: int) -> tuple[float, ...]:
+        first, second = self.group["betas"]
+        return rate / (1 - first ** (done + 1)), 1 / math.sqrt(1 - second ** (done + 1)), rate
+
+    def apply(self, parameter: Tensor, gradient: Tensor, state: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
+        (mean, square), (size, correction, rate) = state, numbers
+        (first, second), decay = self.group["betas"], self.group["weight_decay"]
+        if decay and not self._decoupled:
+            gradient = gradient + decay * parameter
+        moved = parameter - rate * decay * parameter if decay and self._decoupled else parameter
+        mean.copy_(first * mean + (1 - first) * gradient)
+        square.copy_(second * square + (1 - second) * (gradient * gradient))
+        parameter.copy_(moved - size * mean / (torch.sqrt(square) * correction + self.group["eps"]))
+
+    def count(self) -> int:
+        return int(self.optimizer.state[self.parameters[0]]["step"])
+
+    def record(self, done: int) -> None:
+        for parameter in self.parameters:
+            self.optimizer.state[parameter]["step"].fill_(done)
+
+    @property
+    def _decoupled(self) -> bool:
+        return isinstance(self.optimizer, AdamW) or bool(self.group.get("decoupled_weight_decay"))
+
+    def _own_state(self, parameter: Tensor) -> list[Tensor]:
+        state: dict[str, Any] = self.optimizer.state[parameter]
+        if not state:
+            where = parameter.device if self.group.get("fused") or self.group.get("capturable") else "cpu"
+            state["step"] = torch.zeros((), dtype=torch.float32, device=where)
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        return [state["exp_avg"], state["exp_avg_sq"]]
+
+
+def update_rule(optimizer: Optimizer) -> UpdateRule:
+    """The rule of an optimiser of torch's, or a ValueError that says why there is none."""
+    if len(optimizer.param_groups) != 1:
+        raise ValueError("the optimiser has several groups of parameters")
+    group = optimizer.param_groups[0]
+    special = [name for name in ("amsgrad", "maximize", "differentiable", "dampening") if group.get(name)]
+    if special:
+        raise ValueError(f"the optimiser's {special[0]} is not part of the fused step")
+    if type(optimizer) is SGD:
+        return SGDRule(optimizer)
+    if type(optimizer) in {Adam, AdamW}:
+        return AdamRule(optimizer)
+    raise ValueError(f"the optimiser {type(optimizer).__name__} is not part of the fused step")

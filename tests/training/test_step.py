@@ -1,0 +1,226 @@
+"""The fused step makes the same updates as the plain path, for everything that it claims."""
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+import bayesify as bf
+from bayesify.training import step as stepping
+from bayesify.training.compiling import compile_function
+from bayesify.training.step import FusedStep, fused_step
+from bayesify.training.updates import update_rule
+
+PRIORS = [
+    "normal:0.5",
+    "laplace:1",
+    "cauchy:1",
+    "student-t:3,1",
+    "scale-mixture:0.75,1,0.01",
+    "log-uniform",
+    "normal:half-cauchy(1)",
+    "laplace:learned",
+]
+OPTIMIZERS = [
+    "sgd",
+    "sgd:momentum=0.9",
+    "sgd:momentum=0.9,nesterov=true,weight_decay=0.1",
+    "adam",
+    "adam:weight_decay=0.1",
+    "adamw:weight_decay=0.1",
+]
+
+
+def data(rows=24):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, 3, generator=generator)
+    return x, (x[:, 0] * x[:, 1] > 0).long()
+
+
+def variational(**settings):
+    torch.manual_seed(1)
+    return bf.Variational(bf.networks.mlp(3, 2, units=8, layers=1), "categorical", **{"rho": -2.0, **settings})
+
+
+def plain_steps(method, optimizer, batches, draws=1, steps=3):
+    method.train()
+    for number in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01 * (number + 1)
+        optimizer.zero_grad()
+        objective = method.backward(batches, step=number, share=0.25, draws=draws)
+        optimizer.step()
+        method.absorb(objective)
+    return objective.nll.detach()
+
+
+def fused_steps(fused, batches, steps=3):
+    for number in range(steps):
+        nll = fused(batches, number, 0.25, 0.01 * (number + 1))
+    fused.record()
+    return nll
+
+
+def assert_same(one, other, **tolerance):
+    for (name, expected), found in zip(one.state_dict().items(), other.state_dict().values(), strict=True):
+        torch.testing.assert_close(found, expected, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+
+
+def compare(make, optimizer, draws=1, compiled=False, **tolerance):
+    batches = [data()] * make().members
+    one, other = make(), make()
+    theirs, ours = one.make_optimizer(optimizer, 0.01), other.make_optimizer(optimizer, 0.01)
+    other.train()
+    other.network.traced(batches[0][0])
+    fused = FusedStep(other, update_rule(ours), draws)
+    if compiled:
+        fused.compile(batches)
+    torch.testing.assert_close(
+        fused_steps(fused, batches), plain_steps(one, theirs, batches, draws), rtol=1e-4, atol=1e-5
+    )
+    assert_same(one, other, **{"rtol": 1e-4, "atol": 1e-5, **tolerance})
+    # The optimiser is left as it would be: a checkpoint does not tell which path wrote it.
+    for mine, torchs in zip(ours.state.values(), theirs.state.values(), strict=True):
+        for key, value in torchs.items():
+            if value is not None:
+                torch.testing.assert_close(mine[key], value, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("estimator", ["weight", "local", "flipout"])
+def test_every_prior_and_estimator_gives_the_plain_path_s_updates(prior, estimator):
+    compare(lambda: variational(prior=prior, estimator=estimator), "adam", draws=2)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"family": "full_rank"},
+        {"family": "low_rank", "rank": 3, "prior": "laplace:half-normal(1)"},
+        {"gradient": "stick_the_landing"},
+        {"bound": "importance_weighted"},
+        {"bayesian": "last_layer", "prior": "flat"},
+        {"prior": {"*.bias": "cauchy:2", "*": "laplace:0.5"}},
+    ],
+)
+def test_so_does_every_family_gradient_and_bound(settings):
+    compare(lambda: variational(**settings), "adam", draws=2)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimiser_gives_torch_s_updates(optimizer):
+    compare(lambda: variational(prior="normal:1"), optimizer)
+
+
+@pytest.mark.parametrize("kind", ["point", "ensemble", "mc-dropout"])
+def test_other_methods_with_running_statistics_and_dropout_too(kind):
+    def make():
+        torch.manual_seed(1)
+        network = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
+        return bf.methods.METHODS[kind](network, "categorical", **({"members": 3} if kind == "ensemble" else {}))
+
+    # Not Adam: the bias before a normalisation has no gradient but rounding, which Adam would blow up.
+    compare(make, "sgd:momentum=0.9")
+
+
+@pytest.mark.parametrize(
+    ("settings", "optimizer", "draws"),
+    [
+        ({"prior": "scale-mixture:0.75,1,0.01"}, "adam", 1),
+        ({"prior": "normal:half-cauchy(1)", "estimator": "local"}, "sgd:momentum=0.9", 2),
+    ],
+)
+def test_compiled_it_still_does(settings, optimizer, draws):
+    compare(lambda: variational(**settings), optimizer, draws, compiled=True, rtol=1e-3, atol=1e-4)
+
+
+def test_one_compilation_serves_every_step_rate_and_kl_weight(monkeypatch):
+    compilations = []
+
+    def counted(function, example):
+        compilations.append(example)
+        return function
+
+    monkeypatch.setattr(stepping, "compile_function", counted)
+    method = variational()
+    history = method.fit(
+        data(70), epochs=4, batch_size=32, schedule="cosine", kl="reweighted", compiled=True, progress=False
+    )
+    assert len(history) == 4
+    assert method.plan.compiled
+    # Two full batches and a tail of six in each epoch: the tail runs uncompiled.
+    assert len(compilations) == 1
+    for settings in ({"prior": "laplace:1"}, {"rho": -3.0}):
+        variational(**settings).fit(data(64), epochs=2, batch_size=32, draws=2, compiled=True, progress=False)
+    assert len(compilations) == 3
+
+
+def test_the_whole_training_is_that_of_the_plain_path(monkeypatch):
+    monkeypatch.setattr(stepping, "compile_function", lambda function, example: function)
+    fitted = []
+    for compiled in (False, True):
+        method = variational()
+        method.fit(data(70), epochs=5, batch_size=32, learning_rate=1e-2, compiled=compiled, progress=False)
+        assert method.plan.compiled is compiled
+        fitted.append(method)
+    assert_same(*fitted, rtol=1e-3, atol=1e-4)
+    assert fitted[0].history["nll"] == pytest.approx(fitted[1].history["nll"], rel=1e-3)
+
+
+def test_the_path_is_kept_by_a_run_that_is_resumed(monkeypatch, tmp_path):
+    monkeypatch.setattr(stepping, "compile_function", lambda function, example: function)
+    whole = variational()
+    whole.fit(data(70), epochs=4, batch_size=32, compiled=True, progress=False)
+    half = variational()
+    half.fit(data(70), epochs=2, batch_size=32, compiled=True, progress=False, run=tmp_path / "run")
+    resumed = bf.load(tmp_path / "run")
+    resumed.resume(data(70), tmp_path / "run", extend=2, progress=False)
+    assert resumed.plan.compiled
+    assert_same(whole, resumed, rtol=0, atol=0)
+
+
+def refusing(function, example):
+    raise RuntimeError("no C++ compiler found\nand more")
+
+
+@pytest.mark.parametrize(
+    ("make", "fit", "reason"),
+    [
+        (variational, {"optimizer": "rmsprop"}, "the optimiser RMSprop is not part of the fused step"),
+        (variational, {"optimizer": "adam:amsgrad=true"}, "amsgrad"),
+        (lambda: bf.SWAG(bf.networks.mlp(3, 2, units=4), "categorical"), {}, "the step of swag is not one function"),
+        (variational, {}, "no C++ compiler found"),
+    ],
+)
+def test_where_it_does_not_apply_the_plain_path_is_taken_for_one_logged_reason(make, fit, reason, caplog, monkeypatch):
+    monkeypatch.setattr(stepping, "compile_function", refusing)
+    method = make()
+    with caplog.at_level(logging.WARNING, "bayesify"):
+        method.fit(data(), epochs=2, compiled=True, progress=False, **fit)
+    assert [record for record in caplog.records if reason in record.getMessage()]
+    assert sum("not fused" in record.getMessage() for record in caplog.records) == 1
+    assert method.plan.compiled is False
+
+
+def test_a_compiler_that_gets_it_wrong_is_found_out(caplog, monkeypatch):
+    def wrong(function, example):
+        def changed(*tensors):
+            nll = function(*tensors)
+            tensors[0].mul_(1.5)
+            return nll
+
+        return changed
+
+    monkeypatch.setattr(stepping, "compile_function", wrong)
+    method = variational()
+    with caplog.at_level(logging.WARNING, "bayesify"):
+        assert fused_step(method, method.make_optimizer("adam", 1e-3), 1, [data()]) is None
+    assert "differs from the plain one" in caplog.text
+
+
+def test_the_compiled_softplus_has_all_digits():
+    x = torch.cat((torch.linspace(-90, 90, 4001), torch.tensor([-20.0, 0.0, 1e-8, 20.0])))
+    compiled = compile_function(lambda x: nn.functional.softplus(x) * 1.0, (x,))
+    exact = torch.nn.functional.softplus(x.double())
+    assert ((compiled(x).double() - exact).abs() <= 4e-7 * exact + 1e-38).all()
