@@ -6,10 +6,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bayesify import data, likelihoods, metrics, networks, noise, plots, priors, report, sklearn
+    from bayesify import data, exact, likelihoods, metrics, networks, noise, plots, priors, report, sklearn
     from bayesify.errors import RunError, TrainingError
     from bayesify.evaluation import Evaluation, evaluate
-    from bayesify.methods import Ensemble, MCDropout, Method, PointEstimate, Variational
+    from bayesify.methods import (
+        HMC,
+        IVON,
+        SGHMC,
+        SGLD,
+        SWAG,
+        Ensemble,
+        LaplaceApproximation,
+        MCDropout,
+        Method,
+        PointEstimate,
+        Variational,
+    )
     from bayesify.network import Network
     from bayesify.predictive import Predictive
     from bayesify.pruning import prune, pruning_curve
@@ -20,9 +32,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "HMC",
+    "IVON",
     "KL",
+    "SGHMC",
+    "SGLD",
+    "SWAG",
     "Ensemble",
     "Evaluation",
+    "LaplaceApproximation",
     "MCDropout",
     "Method",
     "Network",
@@ -33,6 +51,7 @@ __all__ = [
     "Variational",
     "data",
     "evaluate",
+    "exact",
     "likelihoods",
     "load",
     "metrics",
@@ -49,9 +68,15 @@ __all__ = [
 
 # Each name is imported when it is first used: `bayesify --help` must not wait for torch.
 _WHERE = {
+    "HMC": "methods",
+    "IVON": "methods",
     "KL": "training.kl",
+    "SGHMC": "methods",
+    "SGLD": "methods",
+    "SWAG": "methods",
     "Ensemble": "methods",
     "Evaluation": "evaluation",
+    "LaplaceApproximation": "methods",
     "MCDropout": "methods",
     "Method": "methods",
     "Network": "network",
@@ -66,7 +91,7 @@ _WHERE = {
     "pruning_curve": "pruning",
     "risk_coverage": "selective",
 }
-_MODULES = ("data", "likelihoods", "metrics", "networks", "noise", "plots", "priors", "report", "sklearn")
+_MODULES = ("data", "exact", "likelihoods", "metrics", "networks", "noise", "plots", "priors", "report", "sklearn")
 
 
 def __getattr__(name: str) -> Any:

@@ -24,12 +24,13 @@ from bayesify import likelihoods, networks, priors
 from bayesify.errors import RunError, first_line, nearest
 from bayesify.methods import METHODS, Method
 from bayesify.training import checkpoint
-from bayesify.training.loop import History, resume_plan
+from bayesify.training.loop import History
 
 VERSION = 1
 FORMAT = "bayesify-run"
 CONFIG, MODEL, HISTORY, METRICS = "config.json", "model.safetensors", "history.jsonl", "metrics.json"
 _PARTS = {CONFIG, MODEL, HISTORY, METRICS, "checkpoint", "report.html", "report.json"}
+CARD, CARD_MARK = "README.md", "library_name: bayesify"
 _OWN_FUNCTION = "a function of yours"
 
 logger = logging.getLogger("bayesify")
@@ -71,7 +72,7 @@ def load(
     if config.get("complete", True):
         tensors, _ = checkpoint.read(folder / MODEL)
     else:
-        _, held, state = resume_plan(folder)
+        held, state = checkpoint.read(folder / "checkpoint" / "state.safetensors")
         logger.warning(
             "%s was interrupted after step %d: this is its last checkpoint", folder, state["progress"]["step"]
         )
@@ -112,6 +113,10 @@ def clear(folder: Path) -> None:
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     for name in _PARTS - {CONFIG, MODEL, "checkpoint"}:
         (folder / name).unlink(missing_ok=True)
+    # A model card of ours goes too; a README that somebody wrote stays.
+    card = folder / CARD
+    if card.is_file() and CARD_MARK in card.read_text(encoding="utf-8", errors="replace")[:2000]:
+        card.unlink()
 
 
 def describe(method: Method) -> dict[str, Any]:

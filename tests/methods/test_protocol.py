@@ -8,13 +8,27 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.methods import METHODS
+from bayesify.training.loop import Plan
 
 SETTINGS = {
     "point": {},
     "ensemble": {"members": 3},
     "mc-dropout": {"p": 0.2},
     "variational": {"prior": "normal:1", "rho": -3.0},
+    "ivon": {"prior": "normal:1", "hessian_init": 0.1},
+    "laplace": {"prior": "normal:1"},
+    "swag": {},
+    "sgld": {"prior": "normal:1", "chains": 2},
+    "sghmc": {"prior": "normal:1", "chains": 2},
+    "hmc": {"prior": "normal:1", "chains": 8},
 }
+RATES = {"sgld": 0.2}
+HELD = {"point": 1, "ensemble": 3}
+# Their training passes are those of a point estimate; the posterior comes from the weights that it visits.
+PLAIN_PASSES = {"point", "laplace", "swag"}
+OPTIMISED = sorted(name for name, kind in METHODS.items() if kind.plan_type is Plan)
+# How HMC, which follows no plan of epochs, is interrupted and resumed is tested with its own code.
+optimised = pytest.mark.parametrize("name", OPTIMISED)
 
 
 def make(name, **more):
@@ -32,7 +46,9 @@ def name(request):
 
 
 def fit(method, data, **more):
-    settings = {"epochs": 30, "batch_size": 32, "learning_rate": 2e-2, "progress": False}
+    if method.name == "hmc":
+        return method.fit(data, warm_up=60, samples=more.get("epochs", 30), seed=more.get("seed", 0), progress=False)
+    settings = {"epochs": 30, "batch_size": 32, "learning_rate": RATES.get(method.name, 2e-2), "progress": False}
     return method.fit(data, **{**settings, **more})
 
 
@@ -41,8 +57,9 @@ def test_it_learns_what_can_be_learned(name, blobs):
     history = fit(method, blobs)
     result = bf.evaluate(method, blobs, draws=50)
     assert result.accuracy > 0.95
-    assert history["nll"][-1] < 0.5 * history["nll"][0]
-    assert len(history) == 30
+    if name in OPTIMISED:
+        assert history["nll"][-1] < 0.5 * history["nll"][0]
+        assert len(history) == 30
 
 
 def test_the_split_of_uncertainty_adds_up_and_probabilities_sum_to_one(name, blobs):
@@ -51,8 +68,7 @@ def test_the_split_of_uncertainty_adds_up_and_probabilities_sum_to_one(name, blo
     p = method.predict(blobs[0], draws=20)
     assert torch.allclose(p.aleatoric + p.epistemic, p.entropy, atol=1e-5)
     assert torch.allclose(p.probs.sum(-1), torch.ones(96), atol=1e-5)
-    expected_draws = 1 if name == "point" else 3 if name == "ensemble" else 20
-    assert p.outputs.shape == (expected_draws, 96, 3)
+    assert p.outputs.shape == (HELD.get(name, 20), 96, 3)
     if name == "point":
         assert torch.all(p.epistemic == 0)
     else:
@@ -95,6 +111,7 @@ def kill_at(method, step_of_death):
     method.objective = objective
 
 
+@optimised
 @pytest.mark.parametrize("step_of_death", [4, 7])
 def test_killed_and_resumed_training_gives_the_same_bits(name, blobs, tmp_path, step_of_death):
     whole = make(name)
@@ -115,6 +132,7 @@ def test_killed_and_resumed_training_gives_the_same_bits(name, blobs, tmp_path, 
     assert torch.equal(again.predict(blobs[0]).outputs, whole.predict(blobs[0]).outputs)
 
 
+@optimised
 def test_interrupting_in_the_middle_of_an_epoch_keeps_every_step(name, blobs, tmp_path):
     import os
     import signal
@@ -138,6 +156,7 @@ def test_interrupting_in_the_middle_of_an_epoch_keeps_every_step(name, blobs, tm
         assert torch.equal(tensor, resumed.state_dict()[key]), key
 
 
+@optimised
 def test_extending_plans_more_epochs_from_the_same_state(name, blobs, tmp_path):
     method = make(name)
     fit(method, blobs, epochs=2, run=tmp_path / "run")
@@ -150,6 +169,7 @@ def test_extending_plans_more_epochs_from_the_same_state(name, blobs, tmp_path):
         assert torch.equal(tensor, longer.state_dict()[key]), key
 
 
+@optimised
 def test_a_loop_of_ones_own_minimises_the_same_objective(name, blobs):
     x, y = blobs
     method = make(name)
@@ -166,7 +186,7 @@ def test_a_loop_of_ones_own_minimises_the_same_objective(name, blobs):
     assert output.shape == (96, 3)
     assert output.requires_grad
     assert math.isfinite(kl.item())
-    if name != "point":
+    if name not in PLAIN_PASSES:
         assert not torch.equal(method(x), output)
 
 
@@ -178,6 +198,7 @@ def test_it_moves_between_dtypes_and_lists_its_parameters(name):
     }
 
 
+@optimised
 def test_the_given_network_is_never_edited(name, blobs):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
@@ -189,6 +210,7 @@ def test_the_given_network_is_never_edited(name, blobs):
     assert all(torch.equal(before[key], tensor) for key, tensor in network.state_dict().items())
 
 
+@optimised
 def test_datasets_and_loaders_give_what_tensors_give(name, blobs):
     x, y = blobs
     data = torch.utils.data.TensorDataset(x, y)

@@ -13,7 +13,7 @@ def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
-_DATA, _NETWORK, _MODEL, _TRAINING = "Data", "Network", "Model", "Training"
+_DATA, _NETWORK, _MODEL, _METHOD, _TRAINING = "Data", "Network", "Model", "Settings of one method", "Training"
 
 Data = Annotated[
     str,
@@ -61,12 +61,20 @@ Activation = Annotated[str | None, _option(_NETWORK, "relu, tanh, gelu, silu, el
 Dropout = Annotated[float | None, _option(_NETWORK, "Dropout in the network.", metavar="RATE")]
 Preset = Annotated[str | None, _option(_NETWORK, "Of a cnn: lenet, study-c or study-e. (default: lenet)")]
 
-Method = Annotated[str, _option(_MODEL, "point, ensemble, mc-dropout or variational.", autocompletion=complete_method)]
+Method = Annotated[
+    str,
+    _option(
+        _MODEL,
+        "point, ensemble, mc-dropout, variational, ivon, laplace, swag, sgld, sghmc or hmc.",
+        autocompletion=complete_method,
+    ),
+]
 Prior = Annotated[
     str | None,
     _option(
         _MODEL,
-        "As normal:1, laplace:1, scale-mixture:0.75,1,0.000335. (default: normal:1 for variational)",
+        "As normal:1, laplace:1, scale-mixture:0.75,1,0.000335, cauchy:half-cauchy(1). "
+        "(default: normal:1 where there is a posterior)",
         autocompletion=complete_prior,
     ),
 ]
@@ -78,14 +86,30 @@ Likelihood = Annotated[
         "(default: by the data)",
     ),
 ]
-Estimator = Annotated[
-    str | None, _option(_MODEL, "Of variational: weight, local or flipout. (default: weight; tables local)")
-]
 Bayesian = Annotated[str, _option(_MODEL, "Which weights are random: all, last_layer, or name patterns.")]
-Members = Annotated[int | None, _option(_MODEL, "Of an ensemble. (default: 5)", metavar="N")]
-P = Annotated[float | None, _option(_MODEL, "Of mc-dropout. (default: 0.2)", "--p", metavar="RATE")]
 Start = Annotated[str | None, _option(_MODEL, "Where weights start: given, fresh, normal:0.1, uniform:-0.2,0.2.")]
-Rho = Annotated[str | None, _option(_MODEL, "Where widths start before softplus: -5 or uniform:-5,-4. (default: -5)")]
+
+Family = Annotated[str | None, _option(_METHOD, "Of variational: mean_field, full_rank, low_rank.")]
+Rank = Annotated[int | None, _option(_METHOD, "Of variational's low_rank (10) and of swag (20).", metavar="N")]
+Estimator = Annotated[
+    str | None, _option(_METHOD, "Of variational: weight, local, flipout, moments. (default: weight; tables local)")
+]
+Gradient = Annotated[str | None, _option(_METHOD, "Of variational: reparametrised, stick_the_landing.")]
+Bound = Annotated[str | None, _option(_METHOD, "Of variational: elbo, importance_weighted.")]
+Rho = Annotated[str | None, _option(_METHOD, "Of variational: where widths start before softplus: -5, uniform:-5,-4.")]
+Members = Annotated[int | None, _option(_METHOD, "Of an ensemble. (default: 5)", metavar="N")]
+P = Annotated[float | None, _option(_METHOD, "Of mc-dropout. (default: 0.2)", "--p", metavar="RATE")]
+HessianInit = Annotated[float | None, _option(_METHOD, "Of ivon: where its curvature starts.", metavar="H")]
+Structure = Annotated[str | None, _option(_METHOD, "Of laplace: diagonal, kronecker, full. (default: kronecker)")]
+LaplacePredictive = Annotated[str | None, _option(_METHOD, "Of laplace: linearised, weights.", "--predictive")]
+PriorPrecision = Annotated[str | None, _option(_METHOD, "Of laplace: fixed, marginal_likelihood.")]
+Begin = Annotated[float | None, _option(_METHOD, "Of swag: snapshots after this share of training.", metavar="SHARE")]
+Chains = Annotated[int | None, _option(_METHOD, "Of sgld and sghmc (1) and of hmc (4).", metavar="N")]
+Samples = Annotated[int | None, _option(_METHOD, "Kept of each chain: sgld, sghmc (100), hmc (500).", metavar="N")]
+BurnIn = Annotated[float | None, _option(_METHOD, "Of sgld and sghmc: the share that is not kept.", metavar="SHARE")]
+Cycles = Annotated[int | None, _option(_METHOD, "Of sgld and sghmc: cosine cycles of the step size.", metavar="N")]
+Friction = Annotated[float | None, _option(_METHOD, "Of sghmc. (default: 0.1)", metavar="SHARE")]
+WarmUp = Annotated[int | None, _option(_METHOD, "Of hmc: steps that adapt and are not kept.", metavar="N")]
 
 Epochs = Annotated[
     int | None,
@@ -97,13 +121,15 @@ Epochs = Annotated[
 ]
 BatchSize = Annotated[int, _option(_TRAINING, "Examples per step.")]
 LearningRate = Annotated[
-    float | None, _option(_TRAINING, "Of the mean loss over a batch. (default: 0.001; tables 0.01)")
+    float | None,
+    _option(_TRAINING, "Of the mean loss over a batch. (default: 0.001; tables 0.01; ivon, sgld 0.1; sghmc 0.02)"),
 ]
 Optimizer = Annotated[str, _option(_TRAINING, "A name of torch's, as adam or sgd:momentum=0.9.")]
 Schedule = Annotated[
-    str | None, _option(_TRAINING, "constant, cosine, linear or step:0.5,0.1. (default: constant; tables cosine)")
+    str | None,
+    _option(_TRAINING, "constant, cosine, linear or step:0.5,0.1. (default: constant; tables and ivon cosine)"),
 ]
-TrainingDraws = Annotated[int, _option(_TRAINING, "Weight draws per step of variational.")]
+TrainingDraws = Annotated[int, _option(_TRAINING, "Weight draws per step of variational and ivon.")]
 Kl = Annotated[str, _option(_TRAINING, "uniform or reweighted, with ,warm-up=5,temperature=0.5.", "--kl")]
 Patience = Annotated[
     int | None, _option(_TRAINING, "Stop when validation has not improved for so long.", metavar="EPOCHS")

@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
         "bayesify train --data mine.csv --target price --validation 0.2 --patience 5 --keep best --out runs/mine\n\n"
         "bayesify train --data mnist --units 400 --prior scale-mixture:0.75,1,0.000335 --normalise 126 --epochs 30\n\n"
         "bayesify train --data photos/ --network cnn --size 32 --method mc-dropout --p 0.2 --out runs/photos\n\n"
+        "bayesify train --data moons --method hmc --units 5 --layers 2 --activation tanh --chains 64 --out runs/hmc\n\n"
         "bayesify train --resume runs/mine --extend 10\n\n"
         "bayesify train --config runs/mine/config.json --seed 1 --out runs/mine-1"
     )(train)
@@ -53,12 +54,27 @@ def train(
     method: flags.Method = DEFAULT.method,
     prior: flags.Prior = None,
     likelihood: flags.Likelihood = None,
-    estimator: flags.Estimator = None,
     bayesian: flags.Bayesian = "all",
+    start: flags.Start = None,
+    family: flags.Family = None,
+    rank: flags.Rank = None,
+    estimator: flags.Estimator = None,
+    gradient: flags.Gradient = None,
+    bound: flags.Bound = None,
+    rho: flags.Rho = None,
     members: flags.Members = None,
     p: flags.P = None,
-    start: flags.Start = None,
-    rho: flags.Rho = None,
+    hessian_init: flags.HessianInit = None,
+    structure: flags.Structure = None,
+    predictive: flags.LaplacePredictive = None,
+    prior_precision: flags.PriorPrecision = None,
+    begin: flags.Begin = None,
+    chains: flags.Chains = None,
+    samples: flags.Samples = None,
+    burn_in: flags.BurnIn = None,
+    cycles: flags.Cycles = None,
+    friction: flags.Friction = None,
+    warm_up: flags.WarmUp = None,
     epochs: flags.Epochs = None,
     batch_size: flags.BatchSize = DEFAULT.batch_size,
     learning_rate: flags.LearningRate = DEFAULT.learning_rate,

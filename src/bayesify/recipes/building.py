@@ -22,6 +22,9 @@ from bayesify.recipes.recipe import OF_METHOD, Recipe
 # What is used where neither the network nor the recipe says: MC dropout's rate, and hidden units for tables.
 DROPOUT_RATE = 0.2
 UNITS_FOR_TABLES = {"classification": (50,), "regression": (10,)}
+# Whose learning rate is not that of an optimiser of the mean loss (see docs/gotchas.md), and what goes to `fit`.
+RATES = {"ivon": 0.1, "sgld": 0.1, "sghmc": 0.02}
+OF_FIT = {"hmc": ("samples", "warm_up")}
 # A few hundred examples make a handful of steps per epoch: small data needs more epochs to be learnt at all.
 FEWEST_EPOCHS, FEWEST_STEPS = 10, 2000
 
@@ -33,7 +36,7 @@ def make_method(recipe: Recipe, material: Material) -> Method:
     outputs = likelihood.width(likelihood.prepare(material.train[1]))
     settings: dict[str, Any] = {}
     for name in (*OF_METHOD, "start", "prior"):
-        if getattr(recipe, name) is not None:
+        if getattr(recipe, name) is not None and name not in OF_FIT.get(recipe.method, ()):
             settings[name] = getattr(recipe, name)
     if "rho" in settings:
         settings["rho"] = _number_or_text(settings["rho"])
@@ -54,15 +57,46 @@ def suited(recipe: Recipe, material: Material) -> Recipe:
     narrower, their steps larger and falling, and their gradients those that vary less.
     """
     table = material.preparation.image is None
-    settings: dict[str, Any] = {
-        "learning_rate": 1e-2 if table else 1e-3,
-        "schedule": "cosine" if table else "constant",
-    }
+    settings: dict[str, Any] = {}
+    if recipe.method in RATES:
+        settings = {
+            "learning_rate": RATES[recipe.method],
+            "schedule": "cosine" if recipe.method == "ivon" else "constant",
+        }
+    elif recipe.method != "hmc":
+        settings = {
+            "learning_rate": 1e-2 if table else 1e-3,
+            # Snapshots of SWAG are taken at a constant rate.
+            "schedule": "cosine" if table and recipe.method != "swag" else "constant",
+        }
     if table and recipe.network == "mlp":
         settings["units"] = UNITS_FOR_TABLES[material.kind]
     if table and recipe.method == "variational":
         settings["estimator"] = "local"
     return replace(recipe, **{name: value for name, value in settings.items() if getattr(recipe, name) is None})
+
+
+def fit_settings(recipe: Recipe, examples: int) -> dict[str, Any]:
+    """What `fit` is told, in the words of the recipe's method."""
+    if recipe.method == "hmc":
+        named = {name: getattr(recipe, name) for name in OF_FIT["hmc"]}
+        return {"seed": recipe.seed, "device": recipe.device} | {k: v for k, v in named.items() if v is not None}
+    epochs = epochs_for(recipe, examples)
+    return {
+        "epochs": epochs,
+        "batch_size": recipe.batch_size,
+        "learning_rate": recipe.learning_rate or 1e-3,
+        "optimizer": recipe.optimizer,
+        "schedule": recipe.schedule or "constant",
+        "draws": recipe.draws,
+        "kl": recipe.kl,
+        "patience": recipe.patience,
+        "keep": recipe.keep,
+        "seed": recipe.seed,
+        "device": recipe.device,
+        # Short epochs would otherwise spend their time on the disk.
+        "checkpoint_every": max(1, epochs // 100),
+    }
 
 
 def epochs_for(recipe: Recipe, examples: int) -> int:

@@ -15,11 +15,34 @@ from typing import Any
 
 from bayesify.errors import choose
 
-METHOD_NAMES = ("point", "ensemble", "mc-dropout", "variational")
+METHOD_NAMES = ("point", "ensemble", "mc-dropout", "variational", "ivon", "laplace", "swag", "sgld", "sghmc", "hmc")
 NETWORK_NAMES = ("mlp", "cnn")
 # What belongs to the data, and goes when a command line replaces the data of a configuration file; and so on.
 OF_DATA = ("target", "ignore", "size", "split", "normalise", "withhold", "label_noise", "likelihood")
-OF_METHOD = {"estimator": "variational", "rho": "variational", "members": "ensemble", "p": "mc-dropout"}
+OF_METHOD: dict[str, tuple[str, ...]] = {
+    "family": ("variational",),
+    "rank": ("variational", "swag"),
+    "estimator": ("variational",),
+    "gradient": ("variational",),
+    "bound": ("variational",),
+    "rho": ("variational",),
+    "members": ("ensemble",),
+    "p": ("mc-dropout",),
+    "hessian_init": ("ivon",),
+    "structure": ("laplace",),
+    "predictive": ("laplace",),
+    "prior_precision": ("laplace",),
+    "begin": ("swag",),
+    "chains": ("sgld", "sghmc", "hmc"),
+    "samples": ("sgld", "sghmc", "hmc"),
+    "burn_in": ("sgld", "sghmc"),
+    "cycles": ("sgld", "sghmc"),
+    "friction": ("sghmc",),
+    "warm_up": ("hmc",),
+}
+# HMC follows no plan of epochs and batches: what says how an optimiser goes says nothing to it.
+OF_OPTIMISATION = ("epochs", "learning_rate", "schedule", "patience")
+WITH_DRAWS = ("variational", "ivon")
 OF_NETWORK = {
     "units": ("mlp",),
     "layers": ("mlp",),
@@ -51,12 +74,27 @@ class Recipe:
     method: str = "variational"
     prior: str | None = None
     likelihood: str | None = None
-    estimator: str | None = None
     bayesian: tuple[str, ...] = ("all",)
+    start: str | None = None
+    family: str | None = None
+    rank: int | None = None
+    estimator: str | None = None
+    gradient: str | None = None
+    bound: str | None = None
+    rho: str | None = None
     members: int | None = None
     p: float | None = None
-    start: str | None = None
-    rho: str | None = None
+    hessian_init: float | None = None
+    structure: str | None = None
+    predictive: str | None = None
+    prior_precision: str | None = None
+    begin: float | None = None
+    chains: int | None = None
+    samples: int | None = None
+    burn_in: float | None = None
+    cycles: int | None = None
+    friction: float | None = None
+    warm_up: int | None = None
     epochs: int | None = None
     batch_size: int = 128
     learning_rate: float | None = None
@@ -73,9 +111,12 @@ class Recipe:
         choose("method", self.method, METHOD_NAMES)
         if ":" not in self.network:
             choose("network", self.network, (*NETWORK_NAMES, "module:factory"))
-        for name, method in OF_METHOD.items():
-            if getattr(self, name) is not None and self.method != method:
-                raise ValueError(f"{name} is a setting of {method}, the method is {self.method}")
+        for name, methods in OF_METHOD.items():
+            if getattr(self, name) is not None and self.method not in methods:
+                raise ValueError(f"{name} is a setting of {' and '.join(methods)}, the method is {self.method}")
+        for name in OF_OPTIMISATION if self.method == "hmc" else ():
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} is a setting of optimisation, hmc samples: see warm_up, samples and chains")
         for name, networks in OF_NETWORK.items():
             if getattr(self, name) is not None and self.network not in networks:
                 raise ValueError(f"{name} is a setting of {' and '.join(networks)}, the network is {self.network}")
@@ -83,8 +124,8 @@ class Recipe:
             raise ValueError(
                 f"validation must be a share of the training examples between 0 and 1, got {self.validation}"
             )
-        if self.draws != 1 and self.method != "variational":
-            raise ValueError(f"draws is a setting of variational, the method is {self.method}")
+        if self.draws != 1 and self.method not in WITH_DRAWS:
+            raise ValueError(f"draws is a setting of {' and '.join(WITH_DRAWS)}, the method is {self.method}")
 
 
 def make_recipe(base: Mapping[str, Any], over: Mapping[str, Any]) -> Recipe:
@@ -92,7 +133,7 @@ def make_recipe(base: Mapping[str, Any], over: Mapping[str, Any]) -> Recipe:
     first, second = read_settings(base), read_settings(over)
     for name, dependent in (
         ("data", OF_DATA),
-        ("method", (*OF_METHOD, "draws", "prior", "start")),
+        ("method", (*OF_METHOD, *OF_OPTIMISATION, "draws", "prior", "start")),
         ("network", tuple(OF_NETWORK)),
     ):
         if name in second and second[name] != first.get(name, getattr(Recipe, name)):
@@ -198,7 +239,25 @@ def _widths(name: str, value: Any) -> tuple[int, ...]:
 _READERS: dict[str, Callable[[str, Any], Any]] = {field.name: _text for field in fields(Recipe)}
 _READERS |= dict.fromkeys(("ignore", "withhold", "bayesian"), _words)
 _READERS |= dict.fromkeys(
-    ("size", "split", "layers", "members", "epochs", "batch_size", "draws", "patience", "seed"), _whole
+    (
+        "size",
+        "split",
+        "layers",
+        "rank",
+        "members",
+        "chains",
+        "samples",
+        "cycles",
+        "warm_up",
+        "epochs",
+        "batch_size",
+        "draws",
+        "patience",
+        "seed",
+    ),
+    _whole,
 )
-_READERS |= dict.fromkeys(("validation", "dropout", "p", "learning_rate"), _number)
+_READERS |= dict.fromkeys(
+    ("validation", "dropout", "p", "hessian_init", "begin", "burn_in", "friction", "learning_rate"), _number
+)
 _READERS |= {"units": _widths}

@@ -15,10 +15,10 @@ import torch
 from bayesify import runs
 from bayesify.errors import RunError
 from bayesify.methods import Method
-from bayesify.recipes.building import epochs_for, make_method, suited, user_factory
+from bayesify.recipes.building import fit_settings, make_method, suited, user_factory
 from bayesify.recipes.material import gather
 from bayesify.recipes.recipe import Recipe, make_recipe, settings_of_run
-from bayesify.training.loop import resume_plan
+from bayesify.training import checkpoint
 
 
 class InterruptedTrainingError(Exception):
@@ -44,27 +44,10 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
     material = gather(recipe)
     recipe = suited(recipe, material)
     method = make_method(recipe, material)
-    epochs = epochs_for(recipe, len(material.train[0]))
+    settings = fit_settings(recipe, len(material.train[0]))
     with claimed(out, overwrite=overwrite), _kept(out):
         method.fit(
-            material.train,
-            validation=material.validation,
-            epochs=epochs,
-            batch_size=recipe.batch_size,
-            learning_rate=recipe.learning_rate or 1e-3,
-            optimizer=recipe.optimizer,
-            schedule=recipe.schedule or "constant",
-            draws=recipe.draws,
-            kl=recipe.kl,
-            patience=recipe.patience,
-            keep=recipe.keep,
-            seed=recipe.seed,
-            device=recipe.device,
-            progress=progress,
-            run=out,
-            overwrite=True,
-            # Short epochs would otherwise spend their time on the disk.
-            checkpoint_every=max(1, epochs // 100),
+            material.train, validation=material.validation, progress=progress, run=out, overwrite=True, **settings
         )
     return Trained(method, out, method.notes)
 
@@ -136,7 +119,7 @@ def recipe_of(config: dict[str, Any], run: Path, data: str | None = None) -> Rec
 
 def steps_done(run: Path) -> int:
     """How many steps the checkpoint of a run has seen."""
-    return int(resume_plan(run)[2]["progress"]["step"])
+    return int(_state(run)["progress"]["step"])
 
 
 def is_complete(run: Path) -> bool:
@@ -145,9 +128,16 @@ def is_complete(run: Path) -> bool:
         return False
     if not (run / "checkpoint").is_dir():
         raise RunError(f"{run} has no checkpoint to go on from: it was pruned, compared or saved without one")
-    plan, _, state = resume_plan(run)
-    records = state.get("history") or []
-    return bool(state["progress"]["done"]) or (bool(records) and records[-1]["epoch"] >= plan.epochs)
+    state = _state(run)
+    epochs, records = state["plan"].get("epochs"), state.get("history") or []
+    return bool(state["progress"].get("done")) or bool(epochs and records and records[-1]["epoch"] >= epochs)
+
+
+def _state(run: Path) -> dict[str, Any]:
+    state: dict[str, Any] = checkpoint.read(run / "checkpoint" / "state.safetensors")[1]
+    if not {"plan", "progress"} <= set(state):
+        raise RunError(f"the checkpoint in {run} was written by another version")
+    return state
 
 
 def check_device(name: str) -> torch.device:
@@ -164,8 +154,6 @@ def check_device(name: str) -> torch.device:
 
 def write_metrics(run: Path, metrics: dict[str, Any]) -> None:
     """Put a record of scores into the run's `metrics.json`."""
-    from bayesify.training import checkpoint
-
     json.dumps(metrics, allow_nan=False)
     checkpoint.write_json(run / runs.METRICS, metrics)
 
