@@ -1,0 +1,179 @@
+"""What the studio needs to know of the runs that the server has loaded, and its own copies of them for heavy work."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import numpy as np
+import torch
+from fastapi import HTTPException, Query
+from torch import Tensor
+
+from bayesify.data import DataError, Preparation
+from bayesify.errors import RunError, nearest
+from bayesify.methods import Method, Variational
+from bayesify.predictive import Predictive
+from bayesify.recipes.reading import as_pictures, examples_of
+from bayesify.studio.strokes import BOXED
+
+# What a page can hold and a person look through; of a larger test set an evenly spread part is shown, and said so.
+MOST_EXAMPLES = 2000
+DrawCount = Annotated[int, Query(ge=1, le=200)]
+Seed = Annotated[int, Query(ge=0, lt=2**31)]
+
+
+class Model(Protocol):
+    """A loaded run, as the server keeps it."""
+
+    name: str
+    method: Method
+    config: dict[str, Any]
+
+    @property
+    def preparation(self) -> Preparation | None: ...
+
+    @property
+    def class_names(self) -> Iterable[str] | None: ...
+
+    async def predict(self, x: Tensor, *, draws: int, seed: int) -> Predictive: ...
+
+
+class Models(Protocol):
+    """The server's registry of runs."""
+
+    def names(self) -> Iterable[str]: ...
+
+    def get(self, name: str) -> Any: ...
+
+
+class Examples:
+    """Test examples of a run: inputs, targets, pictures with levels 0 ... 1 where they are images, what they are."""
+
+    def __init__(self, model: Model) -> None:
+        found = examples_of(model.config, Path(model.name))
+        preparation = model.preparation
+        self.total = len(found.x)
+        step = max(1, -(-self.total // MOST_EXAMPLES))
+        self.x, self.y, self.what = found.x[::step], found.y[::step], found.what
+        self.unknown = None if found.unknown is None else found.unknown[: MOST_EXAMPLES // 2]
+        self.unknown_what = found.unknown_what
+        self.pictures = None if preparation is None else as_pictures(self.x, preparation)
+        self.unknown_pictures: Tensor | None = None
+        if self.unknown is not None and preparation is not None:
+            self.unknown_pictures = as_pictures(self.unknown, preparation)
+
+
+class Shelf:
+    """The runs by name, each with a copy for the studio's own work and its test examples, made when first asked for."""
+
+    def __init__(self, registry: Models) -> None:
+        self.registry = registry
+        self._lock = threading.Lock()
+        self._copies: dict[str, tuple[Method, threading.Lock]] = {}
+        self._examples: dict[str, Examples] = {}
+
+    def names(self) -> list[str]:
+        return list(self.registry.names())
+
+    def get(self, name: str) -> Model:
+        names = self.names()
+        if name not in names:
+            raise HTTPException(404, f"no run is called {name!r}{nearest(name, names)}")
+        model: Model = self.registry.get(name)
+        return model
+
+    def copy_of(self, name: str) -> tuple[Method, threading.Lock]:
+        """A copy that answers one question at a time: long ones must not hold up, nor share state with, the server."""
+        model = self.get(name)
+        with self._lock:
+            if name not in self._copies:
+                self._copies[name] = copy.deepcopy(model.method).cpu(), threading.Lock()
+            return self._copies[name]
+
+    def predict(self, name: str, x: Tensor, draws: int, seed: int) -> Predictive:
+        method, lock = self.copy_of(name)
+        with lock:
+            return method.predict(x, draws=draws, seed=seed)
+
+    def examples(self, name: str) -> Examples:
+        model = self.get(name)
+        # Runs that were trained on the same data, prepared alike, share what is read of it.
+        key = json.dumps([model.config.get("data"), model.config.get("network")], sort_keys=True)
+        with self._lock:
+            if key not in self._examples:
+                try:
+                    self._examples[key] = Examples(model)
+                except (DataError, RunError) as problem:
+                    raise HTTPException(409, f"the test examples of {name} are not here: {problem}") from None
+            return self._examples[key]
+
+
+def describe(model: Model) -> dict[str, Any]:
+    """One run in a form that the page can show."""
+    data = model.config.get("data") or {}
+    preparation, method = model.preparation, model.method
+    layout = None if preparation is None else preparation.image
+    why = _not_drawable(model)
+    return {
+        "name": model.name,
+        "method": method.name,
+        "kind": method.likelihood.kind,
+        "data": data.get("name") or "data of yours",
+        "classes": [str(name) for name in model.class_names or ()],
+        "withheld": list(data.get("withheld") or []),
+        "held": method.held,
+        "weights": int(method.network.size),
+        "prior": None if method.prior is None else model.config.get("prior"),
+        "image": None if layout is None else {"height": layout.height, "width": layout.width},
+        "drawable": why is None,
+        "why": why,
+        "gaussian": isinstance(method, Variational),
+        "boxed": data.get("name") in BOXED,
+        # Pens of about the width that the training digits were written with, as a share of the pad.
+        "pen": 0.13 if layout is not None and layout.height <= 8 else 0.09,
+    }
+
+
+def folder_of(model: Model) -> str:
+    """Where the run is, for Python that loads it: short where it is below the working folder."""
+    run = model.method.run
+    if run is None:
+        return model.name
+    here = os.path.relpath(run)
+    return str(run) if here.startswith("..") else here
+
+
+def sheet(pictures: Tensor, columns: int = 40) -> bytes:
+    """Pictures with levels 0 ... 1, `[n, h, w]` or `[n, 3, h, w]`, as one PNG of rows of `columns`."""
+    import io
+
+    from PIL import Image
+
+    levels = (pictures.double() * 255).round().clamp(0, 255).to(torch.uint8)
+    levels = levels.unsqueeze(-1) if levels.dim() == 3 else levels.permute(0, 2, 3, 1)
+    count, height, width, channels = levels.shape
+    rows = max(1, -(-count // columns))
+    page = np.zeros((rows * columns, height, width, channels), dtype=np.uint8)
+    page[:count] = levels.numpy()
+    page = page.reshape(rows, columns, height, width, channels).transpose(0, 2, 1, 3, 4)
+    whole = page.reshape(rows * height, columns * width, channels)
+    out = io.BytesIO()
+    Image.fromarray(whole[..., 0] if channels == 1 else whole).save(out, "PNG", optimize=False)
+    return out.getvalue()
+
+
+def _not_drawable(model: Model) -> str | None:
+    preparation = model.preparation
+    if model.method.likelihood.kind != "classification":
+        return "it predicts numbers, not classes"
+    if preparation is None:
+        return "it was saved without its preparation"
+    if preparation.image is None:
+        return f"it takes {len(preparation.columns)} columns of a table, not pictures"
+    return None

@@ -1,0 +1,125 @@
+// Small builders: elements, native controls with labels, figures with a table behind them, words for screen readers.
+const SVG = "http://www.w3.org/2000/svg";
+
+export function h(tag, props = {}, ...children) {
+  return fill(document.createElement(tag), props, children);
+}
+
+export function s(tag, props = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), props, children);
+}
+
+function fill(element, props, children) {
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "value" || name === "checked" || name === "textContent" || name === "disabled") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+let sliders = 0;
+export function slider({ label, min, max, step, value, format = String, oninput, onchange, wide = false }) {
+  // An output inside a label would take the label for itself: it stands beside it.
+  const id = `slider-${(sliders += 1)}`;
+  const output = h("output", { for: id }, format(value));
+  const input = h("input", { type: "range", id, min, max, step, value });
+  const say = () => {
+    output.textContent = format(Number(input.value));
+    input.setAttribute("aria-valuetext", output.textContent);
+  };
+  say();
+  input.addEventListener("input", () => { say(); oninput?.(Number(input.value)); });
+  input.addEventListener("change", () => onchange?.(Number(input.value)));
+  const field = h("div", { class: wide ? "field wide" : "field" }, h("span", {}, h("label", { for: id }, label), output), input);
+  field.set = (next) => { input.value = next; say(); };
+  field.input = input;
+  return field;
+}
+
+export function select({ label, options, value, onchange }) {
+  const input = h("select", { onchange: () => onchange(input.value) },
+    options.map((option) => {
+      const [key, name, disabled] = Array.isArray(option) ? option : [option, option];
+      return h("option", { value: key, disabled }, name);
+    }));
+  input.value = value;
+  const field = h("label", { class: "field" }, h("span", {}, label), input);
+  field.input = input;
+  return field;
+}
+
+export function number({ label, value, min = 0, max = 2147483647, step = 1, onchange }) {
+  const input = h("input", { type: "number", min, max, step, value, onchange: () => {
+    const given = input.value === "" ? NaN : Number(input.value);
+    const kept = Number.isFinite(given) ? Math.min(max, Math.max(min, given)) : value;
+    input.value = kept;
+    onchange(kept);
+  } });
+  return h("label", { class: "field" }, h("span", {}, label), input);
+}
+
+export function button(label, onclick, props = {}) {
+  return h("button", { type: "button", onclick, ...props }, label);
+}
+
+export function table(columns, rows, caption) {
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    h("table", {},
+      h("caption", { class: "unseen" }, caption),
+      h("thead", {}, h("tr", {}, columns.map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, place) => place === 0 ? h("th", { scope: "row" }, String(cell)) : h("td", {}, String(cell))))))));
+}
+
+// A chart with what to notice below it and its numbers behind it. `numbers` is called when they are asked for.
+export function figure(chart, caption, columns, numbers) {
+  const details = h("details", {}, h("summary", {}, "The numbers"));
+  const words = h("figcaption", {}, caption);
+  const place = h("div", { "data-picture": "" }, chart);
+  let shown = numbers;
+  const fillTable = () => {
+    if (!details.open) return;
+    details.querySelector(".scroll")?.remove();
+    details.append(table(columns, shown(), words.textContent || "Numbers of the chart"));
+  };
+  details.addEventListener("toggle", fillTable);
+  const element = h("figure", {}, place, words, columns ? details : null);
+  element.update = (next, text, nextNumbers) => {
+    place.replaceChildren(next);
+    if (text !== undefined) words.textContent = text;
+    if (nextNumbers) shown = nextNumbers;
+    fillTable();
+  };
+  return element;
+}
+
+let pending = 0;
+export function announce(words, { now = false } = {}) {
+  clearTimeout(pending);
+  if (now) { document.getElementById("live").textContent = words; return; }
+  // Only what stays for a moment is read out.
+  pending = setTimeout(() => { document.getElementById("live").textContent = words; }, 350);
+}
+
+export function problem(error) {
+  return h("p", { class: "problem", role: "alert" }, error?.message ?? String(error));
+}
+
+export const percent = (value, digits = 1) => `${(100 * value).toFixed(digits)}%`;
+export const short = (value) => (value === null || value === undefined ? "–" : Math.abs(value) >= 1000 ? value.toFixed(0) : Number(value.toPrecision(3)).toString());
+
+export function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+export function rgb(name) {
+  const text = colour(name).replace("#", "");
+  return [0, 2, 4].map((place) => parseInt(text.slice(place, place + 2), 16));
+}
+
+const NAMES = { point: "Plain network", ensemble: "Ensemble", "mc-dropout": "MC dropout", variational: "Variational", ivon: "IVON",
+  laplace: "Laplace", swag: "SWAG", sgld: "SGLD", sghmc: "SGHMC", hmc: "HMC" };
+export const methodName = (name) => NAMES[name] ?? name;
+export const modelName = (model) => (model.name === model.method || NAMES[model.method]?.toLowerCase().startsWith(model.name) ? methodName(model.method) : `${methodName(model.method)} (${model.name})`);

@@ -1,0 +1,200 @@
+// Moons and circles: points, a small network and a method; training streams into surfaces of the answer and of its doubt.
+import { h, s, slider, select, number, button, announce, problem, percent, short, methodName, table } from "../dom.js";
+import { pageState, packPoints, unpackPoints } from "../state.js";
+import { get, stream } from "../api.js";
+import { Points } from "../points.js";
+import { bytes, paint, ramp, posteriorColours, doubtColours, evenLine } from "../charts/surface.js";
+import { exporting } from "../export.js";
+
+const DEFAULTS = { data: "moons", n: 80, noise: 0.15, seed: 0, method: "variational", units: 16, layers: 1, activation: "tanh", prior: "normal", scale: 3,
+  hyperprior: "none", epochs: 600, rate: 0.03, doubt: "epistemic", points: "" };
+const HYPER = { "half-normal": (scale) => `half-normal(${scale})`, "half-cauchy": (scale) => `half-cauchy(${scale})`, "inverse-gamma": (scale) => `inverse-gamma(1,${scale})`, learned: () => "learned()" };
+
+export async function show(place, head) {
+  head.append(h("div", {}, h("h1", {}, "Moons and circles"), h("p", { class: "lead" },
+    "Colours are the answer, and fade where it is uncertain. Train, look beyond the data, then add a point where the network asks for one.")));
+  const [options, state] = [await get("understand/options"), pageState(DEFAULTS)];
+  if (!options.methods.some((method) => method.name === state.method)) state.set({ method: options.methods[0].name });
+  let frame = null, trained = null, stopping = null, drawsShown = [];
+
+  const tools = [["0", "Add ●"], ["1", "Add ▲"], ["move", "Move"], ["remove", "Remove"]];
+  let tool = "0";
+  const toolRow = h("fieldset", { class: "row" }, h("legend", { class: "small" }, "Points"), tools.map(([key, name]) => h("label", { class: "row small" }, h("input", { type: "radio", name: "tool", value: key, checked: key === tool, onchange: () => { tool = key; } }), name)));
+  const board = new Points({ tool: () => tool, changed: (words) => { state.set({ points: packPoints(board.points) }); announce(words); if (frame) stale(); count(); } });
+  const doubtCanvas = h("canvas", { width: 448, height: 448, role: "img", "aria-label": "Uncertainty surface: not trained yet" });
+  const doubtMarks = s("svg", { viewBox: "0 0 100 100", "aria-hidden": "true" });
+  const status = h("p", { class: "note", id: "training-status" }, "Not trained yet.");
+  const bar = h("progress", { max: 1, value: 0, "aria-label": "Training" });
+  const trouble = h("div");
+  const drawsPlace = h("section", { class: "card", hidden: true, "aria-label": "Posterior draws" });
+  const numbers = h("details", {}, h("summary", {}, "The numbers"));
+  const counted = h("span", { class: "small" });
+  const [answerRamp, doubtRamp] = [h("canvas", { width: 256, height: 12, "aria-hidden": "true" }), h("canvas", { width: 256, height: 12, "aria-hidden": "true" })];
+
+  const count = () => { counted.textContent = `${board.points.length} points`; };
+  const stale = () => { status.textContent = "The points have changed: train again to see what that does."; };
+
+  function priorText() {
+    if (state.prior === "none") return "none";
+    const scale = state.hyperprior === "none" ? state.scale : HYPER[state.hyperprior](state.scale);
+    return { "student-t": `student-t:3,${scale}`, "scale-mixture": `scale-mixture:0.5,${state.scale},${Number((state.scale / 20).toPrecision(3))}` }[state.prior] ?? `${state.prior}:${scale}`;
+  }
+
+  const lesson = () => ({ points: board.points, low: board.view.low, high: board.view.high, method: state.method, units: state.units, layers: state.layers, activation: state.activation, prior: priorText(), epochs: state.epochs, learning_rate: state.rate, seed: state.seed });
+
+  async function fresh() {
+    stop();
+    try {
+      board.points = state.points ? unpackPoints(state.points) : (await get("understand/points", { data: state.data, n: state.n, noise: state.noise, seed: state.seed })).points;
+      trouble.replaceChildren();
+    } catch (error) {
+      trouble.replaceChildren(problem(error));
+      return;
+    }
+    board.fitView();
+    frame = trained = null;
+    clear();
+    board.draw();
+    board.showAsk(null);
+    count();
+  }
+
+  function clear() {
+    for (const canvas of [board.canvas, doubtCanvas]) canvas.getContext("2d").clearRect(0, 0, 448, 448);
+    board.under.replaceChildren();
+    doubtMarks.replaceChildren();
+    doubtCanvas.setAttribute("aria-label", "Uncertainty surface: not trained yet");
+    drawsPlace.hidden = true;
+    drawsButton.disabled = askButtons.disabled = true;
+    bar.value = 0;
+    status.textContent = "Not trained yet.";
+    numbers.querySelector(".scroll")?.remove();
+  }
+
+  async function train() {
+    stop();
+    const mine = new AbortController();
+    stopping = mine;
+    trouble.replaceChildren();
+    drawsPlace.hidden = true;
+    trainButton.textContent = "Stop";
+    status.textContent = "Training…";
+    bar.removeAttribute("value");
+    try {
+      await stream("understand/train", lesson(), (kind, content) => {
+        if (mine.signal.aborted) return;
+        if (kind === "problem") throw new Error(content.detail);
+        if (kind === "done") { trained = content.trained; drawsButton.disabled = false; }
+        if (kind === "frame") { bar.value = content.share; if (content.probs) { frame = content; render(); } }
+      }, mine.signal);
+      if (stopping === mine) finished();
+    } catch (error) {
+      if (error.name !== "AbortError") { trouble.replaceChildren(problem(error)); bar.value = 0; }
+      if (!mine.signal.aborted) status.textContent = "Training did not finish.";
+    } finally {
+      if (stopping === mine) { stopping = null; trainButton.textContent = "Train"; }
+    }
+  }
+
+  function stop() {
+    stopping?.abort();
+    bar.value = frame ? frame.share : 0;
+    stopping = null;
+    trainButton.textContent = "Train";
+  }
+
+  function finished() {
+    const sentence = `${methodName(state.method)} trained: ${percent(frame.accuracy, 0)} of the points are answered right, NLL ${short(frame.nll)} nats. ${frame.ask ? `It would learn most from a label at (${frame.ask.x.toFixed(1)}, ${frame.ask.y.toFixed(1)}).` : "One network alone does not doubt its own weights: it cannot say where to ask."}`;
+    status.textContent = sentence;
+    announce(sentence);
+    fillNumbers();
+  }
+
+  function render() {
+    const levels = bytes(frame.probs);
+    paint(board.canvas, levels, frame.side, posteriorColours());
+    board.under.replaceChildren(evenLine(levels, frame.side));
+    board.draw();
+    board.showAsk(frame.ask);
+    askButtons.disabled = !frame.ask;
+    renderDoubt();
+  }
+
+  function renderDoubt() {
+    if (!frame) return;
+    const parts = { epistemic: bytes(frame.epistemic), aleatoric: bytes(frame.aleatoric) };
+    const levels = parts[state.doubt] ?? parts.epistemic.map((value, k) => Math.min(255, value + parts.aleatoric[k]));
+    paint(doubtCanvas, levels, frame.side, doubtColours());
+    const line = evenLine(bytes(frame.probs), frame.side);
+    doubtMarks.replaceChildren(line, ...(frame.ask ? [s("circle", { class: "ask-ring", cx: board.toPage([frame.ask.x, frame.ask.y])[0], cy: board.toPage([frame.ask.x, frame.ask.y])[1], r: 4.2, "vector-effect": "non-scaling-stroke" })] : []));
+    doubtCanvas.setAttribute("aria-label", `Uncertainty surface (${state.doubt}): at most ${frame.most_epistemic.toFixed(3)} nats epistemic.`);
+  }
+
+  function fillNumbers() {
+    numbers.querySelector(".scroll")?.remove();
+    if (!frame || !numbers.open) return;
+    const [probs, epistemic] = [bytes(frame.probs), bytes(frame.epistemic)];
+    const rows = [];
+    for (let row = 3; row < frame.side; row += 10) for (let column = 3; column < frame.side; column += 10) {
+      const k = row * frame.side + column;
+      const [x, y] = board.toPlane([(column + 0.5) / frame.side * 100, (row + 0.5) / frame.side * 100]);
+      rows.push([`${x.toFixed(2)}, ${y.toFixed(2)}`, (probs[k] / 255).toFixed(2), (epistemic[k] / 255 * Math.log(2)).toFixed(3)]);
+    }
+    numbers.append(table(["place", "chance of ▲", "epistemic (nats)"], rows, "The surface at some places"));
+  }
+  numbers.addEventListener("toggle", fillNumbers);
+
+  async function showDraws() {
+    try {
+      const found = await get("understand/draws", { trained, draws: 6, seed: state.seed });
+      drawsShown = found.draws;
+      drawsPlace.hidden = false;
+      drawsPlace.replaceChildren(h("h2", { "data-words": "" }, found.draws.length === 1 ? "The one network there is" : `${found.draws.length} draws from the posterior`),
+        h("ul", { class: "draws", "data-picture": "" }, found.draws.map((draw, k) => {
+          const canvas = h("canvas", { width: 224, height: 224, role: "img", "aria-label": `Posterior draw ${k + 1}` });
+          paint(canvas, bytes(draw), found.side, posteriorColours());
+          return h("li", {}, canvas, `draw ${k + 1}`);
+        })), h("p", { class: "note" }, "Each is one network that the data allows. The surface above is their mean: where they differ, it fades."));
+      announce(`${found.draws.length} draws shown`);
+    } catch (error) {
+      trouble.replaceChildren(problem(error));
+    }
+  }
+
+  const trainButton = button("Train", () => (stopping ? (stop(), (status.textContent = "Stopped: the surface is as it was.")) : train()), { class: "main" });
+  const drawsButton = button("Show six posterior draws", showDraws, { disabled: true });
+  const label = (k) => button(`Label it ${"●▲"[k]}`, () => { const { x, y } = frame.ask; board.showAsk(null); board.add([Number(x.toFixed(3)), Number(y.toFixed(3))], k); train(); });
+  const askButtons = h("fieldset", { class: "row", disabled: true }, h("legend", { class: "small" }, "The place it asks about"), label(0), label(1));
+  const again = (changes) => { state.set({ points: "", ...changes }); fresh(); };
+  const controls = h("section", { class: "card controls", "aria-label": "Settings" },
+    select({ label: "Data", options: ["moons", "circles"], value: state.data, onchange: (data) => again({ data }) }),
+    slider({ label: "Points", min: 10, max: 300, step: 10, value: state.n, onchange: (n) => again({ n }) }),
+    slider({ label: "Noise", min: 0, max: 0.6, step: 0.01, value: state.noise, onchange: (noise) => again({ noise }) }),
+    select({ label: "Method", options: options.methods.map(({ name }) => [name, methodName(name)]), value: state.method, onchange: (method) => { state.set({ method }); about(); } }),
+    h("p", { class: "small", id: "method-about" }),
+    select({ label: "Hidden layers", options: ["0", "1", "2", "3"], value: String(state.layers), onchange: (layers) => state.set({ layers: Number(layers) }) }),
+    slider({ label: "Units in each", min: 2, max: 64, step: 2, value: state.units, oninput: (units) => state.set({ units }) }),
+    select({ label: "Activation", options: options.activations, value: state.activation, onchange: (activation) => state.set({ activation }) }),
+    select({ label: "Prior", options: [["none", "none of its own"], ...options.priors], value: state.prior, onchange: (prior) => state.set({ prior }) }),
+    slider({ label: "Its scale", min: 0.1, max: 5, step: 0.1, value: state.scale, oninput: (scale) => state.set({ scale }) }),
+    select({ label: "Hyperprior on the scale", options: [["none", "none: the scale is fixed"], ...options.hyperpriors], value: state.hyperprior, onchange: (hyperprior) => state.set({ hyperprior }) }),
+    slider({ label: "Epochs", min: 20, max: 2000, step: 20, value: state.epochs, oninput: (epochs) => state.set({ epochs }) }),
+    select({ label: "Learning rate", options: ["0.003", "0.01", "0.03", "0.1"], value: String(state.rate), onchange: (rate) => state.set({ rate: Number(rate) }) }),
+    number({ label: "Seed", value: state.seed, onchange: (seed) => (state.points ? state.set({ seed }) : again({ seed })) }));
+  const about = () => { controls.querySelector("#method-about").textContent = options.methods.find(({ name }) => name === state.method).about; };
+  about();
+  head.append(exporting("understand", place, { python: () => ["understand", lesson()], data: () => ({ lesson: lesson(), frame: frame && { ...frame, probs: [...bytes(frame.probs)].map((v) => v / 255), epistemic: [...bytes(frame.epistemic)].map((v) => v / 255 * Math.log(2)), aleatoric: [...bytes(frame.aleatoric)].map((v) => v / 255 * Math.log(2)) }, draws: drawsShown.length }) }));
+  ramp(answerRamp, posteriorColours());
+  ramp(doubtRamp, doubtColours());
+  place.append(h("div", { class: "page lesson" }, controls, h("div", { class: "stack" },
+    h("div", { class: "card bar-tools" }, h("div", { class: "row" }, trainButton, drawsButton), toolRow, askButtons, counted),
+    trouble, bar, status,
+    h("div", { class: "two", "data-picture": "" },
+      h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Posterior"), board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure"),
+        h("p", { class: "small", id: "points-help" }, "Keys: arrows move the cross, a adds ●, b adds ▲, Enter picks up or puts down the nearest point, Delete removes it. The line is where both are equally likely.")),
+      h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Uncertainty"), h("div", { class: "surface" }, doubtCanvas, doubtMarks), h("div", { class: "legend" }, "none", doubtRamp, `ln 2 nats`),
+        select({ label: "Show", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }))),
+    numbers, drawsPlace)));
+  await fresh();
+  return stop;
+}

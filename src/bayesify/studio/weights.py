@@ -1,0 +1,168 @@
+"""The Weights page: how the posterior's weights are spread, which of them carry a signal, and what pruning costs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from fastapi import APIRouter, HTTPException, Query
+
+from bayesify.evaluation import score
+from bayesify.methods import Method, Variational
+from bayesify.plots.weights import signal_to_noise
+from bayesify.pruning import RULES, prunable_weights, prune, scores
+from bayesify.studio.models import DrawCount, Seed, Shelf, folder_of
+
+BINS = 81
+_SAMPLED = 200_000
+_NO_WIDTH = "its posterior is not a Gaussian with a width for each weight, so there is no signal-to-noise to cut by"
+
+
+def router(shelf: Shelf) -> APIRouter:
+    """The page's routes."""
+    routes = APIRouter()
+    measured: dict[tuple[str, float, str, int, int], dict[str, Any]] = {}
+
+    @routes.get("/weights")
+    def weights(model: str) -> dict[str, Any]:
+        method, lock = shelf.copy_of(model)
+        with lock:
+            return {"model": model, "method": method.name, **describe(method)}
+
+    @routes.get("/weights/pruned")
+    def pruned(
+        model: str,
+        fraction: Annotated[float, Query(ge=0, lt=1)] = 0.0,
+        by: str = "snr",
+        draws: DrawCount = 30,
+        seed: Seed = 0,
+    ) -> dict[str, Any]:
+        if by not in RULES:
+            raise HTTPException(422, f"by must be one of {', '.join(RULES)}, got {by!r}")
+        key = model, round(fraction, 4), by, draws, seed
+        if key not in measured:
+            measured[key] = _measure(shelf, *key)
+            while len(measured) > 500:
+                measured.pop(next(iter(measured)))
+        return measured[key]
+
+    return routes
+
+
+def describe(method: Method) -> dict[str, Any]:
+    """Densities of the weights layer by layer over several draws; with a Gaussian posterior also their SNR."""
+    draws = min(max(1, _SAMPLED // method.network.size), 30, method.held or 30)
+    theta = method.weights(range(draws), seed=0).detach().double().cpu().numpy()
+    mean = method.mean_weights.detach().double().cpu().numpy()
+    places = [place for place in method.network.places if "bias" not in place.name.rpartition(".")[2]]
+    reach = max(float(np.quantile(np.abs(theta[:, place.start : place.stop]), 0.995)) for place in places) or 1.0
+    edges = np.linspace(-reach, reach, BINS + 1)
+    layers = []
+    for place in places:
+        part = slice(place.start, place.stop)
+        layers.append(
+            {
+                "name": place.name,
+                "shape": list(place.shape),
+                "weights": place.stop - place.start,
+                "random": place.random,
+                "density": _density(theta[:, part], edges),
+                "density_of_means": _density(mean[part], edges),
+            }
+        )
+    centres = [round(float(value), 6) for value in 0.5 * (edges[1:] + edges[:-1])]
+    found: dict[str, Any] = {"centres": centres, "layers": layers, "draws": draws, "weights": int(method.network.size)}
+    found["prior"] = _prior_density(method, 0.5 * (edges[1:] + edges[:-1]))
+    if not isinstance(method, Variational):
+        return found | {"snr": None, "why": _NO_WIDTH}
+    return found | {"snr": _snr(method), "single": _single(method), "why": None}
+
+
+def _density(values: Any, edges: Any) -> list[float]:
+    counts = np.histogram(values, edges)[0] / values.size / np.diff(edges)
+    return [round(float(value), 5) for value in counts]
+
+
+def _prior_density(method: Method, centres: Any) -> list[float] | None:
+    """The prior's own density, where there is one prior for all weights and it is proper and fixed."""
+    from bayesify import priors
+
+    text = None if method.prior is None else method.prior.spec()
+    if not isinstance(text, str) or "=" in text or "(" in text or "fan" in text:
+        return None
+    prior: Any = priors.parse(text)
+    if not prior.proper:
+        return None
+    values = prior.log_density(torch.as_tensor(centres)).exp()
+    return [round(float(value), 5) for value in values]
+
+
+def _snr(method: Variational) -> dict[str, Any]:
+    snr = signal_to_noise(method)
+    # Values far below the others are gathered at the left edge, as the report's histogram does.
+    shown = np.maximum(snr, 1e-3 * float(np.median(snr)))
+    edges = np.geomspace(shown[0], max(shown[-1], shown[0] * 1.01) * (1 + 1e-9), 61)
+    shares = np.histogram(shown, edges)[0] / len(shown)
+    return {
+        "edges": [float(f"{value:.5g}") for value in edges],
+        "shares": [round(float(value), 6) for value in shares],
+        # The cut for each hundredth of the weights removed.
+        "cuts": [float(f"{value:.5g}") for value in np.quantile(shown, np.linspace(0, 1, 101))],
+        "prunable": int(prunable_weights(method).sum()),
+    }
+
+
+def _single(method: Variational, count: int = 6) -> list[dict[str, Any]]:
+    """Single weights from the strongest signal to the weakest, each with its Gaussian."""
+    prunable = prunable_weights(method)
+    order = torch.argsort(torch.where(prunable, scores(method, "snr"), -torch.inf), descending=True)
+    chosen = order[torch.linspace(0, int(prunable.sum()) - 1, count).round().long()].tolist()
+    mean, std = method.mean_weights.detach().cpu(), method.std.cpu()
+    found = []
+    for number in chosen:
+        place = next(place for place in method.network.places if place.start <= number < place.stop)
+        where = np.unravel_index(number - place.start, tuple(place.shape))
+        name = f"{place.name}[{', '.join(map(str, where))}]"
+        found.append({"name": name, "mean": float(mean[number]), "std": float(std[number])})
+    return found
+
+
+def _measure(shelf: Shelf, name: str, fraction: float, by: str, draws: int, seed: int) -> dict[str, Any]:
+    method, lock = shelf.copy_of(name)
+    if not isinstance(method, Variational):
+        raise HTTPException(422, f"{name} cannot be pruned: {_NO_WIDTH}")
+    held = shelf.examples(name)
+    with lock:
+        small = prune(method, fraction, by)
+        result = score(small.predict(held.x, draws=draws, seed=seed), held.y)
+    kept = int(small.kept_weights.sum()) if small.kept_weights.numel() else int(method.network.random_size)
+    return {
+        "fraction": fraction,
+        "error": result.rmse if result.error is None else result.error,
+        "measure": "error" if result.error is not None else "root mean squared error",
+        "nll": result.nll,
+        "kept": kept,
+        "examples": len(held.x),
+        "total": held.total,
+        "what": held.what,
+    }
+
+
+def python(shelf: Shelf, name: str, fraction: float, by: str, draws: int, seed: int) -> str:
+    """The pruned network, its error and the page's charts in Python."""
+    return f"""from pathlib import Path
+
+import bayesify as bf
+from bayesify.recipes.reading import examples_of
+from bayesify.runs import read_config
+
+run = Path({folder_of(shelf.get(name))!r})
+bnn = bf.load(run)
+test = examples_of(read_config(run), run)
+small = bf.prune(bnn, {fraction:g}, by="{by}")
+for method in (bnn, small):
+    print(bf.evaluate(method, (test.x, test.y), draws={draws}, seed={seed}).error)
+bf.plots.weight_densities(bnn).figure.savefig("densities.png")
+bf.plots.snr_histogram(bnn, cuts=[{fraction:g}]).figure.savefig("snr.png")
+"""

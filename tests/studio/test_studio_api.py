@@ -1,0 +1,384 @@
+"""The studio's API says what the library says, page by page."""
+
+import base64
+import io
+import json
+import math
+import re
+import runpy
+import time
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import bayesify as bf
+from bayesify.data import Preparation
+from bayesify.recipes.reading import examples_of
+from bayesify.runs import read_config
+from bayesify.studio import attach, demonstration, page, strokes, training
+
+SEVEN = [[(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]]
+LINE = [[-2, -6.2503], [-2 / 3, -2.5021], [2 / 3, -6.0753], [2, 7.9208]]
+
+
+@pytest.fixture(scope="module")
+def test_part(runs):
+    return examples_of(read_config(runs["variational"]), runs["variational"])
+
+
+# Draw
+
+
+def test_a_drawing_is_answered_by_each_run_as_the_library_answers_it(ask, runs):
+    said = ask("draw", {"strokes": SEVEN, "pen": 0.13, "draws": 20, "seed": 3})
+    assert [answer["name"] for answer in said["answers"]] == list(runs)
+    for answer, folder in zip(said["answers"], runs.values(), strict=True):
+        method = bf.load(folder)
+        preparation = Preparation.from_dict(method.notes["preparation"])
+        x = preparation.apply(strokes.digit(SEVEN, preparation, pen=0.13)[None])
+        expected = method.predict(x, draws=20, seed=3)
+        assert answer["label"] == expected.names[0]
+        assert answer["probs"] == pytest.approx(expected.probs[0].tolist(), abs=2e-5)
+        assert np.array(answer["draw_probs"]) == pytest.approx(expected.draw_probs[:, 0].numpy(), abs=2e-5)
+        for name in ("confidence", "entropy", "aleatoric", "epistemic"):
+            assert answer[name] == pytest.approx(float(getattr(expected, name)[0]), abs=1e-5)
+        assert answer["draws"] == expected.draws
+        seen = np.array(answer["seen"]["levels"]).reshape(8, 8) * 16
+        assert seen == pytest.approx(strokes.digit(SEVEN, preparation, pen=0.13).numpy(), abs=0.02)
+
+
+def test_an_empty_pad_says_nothing(ask):
+    assert ask("draw", {"strokes": []}) == {"empty": True, "answers": []}
+
+
+def test_an_answer_takes_less_than_150_ms_at_30_draws(ask):
+    took = []
+    for _ in range(8):
+        began = time.perf_counter()
+        ask("draw", {"strokes": SEVEN, "draws": 30})
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.15, took
+
+
+def test_a_test_image_given_as_a_picture_is_answered_as_it_is(client, ask, test_part, runs):
+    png = client.get("/studio/api/draw/example", params={"model": "variational", "number": 4}).content
+    said = ask(
+        "draw", {"picture": base64.b64encode(png).decode(), "boxed": False, "models": ["variational"], "draws": 30}
+    )
+    expected = bf.load(runs["variational"]).predict(test_part.x[4:5], draws=30)
+    assert said["answers"][0]["probs"] == pytest.approx(expected.probs[0].tolist(), abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"strokes": SEVEN, "draws": 0}, 422, "draws"),
+        ({"strokes": [[[0.5]]]}, 422, "strokes"),
+        ({"strokes": [[[0.5, 0.5]] * 20_001]}, 413, "20,000"),
+        ({"picture": "nothing"}, 422, "PNG or JPEG"),
+        ({"strokes": SEVEN, "models": ["variatoinal"]}, 404, "variational"),
+    ],
+)
+def test_a_drawing_that_cannot_be_is_refused_in_words(ask, body, status, words):
+    code, said = ask("draw", body)
+    assert code == status
+    assert words in said or words in str(body)
+
+
+def test_the_runs_are_described(ask):
+    said = ask("models")
+    models = {model["name"]: model for model in said["models"]}
+    assert models["variational"]["gaussian"]
+    assert not models["point"]["gaussian"]
+    assert models["ensemble"]["held"] == 3
+    assert all(model["drawable"] and model["withheld"] == ["3"] for model in models.values())
+
+
+# Decide
+
+
+def test_scores_of_the_test_set_make_the_librarys_risk_coverage_curve(ask, runs, test_part):
+    said = ask("decide", model="variational", draws=50, seed=0)
+    predictive = bf.load(runs["variational"]).predict(test_part.x, draws=50)
+    expected = bf.risk_coverage(predictive, test_part.y)
+    wrong = np.array(said["labels"]) != np.array(said["truth"])
+    found = bf.risk_coverage(np.array(said["scores"]["confidence"]), ~wrong)
+    assert found.aurc == pytest.approx(expected.aurc, rel=1e-3)
+    assert found.risk_at(1.0) == pytest.approx(expected.risk_at(1.0))
+    assert said["shown"] == said["total"] == len(test_part.x)
+    assert len(said["unknown"]["labels"]) == len(test_part.unknown)
+
+
+def test_the_sheet_of_images_holds_the_test_images_in_order(client, ask, test_part):
+    about = ask("decide", model="variational")["picture"]
+    sheet = Image.open(io.BytesIO(client.get("/studio/api/decide/images", params={"model": "variational"}).content))
+    columns, side = about["columns"], about["width"]
+    assert sheet.width == columns * side
+    levels = np.asarray(sheet, float)
+    k = 57
+    top, left = k // columns * side, k % columns * side
+    shown = levels[top : top + side, left : left + side].ravel()
+    assert np.corrcoef(shown, test_part.x[k].numpy())[0, 1] > 0.999
+
+
+# Weights
+
+
+def test_pruning_costs_what_the_library_says(ask, runs, test_part):
+    method = bf.load(runs["variational"])
+    for fraction in (0.0, 0.9):
+        said = ask("weights/pruned", model="variational", fraction=fraction, draws=30)
+        expected = bf.evaluate(bf.prune(method, fraction), (test_part.x, test_part.y), draws=30)
+        assert said["error"] == pytest.approx(expected.error)
+        assert said["nll"] == pytest.approx(expected.nll, rel=1e-4)
+
+
+def test_densities_integrate_to_one_and_the_cut_leaves_the_share_below_it(ask, runs):
+    said = ask("weights", model="variational")
+    width = said["centres"][1] - said["centres"][0]
+    for layer in said["layers"]:
+        assert 0.97 <= sum(layer["density"]) * width <= 1.001  # the range holds at least 99.5% of the widest layer
+    assert sum(said["snr"]["shares"]) == pytest.approx(1, abs=1e-4)
+    snr = bf.plots.weights.signal_to_noise(bf.load(runs["variational"]))
+    assert (snr < said["snr"]["cuts"][75]).mean() == pytest.approx(0.75, abs=0.002)
+
+
+def test_a_posterior_without_widths_is_said_to_have_none(ask):
+    assert "not a Gaussian" in ask("weights", model="point")["why"]
+    code, words = ask("weights/pruned", model="point", fraction=0.5)
+    assert code == 422
+    assert "cannot be pruned" in words
+
+
+# Understand
+
+
+def events(client, lesson):
+    with client.stream("POST", "/studio/api/understand/train", json=lesson) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        text = "".join(answer.iter_text())
+    parts = [re.match(r"event: (\w+)\ndata: (.*)", event, re.S).groups() for event in text.split("\n\n") if event]
+    return [(kind, json.loads(content)) for kind, content in parts]
+
+
+def levels(text):
+    return np.frombuffer(base64.b64decode(text), np.uint8) / 255
+
+
+def test_training_streams_surfaces_that_are_the_trained_methods_own(client, ask):
+    points = ask("understand/points", data="moons", n=60, noise=0.1, seed=1)["points"]
+    lesson = {"points": points, "epochs": 80, "seed": 1}
+    heard = events(client, lesson)
+    frames = [content for kind, content in heard if kind == "frame"]
+    assert [content["share"] for content in frames] == sorted(content["share"] for content in frames)
+    last = frames[-1]
+    assert last["share"] == 1
+    shown = []
+    method = training.train(training.Lesson(**lesson), shown.append)
+    lattice = training.Square(tuple(last["low"]), tuple(last["high"])).lattice()
+    expected = method.predict(lattice, draws=training.DRAWS)
+    assert levels(last["probs"]) == pytest.approx(expected.probs[:, 1].numpy(), abs=0.02)
+    assert levels(last["epistemic"]) == pytest.approx(expected.epistemic.numpy() / math.log(2), abs=0.02)
+    x = torch.tensor(points)[:, :2]
+    inside = ((lattice >= x.amin(0)) & (lattice <= x.amax(0))).all(1)
+    best = lattice[torch.where(inside, expected.epistemic, -1).argmax()]
+    assert [last["ask"]["x"], last["ask"]["y"]] == pytest.approx(best.tolist(), abs=1e-4)
+    assert heard[-1][0] == "done"
+    draws = ask("understand/draws", trained=heard[-1][1]["trained"], draws=30)["draws"]
+    mean = np.mean([levels(draw) for draw in draws], 0)
+    assert mean == pytest.approx(levels(last["probs"]), abs=0.01)
+
+
+@pytest.mark.parametrize("method", list(training.METHODS))
+def test_every_method_can_be_watched(client, ask, method):
+    points = ask("understand/points", data="circles", n=20)["points"]
+    about = next(m for m in ask("understand/options")["methods"] if m["name"] == method)
+    heard = events(client, {"points": points, "method": method, "epochs": 3, "units": 4, "prior": "normal:1"})
+    assert heard[-1][0] in {"done", "problem"}, heard[-1]
+    if heard[-1][0] == "problem":
+        pytest.fail(f"{about}: {heard[-1][1]}")
+    assert "probs" in heard[-2][1]
+
+
+def test_one_network_has_no_place_to_ask_about(client, ask):
+    points = ask("understand/points", n=20)["points"]
+    heard = events(client, {"points": points, "method": "point", "epochs": 5})
+    assert heard[-2][1]["ask"] is None
+    assert heard[-2][1]["most_epistemic"] == 0
+
+
+@pytest.mark.parametrize(
+    ("lesson", "words"),
+    [
+        ({"method": "variatonal"}, "variational"),
+        ({"prior": "normal:wide"}, "wide"),
+        ({"points": [[0, 0, 0], [1, 1, 2]]}, "0 or 1"),
+        ({"epochs": 10_000_000}, "epochs"),
+    ],
+)
+def test_a_lesson_that_cannot_be_is_refused_in_words(ask, lesson, words):
+    code, said = ask("understand/train", {"points": [[0, 0, 0], [1, 1, 1]], **lesson})
+    assert code == 422
+    assert words in said or "epochs" in lesson
+
+
+def test_a_third_training_at_once_is_told_to_wait(client):
+    lesson = {"points": [[0, 0, 0], [1, 1, 1]] * 20, "epochs": 3000, "units": 64, "layers": 2}
+    with (
+        client.stream("POST", "/studio/api/understand/train", json=lesson) as one,
+        client.stream("POST", "/studio/api/understand/train", json=lesson) as two,
+    ):
+        assert one.status_code == two.status_code == 200
+        third = client.post("/studio/api/understand/train", json=lesson)
+        assert third.status_code == 429
+        assert third.headers["retry-after"]
+    for _ in range(100):  # whoever stops watching stops the training
+        time.sleep(0.05)
+        with client.stream("POST", "/studio/api/understand/train", json={**lesson, "epochs": 1}) as again:
+            if again.status_code == 200:
+                return
+    pytest.fail("the seats were not given back")
+
+
+def test_the_coin_is_exact_and_its_grid_is_off_as_the_studies_say(ask):
+    said = ask("coin", {"heads": 3, "tails": 0, "cells": 19})
+    assert said["mean"] == pytest.approx(0.8)
+    assert said["grid"]["mean"] == pytest.approx(0.7793, abs=5e-5)
+    assert np.interp(0.5, said["theta"], said["exact"]) == pytest.approx(4 * 0.5**3, rel=1e-3)
+    assert ask("coin", {"heads": 11, "tails": 9})["mean"] == pytest.approx(12 / 22)
+
+
+def test_the_line_is_exact_and_a_fine_grid_agrees(ask):
+    said = ask("line", {"points": LINE, "noise": 3, "cells": 61})
+    assert said["exact"]["mean"] == pytest.approx([2.9205, -1.7267], abs=1e-3)
+    assert np.square(said["exact"]["std"]) == pytest.approx([1.0125, 2.25], abs=1e-3)
+    assert said["grid"]["mean"] == pytest.approx(said["exact"]["mean"], abs=2e-3)
+    assert said["grid"]["std"] == pytest.approx(said["exact"]["std"], rel=2e-3)
+    x, spread = np.array(said["x"]), (np.array(said["upper"]) - said["lower"]) / 2 / 1.959964
+    assert spread**2 == pytest.approx(9 + 2.25 + 1.0125 * x**2, rel=1e-3)
+    code, words = ask("line", {"points": [[1, 2], [1, 3]]})
+    assert code == 422
+    assert "one x" in words
+
+
+# Results
+
+
+def test_results_are_shown_when_there_are_some_and_missed_when_not(client, ask, reproduced):
+    assert ask("results")["results"] == []
+    (reproduced / "coin.json").write_text(json.dumps({"claim": "P(head) = 0.8", "value": 0.8}))
+    Image.new("L", (4, 4)).save(reproduced / "coin.png")
+    (reproduced / "broken.json").write_text("{")
+    (reproduced / "secret.txt").write_text("no")
+    try:
+        broken, coin = ask("results")["results"]
+        assert "could not be read" in broken["problem"]
+        assert coin["content"]["value"] == 0.8
+        assert coin["figures"] == ["coin.png"]
+        figure = client.get("/studio/api/results/figure", params={"result": 1, "number": 0})
+        assert figure.headers["content-type"] == "image/png"
+        for result, number in ((1, 1), (0, 0), (-1, 0), (9, 0)):
+            assert (
+                client.get("/studio/api/results/figure", params={"result": result, "number": number}).status_code == 404
+            )
+    finally:
+        for file in list(reproduced.iterdir()):
+            file.unlink()
+
+
+# Export
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "expected"),
+    [
+        ("draw", {"strokes": SEVEN, "pen": 0.13, "models": ["point"], "at_least": 0.5}, "point 7"),
+        ("decide", {"model": "variational", "threshold": 0.9}, "coverage"),
+        ("weights", {"model": "variational", "fraction": 0.5}, ""),
+        ("coin", {"heads": 3, "tails": 0}, "exact 0.8"),
+        ("line", {"points": LINE}, "grid"),
+        (
+            "understand",
+            {"points": [[0, 0, 0], [1, 1, 1], [0, 0.2, 0], [1, 0.9, 1]], "epochs": 5, "method": "ensemble"},
+            "ask",
+        ),
+    ],
+)
+def test_the_python_of_a_page_runs_and_says_what_the_page_says(
+    ask, tmp_path, monkeypatch, capsys, kind, body, expected
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "page.py").write_text(ask(f"python/{kind}", body)["python"])
+    capsys.readouterr()
+    runpy.run_path(str(tmp_path / "page.py"))
+    said = capsys.readouterr().out
+    assert expected in said
+    if kind == "decide":
+        table = ask("decide", model="variational")
+        kept = np.array(table["scores"]["confidence"]) >= 0.9
+        assert float(re.search(r"coverage ([\d.]+)", said)[1]) == pytest.approx(kept.mean(), abs=1e-3)
+    if kind == "weights":
+        errors = [ask("weights/pruned", model="variational", fraction=f, draws=50)["error"] for f in (0, 0.5)]
+        assert [float(line) for line in said.split()] == pytest.approx(errors)
+
+
+# The page's files
+
+
+def test_the_page_may_load_and_call_nothing_but_its_own_server(client):
+    answer = client.get("/")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "connect-src 'self'" in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    for path in page.STATIC.rglob("*"):
+        if path.suffix in {".js", ".css", ".html", ".svg"}:
+            text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+            assert not re.search(r"(https?:)?//[a-z0-9-]+\.[a-z]", text), path
+            assert not re.search(r"\bon[a-z]+=\"|style=\"|\beval\(|innerHTML", text), path
+
+
+def test_all_scripts_together_are_small():
+    assert sum(path.stat().st_size for path in page.STATIC.rglob("*.js")) < 200_000
+
+
+def test_files_are_looked_up_never_joined_to_a_path(client):
+    assert client.get("/studio/static/app.js").headers["content-type"].startswith("text/javascript")
+    for name in ("../page.py", "..%2fpage.py", "%2e%2e/page.py", "/etc/passwd", "nothing.js"):
+        assert client.get(f"/studio/static/{name}").status_code == 404, name
+
+
+def test_every_url_in_the_page_is_relative():
+    html = (page.STATIC / "index.html").read_text()
+    for url in re.findall(r'(?:href|src)="([^"]*)"', html):
+        assert not url.startswith(("/", "http")), url
+    assert '"studio/api/"' in (page.STATIC / "api.js").read_text()
+
+
+# Without a run
+
+
+def test_the_demos_runs_are_found_before_they_are_made(tmp_path, monkeypatch, runs):
+    made = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demonstration, "cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(demonstration, "SHOWN", tuple(runs))
+
+    def make(out, **_):
+        made.append(out)
+        for name, folder in runs.items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).symlink_to(folder)
+
+    monkeypatch.setattr(demonstration.demo, "run", make)
+    first = demonstration.demo_runs()
+    assert made == [tmp_path / "cache" / "studio-demo"]
+    assert demonstration.demo_runs() == first
+    assert len(made) == 1
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "demo").symlink_to(tmp_path / "cache" / "studio-demo")
+    assert str(demonstration.demo_runs()[0]).startswith("runs")
+    assert callable(attach)
