@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: test demo lint bench clean
+.PHONY: test demo lint bench browser clean
 
-test: $(READY)
+test: $(READY) browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
@@ -19,6 +19,12 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/bayesify bench
+
+# The pages are tested in Debian's Chromium; where it cannot be installed those tests skip and say so.
+browser:
+	@command -v chromium >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && \
+	  { timeout 120 apt-get update -qq; timeout 300 apt-get install -y -qq --no-install-recommends chromium; } \
+	  >/dev/null 2>&1; } || echo "no Chromium here: the browser tests will be skipped"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

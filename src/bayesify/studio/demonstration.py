@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from rich.console import Console
+
 from bayesify import demo
 from bayesify.data.places import cache
 from bayesify.runs import CONFIG, MODEL
@@ -14,14 +16,24 @@ SHOWN = ("plain", "ensemble", "mc-dropout", "variational")
 HERE = Path("runs/demo")
 
 
+def find_demo() -> list[Path]:
+    """The demo's runs, from `runs/demo` or from the user's cache; none where there are none."""
+    return _complete(HERE) or _complete(_cached())
+
+
+def make_demo(*, quick: bool = False, console: Console | None = None) -> list[Path]:
+    """Make the demo's runs in the user's cache (a minute)."""
+    demo.run(_cached(), quick=quick, console=console)
+    return _complete(_cached())
+
+
 def demo_runs(*, quick: bool = False) -> list[Path]:
-    """The demo's runs: from `runs/demo`, else from the user's cache, where they are made the first time (a minute)."""
-    kept = cache() / "studio-demo"
-    for folder in (HERE, kept):
-        if found := _complete(folder):
-            return found
-    demo.run(kept, quick=quick)
-    return _complete(kept)
+    """The demo's runs, found or made."""
+    return find_demo() or make_demo(quick=quick)
+
+
+def _cached() -> Path:
+    return cache() / "studio-demo"
 
 
 def _complete(folder: Path) -> list[Path]:

@@ -1,0 +1,121 @@
+"""`bayesify serve`: runs answer over HTTP, and the studio shows them in a browser."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bayesify.cli.options import Json, OwnNetwork
+from bayesify.cli.outcome import CommandError, emit, say
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Examples:\n\n"
+        "bayesify serve\n\n"
+        "bayesify serve runs/plain runs/variational --port 8080\n\n"
+        "BAYESIFY_TOKEN=... bayesify serve runs/mine --host 0.0.0.0 --allow-host models.example.org\n\n"
+        "curl --data-binary @seven.png -H 'Content-Type: image/png' 'http://127.0.0.1:8765/v1/predict?model=mine'"
+    )(serve)
+
+
+def check_installed() -> None:
+    """Say what is missing, where it is, before anything is done."""
+    missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CommandError(f"serving needs {' and '.join(missing)}: pip install 'bayesify[serve]'")
+
+
+def serve(
+    run: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RUN...]", help="Run folders, or folders of them; none: the demo's, made if need be."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; beyond this machine a token is needed.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8765,
+    token: Annotated[
+        str | None, typer.Option(envvar="BAYESIFY_TOKEN", help="What clients must send as their bearer token.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A further name that clients call this server by.")
+    ] = None,
+    draws: Annotated[int, typer.Option(help="Draws per answer, unless a request says otherwise.")] = 30,
+    max_draws: Annotated[int, typer.Option(help="The most that a request may ask for.")] = 1000,
+    max_inputs: Annotated[int, typer.Option(help="The most inputs in a request.")] = 1024,
+    max_body: Annotated[int, typer.Option(metavar="MEGABYTES", help="The largest request.")] = 8,
+    queue: Annotated[int, typer.Option(help="Requests that may wait at once.")] = 256,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="The longest that a request may take.")] = 30.0,
+    window: Annotated[
+        float, typer.Option(metavar="MILLISECONDS", help="How long a request waits for others to share a batch.")
+    ] = 2.0,
+    threads: Annotated[int | None, typer.Option(help="Threads of torch. (default: all cores but one)")] = None,
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile the passes, which takes a while.")] = False,
+    studio: Annotated[bool, typer.Option("--studio/--no-studio", help="With the pages for people.")] = True,
+    results: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Reproduced experiments to show. (default: docs/results)")
+    ] = None,
+    network: OwnNetwork = None,
+    as_json: Json = False,
+) -> None:
+    """Serve runs: the Open Inference Protocol under /v2, POST /v1/predict, /metrics, and /docs that describes them.
+
+    Requests that arrive together are evaluated together; the same input and seed give the same answer all the same.
+    """
+    check_installed()
+    from bayesify.serving.limits import Limits
+    from bayesify.serving.models import Registry
+    from bayesify.serving.security import is_loopback
+    from bayesify.serving.server import address_of, listen, make_server
+
+    if token is None and not is_loopback(host):
+        raise CommandError(f"--host {host} can be reached from other machines: give --token or set BAYESIFY_TOKEN")
+    limits = Limits(
+        body=max_body << 20,
+        inputs=max_inputs,
+        draws=max_draws,
+        queue=queue,
+        seconds=timeout,
+        window=window / 1000,
+    )
+    folders = run or _demo(quiet=as_json)
+    registry = Registry(folders, limits=limits, draws=draws, network=network, compiled=compiled, threads=threads)
+
+    def loaded() -> None:
+        if registry.failure is not None:
+            return
+        # What is loaded stays: a collector that looks through all of it would hold every request up for a tenth second.
+        gc.collect()
+        gc.freeze()
+        address = address_of(opened)
+        if as_json:
+            emit({"url": address, "models": registry.names()})
+        else:
+            say(f"{', '.join(registry.names())} at {address} (described at {address}/docs; Ctrl-C ends)")
+
+    server = make_server(
+        registry, host=host, hosts=allow_host or (), token=token, studio=studio, results=results, on_loaded=loaded
+    )
+    opened = listen(host, port)
+    server.run(sockets=[opened])
+    if registry.failure is not None:
+        raise registry.failure
+
+
+def _demo(*, quiet: bool) -> list[Path]:
+    """The demo's runs, made first where there are none."""
+    from rich.console import Console
+
+    from bayesify.studio.demonstration import find_demo, make_demo
+
+    found = find_demo()
+    if not found:
+        say("no run was given: making the demo's, which takes a minute or two, once")
+        found = make_demo(console=Console(highlight=False, quiet=quiet))
+    return found

@@ -1,0 +1,171 @@
+"""The application: both protocols, metrics and their description behind one gate, and the studio beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from bayesify.errors import first_line
+from bayesify.serving import page, schema, v1, v2
+from bayesify.serving.asking import reply
+from bayesify.serving.metrics import CONTENT_TYPE, Metrics
+from bayesify.serving.models import Registry
+from bayesify.serving.refusals import Refusal
+from bayesify.serving.security import Gate, is_loopback, refuse
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+logger = logging.getLogger("bayesify")
+
+
+def create_app(
+    registry: Registry,
+    *,
+    host: str = "127.0.0.1",
+    hosts: Sequence[str] = (),
+    token: str | None = None,
+    studio: bool = True,
+    results: Path | None = None,
+    on_loaded: Callable[[], None] = lambda: None,
+) -> FastAPI:
+    """An ASGI application that serves the registry's models, and loads them when it starts.
+
+    Args:
+        registry: the models.
+        host: the address that the server listens on; beyond this machine a token is required.
+        hosts: further names that clients call it by.
+        token: that every request must bear.
+        studio: add the studio's pages, where they are installed.
+        results: the folder of reproduced experiments that the studio shows.
+        on_loaded: called once loading has ended, well or not (see `registry.failure`).
+
+    """
+    if token is not None and not (token.isascii() and token.isprintable() and token and " " not in token):
+        raise ValueError("the token must be ASCII text without spaces")
+    if token is None and not is_loopback(host):
+        raise ValueError(f"{host} can be reached from other machines: a token is required (--token or BAYESIFY_TOKEN)")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        loading = asyncio.create_task(_load(registry, on_loaded))
+        yield
+        await loading
+        await registry.stop()
+
+    app = FastAPI(
+        title="bayesify",
+        version=installed("bayesify"),
+        description="Answers of Bayesian networks, how sure they are, and why not.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.registry = registry
+    v2.add_routes(app, registry)
+    v1.add_routes(app, registry)
+    _add_pages(app, registry, token=token is not None)
+    if studio and importlib.util.find_spec("bayesify.studio") is not None:
+        importlib.import_module("bayesify.studio").attach(app, registry, results=results)
+    else:
+        app.add_api_route("/", _to_docs, methods=["GET"], include_in_schema=False)
+    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _refused)
+    # The last one added is the outermost: refusals at the gate are counted too.
+    app.add_middleware(Gate, host=host, hosts=hosts, token=token, limits=registry.limits)
+    app.add_middleware(Watch, metrics=registry.metrics)
+    return app
+
+
+class Watch:
+    """Counts and times every request, and turns what nobody expected into a plain 500."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 0
+
+        async def noticed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        began = time.perf_counter()
+        self._metrics.in_progress += 1
+        try:
+            await self._app(scope, receive, noticed)
+        except Exception as problem:  # noqa: BLE001 -- the client gets one line, the log another
+            logger.error("%s %s: %s: %s", scope["method"], scope["path"], type(problem).__name__, first_line(problem))  # noqa: TRY400
+            if status == 0:
+                await refuse(noticed, Refusal(500, "something unexpected went wrong; the server's log says what"))
+        finally:
+            self._metrics.in_progress -= 1
+            route = getattr(scope.get("route"), "path", None) or "other"
+            verb = scope["method"] if scope["method"] in {"GET", "POST", "HEAD", "OPTIONS"} else "other"
+            self._metrics.request(route, verb, status, time.perf_counter() - began)
+
+
+async def _load(registry: Registry, on_loaded: Callable[[], None]) -> None:
+    await registry.start()
+    on_loaded()
+
+
+def _add_pages(app: FastAPI, registry: Registry, *, token: bool) -> None:
+    make: Callable[[], dict[str, Any]] = app.openapi
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema.complete(make(), registry, token=token)
+        assert app.openapi_schema is not None
+        return app.openapi_schema
+
+    async def metrics() -> Response:
+        return Response(registry.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def openapi() -> Response:
+        return reply(document())
+
+    async def docs() -> Response:
+        headers = {"Content-Security-Policy": page.POLICY}
+        return Response(page.render(document()), media_type="text/html", headers=headers)
+
+    setattr(app, "openapi", document)  # noqa: B010 -- FastAPI's documented way; mypy refuses to assign to a method
+    text = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "In the form of Prometheus."}
+    app.add_api_route("/metrics", metrics, methods=["GET"], summary="Numbers for a monitor", responses={200: text})
+    app.add_api_route("/openapi.json", openapi, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/docs", docs, methods=["GET"], include_in_schema=False)
+
+
+async def _to_docs() -> Response:
+    return Response(status_code=307, headers={"Location": "docs"})
+
+
+async def _refused(_: Request, problem: Exception) -> Response:
+    """Every refusal in one form, whoever raised it."""
+    if isinstance(problem, HTTPException):
+        line = f"{problem.detail}".lower() if problem.status_code in {404, 405} else str(problem.detail)
+        problem = Refusal(problem.status_code, line, dict(problem.headers or {}))
+    elif not isinstance(problem, Refusal):
+        problem = Refusal(422, first_line(problem))
+    return Response(problem.body, problem.status, problem.headers, "application/json")

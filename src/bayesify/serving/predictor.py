@@ -1,0 +1,202 @@
+"""Answers of one method, made for being asked again and again, and always with the same bits.
+
+The bits of a product or of a sum depend on its shape, which decides the kernel and with it the order of additions. So
+inputs pass through the network in blocks of a few fixed sizes, the last one filled up, and what is said about them is
+computed in blocks of one size. Before a number of draws is first used, both are tried on noise: each row must come out
+with the same bits at every place, beside any neighbour and in every size that is kept. Where a block fails, rows go
+one by one. An answer then depends on its input and the seed alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesify import chain, noise
+from bayesify.errors import first_line
+from bayesify.methods import Method
+from bayesify.predictive import Predictive
+from bayesify.serving.answers import Table, table_of
+from bayesify.serving.weights import Drawn, WeightCache
+
+SIZES = (8, 16, 32, 64)
+# Filling a block up costs nothing to speak of while its activations are few.
+_BLOCK_ELEMENTS = 1 << 15
+# Whole vector registers, however many classes there are: no element is left over for another kernel.
+_TABLE_ROWS = 64
+_TABLE_ELEMENTS = 1 << 22
+Run = Callable[[Any, dict[str, Tensor], Tensor], Tensor]
+
+logger = logging.getLogger("bayesify")
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Raw outputs `[draws, inputs, ...]` of some inputs, and everything that is said about each of them."""
+
+    outputs: Tensor
+    table: Table
+
+    def rows(self, start: int, stop: int) -> Answered:
+        """The answers of some of the inputs."""
+        return Answered(self.outputs[:, start:stop], {name: values[start:stop] for name, values in self.table.items()})
+
+
+def join(parts: list[Answered]) -> Answered:
+    """Answers one after the other."""
+    table = {name: np.concatenate([part.table[name] for part in parts]) for name in parts[0].table}
+    return Answered(torch.cat([part.outputs for part in parts], 1), table)
+
+
+class Predictor:
+    """What the worker thread asks: `answer(x, draws, seed)` for prepared inputs.
+
+    Args:
+        method: of a run.
+        cache: of drawn weights, shared between models.
+        compile_for: the number of draws whose passes are compiled; None compiles nothing.
+
+    """
+
+    def __init__(self, method: Method, cache: WeightCache | None = None, *, compile_for: int | None = None) -> None:
+        self.method = method.eval()
+        self.cache = WeightCache(256 << 20) if cache is None else cache
+        self.compiled = False
+        self._compile_for = None if compile_for is None else self.draws(compile_for)
+        self._passes: dict[int, _Passes] = {}
+
+    def draws(self, asked: int) -> int:
+        """How many draws an answer has: what is asked for, or what the method holds if that is less."""
+        return min(asked, self.method.held or asked)
+
+    def answer(self, x: Tensor, draws: int, seed: int) -> Answered:
+        """Outputs and answers of prepared inputs `[n, ...]`."""
+        draws = self.draws(draws)
+        network = self.method.network
+        x = x.to(network.initial.device, network.dtype)
+        with torch.no_grad():
+            few = x[:1].expand(2, *x.shape[1:])
+            drawn = self.cache.draw(self.method, few, draws, seed, SIZES[-1])
+            if draws not in self._passes:
+                self._passes[draws] = self._try(few, drawn, draws)
+            passes = self._passes[draws]
+            outputs = self._outputs(x, drawn, passes)
+            parts = [
+                Answered(part, self._table(part, passes.table_rows, seed))
+                for part in torch.split(outputs, passes.table_rows, 1)
+            ]
+        return parts[0] if len(parts) == 1 else join(parts)
+
+    def sizes(self, draws: int) -> tuple[tuple[int, ...], int] | None:
+        """The sizes of block for passes, and the one for what is said, with so many draws; None before the first."""
+        passes = self._passes.get(self.draws(draws))
+        return None if passes is None else (passes.sizes, passes.table_rows)
+
+    def predictive(self, outputs: Tensor, seed: int) -> Predictive:
+        """The predictive of outputs that this predictor gave."""
+        keys = noise.keys(seed, noise.Stream.LOGITS, draws=range(len(outputs)), device=outputs.device)
+        return Predictive(outputs, self.method.likelihood, keys, class_names=self.method.notes.get("class_names"))
+
+    def _outputs(self, x: Tensor, drawn: Drawn, passes: _Passes) -> Tensor:
+        parts = [self._block(part, size, drawn, passes.run) for part, size in _blocks(x, passes.sizes)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def _block(self, part: Tensor, size: int, drawn: Drawn, run: Run) -> Tensor:
+        """Outputs of at most `size` inputs, evaluated as exactly that many."""
+        network = self.method.network
+        x = _filled(part, size, 0)
+        outputs = []
+        for chunk in drawn.chunks():
+            if chunk.theta is None:
+                outputs.append(network.pick(run(network._chain, chunk.tensors, x)))
+            else:
+                outputs.append(self.method._evaluate(chunk.theta, x, chunk.dropout, chunk.kept))
+        return (outputs[0] if len(outputs) == 1 else torch.cat(outputs))[:, : len(part)]
+
+    def _table(self, outputs: Tensor, rows: int, seed: int) -> Table:
+        """What is said about at most `rows` inputs, computed as exactly that many."""
+        table = table_of(self.predictive(_filled(outputs, rows, 1), seed))
+        return {name: values[: outputs.shape[1]] for name, values in table.items()}
+
+    def _try(self, few: Tensor, drawn: Drawn, draws: int) -> _Passes:
+        """How passes of so many draws can be made without a trace of place, neighbours or size in any bit."""
+        run = self._fused(few, drawn) if draws == self._compile_for else chain.run
+        widest = self.method.network.traced(few).widest
+        sizes: list[int] = []
+        rows = _noise((SIZES[0], *few.shape[1:]), few)
+        expected = self._block(rows, SIZES[0], drawn, run) if SIZES[0] * widest <= _BLOCK_ELEMENTS else None
+        for size in SIZES:
+            if expected is None or size * widest > _BLOCK_ELEMENTS:
+                break
+            order = (torch.arange(size, device=few.device) * 3 + 1) % SIZES[0]
+            if torch.equal(self._block(rows[order], size, drawn, run), expected[:, order]):
+                sizes.append(size)
+            elif not sizes:
+                break
+        passes = _Passes(run, tuple(sizes) or (1,), 1)
+        shape = self._outputs(few[:1], drawn, passes).shape
+        return _Passes(run, passes.sizes, self._table_rows(torch.Size((draws, _TABLE_ROWS, *shape[2:])), few))
+
+    def _table_rows(self, shape: torch.Size, like: Tensor) -> int:
+        if shape.numel() > _TABLE_ELEMENTS:
+            return 1
+        outputs = 3.0 * _noise(shape, like)
+        expected = self._table(outputs, _TABLE_ROWS, 0)
+        for shift in (1, 8, 37):
+            moved = self._table(outputs.roll(shift, 1), _TABLE_ROWS, 0)
+            if any(np.roll(expected[name], shift, 0).tobytes() != moved[name].tobytes() for name in expected):
+                return 1
+        return _TABLE_ROWS
+
+    def _fused(self, few: Tensor, drawn: Drawn) -> Run:
+        """Compiled passes; whatever stops the compiler, they work as they are."""
+        try:
+            fused: Run = torch.compile(chain.run, dynamic=False)
+            for chunk in drawn.chunks():
+                for size in SIZES if chunk.theta is None else ():
+                    fused(self.method.network._chain, chunk.tensors, _filled(few[:1], size, 0))
+                    self.compiled = True
+        except Exception as problem:  # noqa: BLE001 -- no compiler here, an operation that it does not know, ...
+            logger.warning("answering without torch.compile, which failed: %s", first_line(problem))
+            self.compiled = False
+            return chain.run
+        return fused
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """How answers of a certain number of draws are computed."""
+
+    run: Run
+    sizes: tuple[int, ...]
+    table_rows: int
+
+
+def _blocks(x: Tensor, sizes: tuple[int, ...]) -> Iterator[tuple[Tensor, int]]:
+    """The inputs in parts, each with the smallest size of block that holds it."""
+    for part in torch.split(x, sizes[-1]):
+        yield part, next(size for size in sizes if size >= len(part))
+
+
+def _filled(part: Tensor, size: int, axis: int) -> Tensor:
+    """A tensor of its own with exactly `size` rows along an axis; those beyond the given ones repeat the first."""
+    given = part.shape[axis]
+    shape = (*part.shape[:axis], size, *part.shape[axis + 1 :])
+    whole = torch.empty(shape, dtype=part.dtype, device=part.device)
+    whole.narrow(axis, 0, given).copy_(part)
+    whole.narrow(axis, given, size - given).copy_(
+        part.narrow(axis, 0, 1).expand(*shape[:axis], size - given, *shape[axis + 1 :])
+    )
+    return whole
+
+
+def _noise(shape: tuple[int, ...] | torch.Size, like: Tensor) -> Tensor:
+    """Numbers that no sum leaves unchanged when its order changes."""
+    keys = noise.keys(0, noise.Stream.TARGETS, device=like.device)
+    return noise.normal(keys, int(np.prod(shape))).view(shape).to(like.dtype)

@@ -1,0 +1,93 @@
+"""Running the application: one process, one event loop, and an end that finishes what was accepted."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from bayesify.serving.app import create_app
+from bayesify.serving.models import Registry
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket bound to an address, or one line on why it cannot be."""
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port must be 0 to 65535, got {port}")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError):
+        raise ValueError(f"cannot listen on {host!r}: there is no such address") from None
+    opened = socket.socket(family, kind, protocol)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        opened.bind(address)
+    except OSError as problem:
+        opened.close()
+        if problem.errno == errno.EADDRINUSE:
+            raise ValueError(f"port {port} of {host} is in use: choose another with --port") from None
+        raise ValueError(f"cannot listen on port {port} of {host}: {problem.strerror}") from None
+    return opened
+
+
+def address_of(opened: socket.socket) -> str:
+    """The address of a listening socket, as a browser takes it."""
+    host, port = opened.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- what we listen on, shown reachable
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """A server that ends with its work done, and without raising the signal that asked for it once more."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def make_server(
+    registry: Registry,
+    *,
+    host: str = "127.0.0.1",
+    hosts: Sequence[str] = (),
+    token: str | None = None,
+    studio: bool = True,
+    results: Path | None = None,
+    on_loaded: Callable[[], None] = lambda: None,
+) -> Server:
+    """A server ready to `run(sockets=[listen(...)])`; where loading fails it ends by itself."""
+
+    def loaded() -> None:
+        if registry.failure is not None:
+            server.should_exit = True
+        on_loaded()
+
+    app = create_app(registry, host=host, hosts=hosts, token=token, studio=studio, results=results, on_loaded=loaded)
+    config = uvicorn.Config(
+        app,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        # What a proxy claims about a client changes nothing that we do.
+        proxy_headers=False,
+        ws="none",
+        lifespan="on",
+        timeout_keep_alive=60,
+        timeout_graceful_shutdown=int(registry.limits.seconds) + 5,
+    )
+    server = Server(config)
+    return server

@@ -1,0 +1,190 @@
+"""The Open Inference Protocol, version 2, which KServe, Triton and MLServer clients speak.
+
+One input tensor, `input`, holds raw examples in the units of the training data; the run's own preparation is applied,
+as `bayesify predict` does. Each thing that is said about an input is an output tensor of its own. `draws`, `seed`,
+`at_least` and `at_most` are request parameters.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version as installed
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+
+from bayesify.errors import nearest
+from bayesify.serving import schema
+from bayesify.serving.answers import Table
+from bayesify.serving.asking import Settings, ask, reply, settings_from
+from bayesify.serving.models import LoadedModel, Registry
+from bayesify.serving.payloads import JSON, body_of, content_type, fitted, parse_json
+from bayesify.serving.refusals import Refusal
+from bayesify.serving.tensors import decode, describe, encode
+
+VERSION = "1"
+LENGTH = "Inference-Header-Content-Length"
+# What other servers of this protocol take; it changes nothing here.
+_ELSEWHERE = (
+    "binary_data_output",
+    "content_type",
+    "headers",
+    "priority",
+    "sequence_end",
+    "sequence_id",
+    "sequence_start",
+    "timeout",
+)
+
+
+def add_routes(app: FastAPI, registry: Registry) -> None:
+    """The paths under /v2."""
+
+    async def server() -> Response:
+        about = {"name": "bayesify", "version": installed("bayesify"), "extensions": ["binary_tensor_data"]}
+        return reply(about)
+
+    async def live() -> Response:
+        return reply({"live": True})
+
+    async def ready() -> Response:
+        return reply({"ready": registry.ready}, 200 if registry.ready else 503)
+
+    async def metadata(name: str) -> Response:
+        return reply(_metadata(registry.get(name)))
+
+    async def versioned_metadata(name: str, version: str) -> Response:
+        _check_version(registry, name, version)
+        return await metadata(name)
+
+    async def model_ready(name: str) -> Response:
+        loaded = registry.is_ready(name)
+        return reply({"name": name, "ready": loaded}, 200 if loaded else 503)
+
+    async def versioned_ready(name: str, version: str) -> Response:
+        _check_version(registry, name, version)
+        return await model_ready(name)
+
+    async def infer(name: str, request: Request) -> Response:
+        return await _infer(registry, name, request)
+
+    async def versioned_infer(name: str, version: str, request: Request) -> Response:
+        _check_version(registry, name, version)
+        return await _infer(registry, name, request)
+
+    for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
+        numbered = "version" in place
+        asked = (("/infer", infer, versioned_infer, "POST"), ("/ready", model_ready, versioned_ready, "GET"))
+        for path, plain, other, verb in (*asked, ("", metadata, versioned_metadata, "GET")):
+            about = schema.of_v2(registry, plain.__name__, versioned=numbered)
+            app.add_api_route(place + path, other if numbered else plain, methods=[verb], **about)
+    for path, answer in (("/v2", server), ("/v2/health/live", live), ("/v2/health/ready", ready)):
+        app.add_api_route(path, answer, methods=["GET"], **schema.of_v2(registry, answer.__name__))
+
+
+async def _infer(registry: Registry, name: str, request: Request) -> Response:
+    # Triton's own client sends no type at all; from a browser its Origin gives a stranger away.
+    if content_type(request) not in {"", JSON, "application/octet-stream"}:
+        raise Refusal(415, f"expected {JSON} or application/octet-stream, got {content_type(request)[:80]!r}")
+    body = await body_of(request, registry.limits)
+    model = registry.get(name)
+    asked, binary = _split(body, request.headers.get(LENGTH))
+    inputs = asked.get("inputs")
+    if not isinstance(inputs, list) or len(inputs) != 1:
+        raise Refusal(400, "inputs must be a list of one tensor, named 'input'")
+    parameters = _object(asked, "parameters")
+    settings = settings_from(parameters, registry, _ELSEWHERE)
+    identity = asked.get("id")
+    if identity is not None and not isinstance(identity, str):
+        raise Refusal(400, "id must be text")
+    wanted = _wanted(asked, model, as_binary=parameters.get("binary_data_output") is True)
+    array = decode(inputs[0], binary)
+    if inputs[0].get("name") != "input":
+        raise Refusal(400, f"there is one input, 'input', got {inputs[0].get('name')!r}"[:120])
+    table = await ask(registry, model, fitted(array, model.preparation), settings)
+    return _respond(model, identity, table, wanted, settings)
+
+
+def _split(body: bytes, length: str | None) -> tuple[dict[str, Any], memoryview]:
+    """The JSON part of a body and the bytes behind it."""
+    view = memoryview(body)
+    stop = len(body)
+    if length is not None:
+        if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > stop:
+            raise Refusal(400, f"{LENGTH} must be the length of the JSON part, at most {stop}, got {length[:40]!r}")
+        stop = int(length)
+    asked = parse_json(body[:stop])
+    if not isinstance(asked, dict):
+        raise Refusal(400, "the body must be a JSON object with inputs")
+    return asked, view[stop:]
+
+
+def _object(asked: dict[str, Any], name: str) -> dict[str, Any]:
+    value = asked.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Refusal(400, f"{name} must be an object")
+    return value
+
+
+def _wanted(asked: dict[str, Any], model: LoadedModel, *, as_binary: bool) -> dict[str, bool]:
+    """The outputs asked for, in that order, and whether each is wanted as bytes; all of them where none is named."""
+    known = [*model.example, "accepted"]
+    outputs = asked.get("outputs")
+    if outputs is None or outputs == []:
+        return dict.fromkeys(known, as_binary)
+    if not isinstance(outputs, list):
+        raise Refusal(400, "outputs must be a list of objects with a name")
+    wanted = {}
+    for output in outputs:
+        name = output.get("name") if isinstance(output, dict) else None
+        if not isinstance(name, str):
+            raise Refusal(400, "outputs must be a list of objects with a name")
+        if name not in known:
+            raise Refusal(400, f"there is no output {name[:40]!r}{nearest(name[:40], known)}")
+        wanted[name] = _object(output, "parameters").get("binary_data", as_binary) is True
+    return wanted
+
+
+def _respond(
+    model: LoadedModel, identity: str | None, table: Table, wanted: dict[str, bool], settings: Settings
+) -> Response:
+    outputs, blobs = [], []
+    for name, as_binary in wanted.items():
+        datatype, shape = describe(table[name])
+        about: dict[str, Any] = {"name": name, "datatype": datatype, "shape": shape}
+        if as_binary:
+            blobs.append(encode(table[name]))
+            about["parameters"] = {"binary_data_size": len(blobs[-1])}
+        else:
+            about["data"] = table[name].ravel().tolist()
+        outputs.append(about)
+    answer: dict[str, Any] = {"model_name": model.name, "model_version": VERSION}
+    answer |= {} if identity is None else {"id": identity}
+    answer |= {"parameters": {"draws": model.predictor.draws(settings.draws), "seed": settings.seed}}
+    head = json.dumps({**answer, "outputs": outputs}, allow_nan=False).encode()
+    if not blobs:
+        return Response(head, media_type=JSON)
+    return Response(b"".join((head, *blobs)), media_type="application/octet-stream", headers={LENGTH: str(len(head))})
+
+
+def _metadata(model: LoadedModel) -> dict[str, Any]:
+    outputs = []
+    for name, values in model.example.items():
+        datatype, shape = describe(values)
+        outputs.append({"name": name, "datatype": datatype, "shape": [-1, *shape[1:]]})
+    score = "confidence" if "confidence" in model.example else "mean"
+    outputs.append({"name": "accepted", "datatype": "BOOL", "shape": [-1, *model.example[score].shape[1:]]})
+    kind = "FP64" if model.preparation.image is None else "FP32"
+    about: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": "bayesify"}
+    about["inputs"] = [{"name": "input", "datatype": kind, "shape": [-1, *model.raw_shape]}]
+    about["outputs"] = outputs
+    about["parameters"] = {"method": model.method.name, "draws": model.draws, "class_names": model.class_names}
+    return about
+
+
+def _check_version(registry: Registry, name: str, version: str) -> None:
+    registry.is_ready(name)
+    if version != VERSION:
+        raise Refusal(404, f"model {name!r} has version {VERSION} only, got {version[:40]!r}")
