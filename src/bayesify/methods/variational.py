@@ -28,7 +28,7 @@ from bayesify.methods.bounds import check_combination, check_plan
 from bayesify.methods.families import check_memory, make_family
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.methods.unknowns import Unknowns
-from bayesify.priors import Normal, WeightPrior
+from bayesify.priors import Normal
 from bayesify.priors.prior import entropy
 from bayesify.training.examples import Batch, Examples
 from bayesify.training.loop import Plan
@@ -191,7 +191,7 @@ class Variational(Method):
         return self._unknowns.whole(z, mean), mean, width
 
     def _divergence(self, mean: Tensor, width: Tensor, theta: Tensor) -> Tensor:
-        assert isinstance(self.prior, WeightPrior)
+        assert self.prior is not None
         size, family, log_scales = self.network.random_size, self._family, self._unknowns.pick_log_scales(theta)
         if self.gradient == "stick_the_landing":
             factor = None if self.factor is None else self.factor.detach()
@@ -212,7 +212,7 @@ class Variational(Method):
         return kl
 
     def _log_prior(self, theta: Tensor) -> Tensor:
-        assert isinstance(self.prior, WeightPrior)
+        assert self.prior is not None
         log_scales = self._unknowns.pick_log_scales(theta)
         log_prior = self.prior.log_density(theta[:, : self.network.random_size], log_scales, self._kept_or_none())
         return log_prior if log_scales is None else log_prior + self.prior.log_density_of_scales(log_scales)

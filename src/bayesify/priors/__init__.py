@@ -5,6 +5,7 @@ from bayesify.priors.binding import WeightPrior, fan_in
 from bayesify.priors.densities import Cauchy, Laplace, Normal, ScaleMixture, StudentT
 from bayesify.priors.hyperpriors import HalfCauchy, HalfNormal, Hyperprior, InverseGamma, Learned
 from bayesify.priors.improper import Flat, LogUniform
+from bayesify.priors.posterior import Posterior
 from bayesify.priors.prior import Prior
 from bayesify.priors.text import mapping_text, parse, parse_mapping
 
@@ -19,6 +20,7 @@ __all__ = [
     "Learned",
     "LogUniform",
     "Normal",
+    "Posterior",
     "Prior",
     "ScaleMixture",
     "StudentT",

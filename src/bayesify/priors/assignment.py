@@ -17,7 +17,8 @@ from torch import Tensor
 
 from bayesify.errors import nearest
 from bayesify.priors.hyperpriors import Hyperprior
-from bayesify.priors.prior import Prior
+from bayesify.priors.posterior import Posterior
+from bayesify.priors.prior import Number, Prior
 from bayesify.priors.text import parse, parse_mapping
 
 
@@ -49,18 +50,26 @@ class Group:
     """Tensors whose priors differ in location and scale alone, and the runs of the vector that they fill."""
 
     prior: Prior
-    scales: tuple[float, ...]
-    means: tuple[float, ...]
+    scales: tuple[Number, ...]  # of one tensor each; a posterior as the prior has one for every weight
+    means: tuple[Number, ...]
     sizes: tuple[int, ...]
     runs: tuple[tuple[int, int], ...]
     variable: int | None = None  # which of the scale variables, where the scale is one
 
+    @property
+    def stored(self) -> bool:
+        """Whether the numbers cannot be had from the prior's text."""
+        return isinstance(self.prior, Posterior)
+
     def varying(self) -> dict[str, Tensor]:
         """Location and scale per weight, where the tensors do not all agree."""
+        both = {"scale": self.scales, "mean": self.means}
+        if self.stored:
+            return {what: torch.cat([torch.as_tensor(value) for value in values]) for what, values in both.items()}
         sizes = torch.tensor(self.sizes)
         return {
             what: torch.tensor(values, dtype=torch.float64).repeat_interleave(sizes)
-            for what, values in (("scale", self.scales), ("mean", self.means))
+            for what, values in both.items()
             if len(set(values)) > 1
         }
 
@@ -163,11 +172,14 @@ def grouped(
             else:
                 runs.append((weight.start, stop))
         variable = own_variable.get(together[0].name)
-        scales = tuple(
-            prior.scale_for(weight.fan_in) if variable is None else 1.0
-            for prior, weight in zip(priors, together, strict=True)
-        )
-        means = tuple(prior.mean for prior in priors)
+        numbers = [_scale_and_mean(prior, weight, variable) for prior, weight in zip(priors, together, strict=True)]
+        scales, means = tuple(scale for scale, _ in numbers), tuple(mean for _, mean in numbers)
         sizes = tuple(weight.size for weight in together)
         groups.append(Group(priors[0], scales, means, sizes, tuple(runs), variable))
     return groups
+
+
+def _scale_and_mean(prior: Prior, weight: Weight, variable: int | None) -> tuple[Number, Number]:
+    if isinstance(prior, Posterior):
+        return prior.scale_and_mean(weight)
+    return 1.0 if variable is not None else prior.scale_for(weight.fan_in), prior.mean

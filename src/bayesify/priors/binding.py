@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from bayesify import noise
 from bayesify.errors import nearest
 from bayesify.priors.assignment import Group, Weight, assign, grouped, read_patterns, scale_variables, tiling
 from bayesify.priors.hyperpriors import Hyperprior
+from bayesify.priors.posterior import Posterior, resolve
 from bayesify.priors.prior import Number, Prior, entropy, subtract
 from bayesify.priors.text import mapping_text
 
@@ -35,9 +36,10 @@ class WeightPrior(nn.Module):
 
     def __init__(self, prior: Prior | str | Mapping[str, Prior | str], weights: Sequence[Weight]) -> None:
         super().__init__()
-        self.patterns = read_patterns(prior)
         self.weights = tiling(weights)
         self.size = self.weights[-1].start + self.weights[-1].size
+        given = read_patterns(prior)
+        self.patterns = resolve(given, assign(given, self.weights), self.weights)
         followed = assign(self.patterns, self.weights)
         self.assignments = {name: self.patterns[pattern] for name, pattern in followed.items()}
         self.scale_variables = scale_variables(followed, self.patterns)
@@ -47,7 +49,10 @@ class WeightPrior(nn.Module):
         self._groups = grouped(self.assignments, self.weights, self.scale_variables)
         for index, own in enumerate(self._groups):
             for what, values in own.varying().items():
-                self.register_buffer(f"{what}_{index}", values.to(torch.get_default_dtype()), persistent=False)
+                # A posterior's numbers are known to nobody else: they are saved with the method, in their precision.
+                kept = values if own.stored else values.to(torch.get_default_dtype())
+                self.register_buffer(f"{what}_{index}", kept, persistent=own.stored)
+        self._missing = any(isinstance(one, Posterior) and not one.loaded for one in self.assignments.values())
         self._initial: Tensor
         self.register_buffer("_initial", self._start().to(torch.get_default_dtype()), persistent=False)
 
@@ -221,6 +226,8 @@ class WeightPrior(nn.Module):
         return scale, getattr(self, f"mean_{index}", group.means[0])
 
     def _check_size(self, vector: Tensor) -> None:
+        if self._missing:
+            raise ValueError("the prior 'posterior' has no numbers of its own: name the run, posterior:FOLDER")
         if vector.ndim == 0 or vector.shape[-1] != self.size:
             raise ValueError(f"expected weight vectors [..., {self.size}], got shape {list(vector.shape)}")
 
@@ -239,10 +246,19 @@ class WeightPrior(nn.Module):
         move: Callable[..., object] = super()._apply
         move(fn, recurse)
         for index, group in enumerate(self._groups):
-            for what, values in group.varying().items():
+            for what, values in ({} if group.stored else group.varying()).items():
                 self.get_buffer(f"{what}_{index}").copy_(values)
         self._initial.copy_(self._start())
         return self
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        stored = [index for index, group in enumerate(self._groups) if group.stored]
+        for name in (f"{what}_{index}" for index in stored for what in ("scale", "mean")):
+            if f"{prefix}{name}" in state_dict:
+                # A buffer to be loaded does not know its precision beforehand.
+                setattr(self, name, self.get_buffer(name).to(state_dict[f"{prefix}{name}"].dtype))
+                self._missing = False
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 def fan_in(network: nn.Module, name: str) -> int:

@@ -171,20 +171,31 @@ class ScaleMixture(LocationScale):
     def family(self) -> tuple[object, ...]:
         return (type(self), self.pi, self.sigma1, self.sigma2)
 
-    def _log_standard(self, z: Tensor) -> Tensor:
-        # log(e^a + e^b) = a + softplus(b - a), one exponential forward and backward; with a the wider component, b - a
-        # is bounded above, and what is far below vanishes as it should.
+    @property
+    def constants(self) -> tuple[float, float, float, float]:
+        """What `log_mixture` needs to know of it."""
         components = [(self.sigma1, math.log(self.pi)), (self.sigma2, math.log1p(-self.pi))]
         (wide, log_wide), (narrow, log_narrow) = sorted(components, reverse=True)
-        squared = z * z
         at_zero = log_wide - math.log(wide) - 0.5 * LOG_TWO_PI
         odds = log_narrow - log_wide + math.log(wide) - math.log(narrow)
-        exponent = squared * (0.5 / wide**2 - 0.5 / narrow**2) + odds
-        return at_zero - squared * (0.5 / wide**2) + functional.softplus(exponent)
+        return at_zero, 0.5 / wide**2, 0.5 / wide**2 - 0.5 / narrow**2, odds
+
+    def _log_standard(self, z: Tensor) -> Tensor:
+        return log_mixture(z, *self.constants)
 
     def _standard_draws(self, keys: Tensor, size: int, start: int) -> Tensor:
         wide = noise.uniform(keys, size, _FIRST_UNIFORM + start) < self.pi
         return noise.normal(keys, size, start) * torch.where(wide, self.sigma1, self.sigma2)
+
+
+def log_mixture(z: Tensor, at_zero: Number, decay: Number, difference: Number, odds: Number) -> Tensor:
+    """The log density of a mixture of two Gaussians around zero, elementwise.
+
+    log(e^a + e^b) = a + softplus(b - a), one exponential forward and backward; with a the wider component, b - a is
+    bounded above, and what is far below vanishes as it should.
+    """
+    squared = z * z
+    return at_zero - squared * decay + functional.softplus(squared * difference + odds)
 
 
 # Normals count pairs of elements from zero, below 2^30; uniforms start further out, so that no two of the

@@ -1,6 +1,7 @@
 """Priors as text, the same in configuration files and on the command line.
 
 prior    = name [":" number {"," number}]        normal:1   student-t:3,1   normal:fan_in   flat
+         | "posterior:" run folder ["," prior]   posterior:runs/monday   posterior:runs/monday,normal:1
 scale    = number | "fan_in" | hyperprior        laplace:inverse-gamma(1,1)   cauchy:half-cauchy(1)   normal:learned
 mapping  = pattern "=" prior {";" pattern "=" prior}       *.bias=normal:10;*=normal:1
 """
@@ -14,13 +15,14 @@ from bayesify.errors import nearest
 from bayesify.priors.densities import Cauchy, Laplace, Normal, ScaleMixture, StudentT
 from bayesify.priors.hyperpriors import Hyperprior, parse_hyperprior
 from bayesify.priors.improper import Flat, LogUniform
+from bayesify.priors.posterior import Posterior
 from bayesify.priors.prior import Prior, argument_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KINDS: dict[str, type[Prior]] = {
-    kind.name: kind for kind in (Normal, Laplace, Cauchy, StudentT, ScaleMixture, Flat, LogUniform)
+    kind.name: kind for kind in (Normal, Laplace, Cauchy, StudentT, ScaleMixture, Flat, LogUniform, Posterior)
 }
 
 
@@ -30,6 +32,8 @@ def parse(text: str) -> Prior:
         raise TypeError(f"a prior's text must be a string such as 'normal:1', got {text!r}")
     name, colon, rest = text.strip().partition(":")
     kind = _kind(name.strip().lower().replace("_", "-"), text)
+    if kind is Posterior:
+        return Posterior.read(rest)
     words = [word.strip() for word in _COMMAS.split(rest)] if colon else []
     names = argument_names(kind)
     if len(words) > len(names) or (kind is ScaleMixture and len(words) < 3) or "" in words:

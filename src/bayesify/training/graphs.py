@@ -7,6 +7,7 @@ to and moves the counter on. Nothing travels and Python only says "again".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,19 +22,26 @@ _WARM_UP = 3
 class GraphedSteps:
     """The fused step over data in memory: one graph for each size of batch."""
 
-    def __init__(self, fused: FusedStep, examples: TensorExamples, batch_size: int, members: int) -> None:
+    def __init__(
+        self,
+        fused: FusedStep,
+        examples: TensorExamples,
+        batch_size: int,
+        members: int,
+        networks: tuple[int, ...] = (),
+    ) -> None:
         self.fused, self.examples, self.batch_size = fused, examples, batch_size
         device, size = examples.y.device, examples.n_data
         batches = -(-size // batch_size)
-        numbers = len(fused.numbers(1.0, 1.0))
+        shape = torch.tensor(fused.numbers(1.0, 1.0)).shape
         self.order = torch.zeros(members, size, dtype=torch.int64, device=device)
-        self.numbers = torch.zeros(batches, numbers, dtype=fused.state[0].dtype, device=device)
+        self.numbers = torch.zeros(batches, *shape, dtype=fused.state[0].dtype, device=device)
         self.first_step = torch.zeros((), dtype=torch.int64, device=device)
         self.batch = torch.zeros((), dtype=torch.int64, device=device)
-        self.nll = torch.zeros((), dtype=torch.float64, device=device)
+        self.nll = torch.zeros(networks, dtype=torch.float64, device=device)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
-    def begin(self, order: Tensor, numbers: Sequence[Sequence[float]], step: int, skip: int) -> None:
+    def begin(self, order: Tensor, numbers: Sequence[Any], step: int, skip: int) -> None:
         """Set an epoch up: members' orders `[members, n]`, each batch's numbers, the step of its first batch."""
         self.order.copy_(order)
         self.numbers.copy_(torch.tensor(numbers, dtype=self.numbers.dtype))
@@ -75,7 +83,7 @@ class GraphedSteps:
         batches = [(take(self.examples.x, own), self.examples.y[own]) for own in rows.unbind()]
         leaves, layout = pytree.tree_flatten(batches)
         at = self.batch.clamp(max=self.numbers.shape[0] - 1).view(1)
-        numbers = self.numbers.index_select(0, at).view(-1)
+        numbers = self.numbers.index_select(0, at).squeeze(0)
         nll = self.fused.evaluate(layout, leaves, self.first_step + self.batch, numbers)
         self.nll.add_(nll.double() * size)
         self.batch.add_(1)

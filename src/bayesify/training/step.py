@@ -40,7 +40,7 @@ class FusedStep:
 
     def __init__(self, method: Method, rule: UpdateRule, draws: int) -> None:
         self.method, self.rule, self.draws = method, rule, draws
-        self.objective = _Objective(method, draws)
+        self.objective: nn.Module = _Objective(method, draws)
         self.names = [name for name, _ in self.objective.named_parameters()]
         self.buffers = dict(self.objective.named_buffers())
         self.done = rule.count()

@@ -1,0 +1,60 @@
+"""A prior for each network of a fleet: one family, its numbers in a tensor, so that one expression serves all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from bayesify.priors.binding import WeightPrior
+from bayesify.priors.densities import ScaleMixture, log_mixture
+from bayesify.priors.prior import LocationScale, Prior, entropy, subtract
+
+
+class VaryingPrior(nn.Module):
+    """Stands in for a `WeightPrior`, with the numbers that are given to it; under vmap these are each network's own."""
+
+    proper = True
+
+    def __init__(self, family: Prior, numbers: Tensor) -> None:
+        super().__init__()
+        self.family, self.numbers = family, numbers
+
+    def kl(
+        self,
+        mean: Tensor,
+        std: Tensor,
+        draws: Tensor | None = None,
+        kept: Tensor | None = None,
+        log_scales: Tensor | None = None,
+    ) -> Tensor:
+        """KL(N(mean, diag(std^2)) || prior) summed over the weights, as `WeightPrior.kl`."""
+        *numbers, centre = self.numbers.unbind()
+        if isinstance(self.family, ScaleMixture):
+            assert draws is not None
+            log_density = log_mixture(subtract(draws, centre), *numbers).sum(-1)
+            return -entropy(std).sum(-1) - log_density.mean(0)
+        (scale,) = numbers
+        closed = self.family.closed_kl(mean, std, scale, centre)
+        if closed is not None:
+            return closed.sum(-1)
+        assert draws is not None
+        return -entropy(std).sum(-1) - self.family.log_density(draws, scale, centre).sum(-1).mean(0)
+
+
+def varying(priors: Sequence[WeightPrior]) -> tuple[Prior, Tensor]:
+    """What the priors of a fleet share, and what tells them apart: a family and `[networks, numbers]`."""
+    families, rows = [], []
+    for prior in priors:
+        groups = prior._groups
+        own = groups[0].prior
+        plain = len(groups) == 1 and not prior.scale_variables and isinstance(own, LocationScale)
+        if not plain or own.scale == "fan_in":
+            raise ValueError(f"networks of a fleet have one proper prior of a fixed scale each, got {prior.spec()}")
+        families.append(own.name if not hasattr(own, "df") else f"{own.name} with {own.df} degrees of freedom")
+        numbers = own.constants if isinstance(own, ScaleMixture) else (own.scale_for(1),)
+        rows.append((*numbers, own.mean))
+    if len(set(families)) > 1:
+        raise ValueError(f"networks of a fleet have priors of one family, got {' and '.join(sorted(set(families)))}")
+    return priors[0]._groups[0].prior, torch.tensor(rows, dtype=torch.get_default_dtype())

@@ -1,0 +1,293 @@
+"""Many networks of one architecture trained at once, each with its own prior, learning rate, seed and KL weight.
+
+A fleet's step is the fused step (`step.py`) with one more axis: the objective is mapped over the networks (`vmap`), the
+sum of their losses has each network's gradient in its own row, and the optimiser's update is elementwise already. All
+see the same batches, so that the first product is one large one; noise, start and everything else are each one's own,
+so a network of a fleet is, to rounding, the network that training it alone would have given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.utils import _pytree as pytree
+from tqdm import tqdm
+
+from bayesify.errors import RunError, TrainingError, at_least
+from bayesify.methods.variational import Variational
+from bayesify.priors.varying import VaryingPrior, varying
+from bayesify.training import checkpoint
+from bayesify.training.examples import Batch, TensorExamples, as_examples
+from bayesify.training.graphs import GraphedSteps
+from bayesify.training.kl import KL
+from bayesify.training.optimisation import make_optimizer, rate_factor
+from bayesify.training.step import FusedStep
+from bayesify.training.updates import update_rule
+
+
+class Fleet:
+    """Variational networks that differ in prior, seed, start and weights, and in nothing else."""
+
+    def __init__(self, methods: Sequence[Variational]) -> None:
+        self.methods = list(methods)
+        _check_alike(self.methods)
+        first = self.methods[0]
+        names = [name for name, _ in first.named_parameters()]
+        rows = [dict(method.named_parameters()) for method in self.methods]
+        self.names = names
+        self.parameters = [nn.Parameter(torch.stack([row[name].detach() for row in rows])) for name in names]
+        priors = [method.prior for method in self.methods]
+        self.family, self.numbers = varying([prior for prior in priors if prior is not None])
+        self.seeds = torch.tensor([method.seed for method in self.methods])
+        self.nll: list[list[float]] = []
+
+    def __len__(self) -> int:
+        return len(self.methods)
+
+    def to(self, device: torch.device | str) -> Fleet:
+        """Move everything."""
+        self.parameters = [nn.Parameter(parameter.detach().to(device)) for parameter in self.parameters]
+        self.methods[0].to(device)
+        self.numbers, self.seeds = self.numbers.to(self.parameters[0]), self.seeds.to(device)
+        return self
+
+    def fit(
+        self,
+        data: Any,
+        *,
+        learning_rates: Sequence[float],
+        epochs: int = 10,
+        batch_size: int = 128,
+        optimizer: str = "adam",
+        schedule: str = "constant",
+        draws: int = 1,
+        kl: str | Sequence[str] = "uniform",
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        compiled: bool | None = None,
+        run: str | Path | None = None,
+        progress: bool = True,
+        on_epoch: Callable[[int, list[float]], None] = lambda _, __: None,
+    ) -> list[list[float]]:
+        """Train all; each epoch's training NLL by network, `[epochs][networks]`.
+
+        Args:
+            data: `(x, y)` in tensors or arrays.
+            learning_rates: one for each network.
+            epochs: passes over the data.
+            batch_size: examples per step.
+            optimizer: `adam`, `adamw`, `sgd` and their options.
+            schedule: as in `Method.fit`.
+            draws: weight draws per step, for all: networks with other draws go into a fleet of their own.
+            kl: one for all or one for each network.
+            seed: of the order of the examples, which all share.
+            device: where to train.
+            compiled: compile the step; None does on a GPU.
+            run: a folder for a checkpoint after every epoch; one that is there is gone on from.
+            progress: show a bar.
+            on_epoch: called with the number of epochs done and their last NLLs.
+
+        """
+        at_least("epochs", epochs, 1)
+        if len(learning_rates) != len(self):
+            raise ValueError(
+                f"learning_rates must have one for each of {len(self)} networks, got {len(learning_rates)}"
+            )
+        weightings = [KL.parse(one) for one in ([kl] * len(self) if isinstance(kl, str) else kl)]
+        if device is not None:
+            self.to(device)
+        where = self.parameters[0].device
+        first = self.methods[0]
+        examples = as_examples(data, first.likelihood, first.network.dtype).to(where)
+        if not isinstance(examples, TensorExamples):
+            raise TypeError("a fleet trains on data in memory: give a pair (x, y)")
+        first._look(examples)
+        made = make_optimizer(optimizer, self.parameters, 1.0)
+        step = FleetStep(self, made, draws)
+        begun = self._restore(run, made, step)
+        batches = examples.count_batches(batch_size)
+
+        def numbers(number: int, size: int, ahead: int) -> list[tuple[float, ...]]:
+            done = step.done + ahead
+            rate = rate_factor(schedule, done / (epochs * batches))
+            shares = (w.share(number, batches, size, examples.n_data) * w.factor(done / batches) for w in weightings)
+            pairs = zip(shares, learning_rates, strict=True)
+            return [(share, *step.rule.numbers(own * rate, done)) for share, own in pairs]
+
+        graphed = None
+        if compiled or (compiled is None and where.type == "cuda"):
+            step.compile([examples.fetch(torch.arange(min(batch_size, examples.n_data)))])
+            if where.type == "cuda":
+                graphed = GraphedSteps(step, examples, batch_size, 1, (len(self),))
+        bar = tqdm(total=epochs, initial=begun, unit="epoch", disable=None if progress else True, leave=False)
+        with bar:
+            for epoch in range(begun, epochs):
+                sizes = [min(batch_size, examples.n_data - n * batch_size) for n in range(batches)]
+                table = [numbers(n, size, n) for n, size in enumerate(sizes)]
+                order = examples.orders(seed, epoch, 1, where)
+                self.nll.append(self._epoch(step, examples, order, table, sizes, graphed))
+                step.record()
+                self._keep(run, made, epoch + 1)
+                on_epoch(epoch + 1, self.nll[-1])
+                bar.update()
+        self.unstack()
+        return self.nll
+
+    def unstack(self) -> list[Variational]:
+        """The networks, each with its own weights."""
+        for index, method in enumerate(self.methods):
+            method.to(self.parameters[0].device)
+            for name, parameter in method.named_parameters():
+                row = self.parameters[self.names.index(name)]
+                parameter.data = row.detach()[index].clone()
+            method.input_shapes = self.methods[0].input_shapes
+            method.eval()
+        return self.methods
+
+    def _epoch(
+        self,
+        step: FleetStep,
+        examples: TensorExamples,
+        order: Tensor,
+        table: list[list[tuple[float, ...]]],
+        sizes: list[int],
+        graphed: GraphedSteps | None,
+    ) -> list[float]:
+        if graphed is not None:
+            graphed.begin(order, table, step.done, 0)
+            for size in sizes:
+                graphed.step(size)
+            total = graphed.nll
+        else:
+            total = torch.zeros(len(self), dtype=torch.float64, device=order.device)
+            start = 0
+            for row, size in zip(table, sizes, strict=True):
+                batch = examples.fetch(order[0, start : start + size])
+                leaves, layout = pytree.tree_flatten([batch])
+                now = torch.tensor(step.done, device=order.device), torch.tensor(row).to(self.parameters[0])
+                total += step.evaluate(layout, leaves, *now).double() * size
+                step.done += 1
+                start += size
+        means: list[float] = (total / examples.n_data).tolist()
+        if not all(torch.isfinite(parameter).all() for parameter in self.parameters):
+            bad = [n for n in range(len(self)) if not all(torch.isfinite(p[n]).all() for p in self.parameters)]
+            raise TrainingError(f"networks {bad[:10]} of the fleet stopped being finite: lower their learning rates")
+        return means
+
+    def _keep(self, run: str | Path | None, optimizer: torch.optim.Optimizer, epochs: int) -> None:
+        if run is None:
+            return
+        tensors, packed = checkpoint.pack_optimizer(optimizer)
+        tensors |= dict(zip(self.names, (parameter.detach() for parameter in self.parameters), strict=True))
+        state = {"epochs": epochs, "optimizer": packed, "nll": self.nll, "seeds": self.seeds.tolist()}
+        checkpoint.write(Path(run) / "fleet.safetensors", tensors, state)
+
+    def _restore(self, run: str | Path | None, optimizer: torch.optim.Optimizer, step: FleetStep) -> int:
+        file = None if run is None else Path(run) / "fleet.safetensors"
+        if file is None or not file.exists():
+            return 0
+        tensors, state = checkpoint.read(file)
+        if state.get("seeds") != self.seeds.tolist() or any(
+            tensors[name].shape != parameter.shape for name, parameter in zip(self.names, self.parameters, strict=True)
+        ):
+            raise RunError(f"{file} was written by another fleet: choose another folder")
+        with torch.no_grad():
+            for name, parameter in zip(self.names, self.parameters, strict=True):
+                parameter.copy_(tensors[name])
+        checkpoint.unpack_optimizer(optimizer, tensors, state["optimizer"])
+        step.bind(optimizer)
+        self.nll = state["nll"]
+        return int(state["epochs"])
+
+
+class FleetStep(FusedStep):
+    """The fused step of all networks of a fleet; `numbers` has one row for each."""
+
+    def __init__(self, fleet: Fleet, optimizer: torch.optim.Optimizer, draws: int) -> None:
+        self.method, self.draws, self.fleet = fleet.methods[0], draws, fleet
+        self.objective: nn.Module = _OneObjective(self.method, fleet.family, draws)
+        self.names = [f"method.{name}" for name in fleet.names]
+        self.buffers: dict[str, Tensor] = {}
+        self._compiled: dict[Any, Callable[..., Tensor]] = {}
+        self.bind(optimizer)
+
+    def bind(self, optimizer: torch.optim.Optimizer) -> None:
+        """Take the state from where the optimiser has it now."""
+        self.rule = update_rule(optimizer)
+        self.done = self.rule.count()
+        self.state = [
+            *(parameter.detach() for parameter in self.fleet.parameters),
+            *(tensor for slots in self.rule.state for tensor in slots),
+        ]
+
+    def numbers(self, share: Any, rate: Any, ahead: int = 0) -> tuple[Any, ...]:
+        """A row for each network, of the same share and rate: what the compiler is shown."""
+        return (super().numbers(share, rate, ahead),) * len(self.fleet)
+
+    def run(self, layout: Any, *tensors: Tensor) -> Tensor:
+        known, count = len(self.state), len(self.names)
+        state, (step, numbers, *leaves) = tensors[:known], tensors[known:]
+        batches = pytree.tree_unflatten(leaves, layout)
+        share, *rates = numbers.unbind(-1)
+        parameters = [tensor.detach().requires_grad_() for tensor in state[:count]]
+        rest = iter(state[count:])
+
+        def losses(own: list[Tensor], seed: Tensor, prior: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+            given = dict(zip(self.names, own, strict=True))
+            found: tuple[Tensor, Tensor] = functional_call(self.objective, given, (batches, step, weight, seed, prior))
+            return found
+
+        with torch.enable_grad():
+            loss, nll = vmap(losses)(parameters, self.fleet.seeds, self.fleet.numbers, share)
+            gradients = torch.autograd.grad(loss.sum(), parameters)
+        with torch.no_grad():
+            for parameter, gradient, slots in zip(state, gradients, self.rule.state, strict=False):
+                own = [next(rest) for _ in slots]
+                wide = [rate.view(-1, *[1] * (parameter.dim() - 1)) for rate in rates]
+                self.rule.apply(parameter, gradient, own, wide)
+        return nll.detach()
+
+
+class _OneObjective(nn.Module):
+    def __init__(self, method: Variational, family: Any, draws: int) -> None:
+        super().__init__()
+        self.method: Any = method
+        self.family, self.draws = family, draws
+
+    def forward(
+        self, batches: list[Batch], step: Tensor, share: Tensor, seed: Tensor, numbers: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        method = self.method
+        kept = method.seed, method.prior
+        method.seed, method.prior = seed, VaryingPrior(self.family, numbers)
+        try:
+            objective = method.objective(batches, step=step, share=share, draws=self.draws)
+        finally:
+            method.seed, method.prior = kept
+        return objective.loss, objective.nll
+
+
+def _check_alike(methods: Sequence[Variational]) -> None:
+    if not methods:
+        raise ValueError("a fleet needs at least one network")
+    for method in methods:
+        if type(method) is not Variational:
+            raise TypeError(f"a fleet is of Variational networks, got {type(method).__name__}")
+        if method.network.buffer_names:
+            raise ValueError("a fleet cannot keep running statistics: train such networks one by one")
+        if method.gradient != "reparametrised" or method.bound != "elbo":
+            raise ValueError("networks of a fleet maximise the ELBO by reparametrised gradients")
+    shapes = {
+        (
+            tuple((p.name, p.shape) for p in m.network.places),
+            str(sorted(m.settings().items() - {("rho", m.initial_rho)})),
+        )
+        for m in methods
+    }
+    if len(shapes) > 1:
+        raise ValueError("networks of a fleet have the same architecture and settings; priors and seeds may differ")

@@ -1,0 +1,151 @@
+"""A network of a fleet is the network that training it alone gives."""
+
+import pytest
+import torch
+from torch import nn
+
+import bayesify as bf
+from bayesify.training.fleet import Fleet
+
+MIXTURES = ["scale-mixture:0.25,1,0.01", "scale-mixture:0.5,0.5,0.1", "scale-mixture:0.75,2,0.002"]
+NORMALS = ["normal:1", "normal:0.3,0.1", "normal:2"]
+TAILS = ["student-t:3,1", "student-t:3,0.5", "student-t:3,2,0.1"]
+
+
+def data(rows=70):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, 3, generator=generator)
+    return x, (x[:, 0] * x[:, 1] > 0).long()
+
+
+def network(prior, seed, **settings):
+    torch.manual_seed(seed)
+    return bf.Variational(
+        bf.networks.mlp(3, 2, units=8, layers=1), "categorical", prior=prior, seed=seed, rho=-2.0, **settings
+    )
+
+
+def trained_alone(prior, seed, rate, kl, *, orders, epochs, optimizer, draws, **settings):
+    # One network alone shuffles by its own seed, a fleet by that of all: give it the fleet's order.
+    method = network(prior, seed, **settings)
+    own = method._begin
+
+    def begin(plan, examples):
+        own(plan, examples)
+        method.seed = seed
+
+    method._begin = begin
+    method.fit(
+        data(),
+        epochs=epochs,
+        batch_size=32,
+        learning_rate=rate,
+        optimizer=optimizer,
+        kl=kl,
+        draws=draws,
+        schedule="cosine",
+        seed=orders,
+        compiled=False,
+        progress=False,
+    )
+    return method
+
+
+@pytest.mark.parametrize(
+    ("priors", "optimizer", "draws", "settings"),
+    [
+        (MIXTURES, "sgd", 1, {}),
+        (NORMALS, "adam", 2, {}),
+        (NORMALS, "sgd:momentum=0.9", 1, {"estimator": "local"}),
+        (TAILS, "adamw", 1, {"bayesian": "last_layer"}),
+    ],
+)
+def test_each_network_is_what_training_it_alone_gives(priors, optimizer, draws, settings):
+    rates, kls, seeds = [0.02, 0.01, 0.03], ["uniform", "uniform,temperature=0.5", "reweighted"], [3, 1, 7]
+    fleet = Fleet([network(prior, seed, **settings) for prior, seed in zip(priors, seeds, strict=True)])
+    history = fleet.fit(
+        data(),
+        learning_rates=rates,
+        epochs=3,
+        batch_size=32,
+        optimizer=optimizer,
+        schedule="cosine",
+        draws=draws,
+        kl=kls,
+        seed=5,
+        progress=False,
+    )
+    for index, (prior, seed, rate, kl) in enumerate(zip(priors, seeds, rates, kls, strict=True)):
+        alone = trained_alone(prior, seed, rate, kl, orders=5, epochs=3, optimizer=optimizer, draws=draws, **settings)
+        for name, parameter in alone.named_parameters():
+            found = dict(fleet.methods[index].named_parameters())[name]
+            torch.testing.assert_close(found, parameter, rtol=1e-3, atol=1e-4)
+        assert [epoch[index] for epoch in history] == pytest.approx(alone.history["nll"], rel=1e-4)
+        x = data()[0]
+        torch.testing.assert_close(
+            fleet.methods[index].predict(x, draws=5).probs, alone.predict(x, draws=5).probs, rtol=1e-3, atol=1e-4
+        )
+
+
+def fit(fleet, epochs, run=None):
+    return fleet.fit(data(), learning_rates=[0.02] * len(fleet), epochs=epochs, batch_size=32, run=run, progress=False)
+
+
+def make():
+    return Fleet([network(prior, seed) for seed, prior in enumerate(MIXTURES)])
+
+
+def test_stopped_between_two_epochs_it_goes_on_to_the_same_bits(tmp_path):
+    whole = make()
+    fit(whole, 4)
+
+    class Stop(Exception):
+        pass
+
+    def stop(epochs, _):
+        if epochs == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        make().fit(
+            data(),
+            learning_rates=[0.02] * 3,
+            epochs=4,
+            batch_size=32,
+            run=tmp_path,
+            on_epoch=stop,
+            progress=False,
+        )
+    resumed = make()
+    history = fit(resumed, 4, tmp_path)
+    assert len(history) == 4
+    for one, other in zip(whole.parameters, resumed.parameters, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_compiled_it_gives_the_same(monkeypatch):
+    one, other = make(), make()
+    fit(one, 2)
+    other.fit(data(), learning_rates=[0.02] * 3, epochs=2, batch_size=32, compiled=True, progress=False)
+    for a, b in zip(one.parameters, other.parameters, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_what_cannot_sail_together_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="priors of one family, got normal and scale-mixture"):
+        Fleet([network("normal:1", 0), network(MIXTURES[0], 1)])
+    with pytest.raises(ValueError, match="one proper prior of a fixed scale each, got normal:half-cauchy"):
+        Fleet([network("normal:half-cauchy(1)", 0)])
+    with pytest.raises(ValueError, match="same architecture"):
+        Fleet([network("normal:1", 0), bf.Variational(nn.Linear(3, 2), "categorical")])
+    with pytest.raises(TypeError, match="got PointEstimate"):
+        Fleet([bf.PointEstimate(nn.Linear(3, 2), "categorical")])
+    with pytest.raises(ValueError, match="running statistics"):
+        Fleet([bf.Variational(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), "categorical")])
+    with pytest.raises(ValueError, match="learning_rates must have one for each of 3 networks, got 1"):
+        make().fit(data(), learning_rates=[0.1], progress=False)
+    fit(make(), 1, tmp_path)
+    with pytest.raises(bf.RunError, match="written by another fleet"):
+        fit(Fleet([network(MIXTURES[0], 9)]), 2, tmp_path)
+    with pytest.raises(bf.TrainingError, match=r"networks \[1\] of the fleet stopped being finite"):
+        make().fit(data(), learning_rates=[0.01, 1e30, 0.01], epochs=3, optimizer="sgd", progress=False)
