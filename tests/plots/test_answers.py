@@ -87,3 +87,10 @@ def test_the_histogram_of_one_set_and_of_equal_values(classes):
     axes = plots.entropy_histogram(classes([[[0.5, 0.5]] * 5]), score="epistemic")
     assert axes.patches[0].get_data().values.sum() == pytest.approx(1.0)
     assert axes.get_legend() is None
+
+
+def test_the_legend_lies_where_there_is_less_to_hide(classes):
+    sure, unsure = classes([[[1 - 1e-12, 1e-12]] * 9 + [[0.5, 0.5]]]), classes([[[0.5, 0.5]] * 9 + [[0.9, 0.1]]])
+    at_the_right = plots.entropy_histogram(sure, sure).get_legend()._loc
+    at_the_left = plots.entropy_histogram(unsure, unsure).get_legend()._loc
+    assert (at_the_right, at_the_left) == (1, 2)  # upper right, upper left

@@ -7,6 +7,7 @@ from scipy import stats
 
 import bayesify as bf
 from bayesify import plots
+from bayesify.plots.training import density_of
 from bayesify.plots.weights import signal_to_noise
 from bayesify.pruning import PruningCurve
 from bayesify.training.loop import History
@@ -122,7 +123,76 @@ def test_bands_are_the_interval_and_the_spread_of_means():
     lower, upper = (part.reshape(-1).numpy() for part in predictive.interval(0.95))
     assert outer[:, 1].max() == pytest.approx(upper.max())
     assert outer[:, 1].min() == pytest.approx(lower.min())
+    (shown,) = [part for part in axes.lines if part.get_gid() == "data"]
+    assert shown.get_rasterized()  # no row's numbers in a drawing
     at_one = inner[inner[:, 0] == 1.0][:, 1]
     assert sorted(set(at_one.round(5).tolist())) == pytest.approx([4 - 2, 4 + 2])  # means 3 and 5: deviation 1
     with pytest.raises(ValueError, match="one input for each"):
         plots.regression_bands(torch.zeros(5), predictive)
+
+
+def snapshot(values):
+    counts, edges = np.histogram(values, 50)
+    return {"low": float(edges[0]), "high": float(edges[-1]), "counts": counts.tolist(), "of": len(values)}
+
+
+def test_weight_histograms_are_those_recorded_with_the_last_in_front():
+    rng = np.random.default_rng(0)
+    recorded = [{"small": snapshot(rng.normal(size=50)), "wide": snapshot(rng.normal(0, n, 400))} for n in range(1, 31)]
+    records = [{"epoch": n, "weights": weights} for n, weights in enumerate(recorded, 1)]
+    axes = plots.weight_histograms(History([{"epoch": 0, "nll": 1.0}, *records]), most=4)
+    assert axes.get_xlabel() == "weights of wide"  # the largest tensor
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "11", "20", "30"]
+    filled = axes.patches[::2]
+    assert [patch.get_zorder() for patch in filled] == sorted(patch.get_zorder() for patch in filled)
+    for row, (patch, epoch) in enumerate(zip(filled, (1, 11, 20, 30), strict=True)):
+        data, wanted = patch.get_data(), recorded[epoch - 1]["wide"]
+        assert (data.edges[0], data.edges[-1]) == pytest.approx((wanted["low"], wanted["high"]))
+        assert data.baseline == -row
+        height = np.array(wanted["counts"]) / max(wanted["counts"])
+        assert (data.values + row) / 1.7 == pytest.approx(height)
+    axes = plots.weight_histograms(History(records), layer="small")
+    assert axes.get_xlabel() == "weights of small"
+    with pytest.raises(ValueError, match="did you mean 'small'"):
+        plots.weight_histograms(History(records), layer="smal")
+    with pytest.raises(ValueError, match="no weights"):
+        plots.weight_histograms(History([{"epoch": 1, "nll": 1.0}]))
+
+
+def test_the_density_of_a_snapshot_counts_what_lies_outside():
+    edges, density = density_of({"low": -1.0, "high": 1.0, "counts": [10, 30], "of": 50})
+    assert edges.tolist() == [-1, 0, 1]
+    assert density.tolist() == [0.2, 0.6]  # 40 of 50 are inside
+
+
+def test_weights_by_epoch_are_drawn_from_any_fit(blobs):
+    x, y = blobs
+    for method in (
+        bf.Variational(bf.networks.mlp(2, 3, units=8), "categorical"),
+        bf.Ensemble(bf.networks.mlp(2, 3, units=8), "categorical", members=2),
+    ):
+        history = method.fit((x, y), epochs=3, progress=False)
+        axes = plots.weight_histograms(history)
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "2", "3"]
+
+
+def test_examples_are_pixels_so_that_a_drawing_holds_none_of_their_numbers(blobs):
+    x, y = blobs
+    method = bf.PointEstimate(bf.networks.mlp(2, 3, units=8), "categorical")
+    axes = plots.uncertainty_surface(method, x, y, resolution=8)
+    points = [part for part in axes.lines if part.get_gid() == "data"]
+    assert points
+    assert all(part.get_rasterized() for part in points)
+    import io
+
+    file = io.StringIO()
+    axes.figure.savefig(file, format="svg")
+    assert file.getvalue().count("<use") < len(x)  # letters and ticks, no points
+
+
+def test_surfaces_of_different_methods_share_a_scale(blobs):
+    x, y = blobs
+    for seed in (0, 1):
+        method = bf.PointEstimate(bf.networks.mlp(2, 3, units=8), "categorical", seed=seed)
+        axes = plots.uncertainty_surface(method, x, y, resolution=8)
+        assert axes.images[0].get_clim() == pytest.approx((0, np.log(3)))

@@ -66,3 +66,10 @@ def test_what_is_not_an_image_is_refused(images, words):
 def test_a_caption_is_wanted_for_every_image():
     with pytest.raises(ValueError, match="each of 2 images, got 1"):
         plots.image_gallery(np.zeros((2, 4, 4)), ["one"])
+
+
+def test_a_thick_stroke_on_black_is_still_a_stroke():
+    digit = np.zeros((1, 8, 8))
+    digit[0, 1:7, 1:7] = 16  # more ink than paper: what lies at the border is the paper
+    assert as_tiles(digit)[0, 0, 0] == 1.0
+    assert as_tiles(digit)[0, 4, 4] == 0.0

@@ -95,3 +95,29 @@ def test_methods_are_dots_with_intervals_in_the_given_order():
     assert segment.tolist() == [[0.97, 0], [0.99, 0]]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["Ensemble", "Plain network"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first is on top
+
+
+def test_every_seed_behind_a_mean_is_a_tick():
+    axes = plots.method_comparison({"A": 0.5, "B": 0.7}, each={"A": [0.4, 0.6], "B": [0.7]})
+    ticks = [part.get_xydata().tolist() for part in axes.lines if part.get_gid() == "each"]
+    assert ticks == [[[0.4, 0], [0.6, 0]], [[0.7, 1]]]
+
+
+def test_many_names_stand_below_the_plot_and_one_needs_none():
+    curves = {name: risk_coverage([0.9, 0.8], [True, False]) for name in ("one", "two", "three", "four", "five")}
+    axes = plots.risk_coverage(curves)
+    assert axes.get_legend() is None
+    (below,) = axes.figure.legends
+    assert [text.get_text() for text in below.get_texts()] == list(curves)
+    axes.figure.draw_without_rendering()
+    assert below.get_window_extent().y1 <= axes.get_tightbbox().y0 + 1
+    alone = plots.risk_coverage({"one": curves["one"]})
+    assert alone.get_legend() is None
+    assert not alone.figure.legends
+    # Axes of somebody's own figure keep their size.
+    figure = axes.figure.__class__(layout="constrained")
+    first, _ = figure.subplots(1, 2)
+    height = figure.get_figheight()
+    plots.risk_coverage(curves, axes=first)
+    assert first.get_legend() is not None
+    assert figure.get_figheight() == height

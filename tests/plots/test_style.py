@@ -91,3 +91,23 @@ def test_long_names_are_shortened_and_short_ones_kept():
     assert style.shorten("cat", 5) == "cat"
     assert style.shorten("a hippopotamus", 8) == "a hippo…"
     assert len(style.shorten("x" * 100, 18)) == 18
+
+
+@pytest.mark.parametrize("width", [2.3, 2.7, 4.4])
+def test_a_title_stays_within_its_figure(width):
+    for title in (
+        "Plain network",
+        "Ensemble of 5, shared budget",
+        "M" * 60,
+        "a method with a name that never ends " * 3,
+    ):
+        axes = style.canvas(None, width, 2.3)
+        axes.bar(range(10), np.linspace(0, 1, 10))
+        style.percent(axes, "y")
+        style.dress(axes, title=title)
+        axes.figure.draw_without_rendering()
+        inside = axes.figure.get_window_extent()
+        if title != "M" * 60:  # the widest letter there is may lose its end
+            assert axes._left_title.get_window_extent().x1 <= inside.x1, title
+    axes = style.dress(style.canvas(None, 2.7, 2.3), title="Ensemble of 5, shared budget")
+    assert axes.get_title(loc="left") == "Ensemble of 5, shared budget"

@@ -7,7 +7,15 @@ import torch
 import bayesify as bf
 from bayesify.likelihoods import Categorical, Gaussian
 from bayesify.predictive import Predictive
-from bayesify.report.alerts import alerts, kl_frozen, not_converged, overconfident, widths_stuck
+from bayesify.report.alerts import (
+    alerts,
+    chains_disagree,
+    kl_frozen,
+    never_fitted,
+    not_converged,
+    overconfident,
+    widths_stuck,
+)
 
 
 def confident(confidence, accuracy, count):
@@ -113,3 +121,35 @@ def test_a_plain_network_has_no_posterior_to_be_stuck(blobs):
     kinds = {a.kind for a in alerts("Plain", method, np.linspace(2, 1, 20), [1.0, 1.0], method.predict(x), y)}
     assert "not_converged" in kinds
     assert not {"widths_stuck", "kl_frozen"} & kinds
+
+
+def test_a_method_that_was_never_fitted_says_so_first(blobs):
+    x, y = blobs
+    method = bf.PointEstimate(bf.networks.mlp(2, 3, units=8), "categorical")
+    first, *_ = alerts("Plain", method, [], [], method.predict(x), y)
+    assert first.kind == "never_fitted"
+    assert "no training is recorded" in first.text
+    method.fit((x, y), epochs=1, progress=False)
+    assert never_fitted(method, method.history["loss"]) is None
+    method.plan = None
+    assert never_fitted(method, [1.0]) is None  # a history alone is a record, too
+
+
+def test_a_sampler_is_judged_by_its_chains():
+    from types import SimpleNamespace
+
+    def sampler(**found):
+        about = {"converged": True, "chains": 4, "r_hat": 1.002, "divergences": 0} | found
+        return SimpleNamespace(diagnose=lambda: SimpleNamespace(**about))
+
+    assert chains_disagree(sampler()) is None
+    assert "largest R-hat 1.200" in chains_disagree(sampler(converged=False, r_hat=1.2))
+    assert "12 trajectories diverged" in chains_disagree(sampler(divergences=12))
+
+
+def test_a_sampler_that_drew_nothing_has_no_chains_to_judge(blobs):
+    x, y = blobs
+    method = bf.HMC(bf.networks.mlp(2, 3, units=4, layers=1), "categorical", prior="normal:1")
+    kinds = {a.kind for a in alerts("HMC", method, [], [], method.predict(x, draws=2), y)}
+    assert "never_fitted" in kinds
+    assert "not_converged" not in kinds

@@ -5,6 +5,7 @@ import json
 import re
 from html.parser import HTMLParser
 from urllib.parse import unquote
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from bayesify.errors import RunError
 from bayesify.plots import style
-from bayesify.report import Column, Report
+from bayesify.report import Column, Report, Spread, definitions
+from bayesify.report.page import columns
 from bayesify.report.pictures import draw
 
 EVIL = "<script>alert('x')</script> & \"quotes\" ]]> $\\frac{"
@@ -63,7 +65,7 @@ def drawing(points=10, seed=0):
 def report():
     report = Report("A title", "a subtitle")
     report.headline("The answer.")
-    report.alert("beware", "Variational")
+    report.alert("beware", "Variational", "beware_kind")
     report.section("Scores", "First.\n\nSecond.")
     columns = [Column("method"), Column("accuracy", ".2%", better="higher"), Column("cost", ".2g", "×", better="lower")]
     report.table(columns, [["plain", 0.987654, 1.0], ["ensemble", np.float32(0.5), None]], "A table.")
@@ -144,7 +146,7 @@ def test_the_twin_has_the_numbers_that_are_shown(report, tmp_path):
     twin = json.loads(path.with_suffix(".json").read_text("utf-8"))
     assert twin["format"] == "bayesify-report"
     assert (twin["title"], twin["headline"]) == ("A title", ["The answer."])
-    assert twin["alerts"] == [{"about": "Variational", "text": "beware"}]
+    assert twin["alerts"] == [{"about": "Variational", "kind": "beware_kind", "text": "beware"}]
     table = twin["sections"][0]["content"][1]
     assert table["rows"] == [["plain", 0.987654, 1.0], ["ensemble", 0.5, None]]
     page = path.read_text("utf-8")
@@ -205,12 +207,10 @@ def test_the_same_report_has_the_same_bytes(report):
 
 def test_the_smaller_drawing_looks_like_the_original(tmp_path):
     source = unquote(re.search(r'src="data:image/svg\+xml,([^"]*)"', one_picture())[1])
-    import xml.etree.ElementTree as ET
-
     root = ET.fromstring(html.unescape(source))
     shapes = [part.get("d", "") for part in root.iter("{http://www.w3.org/2000/svg}path")]
     figure = drawing().figure
-    figure.savefig(tmp_path / "whole.svg")
+    figure.savefig(tmp_path / "whole.svg", transparent=True)
     whole = [
         part.get("d", "")
         for part in ET.parse(tmp_path / "whole.svg").getroot().iter("{http://www.w3.org/2000/svg}path")
@@ -252,3 +252,86 @@ def test_wrong_shapes_are_refused():
         report.figure(["nothing"], "")
     with pytest.raises(ValueError, match="'higher', 'lower'"):
         Column("x", better="more")
+
+
+def test_an_error_over_seeds_stands_beside_its_mean_and_in_the_twin(tmp_path):
+    report = Report("t")
+    columns = ["m", Column("accuracy", ".1%", better="higher"), Column("nll", ".2f", better="lower")]
+    report.table(columns, [["a", Spread(0.9, 0.01), Spread(0.5)], ["b", Spread(0.8, 0.02), 0.25]])
+    path = report.write(tmp_path / "r.html")
+    page = path.read_text("utf-8")
+    assert re.findall(r"<td>(.*?)</td>", page) == [
+        "<b>90.0%</b><small>± 1.0%</small>",
+        "0.50",
+        "80.0%<small>± 2.0%</small>",
+        "<b>0.25</b>",
+    ]
+    (table,) = json.loads(path.with_suffix(".json").read_text("utf-8"))["sections"][0]["content"]
+    assert table["rows"] == [["a", 0.9, 0.5], ["b", 0.8, 0.25]]
+    assert table["standard_errors"] == [[None, 0.01, None], [None, 0.02, None]]
+
+
+def test_numbers_that_stand_out_come_before_the_sections(report, tmp_path):
+    report.number("accuracy", "97.3%", "of <known>")
+    page = report.html()
+    assert page.index("97.3%") < page.index("<h2>Scores")
+    assert "of &lt;known&gt;" in page
+    assert report.to_dict()["numbers"] == [{"name": "accuracy", "value": "97.3%", "note": "of <known>"}]
+
+
+def test_every_panel_may_have_a_note_of_its_own():
+    report = Report("t")
+    report.figure([drawing(), drawing(seed=1)], "", ["a", "b"], notes=["left <b>", "right"])
+    page = Reader(report.html())
+    assert "left <b>" in page.text
+    assert "b" not in page.tags
+    assert report.to_dict()["sections"][0]["content"][0]["notes"] == ["left <b>", "right"]
+    with pytest.raises(ValueError, match="notes must have one text for each of 2 pictures, got 1"):
+        report.figure([drawing(), drawing()], "", notes=["one"])
+
+
+@given(st.integers(1, 12), st.integers(80, 700), st.integers(320, 1200))
+def test_pictures_fill_even_rows_and_none_stands_alone_where_that_can_be_helped(count, width, room):
+    chosen = columns(count, width, room)
+    assert 1 <= chosen <= count
+    assert chosen == 1 or chosen * 0.78 * width <= room
+    possible = [n for n in range(1, count + 1) if n * 0.88 * width <= room]
+    fewest = -(-count // max(possible, default=1))
+    if any(-(-count // n) == fewest and (count % n != 1 or n == 1) for n in possible):
+        assert count % chosen != 1 or chosen == 1
+        assert -(-count // chosen) <= fewest
+
+
+@pytest.mark.parametrize(
+    "count, width, wanted", [(6, 221, 3), (5, 259, 3), (5, 394, 3), (2, 422, 2), (3, 355, 3), (4, 355, 2)]
+)
+def test_common_figures_on_a_desktop(count, width, wanted):
+    assert columns(count, width, 1050) == wanted
+
+
+def test_wide_tables_say_that_they_scroll():
+    wide, narrow = Report("t"), Report("t")
+    wide.table(list("abcdefg"), [list("1234567")])
+    narrow.table(list("abc"), [list("123")])
+    assert "7 columns: scroll the table sideways" in Reader(wide.html()).text
+    assert "scroll the table" not in Reader(narrow.html()).text
+
+
+def test_formulas_are_mathml_without_a_script():
+    listed = [
+        *definitions.classification(unknown=True),
+        *definitions.regression(unknown=True),
+        *definitions.variational(),
+    ]
+    report = Report("t")
+    report.definitions(listed)
+    page = Reader(report.html())
+    assert page.tags.count("math") == len(listed)
+    assert "script" not in page.tags
+    known = ["math", "mrow", "mi", "mn", "mo", "mtext", "mspace", "msub", "msup", "mfrac", "msqrt", "munder"]
+    for one in listed:
+        root = ET.fromstring(one.mathml)
+        assert {part.tag for part in root.iter()} <= set(known)
+        assert all(len(part) == 2 for part in root.iter() if part.tag in {"mfrac", "msub", "msup", "munder"})
+        assert one.text
+        assert len(one.words) > 30

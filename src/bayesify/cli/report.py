@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bayesify.cli.options import Draws, Json, OwnNetwork, Seed
-from bayesify.cli.outcome import CommandError, emit
+from bayesify.cli.outcome import CommandError, emit, plain
 
 if TYPE_CHECKING:
     from bayesify.recipes.reading import Examples
@@ -34,12 +34,18 @@ def report(
         str | None, typer.Option(help="Unknown inputs: a name, a file or a folder. (default: withheld classes)")
     ] = None,
     at_least: Annotated[float, typer.Option(help="The confidence below which an answer is 'I do not know'.")] = 0.9,
+    licence: Annotated[
+        str, typer.Option(metavar="NAME", help="The model's own licence, for its card: apache-2.0, mit, ...")
+    ] = "other",
     draws: Draws = 50,
     seed: Seed = 0,
     network: OwnNetwork = None,
     as_json: Json = False,
 ) -> None:
-    """Write one self-contained HTML page, with its numbers in a JSON file beside it."""
+    """Write one self-contained HTML page, with its numbers in a JSON file beside it.
+
+    Each run also gets a model card (README.md) and the scores on it in metrics.json.
+    """
     from bayesify import runs
     from bayesify.recipes import reading
     from bayesify.report.comparison import comparison_report
@@ -63,9 +69,13 @@ def report(
         unknown_name=examples.unknown_what or "the unknown inputs",
         inputs=examples.x,
         at_least=at_least,
+        licence=licence,
     )
     if as_json:
-        emit({"report": str(written), "runs": {r.label: r.evaluation.to_dict() for r in results}})
+        names = [result.name for result in results]
+        keys = [name if names.count(name) == 1 else result.label for name, result in zip(names, results, strict=True)]
+        scores = {key: result.evaluation.to_dict() for key, result in zip(keys, results, strict=True)}
+        emit({"report": str(written), "runs": scores})
     else:
         print(f"the report is in {written}")
 
@@ -76,6 +86,7 @@ def _results(
     """One result per run, all on the same test examples."""
     from bayesify import runs
     from bayesify.evaluation import score
+    from bayesify.plots import style
     from bayesify.recipes import reading, training
     from bayesify.report.results import MethodResult
 
@@ -93,12 +104,15 @@ def _results(
         method = training.load(folder, network)
         predictive = method.predict(examples.x, draws=draws, seed=seed)
         unknown = None if examples.unknown is None else method.predict(examples.unknown, draws=draws, seed=seed)
+        evaluation = score(predictive, examples.y, unknown)
+        about = {"method": name, "data": examples.what, "ood": examples.unknown_what, "by": "draws", "seed": seed}
+        training.write_metrics(folder, plain(about | evaluation.to_dict()))
         results.append(
             MethodResult(
                 name=name,
-                label=name if names.count(name) == 1 else folder.name,
+                label=style.TITLES.get(name, name) if names.count(name) == 1 else folder.name,
                 method=method,
-                evaluation=score(predictive, examples.y, unknown),
+                evaluation=evaluation,
                 predictive=predictive,
                 targets=examples.y,
                 unknown=unknown,

@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify.estimators import stochastic_layers, why_not
 from bayesify.training.kl import KL
+from bayesify.training.loop import Plan
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
@@ -85,6 +86,9 @@ def summarise(method: Method, x: Any = None) -> Summary:
         if estimator is not None
         else f"{network.size:,}",
     }
+    own_facts = getattr(method, "facts", None)
+    if own_facts is not None:
+        facts |= own_facts()
     if trace is not None and trace.dropout_sites:
         facts["dropout"] = ", ".join(f"{site.rate:g}" for site in trace.dropout_sites)
     if x is not None:
@@ -94,7 +98,7 @@ def summarise(method: Method, x: Any = None) -> Summary:
         stochastic = method._dropout_keys(range(draws), 0) is not None
         tier, why = network.tier(draws, rows_of, train=False, each=own, stochastic=stochastic)
         facts["tier for draws"] = f"{tier} ({why})"
-    if method.plan is not None:
+    if isinstance(method.plan, Plan):
         kl = KL.parse(method.plan.kl)
         facts["KL weighting"] = str(kl)
         facts["training path"] = "compiled" if method.plan.compiled else "plain"

@@ -10,7 +10,7 @@ from bayesify.plots.quality import (
     reliability,
     risk_coverage,
 )
-from bayesify.plots.training import training_history
+from bayesify.plots.training import training_history, weight_histograms
 from bayesify.plots.weights import pruning_curve, snr_cumulative, snr_histogram, weight_densities
 
 __all__ = [
@@ -29,4 +29,5 @@ __all__ = [
     "training_history",
     "uncertainty_surface",
     "weight_densities",
+    "weight_histograms",
 ]

@@ -47,12 +47,12 @@ def predictive_distribution(
     axes = style.canvas(axes, *((3.0, max(2.2, 0.9 + 0.22 * len(names))) if sideways else (2.3, 2.2)))
     places = np.arange(len(mean))
     top = int(mean.argmax())
-    faces = [look.color if accepted and place == top else _tint(look.color) for place in places]
+    faces = [look.color if accepted and place == top else style.tint(look.color) for place in places]
     (axes.barh if sideways else axes.bar)(places, mean, _BAR, color=faces, edgecolor=look.color, linewidth=0.9)
     if len(draws) > 1:
         ticks, heights = _draw_ticks(draws[_evenly(len(draws), most_draws)])
         line = (heights, ticks) if sideways else (ticks, heights)
-        axes.plot(*line, color=style.INK, linewidth=0.9, alpha=0.6, solid_capstyle="round", gid="draws")
+        axes.plot(*line, color=style.INK, linewidth=1.0, alpha=0.7, solid_capstyle="round", gid="draws")
     style.guide(axes, **{"x" if sideways else "y": at_least})
     style.dress(axes, title=title, subtitle=verdict_text, grid="x" if sideways else "y")
     ticks_at = [0.0, 0.5, 1.0]
@@ -116,7 +116,12 @@ def entropy_histogram(
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, max(float(part[1].max()) for part in parts) * 1.08))
     style.percent(axes, "y")
     if unknown is not None:
-        style.legend(axes, "upper right")
+        # Over the half with less in it.
+        middle = len(edges) // 2
+        left, right = (
+            max(float(part[1][half].max()) for part in parts) for half in (slice(middle), slice(middle, None))
+        )
+        style.legend(axes, "upper right" if right <= left else "upper left")
     return axes
 
 
@@ -174,10 +179,3 @@ def _evenly(count: int, most: int) -> NDArray[np.int64]:
     if count <= most:
         return np.arange(count)
     return np.linspace(0, count - 1, most).round().astype(np.int64)
-
-
-def _tint(color: str) -> tuple[float, float, float]:
-    from matplotlib.colors import to_rgb
-
-    red, green, blue = to_rgb(color)
-    return (0.72 + 0.28 * red, 0.72 + 0.28 * green, 0.72 + 0.28 * blue)

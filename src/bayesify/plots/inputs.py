@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bayesify.predictive import Predictive
 
 _MOST_POINTS = 300
+_IN_NATS = ("entropy", "aleatoric")
 _CLASS_COLORS = ("#0072b2", "#d55e00", "#009e73", "#b5518c", "#7a6a00", "#3a9bd0", "#5f3f9e")
 _CLASS_MARKERS = "os^DvPX"
 
@@ -40,6 +41,8 @@ def uncertainty_surface(
     The plane reaches `margin` of the data's extent beyond it, because that is where a method should stop being
     sure. Dark is unsure; `show` is any of the predictive's scores.
     """
+    from matplotlib.patheffects import AbstractPathEffect, withStroke
+
     points = np.zeros((0, 2)) if x is None else _array(x)
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"a surface needs inputs [n, 2], got {list(points.shape)}")
@@ -49,18 +52,25 @@ def uncertainty_surface(
     sides = [np.linspace(low[i] - reach[i], high[i] + reach[i], resolution) for i in (0, 1)]
     grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
     predictive = method.predict(torch.from_numpy(grid).to(method.network.dtype), draws=draws, seed=seed)
+    classes = predictive.kind == "classification"
     score = predictive.score(show).double().cpu().numpy().reshape(resolution, resolution)
     bounds = (sides[0][0], sides[0][-1], sides[1][0], sides[1][-1])
-    picture = axes.imshow(score, origin="lower", extent=bounds, aspect="auto", cmap="Blues", interpolation="bilinear")
-    if predictive.kind == "classification":
+    # One scale for every method: from no doubt to as much as there can be, or is.
+    most = float(np.log(predictive.probs.shape[-1])) if show in _IN_NATS and classes else float(score.max())
+    shades: dict[str, Any] = {"cmap": "Blues", "vmin": min(0.0, float(score.min())), "vmax": most or 1.0}
+    picture = axes.imshow(score, origin="lower", extent=bounds, aspect="auto", interpolation="bilinear", **shades)
+    if classes:
+        halo: list[AbstractPathEffect] = [withStroke(linewidth=2.4, foreground=style.PAPER, alpha=0.7)]
         labels = predictive.labels.cpu().numpy().reshape(resolution, resolution)
         for label in range(1, int(labels.max()) + 1):
-            axes.contour(*sides, (labels >= label).astype(float), [0.5], colors=[style.INK], linewidths=0.9)
-    _scatter(axes, points, None if y is None else _array(y), classes=predictive.kind == "classification")
+            line = axes.contour(*sides, (labels >= label).astype(float), [0.5], colors=[style.ON_PICTURE], linewidths=1)
+            line.set_path_effects(halo)
+    _scatter(axes, points, None if y is None else _array(y), classes=classes)
     style.dress(axes, title=title, grid="")
     bar = axes.figure.colorbar(picture, ax=axes, shrink=0.85, pad=0.02)
-    bar.ax.tick_params(labelsize=style.SMALL_SIZE)
-    bar.set_label(show.replace("_", " "), fontsize=style.SMALL_SIZE)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=style.SMALL_SIZE, labelcolor=style.INK, color=style.MUTED)
+    bar.set_label(show.replace("_", " "), fontsize=style.SMALL_SIZE, color=style.INK)
     return axes
 
 
@@ -116,13 +126,21 @@ def _scatter(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.float64
         return
     some = np.linspace(0, len(points) - 1, min(len(points), _MOST_POINTS)).round().astype(int)
     points = points[some]
+    # As pixels: a drawing would hold the numbers of every example.
     if labels is None or not classes:
-        axes.plot(*points.T, "o", color=style.INK, markersize=2.6, alpha=0.6, markeredgewidth=0, gid="data")
+        look: dict[str, Any] = {
+            "markersize": 3.0,
+            "alpha": 0.8,
+            "markeredgewidth": 0,
+            "gid": "data",
+            "rasterized": True,
+        }
+        axes.plot(*points.T, "o", color=style.POINTS, **look)
         return
     groups = labels.reshape(-1)[some].astype(int)
     for label in np.unique(groups):
         marker, color = _CLASS_MARKERS[label % 7], _CLASS_COLORS[label % 7]
-        (shown,) = axes.plot(*points[groups == label].T, marker, color=color, markersize=4, gid="data")
+        (shown,) = axes.plot(*points[groups == label].T, marker, color=color, markersize=4, gid="data", rasterized=True)
         shown.set(markeredgecolor=style.PAPER, markeredgewidth=0.5)
 
 

@@ -42,7 +42,7 @@ def image_gallery(
     rows = math.ceil(count / columns)
     lines = max((text.count("\n") + 1 for text in texts), default=0)
     # Cells in units of an image's width: some air between columns, room for the captions between rows.
-    step_x, step_y = 1.12, height / width + 0.1 + 0.21 * lines
+    step_x, step_y = 1.12, height / width + 0.1 + 0.18 * lines
     axes = style.canvas(axes, 0.9 * columns * step_x + 0.1, 0.9 * rows * step_y + (0.35 if title else 0.1))
     style.dress(axes, title=title, grid="")
     for place in range(count):
@@ -52,7 +52,7 @@ def image_gallery(
         if texts:
             words = "\n".join(map(style.plain, texts[place].split("\n")))
             below = axes.text(left + 0.5, top + height / width + 0.04, words, ha="center", va="top", linespacing=1.15)
-            below.set(fontsize=style.SMALL_SIZE - 0.5, color=style.INK, in_layout=False)
+            below.set(fontsize=style.SMALL_SIZE, color=style.INK, in_layout=False)
     axes.set_xlim(-0.02, columns * step_x - 0.1)
     axes.set_ylim(rows * step_y - 0.08, -0.02)
     axes.set_aspect("equal")
@@ -80,6 +80,12 @@ def as_tiles(images: Any, *, dark_on_light: bool = True) -> NDArray[np.float64]:
     low, high = float(array.min()), float(array.max())
     array = (array - low) / (high - low) if high > low else np.zeros_like(array)
     # Only strokes on black are turned: a photograph is left as it is.
-    if dark_on_light and array.ndim == 3 and np.median(array) < 0.25:
+    if dark_on_light and array.ndim == 3 and np.median(_border(array)) < 0.25:
         array = 1.0 - array
     return array
+
+
+def _border(tiles: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The outermost pixels: what a stroke is drawn on, however thick the stroke."""
+    edges = (tiles[:, 0], tiles[:, -1], tiles[:, :, 0], tiles[:, :, -1])
+    return np.concatenate([edge.reshape(-1) for edge in edges])

@@ -132,6 +132,8 @@ def error_against_spread(
     axes: Axes | None = None,
 ) -> Axes:
     """The error made against the error announced (regression), in bins of equal count of the predicted spread."""
+    from matplotlib.ticker import MaxNLocator
+
     axes = style.canvas(axes, 3.7, 2.9)
     looks = looks or style.looks(predictives)
     curves = {name: binned_error(predictive, targets, bins) for name, predictive in predictives.items()}
@@ -143,6 +145,7 @@ def error_against_spread(
         values = np.concatenate([getattr(curve, part) for curve in curves.values()])
         room = 0.1 * float(np.ptp(values)) or 0.1 * float(values.max()) or 1.0
         limit(float(values.min()) - room, float(values.max()) + room)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     style.legend(axes)
     return axes
 
@@ -169,6 +172,7 @@ def method_comparison(
     values: Mapping[str, float],
     intervals: Mapping[str, tuple[float, float]] | None = None,
     *,
+    each: Mapping[str, Sequence[float]] | None = None,
     label: str = "",
     share: bool = False,
     title: str = "",
@@ -177,7 +181,8 @@ def method_comparison(
 ) -> Axes:
     """One dot per method, the best order left to the reader: values with their intervals, in the given order.
 
-    `share` writes the values as percentages.
+    `each` are the values that a method's is the mean of (one for each seed), as faint dots; `share` writes all as
+    percentages.
     """
     axes = style.canvas(axes, 4.4, 1.0 + 0.34 * len(values))
     looks = looks or style.looks(values)
@@ -185,12 +190,19 @@ def method_comparison(
         look = looks[name]
         if intervals is not None and name in intervals:
             axes.hlines(place, *intervals[name], color=look.color, linewidth=2.2, alpha=0.45)
+        single = list((each or {}).get(name, ()))
+        if single:
+            seeds: dict[str, Any] = {"marker": "|", "markersize": 9, "alpha": 0.6, "linestyle": "none", "gid": "each"}
+            axes.plot(single, [place] * len(single), color=look.color, **seeds)
         axes.plot([value], [place], color=look.color, marker=look.marker, markersize=6.5, linestyle="none")
     style.dress(axes, title=title, x=label, grid="x")
-    axes.set_yticks(range(len(values)), [style.plain(style.shorten(name, 26)) for name in values])
+    axes.set_yticks(range(len(values)), [style.plain(style.shorten(name, 32)) for name in values])
     axes.set_ylim(len(values) - 0.5, -0.5)
     axes.margins(x=0.12)
     if share:
+        # A margin is no reason to show more than all.
+        low, high = axes.get_xlim()
+        axes.set_xlim(max(low, -0.01), min(high, 1.01))
         style.percent(axes, "x")
     return axes
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#e3e6ea", "#ffffff"
 KNOWN, UNKNOWN, WARNING = "#0072b2", "#d55e00", "#b3261e"
+# Lines over the pixels of a picture keep their colour on a dark page; points are pixels too, and must show on both.
+ON_PICTURE, POINTS = "#0b0d10", "#747f8b"
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 10.5, 9.0, 8.0
+_SMALLEST_TITLE = 8.0
 WIDTH, HEIGHT = 4.4, 3.1
 DONT_KNOW = "I do not know"
 
@@ -54,7 +57,20 @@ METHOD_LOOKS: dict[str, Look] = {
     "sghmc": Look("#5f3f9e", ">", (0, (6, 2))),
     "hmc": Look("#1f2328", "*", (0, (8, 1.5))),
 }
+TITLES = {
+    "point": "Plain network",
+    "ensemble": "Ensemble",
+    "mc-dropout": "MC dropout",
+    "variational": "Variational",
+    "ivon": "IVON",
+    "laplace": "Laplace approximation",
+    "swag": "SWAG",
+    "sgld": "SGLD",
+    "sghmc": "SGHMC",
+    "hmc": "HMC",
+}
 _WORDS = {"plain": "point", "dropout": "mc-dropout", "deterministic": "point", "maximum": "point", "vi": "variational"}
+_MANY = 4
 _SPARE_MARKERS = "hpd8H"
 _SPARE_DASHES: tuple[Dash, ...] = ((0, (1, 1.2)), (0, (4, 1, 1, 1, 1, 1)), (0, (8, 3)))
 
@@ -128,10 +144,12 @@ def dress(axes: Axes, *, title: str = "", subtitle: str = "", x: str = "", y: st
     inches = axes.figure.get_figwidth() * axes.get_position().width if isinstance(axes.figure, Figure) else WIDTH
     title, subtitle = (title, subtitle) if title else (subtitle, "")
     if title:
-        heading = axes.set_title(
-            plain(shorten(title, max(14, round(13 * inches)))), loc="left", pad=18 if subtitle else 6
-        )
-        heading.set(fontsize=TITLE_SIZE, fontweight="bold", color=INK)
+        # Smaller first, then shorter: a letter of the title is about 0.097 inches wide.
+        room = inches / 0.097
+        size = max(_SMALLEST_TITLE, TITLE_SIZE * min(1.0, room / len(title)))
+        words = plain(shorten(title, max(14, round(room * TITLE_SIZE / size))))
+        heading = axes.set_title(words, loc="left", pad=18 if subtitle else 6)
+        heading.set(fontsize=size, fontweight="bold", color=INK)
     if subtitle:
         above = axes.annotate(plain(subtitle), (0, 1), (0, 5), "axes fraction", "offset points", annotation_clip=False)
         above.set(fontsize=TEXT_SIZE, color=INK, va="bottom", in_layout=False)
@@ -150,9 +168,29 @@ def guide(axes: Axes, *, x: float | None = None, y: float | None = None) -> None
 
 
 def legend(axes: Axes, location: Corner = "best") -> None:
-    """The legend, without a frame, where there is anything to name."""
-    if axes.get_legend_handles_labels()[1]:
-        axes.legend(frameon=False, fontsize=SMALL_SIZE, labelcolor=INK, loc=location, handlelength=2.4)
+    """The legend, without a frame, where there is more than one thing to name.
+
+    Many names hide what lies behind them: a figure of ours grows, and they stand below its only plot.
+    """
+    handles, names = axes.get_legend_handles_labels()
+    if len(names) < 2:
+        return
+    quiet: dict[str, Any] = {"frameon": False, "fontsize": SMALL_SIZE, "labelcolor": INK, "handlelength": 2.4}
+    figure = axes.get_figure(root=True)
+    if len(names) < _MANY or figure is None or len(figure.axes) > 1 or figure.get_layout_engine() is None:
+        axes.legend(loc=location, **quiet)
+        return
+    columns = 2 if max(map(len, names)) <= 25 else 1
+    figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(names) // columns))
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, columnspacing=1.2, **quiet)
+
+
+def tint(color: str) -> str:
+    """A colour thinned with white, for areas."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    red, green, blue = (0.72 + 0.28 * part for part in to_rgb(color))
+    return str(to_hex((red, green, blue)))
 
 
 def percent(axes: Axes, which: str = "both") -> None:

@@ -1,9 +1,9 @@
-"""How training went: the objective, or one of its parts, by epoch."""
+"""How training went: the objective, or one of its parts, and the weights, by epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,3 +58,59 @@ def training_history(
         axes.set_yscale("log")
     style.legend(axes, "upper right")
     return axes
+
+
+def weight_histograms(
+    history: History,
+    *,
+    layer: str | None = None,
+    most: int = 12,
+    title: str = "",
+    look: Look | None = None,
+    axes: Axes | None = None,
+) -> Axes:
+    """How the weights of one tensor were spread after some of the epochs, the last in front, all equally high.
+
+    Training records the means of a posterior (an ensemble's members together) at up to 40 epochs; `layer` is a
+    tensor's name (the largest, unless given), and at most `most` epochs are drawn, evenly chosen.
+    """
+    from matplotlib.ticker import FixedLocator
+
+    snapshots = {record["epoch"]: record["weights"] for record in history.records if record.get("weights")}
+    if not snapshots:
+        raise ValueError("this history has no weights: it was recorded by an earlier version, or for another method")
+    layer = largest_tensor(history) if layer is None else choose("tensor", layer, next(iter(snapshots.values())))
+    axes = style.canvas(axes, 3.7, 3.1)
+    look = look or style.METHOD_LOOKS["variational"]
+    epochs = sorted(snapshots)
+    places = np.linspace(0, len(epochs) - 1, min(most, len(epochs))).round().astype(int)
+    shown = [epochs[place] for place in dict.fromkeys(places.tolist())]
+    curves = [density_of(snapshots[epoch][layer]) for epoch in shown]
+    for row, (edges, density) in enumerate(curves):
+        base = -float(row)
+        # Taller than a row, so that the shapes stay readable; each in front hides the one behind.
+        heights = base + 1.7 * density / (float(density.max()) or 1.0)
+        axes.stairs(heights, edges, baseline=base, fill=True, facecolor=style.tint(look.color), zorder=2 + row)
+        axes.stairs(heights, edges, baseline=base, color=look.color, linewidth=0.9, zorder=2 + row)
+    style.dress(axes, title=title, x=f"weights of {style.shorten(layer, 28)}", y="epoch", grid="x")
+    axes.spines["left"].set_visible(False)
+    axes.yaxis.set_major_locator(FixedLocator([-float(row) for row in range(len(shown))]))
+    axes.set_yticklabels([str(epoch) for epoch in shown])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-len(shown) + 0.7, 1.8)
+    axes.margins(x=0)
+    return axes
+
+
+def largest_tensor(history: History) -> str:
+    """The tensor of which most weights were recorded."""
+    weights = next(record["weights"] for record in history.records if record.get("weights"))
+    return str(max(weights, key=lambda name: weights[name]["of"]))
+
+
+def density_of(histogram: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Edges and density of a recorded histogram, by all weights: those beyond its ends are missing from it."""
+    edges = np.linspace(histogram["low"], histogram["high"], len(histogram["counts"]) + 1)
+    counts = np.asarray(histogram["counts"], dtype=np.float64)
+    width = float(edges[1] - edges[0]) or 1.0
+    return edges, counts / (max(histogram["of"], 1) * width)

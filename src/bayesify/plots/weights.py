@@ -53,13 +53,24 @@ def binned_weights(
     methods: Mapping[str, Method], bins: int = 81
 ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """Bin centres and the density of each method's weights, on one symmetric range that holds 99% of each."""
-    values = {name: _sampled_weights(method) for name, method in methods.items()}
+    values = {name: sampled_weights(method) for name, method in methods.items()}
     reach = max(float(np.quantile(np.abs(value), 0.99)) for value in values.values()) or 1.0
     edges = np.linspace(-reach, reach, bins + 1)
     centres = 0.5 * (edges[1:] + edges[:-1])
     return {
         name: (centres, np.histogram(value, edges)[0] / len(value) / np.diff(edges)) for name, value in values.items()
     }
+
+
+def sampled_weights(method: Method) -> NDArray[np.float64]:
+    """The weights (not the biases, where there is anything else) of several draws, in one row."""
+    kept = prunable_weights(method)
+    draws = min(max(1, _SAMPLED_WEIGHTS // method.network.size), 30, method.held or 30)
+    theta = method.weights(range(draws), seed=0)
+    if bool(kept.any()):
+        theta = theta[:, : len(kept)][:, kept]
+    values = theta.detach().double().cpu().numpy().reshape(-1)
+    return values if len(values) <= 2 * _SAMPLED_WEIGHTS else values[:: len(values) // _SAMPLED_WEIGHTS]
 
 
 def snr_histogram(
@@ -164,13 +175,3 @@ def _mark_cuts(axes: Axes, snr: NDArray[np.float64], cuts: Sequence[float]) -> N
         style.guide(axes, x=at)
         words = axes.text(at, 0.99 - 0.075 * place, f" {100 * cut:g}%", transform=axes.get_xaxis_transform(), va="top")
         words.set(fontsize=style.SMALL_SIZE, color=style.INK)
-
-
-def _sampled_weights(method: Method) -> NDArray[np.float64]:
-    kept = prunable_weights(method)
-    draws = min(max(1, _SAMPLED_WEIGHTS // method.network.size), 30, method.held or 30)
-    theta = method.weights(range(draws), seed=0)
-    if bool(kept.any()):
-        theta = theta[:, : len(kept)][:, kept]
-    values = theta.detach().double().cpu().numpy().reshape(-1)
-    return values if len(values) <= 2 * _SAMPLED_WEIGHTS else values[:: len(values) // _SAMPLED_WEIGHTS]

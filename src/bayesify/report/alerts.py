@@ -39,7 +39,8 @@ def alerts(
 ) -> list[Alert]:
     """All alerts on one result, by `label`; `losses` and `kls` are one number per epoch."""
     found = {
-        "not_converged": not_converged(losses),
+        "never_fitted": never_fitted(method, losses),
+        "not_converged": chains_disagree(method) if hasattr(method, "diagnose") else not_converged(losses),
         "overconfident": overconfident(predictive, targets),
     }
     if isinstance(method, Variational):
@@ -47,6 +48,16 @@ def alerts(
         found["widths_stuck"] = widths_stuck(method.std, start)
         found["kl_frozen"] = kl_frozen(kls)
     return [Alert(label, kind, text) for kind, text in found.items() if text is not None]
+
+
+def never_fitted(method: Method, losses: Sequence[float]) -> str | None:
+    """Whether nothing says that the method was ever trained: no plan, and no epoch in its history."""
+    if method.plan is not None or len(losses):
+        return None
+    return (
+        "no training is recorded: it was never fitted, and unless a loop of your own trained it, its scores are those "
+        "of the weights it started from"
+    )
 
 
 def not_converged(losses: Sequence[float]) -> str | None:
@@ -71,6 +82,26 @@ def not_converged(losses: Sequence[float]) -> str | None:
         f"not converged: the loss still fell by {-slope:.3g} an epoch at the end of {len(values)} epochs; "
         "train longer before comparing"
     )
+
+
+def chains_disagree(method: Any) -> str | None:
+    """Whether a sampler's chains predict differently (its own `diagnose()`), or some of its trajectories diverged."""
+    try:
+        found = method.diagnose()
+    except ValueError:
+        # Nothing was drawn, or nothing says at which inputs to judge: `never_fitted` speaks of the first.
+        return None
+    if not found.converged:
+        return (
+            f"not converged: its {found.chains} chains disagree on predictions (largest R-hat {found.r_hat:.3f}); "
+            "sample longer before comparing"
+        )
+    if found.divergences:
+        return (
+            f"{found.divergences:,} trajectories diverged: parts of the posterior may be missing; ask for a higher "
+            "acceptance"
+        )
+    return None
 
 
 def overconfident(predictive: Predictive, targets: Any) -> str | None:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from bayesify.report import classification, posterior, regression
-from bayesify.report.alerts import alerts
+from bayesify.methods import Variational
+from bayesify.report import classification, definitions, headlines, posterior, regression
+from bayesify.report.alerts import Alert, alerts
+from bayesify.report.card import write_model_card
 from bayesify.report.report import Report
-from bayesify.report.results import MethodResult, checked
+from bayesify.report.results import MethodResult, Seeds, checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +30,10 @@ def comparison_report(
     unknown_name: str = "the unknown class",
     inputs: Any = None,
     at_least: float = 0.9,
+    seeds: Sequence[Sequence[MethodResult]] | None = None,
+    licence: str = "other",
 ) -> Path:
-    """Write the report and its JSON twin; returns the page's path.
+    """Write the report, its JSON twin and a model card in each result's run folder; returns the page's path.
 
     Args:
         results: one for each method, all on the same test set.
@@ -43,35 +47,60 @@ def comparison_report(
         unknown_name: what they are, as it reads in a sentence: "the digit 4".
         inputs: the test inputs as the methods take them, for pruning and surfaces; `known`'s where they fit.
         at_least: the confidence below which an answer is "I do not know".
+        seeds: the results of every seed, where there were several: the table then has their means and standard errors,
+            and the pictures are those of `results`, the first.
+        licence: of the model, for its card: an identifier such as `apache-2.0`.
 
     """
     given = checked(results)
+    every = _every_seed(given, seeds)
     if not 0 < at_least <= 1:
         raise ValueError(f"at_least must be a confidence above 0 and up to 1, got {at_least}")
     report = Report(title, subtitle)
-    for result in given:
-        found = alerts(
-            result.label, result.method, result.history["loss"], result.history["kl"], result.predictive, result.targets
-        )
-        for alert in found:
-            report.alert(alert.text, alert.about)
+    warned: dict[str, list[str]] = {}
+    for same in every.by_method():
+        found = [_alerts_on(result) for result in same]
+        for kind, alert in {alert.kind: alert for part in reversed(found) for alert in part}.items():
+            times = sum(kind in {alert.kind for alert in part} for part in found)
+            seldom = f" (in {times} of {len(found)} seeds)" if len(found) > 1 else ""
+            report.alert(alert.text + seldom, alert.about, kind)
+        warned[same[0].label] = [alert.text for alert in found[0]]
     inputs = _usable_inputs(given, known) if inputs is None else inputs
     flat = inputs if isinstance(inputs, Tensor) or hasattr(inputs, "shape") else None
     if given[0].predictive.kind == "regression":
-        _regression(report, given, flat)
+        _regression(report, every, flat)
     else:
         names = _class_names(given, class_names)
-        _classification(report, given, known, unknown, names, unknown_name, at_least)
+        _classification(report, every, known, unknown, names, unknown_name, at_least)
         if flat is not None:
             posterior.surfaces(report, given, flat)
     posterior.weights(report, given, inputs)
     posterior.training(report, given)
-    return report.write(path)
+    _definitions(report, given)
+    written = report.write(path)
+    for result in given:
+        if result.method.run is not None and result.method.run.is_dir():
+            write_model_card(result, result.method.run, alerts=warned[result.label], licence=licence)
+    return written
 
 
-def _regression(report: Report, results: list[MethodResult], inputs: Any) -> None:
-    regression.headline(report, results)
-    regression.scores(report, results)
+def _alerts_on(result: MethodResult) -> list[Alert]:
+    history = result.history
+    return alerts(result.label, result.method, history["loss"], history["kl"], result.predictive, result.targets)
+
+
+def _every_seed(results: list[MethodResult], seeds: Sequence[Sequence[MethodResult]] | None) -> Seeds:
+    every = [results] if seeds is None else [checked(run) for run in seeds]
+    labels = [result.label for result in results]
+    if not every or any([result.label for result in run] != labels for run in every):
+        raise ValueError("seeds must hold results of the same methods for every seed, in the order of results")
+    return Seeds(every)
+
+
+def _regression(report: Report, seeds: Seeds, inputs: Any) -> None:
+    results = seeds.first
+    regression.headline(report, seeds)
+    regression.scores(report, seeds)
     regression.intervals(report, results)
     if inputs is not None:
         regression.bands(report, results, inputs)
@@ -79,15 +108,16 @@ def _regression(report: Report, results: list[MethodResult], inputs: Any) -> Non
 
 def _classification(
     report: Report,
-    results: list[MethodResult],
+    seeds: Seeds,
     known: tuple[Any, Any] | None,
     unknown: Any,
     names: list[str],
     unknown_name: str,
     at_least: float,
 ) -> None:
-    classification.headline(report, results, unknown_name=unknown_name, at_least=at_least)
-    classification.scores(report, results, unknown_name=unknown_name, at_least=at_least)
+    results = seeds.first
+    headlines.headline(report, seeds, unknown_name=unknown_name, at_least=at_least)
+    classification.scores(report, seeds, unknown_name=unknown_name, at_least=at_least)
     # With a label for every pixel there is no single answer to show beside an image.
     single = results[0].predictive.labels.ndim == 1
     images = classification.images_of(known[0] if known is not None and single else None)
@@ -108,6 +138,15 @@ def _classification(
     classification.uncertainty(report, results, unknown_name=unknown_name)
     if images is not None:
         classification.galleries(report, results, images, names, at_least)
+
+
+def _definitions(report: Report, results: list[MethodResult]) -> None:
+    kind = definitions.regression if results[0].predictive.kind == "regression" else definitions.classification
+    listed = kind(unknown=any(result.unknown is not None for result in results))
+    if any(isinstance(result.method, Variational) for result in results):
+        listed += definitions.variational()
+    report.section("What the scores are")
+    report.definitions(listed)
 
 
 def _class_names(results: list[MethodResult], given: Sequence[str] | None) -> list[str]:

@@ -31,6 +31,11 @@ def easiest_known(results: Sequence[MethodResult]) -> int:
     return int((torch.where(right, confidence, -1.0) if bool(right.any()) else confidence).argmax())
 
 
+def hardest_known(results: Sequence[MethodResult]) -> int:
+    """The known input of which all methods are least sure on average."""
+    return int(torch.stack([result.predictive.confidence.double().cpu() for result in results]).mean(0).argmin())
+
+
 def surest_unknown(results: Sequence[MethodResult]) -> int:
     """The unknown input on which the plain network is most confidently wrong: it knows no right answer."""
     return int(_unknown(plain_result(results)).confidence.argmax())
@@ -81,7 +86,7 @@ def answers(
 
 
 def gallery(
-    result: MethodResult, images: Any, class_names: Sequence[str], *, mistakes: bool
+    result: MethodResult, images: Any, class_names: Sequence[str], *, mistakes: bool, named: bool = True
 ) -> tuple[Axes | None, list[int]]:
     """The least confident answers of a method, or its most confident mistakes; None where it made none."""
     confidence = result.predictive.confidence.double().cpu().numpy()
@@ -99,7 +104,9 @@ def gallery(
         + ("right" if labels[i] == truth[i] else f"is {style.shorten(class_names[truth[i]], 9)}")
         for i in chosen
     ]
-    return plots.image_gallery(images[chosen], captions, columns=4, title=result.label), chosen.tolist()
+    return plots.image_gallery(
+        images[chosen], captions, columns=4, title=result.label if named else ""
+    ), chosen.tolist()
 
 
 def hero_figure(

@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
+from bayesify.report.night import for_both
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -26,7 +28,7 @@ _DRAWING = threading.Lock()
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure, its bytes, and its size on the page in CSS pixels."""
+    """A drawn figure, its bytes, and its size on the page in CSS pixels; an SVG suits light and dark pages."""
 
     kind: Literal["svg", "png"]
     content: bytes
@@ -72,8 +74,9 @@ def _saved(figure: Figure, form: str, dpi: int) -> bytes:
     unsigned = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
     with _DRAWING, mpl.rc_context({"svg.hashsalt": "bayesify", "svg.fonttype": "path"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(file, format=form, dpi=dpi, metadata=unsigned)
-    return file.getvalue() if form == "png" else _smaller(file.getvalue().decode()).encode()
+        # A drawing lies on the page's own paper, light or dark; pixels bring theirs.
+        figure.savefig(file, format=form, dpi=dpi, metadata=unsigned, transparent=form == "svg")
+    return file.getvalue() if form == "png" else for_both(_smaller(file.getvalue().decode())).encode()
 
 
 def _smaller(svg: str) -> str:

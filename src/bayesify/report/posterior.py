@@ -9,15 +9,19 @@ import torch
 
 from bayesify import plots
 from bayesify.methods import Variational
-from bayesify.plots.weights import CUTS, binned_weights, signal_to_noise
+from bayesify.plots import style
+from bayesify.plots.weights import CUTS, binned_weights, sampled_weights, signal_to_noise
 from bayesify.pruning import PruningCurve, prunable_weights, pruning_curve, scores
-from bayesify.report.results import looks_of
+from bayesify.report.results import looks_of, told
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
 
     from bayesify.report.report import Report
     from bayesify.report.results import MethodResult
+    from bayesify.training.loop import History
 
 PRUNING_DRAWS = 20
 
@@ -41,40 +45,77 @@ def weights(report: Report, results: Sequence[MethodResult], inputs: Any = None)
     looks = looks_of(results)
     methods = {result.label: result.method for result in results}
     report.section("Inside the network")
-    report.figure(
-        plots.weight_densities(methods, looks=looks),
+    densities = plots.weight_densities(methods, looks=looks, axes=style.canvas(None, 3.7, 2.8))
+    binned = binned_weights(methods, 31)
+    caption = (
         "The weights (not the biases) over draws of each posterior. Weights gathered at zero are ones that the data "
-        "did not ask for.",
-        "Densities of the weights of " + ", ".join(methods),
-        {label: {"weight": at, "density": density} for label, (at, density) in binned_weights(methods, 31).items()},
+        f"did not ask for. Half of them lie within {_listed_halves(results)}."
     )
-    for result in results:
-        if isinstance(result.method, Variational) and bool(
-            (scores(result.method) > 0)[prunable_weights(result.method)].any()
-        ):
-            _signal_to_noise(report, result, inputs)
+    words = "Densities of the weights of " + ", ".join(methods)
+    data: dict[str, Any] = {label: {"weight": at, "density": density} for label, (at, density) in binned.items()}
+    gaussian = [result for result in results if _has_signal(result)]
+    if len(results) == len(gaussian) == 1:
+        _signal_to_noise(report, results[0], inputs, (densities, caption, words, data))
+        return
+    report.figure(densities, caption, words, data)
+    for result in gaussian:
+        _signal_to_noise(report, result, inputs)
 
 
 def training(report: Report, results: Sequence[MethodResult]) -> None:
-    """The training NLL by epoch, and where it was measured the validation's."""
+    """The objective's parts by epoch, the validation's where it was measured, and where the weights went."""
     histories = {result.label: result.history for result in results if len(result.history)}
     if not histories:
         return
     looks = looks_of(results)
-    shown = ["nll"]
-    if any(record.get("validation_nll") is not None for part in histories.values() for record in part.records):
-        shown.append("validation_nll")
+    shown = ["nll", *(column for column in ("validation_nll", "kl") if _moving(histories, column))]
+    panels = [
+        plots.training_history(_moving(histories, column), show=column, looks=looks, axes=style.canvas(None, 3.7, 2.8))
+        for column in shown
+    ]
+    words = [f"{column.replace('_', ' ')} by epoch" for column in shown]
+    data: dict[str, Any] = {label: {column: part[column] for column in shown} for label, part in histories.items()}
+    for result in results:
+        # Of several, the ones with a posterior to watch; a single one whatever it is.
+        if any(result.history["weights"]) and (isinstance(result.method, Variational) or len(results) == 1):
+            panels.append(_histograms(result, looks[result.label], alone=len(results) == 1))
+            words.append(f"Weights of {result.label} by epoch")
+    falls = told({label: f"{part['nll'][0]:.3g} to {part['nll'][-1]:.3g}" for label, part in histories.items()})
+    about = {
+        "nll": f"The data's part of the objective, which should level off. From first to last: {falls}.",
+        "validation_nll": "On examples held out: where it rises while training falls, the network memorises.",
+        "kl": "How far the posterior is from the prior: a flat line means that it did not respond to the data.",
+    }
+    notes = [about[column] for column in shown]
+    notes += ["Rows that no longer change have settled; all are drawn equally high."] * (len(panels) - len(shown))
     report.section("Training")
-    report.figure(
-        [plots.training_history(histories, show=column, looks=looks) for column in shown],
-        "The data's part of the objective by epoch. A variational network stops earlier than a plain one can: its "
-        "noise and its prior keep it from memorising.",
-        [f"{column.replace('_', ' ')} by epoch" for column in shown],
-        {label: {column: part[column] for column in shown} for label, part in histories.items()},
-    )
+    report.figure(panels, "", words, data, notes)
 
 
-def _signal_to_noise(report: Report, result: MethodResult, inputs: Any) -> None:
+def _histograms(result: MethodResult, look: Any, *, alone: bool) -> Any:
+    title = "" if alone else result.label
+    return plots.weight_histograms(result.history, look=look, title=title, axes=style.canvas(None, 3.7, 2.8))
+
+
+def _moving(histories: Mapping[str, History], column: str) -> dict[str, History]:
+    """The histories in which a column was recorded and is not zero throughout."""
+    return {label: part for label, part in histories.items() if any(part[column])}
+
+
+def _has_signal(result: MethodResult) -> bool:
+    if not isinstance(result.method, Variational):
+        return False
+    return bool((scores(result.method) > 0)[prunable_weights(result.method)].any())
+
+
+def _listed_halves(results: Sequence[MethodResult]) -> str:
+    return told({r.label: f"±{float(np.median(np.abs(sampled_weights(r.method)))):.2g}" for r in results})
+
+
+def _signal_to_noise(
+    report: Report, result: MethodResult, inputs: Any, before: tuple[Axes, str, str, dict[str, Any]] | None = None
+) -> None:
+    """`before` is a panel that shares the figure: its axes, caption, words and data."""
     look = looks_of([result])[result.label]
     snr = signal_to_noise(result.method)
     panels = [
@@ -83,20 +124,22 @@ def _signal_to_noise(report: Report, result: MethodResult, inputs: Any) -> None:
     ]
     data: dict[str, Any] = {"cuts": {f"{cut:g}": float(np.quantile(snr, cut)) for cut in CUTS}}
     words = [f"Signal-to-noise of the weights of {result.label}", "Share of the weights below each signal-to-noise"]
-    told = ""
     curve = _pruned(result, inputs)
     if curve is not None:
         named = "error" if result.predictive.kind == "classification" else "RMSE"
         panels.append(plots.pruning_curve({result.label: curve}, error_name=named, looks={result.label: look}))
         data["pruning"] = curve.to_dict()
         words.append("Error after pruning a share of the weights")
-        told = f" {_how_far(curve)}"
-    report.figure(
-        panels,
-        f"{result.label}: signal-to-noise of its weights; dashed, the cuts that remove {_listed(CUTS)} of them.{told}",
-        words,
-        data,
-    )
+    below = float((snr < 1).mean())
+    notes = [
+        f"Signal-to-noise of the weights of {result.label}: dashed, the cuts that remove {_listed(CUTS)} of them.",
+        f"The share of the weights below each signal-to-noise: {below:.0%} have more noise than signal.",
+        *([_how_far(curve)] if curve is not None else []),
+    ]
+    if before is not None:
+        densities, opening, alone, more = before
+        panels, words, notes, data = [densities, *panels], [alone, *words], [opening, *notes], more | data
+    report.figure(panels, "", words, data, notes)
 
 
 def _pruned(result: MethodResult, inputs: Any) -> PruningCurve | None:

@@ -9,51 +9,52 @@ import numpy as np
 from bayesify import plots
 from bayesify.plots import style
 from bayesify.plots.quality import LEVELS, binned_error, observed_coverage
-from bayesify.report.report import Column, Report
-from bayesify.report.results import MethodResult, looks_of
+from bayesify.report import scoring
+from bayesify.report.results import MethodResult, Seeds, looks_of, told
 from bayesify.selective import risk_coverage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bayesify.report.report import Report
+
 _GRID = 200
 
 
-def headline(report: Report, results: Sequence[MethodResult]) -> None:
+def headline(report: Report, seeds: Seeds) -> None:
     """Whose predictions are closest and most probable, and whether its intervals hold."""
-    best = min(results, key=lambda result: np.inf if result.evaluation.nll is None else result.evaluation.nll)
-    scores = best.evaluation
-    first = f"{best.label} gives the test targets the highest probability" if len(results) > 1 else best.label
+    by_method = {same[0].label: same for same in seeds.by_method()}
+    nll = {label: scoring.over_seeds(same, lambda result: result.evaluation.nll) for label, same in by_method.items()}
+    best = min(nll, key=lambda label: np.inf if (spread := nll[label]) is None else spread.mean)
+    misfit, error, inside = (
+        scoring.over_seeds(by_method[best], value)
+        for value in (
+            lambda result: result.evaluation.nll,
+            lambda result: result.evaluation.rmse,
+            lambda result: result.evaluation.coverage_95,
+        )
+    )
+    assert misfit is not None
+    assert error is not None
+    assert inside is not None
+    several = f" on average over {len(seeds.runs)} seeds" if len(seeds.runs) > 1 else ""
+    close = f"NLL {misfit.mean:.3f}, RMSE {error.mean:.3g}"
+    first = f"gives the test targets the highest probability ({close})" if len(by_method) > 1 else f"reaches {close}"
     report.headline(
-        f"{first} (NLL {scores.nll:.3f}, RMSE {scores.rmse:.3g}); its 95% intervals hold {scores.coverage_95:.1%} of "
-        f"{len(best.predictive):,} targets."
+        f"{best} {first}; its 95% intervals hold {inside.mean:.1%} of {len(seeds.first[0].predictive):,} "
+        f"targets{several}."
     )
 
 
-def scores(report: Report, results: Sequence[MethodResult]) -> None:
-    """The table."""
-    columns = [
-        Column("method"),
-        Column("RMSE", ".3g", better="lower", note="units of the target"),
-        Column("MAE", ".3g", better="lower", note="units of the target"),
-        Column("NLL", ".3f", better="lower", note="nats"),
-        Column("CRPS", ".3g", better="lower", note="units of the target"),
-        Column("95% intervals", ".1%", note="targets inside"),
-        Column("AUROC", ".3f", better="higher", note="unknown noticed"),
-        Column("cost", ".2g", "×", note="training time"),
-    ]
-    rows = [
-        [result.label, e.rmse, e.mae, e.nll, e.crps, e.coverage_95, e.auroc, result.cost]
-        for result in results
-        for e in [result.evaluation]
-    ]
-    kept = [place for place in range(len(columns)) if place == 0 or any(row[place] is not None for row in rows)]
-    report.section("Scores")
-    report.table(
-        [columns[place] for place in kept],
-        [[row[place] for place in kept] for row in rows],
-        f"{len(results[0].predictive):,} test examples. Bold is best; intervals are best where they hold 95%.",
-    )
+def scores(report: Report, seeds: Seeds) -> None:
+    """The numbers that stand out and the table."""
+    listed = scoring.regression_scores()
+    scoring.stand_out(report, seeds, listed)
+    count = len(seeds.first[0].predictive)
+    scoring.table(report, seeds, listed, f"{count:,} test examples. Intervals are best where they hold 95%.")
+    by_title = {score.column.title: score for score in listed}
+    chosen = {"RMSE": "RMSE", "targets inside 95% intervals": "95% intervals"}
+    scoring.seed_figure(report, seeds, {name: by_title[title] for name, title in chosen.items()})
 
 
 def intervals(report: Report, results: Sequence[MethodResult]) -> None:
@@ -62,6 +63,7 @@ def intervals(report: Report, results: Sequence[MethodResult]) -> None:
     predictives = {result.label: result.predictive for result in results}
     curves = {result.label: risk_coverage(result.predictive, result.targets) for result in results}
     binned = {label: binned_error(predictive, targets) for label, predictive in predictives.items()}
+    held = told({result.label: f"{result.evaluation.coverage_95:.1%}" for result in results})
     report.section("Do the intervals hold?")
     report.figure(
         [
@@ -69,9 +71,7 @@ def intervals(report: Report, results: Sequence[MethodResult]) -> None:
             plots.error_against_spread(predictives, targets, looks=looks),
             plots.risk_coverage(curves, risk="squared error", looks=looks, axes=style.canvas(None, 3.7, 2.9)),
         ],
-        "First: central intervals should hold as many targets as they promise; below the diagonal they are too "
-        "narrow. Second: where a method announces larger errors it should make them. Third: the squared error among "
-        "the surest predictions; a curve that rises to the right knows which to withhold.",
+        "",
         ["Calibration of intervals", "Error made against error announced", "Risk against coverage"],
         {
             label: {
@@ -83,6 +83,11 @@ def intervals(report: Report, results: Sequence[MethodResult]) -> None:
             }
             for label, predictive in predictives.items()
         },
+        [
+            f"Intervals should hold what they promise; below the diagonal they are too narrow. 95% ones hold {held}.",
+            "Where a method announces larger errors it should make them; above the diagonal it makes larger ones.",
+            "The squared error among the surest predictions: a curve that rises to the right knows which to withhold.",
+        ],
     )
 
 

@@ -8,47 +8,25 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayesify.errors import RunError
 from bayesify.report import page
-from bayesify.report.pictures import DPI, Picture, draw, figure_of
+from bayesify.report.blocks import Column, Definitions, Figures, Section, Table, Text, plain
+from bayesify.report.pictures import DPI, draw, figure_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from bayesify.report.definitions import Definition
+
 LARGEST_REPORT = 2_000_000
 _SMALLER_DPI = (DPI, 110, 80)
-
-
-@dataclass(frozen=True)
-class Column:
-    """A table's column: how its numbers are written (`.3f`, `.1%`), a unit, which way is better, and a note."""
-
-    title: str
-    form: str = ""
-    unit: str = ""
-    better: str = ""
-    note: str = ""
-
-    def __post_init__(self) -> None:
-        if self.better not in {"", "higher", "lower"}:
-            raise ValueError(f"better must be 'higher', 'lower' or empty, got {self.better!r}")
-
-    def write(self, value: Any) -> str:
-        """A value as the page shows it; a dash where there is none."""
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            return "–"
-        if self.form and isinstance(value, int | float) and not isinstance(value, bool):
-            return f"{value:{self.form}}{self.unit}"
-        return f"{value}{self.unit}"
 
 
 class Report:
@@ -63,26 +41,31 @@ class Report:
     def __init__(self, title: str, subtitle: str = "") -> None:
         self.title, self.subtitle = title, subtitle
         self._headline: list[str] = []
-        self._alerts: list[tuple[str, str]] = []
-        self._sections: list[_Section] = [_Section("")]
+        self._alerts: list[tuple[str, str, str]] = []
+        self._numbers: list[tuple[str, str, str]] = []
+        self._sections: list[Section] = [Section("")]
 
     def headline(self, text: str) -> None:
         """The answer, before everything else; further calls add to it in smaller type."""
         self._headline.append(text)
 
-    def alert(self, text: str, about: str = "") -> None:
-        """Something to know before trusting the rest, and whom it is about."""
-        self._alerts.append((about, text))
+    def alert(self, text: str, about: str = "", kind: str = "") -> None:
+        """Something to know before trusting the rest, whom it is about, and what kind of thing it is."""
+        self._alerts.append((about, text, kind))
+
+    def number(self, name: str, value: str, note: str = "") -> None:
+        """One of the few numbers that stand out under the headline."""
+        self._numbers.append((name, value, note))
 
     def section(self, title: str, text: str = "") -> None:
         """What follows belongs under this heading."""
-        self._sections.append(_Section(title))
+        self._sections.append(Section(title))
         if text:
             self.text(text)
 
     def text(self, text: str) -> None:
         """A paragraph; a blank line starts another one."""
-        self._sections[-1].blocks.append(_Text(text))
+        self._sections[-1].blocks.append(Text(text))
 
     def table(self, columns: Sequence[Column | str], rows: Sequence[Sequence[Any]], caption: str = "") -> None:
         """Rows of plain values, one for each column; the first names the row, the best of a column is bold."""
@@ -90,7 +73,7 @@ class Report:
         for row in rows:
             if len(row) != len(named):
                 raise ValueError(f"a row must have one value for each of {len(named)} columns, got {len(row)}")
-        self._sections[-1].blocks.append(_Table(named, [[_plain(value) for value in row] for row in rows], caption))
+        self._sections[-1].blocks.append(Table(named, [[plain(value) for value in row] for row in rows], caption))
 
     def figure(
         self,
@@ -98,25 +81,35 @@ class Report:
         caption: str = "",
         alt: str | Sequence[str] = "",
         data: Mapping[str, Any] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
-        """One picture or several side by side, which wrap on a narrow screen.
+        """One picture or several side by side, in even rows, which wrap on a narrow screen.
 
         `alt` says in words what each shows (the caption, unless given); `data` are the numbers behind it, for
-        the twin. Figures are drawn when the report is written.
+        the twin; `notes` say what to notice in each of several. Figures are drawn when the report is written.
         """
         several = list(pictures) if isinstance(pictures, Sequence) else [pictures]
         figures = [figure_of(picture) for picture in several]
         words = [alt or caption] * len(figures) if isinstance(alt, str) else list(alt)
         if len(words) != len(figures):
             raise ValueError(f"alt must have one text for each of {len(figures)} pictures, got {len(words)}")
-        self._sections[-1].blocks.append(_Figures(figures, words, caption, _plain(data or {})))
+        if notes and len(notes) != len(figures):
+            raise ValueError(f"notes must have one text for each of {len(figures)} pictures, got {len(notes)}")
+        self._sections[-1].blocks.append(Figures(figures, words, caption, plain(data or {}), list(notes)))
 
-    def html(self, largest: int = LARGEST_REPORT) -> str:
-        """The page. Beyond `largest` bytes figures become pixels, the biggest first, then coarser pixels."""
-        blocks = [block for part in self._sections for block in part.blocks if isinstance(block, _Figures)]
+    def definitions(self, listed: Sequence[Definition]) -> None:
+        """Formulas with their names and what they mean."""
+        self._sections[-1].blocks.append(Definitions(list(listed)))
+
+    def html(self, largest: int = LARGEST_REPORT, *, twin: str = "") -> str:
+        """The page. Beyond `largest` bytes figures become pixels, the biggest first, then coarser pixels.
+
+        `twin` is the name of the file with its numbers, where there is one.
+        """
+        blocks = [block for part in self._sections for block in part.blocks if isinstance(block, Figures)]
         for block in blocks:
             block.drawn = [draw(figure) for figure in block.figures]
-        text = self._page()
+        text = self._page(twin)
         places = [(block, number) for block in blocks for number in range(len(block.figures))]
         for dpi in _SMALLER_DPI:
             places.sort(key=lambda place: -len(place[0].drawn[place[1]].content))
@@ -126,7 +119,7 @@ class Report:
                 pixels = draw(block.figures[number], as_png=True, dpi=dpi)
                 if len(pixels.content) < len(block.drawn[number].content):
                     block.drawn[number] = pixels
-                    text = self._page()
+                    text = self._page(twin)
         size = len(text.encode())
         if size > largest:
             warnings.warn(f"the report has {size:,} bytes, more than {largest:,}: show fewer figures", stacklevel=2)
@@ -140,7 +133,8 @@ class Report:
             "title": self.title,
             "subtitle": self.subtitle,
             "headline": self._headline,
-            "alerts": [{"about": about, "text": text} for about, text in self._alerts],
+            "alerts": [{"about": about, "kind": kind, "text": text} for about, text, kind in self._alerts],
+            "numbers": [{"name": name, "value": value, "note": note} for name, value, note in self._numbers],
             "sections": [part.to_dict() for part in self._sections if part.blocks or part.title],
         }
 
@@ -151,7 +145,7 @@ class Report:
             raise ValueError(f"a report is an .html file, got {path.name!r}")
         texts = {
             path.with_suffix(".json"): json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-            path: self.html(),
+            path: self.html(twin=path.with_suffix(".json").name),
         }
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,90 +154,19 @@ class Report:
             raise RunError(f"cannot write {path}: {problem.strerror or problem}") from None
         return path
 
-    def _page(self) -> str:
+    def _page(self, twin: str) -> str:
         from bayesify import __version__
 
         opening = [page.paragraph(text, "headline" if place == 0 else "") for place, text in enumerate(self._headline)]
-        opening.append(page.alert_box(self._alerts))
+        opening.append(page.alert_box([(about, text) for about, text, _ in self._alerts]))
+        opening.append(page.numbers(self._numbers))
         sections = [
             (part.title, "\n".join(block.html() for block in part.blocks))
             for part in self._sections
             if part.blocks or part.title
         ]
-        return page.page(self.title, self.subtitle, opening, sections, f"Made by bayesify {__version__}.")
-
-
-@dataclass
-class _Text:
-    text: str
-
-    def html(self) -> str:
-        return page.paragraph(self.text)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"type": "text", "text": self.text}
-
-
-@dataclass
-class _Table:
-    columns: list[Column]
-    rows: list[list[Any]]
-    caption: str
-
-    def html(self) -> str:
-        best = [self._best(place) for place in range(len(self.columns))]
-        written = [[column.write(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
-        rows = [[(text, text == top) for text, top in zip(row, best, strict=True)] for row in written]
-        return page.table([(column.title, column.note) for column in self.columns], rows, self.caption)
-
-    def to_dict(self) -> dict[str, Any]:
-        names = [column.title for column in self.columns]
-        return {"type": "table", "caption": self.caption, "columns": names, "rows": self.rows}
-
-    def _best(self, place: int) -> str | None:
-        """The best value as it is written, so that values which look the same are both marked."""
-        column = self.columns[place]
-        values = [row[place] for row in self.rows if isinstance(row[place], int | float)]
-        if not column.better or len(values) < 2:
-            return None
-        return column.write(max(values) if column.better == "higher" else min(values))
-
-
-@dataclass
-class _Figures:
-    figures: list[Figure]
-    alt: list[str]
-    caption: str
-    data: Any
-    drawn: list[Picture] = field(default_factory=list)
-
-    def html(self) -> str:
-        return page.figure(list(zip(self.drawn, self.alt, strict=True)), self.caption)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"type": "figure", "caption": self.caption, "alt": self.alt, "data": self.data}
-
-
-@dataclass
-class _Section:
-    title: str
-    blocks: list[_Text | _Table | _Figures] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"title": self.title, "content": [block.to_dict() for block in self.blocks]}
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON can hold: numbers of any library as Python's, infinity as its sign, NaN as None."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, float):
-        return None if math.isnan(value) else value if math.isfinite(value) else ("∞" if value > 0 else "-∞")
-    return value if value is None or isinstance(value, bool | int) else str(value)
+        beside = f" Its numbers, unrounded, are in {twin} beside it." if twin else ""
+        return page.page(self.title, self.subtitle, opening, sections, f"Made by bayesify {__version__}.{beside}")
 
 
 def _write_together(texts: Mapping[Path, str]) -> None:

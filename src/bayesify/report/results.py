@@ -1,7 +1,9 @@
-"""One method's result on a test set: what every part of a comparison is made from."""
+"""One method's result on a test set, or its mean over seeds: what every part of a comparison is made from."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,6 +40,34 @@ class MethodResult:
     history: History = field(default_factory=History)
 
 
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds and its standard error, which one seed cannot tell."""
+
+    mean: float
+    standard_error: float | None = None
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Spread:
+        error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+        return Spread(statistics.fmean(values), error)
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The results of every seed, the same methods in the same order each time."""
+
+    runs: Sequence[Sequence[MethodResult]]
+
+    @property
+    def first(self) -> Sequence[MethodResult]:
+        return self.runs[0]
+
+    def by_method(self) -> list[tuple[MethodResult, ...]]:
+        """The results of each method, seed by seed."""
+        return list(zip(*self.runs, strict=True))
+
+
 def checked(results: Sequence[MethodResult]) -> list[MethodResult]:
     """The results, or a ValueError where they cannot be compared."""
     given = list(results)
@@ -63,3 +93,27 @@ def plain_result(results: Sequence[MethodResult]) -> MethodResult:
 def looks_of(results: Sequence[MethodResult]) -> Mapping[str, Look]:
     """A look for each label, by its method."""
     return style.looks([result.label for result in results], {result.label: result.method.name for result in results})
+
+
+def told(values: Mapping[str, str]) -> str:
+    """Values by label in a sentence: "0.5 (Ensemble), 0.7 (Variational)"; a single one needs no name."""
+    if len(values) == 1:
+        return next(iter(values.values()))
+    return ", ".join(f"{value} ({label})" for label, value in values.items())
+
+
+def doubts(result: MethodResult) -> tuple[Tensor, Tensor]:
+    """How much each known and each unknown input is doubted, by the score that the evaluation went by."""
+    assert result.unknown is not None
+    by = result.evaluation.unknown_by or "entropy"
+    known, unknown = (
+        -part.certainty(by).double().reshape(len(part), -1).mean(1) for part in (result.predictive, result.unknown)
+    )
+    return known, unknown
+
+
+def share_sure(result: MethodResult, at_least: float) -> float | None:
+    """The share of the unknown inputs that are answered all the same; of a regression there is none."""
+    if result.unknown is None or result.unknown.kind != "classification":
+        return None
+    return float(result.unknown.accept(at_least=at_least).double().mean())

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from bayesify.errors import RunError, TrainingError, at_least, choose, positive, whole_number
 from bayesify.training import checkpoint, snapshots
 from bayesify.training.compiling import worth_compiling
-from bayesify.training.examples import Batch, Examples, TensorExamples, to_device
+from bayesify.training.examples import Batch, Examples, IndexedExamples, TensorExamples, to_device
 from bayesify.training.graphs import GraphedSteps
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
@@ -155,10 +155,11 @@ class Trainer:
         with bar, _deferred_interrupts() as interrupted:
             while self._unfinished():
                 whole = self._epoch(bar, interrupted)
-                if not (math.isfinite(self.progress.nll_sum) and self._finite()):
+                kl = self._kl()
+                if not (math.isfinite(self.progress.nll_sum) and math.isfinite(kl) and self._finite()):
                     self._give_up(good)
                 if whole:
-                    self._close_epoch(bar)
+                    self._close_epoch(bar, kl)
                     good = self._state()
                 if interrupted() and self._unfinished():
                     self.save_checkpoint()
@@ -218,6 +219,10 @@ class Trainer:
         """Make an epoch's steps one by one, giving each one's number from 1; then add up what they showed."""
         plan, progress, members = self.plan, self.progress, self.method.members
         total = torch.tensor(progress.nll_sum, dtype=torch.float64, device=self._device)
+        if not self._asked and isinstance(self.examples, IndexedExamples):
+            leading = torch.arange(min(plan.batch_size, self.examples.n_data))
+            batch = to_device(self.examples.fetch(leading), self._device)
+            self._fuse([batch] * members, bar)
         try:
             if self._graphed is not None:
                 yield from self._replays(self._graphed, epoch, skip, total)
@@ -286,14 +291,16 @@ class Trainer:
         share = self.kl.share(number, self.batches, size, self.examples.n_data)
         return self.base_rates[0] * factor, share * self.kl.factor(step / self.batches)
 
-    def _close_epoch(self, bar: Any) -> None:
+    def _kl(self) -> float:
+        """What the prior's part is now, per member: once an epoch, as a step needs its gradient and not its value."""
+        with torch.no_grad():
+            return float(self.method.kl(self.progress.step, self.plan.draws)) / self.method.members
+
+    def _close_epoch(self, bar: Any, kl: float) -> None:
         progress, members = self.progress, self.method.members
         n = max(progress.seen, 1.0)
         epoch = progress.step // self.batches
         nll = progress.nll_sum / n / members
-        with torch.no_grad():
-            # Once an epoch: on the way the step needs the KL's gradient, not its value.
-            kl = float(self.method.kl(progress.step, self.plan.draws)) / members
         record: dict[str, Any] = {
             "epoch": epoch,
             "step": progress.step,

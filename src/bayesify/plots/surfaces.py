@@ -1,0 +1,159 @@
+"""The predictives of several methods side by side, on one scale: surfaces over two inputs, bands over one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from bayesify.errors import choose
+from bayesify.plots import style
+from bayesify.plots.inputs import regression_bands
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.axes import Axes
+
+    from bayesify.methods import Method
+    from bayesify.predictive import Predictive
+
+SHOWN = ("probability", "uncertainty", "entropy")
+_COLUMNS = 4
+_MOST_POINTS = 150
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def predictive_surfaces(
+    methods: Mapping[str, Method],
+    x: Any,
+    y: Any = None,
+    *,
+    show: str = "probability",
+    label: int = 1,
+    draws: int = 200,
+    seed: int = 0,
+    resolution: int = 60,
+    margin: float = 0.6,
+) -> list[Axes]:
+    """One panel for each method over the plane of two inputs: the same colours mean the same numbers in all.
+
+    Args:
+        methods: by title.
+        x: examples `[n, 2]`; the plane reaches `margin` of their extent beyond them.
+        y: their classes, to show them.
+        show: `probability` of class `label`, `uncertainty` (the standard deviation of that probability over draws) or
+            `entropy`.
+        label: which class.
+        draws: of each method.
+        seed: of the draws.
+        resolution: points along each side.
+        margin: how far beyond the examples.
+
+    """
+    choose("surface", show, SHOWN)
+    points = _array(x)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ValueError(f"surfaces need inputs [n, 2], got {list(points.shape)}")
+    low, high = points.min(0), points.max(0)
+    reach = np.maximum(high - low, 1e-6) * margin
+    sides = [np.linspace(low[i] - reach[i], high[i] + reach[i], resolution) for i in (0, 1)]
+    grid = torch.from_numpy(np.stack(np.meshgrid(*sides), -1).reshape(-1, 2))
+    answers = {
+        title: method.predict(grid.to(method.network.dtype), draws=draws, seed=seed)
+        for title, method in methods.items()
+    }
+    values = {title: _values(one, show, label).reshape(resolution, resolution) for title, one in answers.items()}
+    top = 1.0 if show == "probability" else max(float(one.max()) for one in values.values()) or 1.0
+    panels = _panels(len(methods))
+    for axes, (title, value) in zip(panels, values.items(), strict=True):
+        picture = axes.imshow(
+            value,
+            origin="lower",
+            extent=(sides[0][0], sides[0][-1], sides[1][0], sides[1][-1]),
+            aspect="auto",
+            cmap="RdBu_r" if show == "probability" else "Blues",
+            vmin=0.0,
+            vmax=top,
+            interpolation="bilinear",
+        )
+        if show == "probability":
+            axes.contour(*sides, value, [0.5], colors=[style.ON_PICTURE], linewidths=0.9)
+        _examples(axes, points, None if y is None else _array(y).reshape(-1))
+        style.dress(axes, title=title, grid="")
+    bar = panels[0].figure.colorbar(picture, ax=panels, shrink=0.6, pad=0.01)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=style.SMALL_SIZE, labelcolor=style.INK, color=style.MUTED)
+    return panels
+
+
+def predictive_bands(
+    methods: Mapping[str, Method],
+    x: Any,
+    y: Any = None,
+    *,
+    draws: int = 200,
+    seed: int = 0,
+    resolution: int = 201,
+    margin: float = 0.4,
+) -> list[Axes]:
+    """One panel for each method over one input: mean, what the weights are unsure of, and the 95% interval."""
+    points = _array(x)
+    if points.ndim != 2 or points.shape[1] != 1:
+        raise ValueError(f"bands need inputs [n, 1], got {list(points.shape)}")
+    low, high = points.min(), points.max()
+    reach = max(high - low, 1e-6) * margin
+    place = np.linspace(low - reach, high + reach, resolution)
+    panels = _panels(len(methods))
+    looks = style.looks(methods, {title: method.name for title, method in methods.items()})
+    for axes, (title, method) in zip(panels, methods.items(), strict=True):
+        inputs = torch.from_numpy(place[:, None]).to(method.network.dtype)
+        answer = method.predict(inputs, draws=draws, seed=seed)
+        data = None if y is None else (points, _array(y))
+        regression_bands(place, answer, data, title=title, look=looks[title], x_name="", y_name="", axes=axes)
+        named = axes.get_legend()
+        if named is not None:
+            named.remove()
+    limits = [axes.get_ylim() for axes in panels]
+    for axes in panels:
+        axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+    return panels
+
+
+def _panels(count: int) -> list[Axes]:
+    if count < 1:
+        raise ValueError("side by side needs at least one method, got none")
+    columns = min(count, _COLUMNS)
+    rows = -(-count // columns)
+    figure = style.new_figure(2.6 * columns + 0.4, 2.1 * rows)
+    return [figure.add_subplot(rows, columns, place + 1) for place in range(count)]
+
+
+def _examples(axes: Axes, points: Array, labels: Array | None) -> None:
+    """A few of the examples, small and as pixels, dark on the panel's own colours."""
+    some = np.linspace(0, len(points) - 1, min(len(points), _MOST_POINTS)).round().astype(int)
+    groups = np.zeros(len(some)) if labels is None else labels[some]
+    for number, group in enumerate(np.unique(groups)):
+        chosen = points[some][groups == group]
+        axes.plot(
+            *chosen.T,
+            "ox^svD"[number % 6],
+            color=style.ON_PICTURE,
+            markersize=1.8,
+            alpha=0.5,
+            markeredgewidth=0.6,
+            gid="data",
+            rasterized=True,
+        )
+
+
+def _values(predictive: Predictive, show: str, label: int) -> Array:
+    chosen = {"probability": lambda: predictive.probs[:, label], "uncertainty": lambda: predictive.std[:, label]}
+    return _array(chosen[show]() if show in chosen else predictive.entropy)
+
+
+def _array(values: Any) -> Array:
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+    return np.asarray(values, dtype=np.float64)

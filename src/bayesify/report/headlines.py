@@ -1,0 +1,96 @@
+"""The answer of a comparison of classifiers in a sentence, which calls nothing a lead that chance could make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bayesify.report import scoring
+from bayesify.report.intervals import auroc_difference, auroc_interval
+from bayesify.report.results import Seeds, Spread, doubts, plain_result, share_sure, told
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bayesify.report.report import Report
+    from bayesify.report.results import MethodResult
+
+
+def headline(report: Report, seeds: Seeds, *, unknown_name: str, at_least: float) -> None:
+    """Which methods notice the unknown, or where there is none, how good and how honest they are."""
+    results = seeds.first
+    if any(result.unknown is None for result in results):
+        report.headline(_who_is_right(seeds))
+        return
+    several = len(seeds.runs) > 1
+    report.headline(_who_notices_over_seeds(seeds, unknown_name) if several else _who_notices(results, unknown_name))
+    sure = {}
+    for same in seeds.by_method():
+        share = scoring.over_seeds(same, lambda result: share_sure(result, at_least))
+        sure[same[0].label] = f"{0.0 if share is None else share.mean:.0%}"
+    report.headline(
+        f"No answer can be right for {unknown_name}; the share of them that gets one all the same, with at least "
+        f"{at_least:.0%} confidence: {told(sure)}."
+    )
+
+
+def _who_is_right(seeds: Seeds) -> str:
+    count = len(seeds.first[0].predictive)
+    right = {same[0].label: scoring.over_seeds(same, lambda r: r.evaluation.accuracy) for same in seeds.by_method()}
+    at_90 = {
+        same[0].label: scoring.over_seeds(same, lambda r: r.evaluation.accuracy_at_90) for same in seeds.by_method()
+    }
+    best, surest = (max(part, key=lambda label: _mean(part[label])) for part in (right, at_90))
+    several = f", the mean over {len(seeds.runs)} seeds" if len(seeds.runs) > 1 else ""
+    reached = f"{_mean(at_90[surest]):.1%}"
+    withheld = f"allowed to withhold one in ten, {'it' if surest == best else surest} reaches {reached}"
+    return f"{best} answers {_mean(right[best]):.1%} of {count:,} test examples right{several}; {withheld}."
+
+
+def _who_notices(results: Sequence[MethodResult], unknown_name: str) -> str:
+    by = {result.label: doubts(result) for result in results}
+    areas = {label: auroc_interval(*pair) for label, pair in by.items()}
+    best = max(results, key=lambda result: areas[result.label][0])
+    area, low, high = areas[best.label]
+    between = f"AUROC {area:.3f}, 95% interval {low:.3f} to {high:.3f}"
+    if len(results) == 1:
+        return f"{best.label} tells {unknown_name} from what it was taught with {between}."
+    plain = plain_result(results)
+    if best is plain:
+        return f"No method notices {unknown_name} better than {plain.label} ({between})."
+    gain, error = auroc_difference(*by[best.label], *by[plain.label])
+    others = [result for result in results if result not in {best, plain}]
+    chance = "" if gain > 2 * error else " The difference is within what chance would do."
+    gains = {result.label: auroc_difference(*by[best.label], *by[result.label]) for result in others}
+    level = [label for label, (more, doubt) in gains.items() if more <= 2 * doubt]
+    if level and not chance:
+        chance = f" So many examples cannot tell {' or '.join(level)} from it."
+    return (
+        f"{best.label} notices {unknown_name} best ({between}), against {areas[plain.label][0]:.3f} for {plain.label}."
+        f"{chance}"
+    )
+
+
+def _who_notices_over_seeds(seeds: Seeds, unknown_name: str) -> str:
+    by_method = {same[0].label: same for same in seeds.by_method()}
+    areas = {label: [result.evaluation.auroc or 0.0 for result in same] for label, same in by_method.items()}
+    means = {label: Spread.of(values) for label, values in areas.items()}
+    best = max(means, key=lambda label: means[label].mean)
+    plain = plain_result(seeds.first).label
+    between = f"AUROC {_with_error(means[best])} over {len(seeds.runs)} seeds"
+    if len(means) == 1:
+        return f"{best} tells {unknown_name} from what it was taught with {between}."
+    if best == plain:
+        return f"No method notices {unknown_name} better than {plain} ({between})."
+    # Seed by seed: what a seed does to all methods alike cancels.
+    gain = Spread.of([ours - theirs for ours, theirs in zip(areas[best], areas[plain], strict=True)])
+    sure = gain.standard_error is not None and gain.mean > 2 * gain.standard_error
+    chance = "" if sure else " The difference is within what other seeds would do."
+    return f"{best} notices {unknown_name} best ({between}), against {_with_error(means[plain])} for {plain}.{chance}"
+
+
+def _with_error(spread: Spread) -> str:
+    return f"{spread.mean:.3f}" + ("" if spread.standard_error is None else f" ± {spread.standard_error:.3f}")
+
+
+def _mean(spread: Spread | None) -> float:
+    return 0.0 if spread is None else spread.mean
