@@ -1,4 +1,4 @@
-"""`bayesify bench`: what being Bayesian costs on this machine, in training and in serving."""
+"""`bayesify bench`: what being Bayesian costs on this machine, in training, in serving and in sampling."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import typer
 from bayesify.cli.options import Json
 from bayesify.cli.outcome import emit
 
-BENCHMARKS = ("step", "serve")
+BENCHMARKS = ("step", "serve", "hmc")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Examples:\n\nbayesify bench --json\n\nbayesify bench step --units 1200 --draws 2 --estimator local\n\n"
-        "bayesify bench serve --connections 32"
+        "bayesify bench serve --connections 32\n\n"
+        "BAYESIFY_NUMPYRO_PYTHON=/path/to/python bayesify bench hmc --rounds 3"
     )(bench)
 
 
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: step or serve.")] = "step",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: step, serve or hmc.")] = "step",
     units: Annotated[int, typer.Option(help="Hidden units in each of two layers.")] = 400,
     draws: Annotated[
         int | None, typer.Option(help="Per step (default: 1), or per answer served (default: 30).")
@@ -32,7 +33,7 @@ def bench(
     estimator: Annotated[str, typer.Option(help="weight, local or flipout.")] = "weight",
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     rounds: Annotated[
-        int | None, typer.Option(help="Rounds in which the two take turns. (default: 20, or 5 for serve)")
+        int | None, typer.Option(help="Rounds in which they take turns. (default: 20, 5 for serve, 1 for hmc)")
     ] = None,
     steps: Annotated[int, typer.Option(help="Steps of each per round.")] = 10,
     connections: Annotated[int, typer.Option(help="Clients at once, for serve.")] = 32,
@@ -40,13 +41,18 @@ def bench(
     eager: Annotated[bool, typer.Option("--eager", help="Without compiling the sampling pass.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure on this machine, variational against plain: a training step of a 784-units-units-10 network, or a server.
+    """Measure on this machine: a variational training step or server against a plain one, or HMC against NumPyro's NUTS.
 
-    The two take turns in short rounds, and their medians are compared.
+    They take turns, and their medians are compared. NumPyro lives in an environment of its own, named by
+    $BAYESIFY_NUMPYRO_PYTHON; without it only our HMC is measured.
     """
     from bayesify.errors import at_least, choose
 
-    if choose("benchmark", name, BENCHMARKS) == "serve":
+    choose("benchmark", name, BENCHMARKS)
+    if name == "hmc":
+        _hmc(rounds=1 if rounds is None else rounds, compiled=not eager, device=device, as_json=as_json)
+        return
+    if name == "serve":
         _serve(
             draws=30 if draws is None else draws,
             rounds=5 if rounds is None else rounds,
@@ -104,6 +110,27 @@ def _serve(*, draws: int, rounds: int, connections: int, seconds: float, as_json
     for who in ("plain", "variational"):
         rate, middle, tail = (result[f"{who}_{what}"] for what in ("per_second", "p50_ms", "p99_ms"))
         print(f"{who}: {rate:.0f} single images a second, half within {middle:.1f} ms, 99% within {tail:.1f} ms")
+
+
+def _hmc(*, rounds: int, compiled: bool, device: str, as_json: bool) -> None:
+    from bayesify.benchmarks.hmc import measure
+    from bayesify.recipes.training import check_device
+
+    check_device(device)
+    result = measure(repeats=rounds, compiled=compiled, device=device, progress=_show)
+    _wipe()
+    if as_json:
+        emit(result)
+        return
+    for who in ("eager", "compiled", "numpyro"):
+        if result[who]:
+            rate, whole = (result[who][f"ess_min_per_second{more}"] for more in ("", "_with_compilation"))
+            print(f"{who}: {rate:.1f} effective draws a second of the worst prediction, {whole:.1f} with compiling")
+    if result["numpyro"] is None:
+        print(f"NumPyro was not measured: {result['numpyro_skipped']}")
+    else:
+        for name in (name for name in result if name.startswith("ratio")):
+            print(f"ours over NumPyro's, {name.removeprefix('ratio_').replace('_', ' ')}: {result[name]:.1f} times")
 
 
 def _wipe() -> None:

@@ -1,0 +1,44 @@
+"""What a sampling run does, as numbers that a run folder can hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bayesify.errors import at_least, whole_number
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Everything that decides how sampling goes; JSON-able, so that a run can be continued or repeated."""
+
+    warm_up: int = 500
+    samples: int = 500
+    thin: int = 1
+    seed: int = 0
+    target_accept: float = 0.8
+    max_leapfrogs: int = 1000
+    block: int = 25
+    compiled: bool | None = None
+
+    def __post_init__(self) -> None:
+        # Four windows, each with something to learn from.
+        at_least("warm_up", self.warm_up, 20)
+        for name in ("samples", "thin", "max_leapfrogs", "block"):
+            at_least(name, getattr(self, name), 1)
+        whole_number("seed", self.seed)
+        if not 0 < self.target_accept < 1:
+            raise ValueError(f"target_accept must lie strictly between 0 and 1, got {self.target_accept!r}")
+
+    @property
+    def iterations(self) -> int:
+        """Of every chain, warm-up included."""
+        return self.warm_up + self.samples * self.thin
+
+    @property
+    def epochs(self) -> int:
+        """Blocks of iterations, each of which is one record of the history."""
+        return -(-self.iterations // self.block)
+
+    def extended(self, more: int) -> Sampling:
+        """The same plan with more draws of every chain."""
+        return replace(self, samples=self.samples + at_least("extend", more, 1))
