@@ -41,7 +41,7 @@ def bench(
     eager: Annotated[bool, typer.Option("--eager", help="Without compiling the sampling pass.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure on this machine: a variational training step or server against a plain one, or HMC against NumPyro's NUTS.
+    """Measure on this machine: a variational step or server against a plain one, or HMC against NumPyro's NUTS.
 
     They take turns, and their medians are compared. NumPyro lives in an environment of its own, named by
     $BAYESIFY_NUMPYRO_PYTHON; without it only our HMC is measured.

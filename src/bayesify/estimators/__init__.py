@@ -1,8 +1,8 @@
-"""How noise enters a gradient in training: through the weights, the pre-activations (local) or signs (flipout)."""
+"""How noise enters a gradient in training: by weights, pre-activations (local), signs (flipout), or not (moments)."""
 
 from bayesify.estimators.layers import LayerType, register, stochastic_layers, why_not
 from bayesify.estimators.pass_ import noisy_outputs
 
-ESTIMATORS = ("weight", "local", "flipout")
+ESTIMATORS = ("weight", "local", "flipout", "moments")
 
 __all__ = ["ESTIMATORS", "LayerType", "noisy_outputs", "register", "stochastic_layers", "why_not"]

@@ -5,6 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bayesify.training.loop import Plan
+
+
+def check_whole_plan(method: str, what: str, plan: Plan) -> None:
+    """Refuse early stopping, which would end a plan before what its last part collects, or put back what was before."""
+    if plan.patience is not None or plan.keep == "best":
+        raise ValueError(
+            f"{method} collects {what} to the end of its plan, which early stopping (patience=, keep='best') would cut "
+            f"short: choose epochs= instead"
+        )
+
 
 @dataclass(frozen=True)
 class Calendar:

@@ -17,6 +17,7 @@ from bayesify import initialisation
 from bayesify.errors import at_least
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
+from bayesify.methods.storage import check_room
 from bayesify.training.examples import Batch
 
 
@@ -47,6 +48,7 @@ class Ensemble(Method):
         self_members = at_least("members", members, 1)
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         self.members = self_members
+        check_room(self.name, members, self.network.size, self.network.dtype, "have fewer of them")
         starts = [initialisation.start_weights(self.network, start, seed, member) for member in range(members)]
         self.theta = nn.Parameter(torch.stack(starts))
         kept = self.network.kept()

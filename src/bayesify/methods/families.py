@@ -177,8 +177,9 @@ class LowRank(Family):
 
     def _capacitance(self, shared: Tensor) -> Tensor:
         identity = torch.eye(self.rank, dtype=shared.dtype, device=shared.device)
-        root: Tensor = torch.linalg.cholesky(identity + shared.T @ shared)
-        return root
+        root, failed = torch.linalg.cholesky_ex(identity + shared.T @ shared)
+        # It only fails where numbers have overflowed: no number, as elsewhere, so that training stops and says why.
+        return torch.where(failed == 0, root, torch.nan)
 
 
 FAMILIES = (MeanField.name, FullRank.name, LowRank.name)

@@ -102,6 +102,7 @@ class IVON(Method):
     name: ClassVar[str] = "ivon"
     prior_kind: ClassVar[str] = "gaussian"
     estimator: ClassVar[str] = "weight"
+    draws_per_step: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -137,6 +138,10 @@ class IVON(Method):
         self._drawn: list[tuple[Tensor, Tensor, Tensor]] | None = None
         self._batches, self._step = 1, 0
 
+    @property
+    def independent(self) -> bool:
+        return True
+
     def settings(self) -> dict[str, Any]:
         return {"hessian_init": self.hessian_init, "beta1": self.beta1, "beta2": self.beta2}
 
@@ -144,6 +149,10 @@ class IVON(Method):
     def std(self) -> Tensor:
         """Posterior standard deviations of the random weights, `[R]`."""
         return self._std(self.effective_data).detach()
+
+    @property
+    def independent(self) -> bool:
+        return True
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         ((x, y),) = batches

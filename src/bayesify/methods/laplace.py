@@ -20,7 +20,7 @@ from torch import Tensor
 
 from bayesify import curvature, noise
 from bayesify.curvature.layers import shared
-from bayesify.errors import at_least, choose
+from bayesify.errors import TrainingError, at_least, choose
 from bayesify.interface import count
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.checking import few
@@ -223,6 +223,9 @@ class LaplaceApproximation(PointEstimate):
                 f'structure="kronecker" does not know {problem}: use structure="diagonal" or structure="full", '
                 "or leave the layer out of bayesian="
             )
+        if self.predictive == "linearised":
+            theta = self.theta.detach()
+            curvature.linearised_outputs(self.network, theta, theta.unsqueeze(0), x)
 
     @torch.no_grad()
     def _measure(self, examples: Examples) -> None:
@@ -245,8 +248,19 @@ class LaplaceApproximation(PointEstimate):
         # A loader may show fewer examples than there are (or some twice); a temperature T makes the likelihood p^(1/T).
         temperature = 1.0 if self.plan is None else KL.parse(self.plan.kl).temperature
         scale = examples.n_data / seen / temperature
-        self.curvature.finish(scale)
         self.log_likelihood *= scale
+        self._finish(scale)
+
+    def _finish(self, scale: float) -> None:
+        self.curvature.finish(scale)
+        found = (self.log_likelihood, *self.curvature.buffers())
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in found):
+            for tensor in found:
+                tensor.zero_()
+            raise TrainingError(
+                "the curvature at the weights that training found is not finite: lower learning_rate or scale the "
+                "data; laplace answers as the point estimate"
+            )
 
     def _tune(self) -> None:
         found = curvature.precision_factors(

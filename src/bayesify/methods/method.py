@@ -63,6 +63,8 @@ class Method(Answering):
     # Whether it infers scales that have a hyperprior, and whether it can learn scales that have none.
     hyperpriors: ClassVar[bool] = False
     learned_scales: ClassVar[bool] = False
+    # Whether a training step may average over several draws of the weights.
+    draws_per_step: ClassVar[bool] = False
     members: int = 1
 
     def __init__(
@@ -299,6 +301,8 @@ class Method(Answering):
     # What the above is made of.
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
+        if plan.draws > 1 and not self.draws_per_step:
+            raise ValueError(f"{self.name} does not draw weights in a step: draws must be 1, got {plan.draws}")
         self.plan = plan
         self.seed = plan.seed
 

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from bayesify import noise
 from bayesify.errors import at_least, positive
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.collecting import Calendar
+from bayesify.methods.collecting import Calendar, check_whole_plan
 from bayesify.methods.ensemble import Ensemble
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.storage import check_room, shuffled
@@ -172,6 +172,7 @@ class StochasticGradientMCMC(Ensemble):
         kl, steps = KL.parse(plan.kl), plan.epochs * examples.count_batches(plan.batch_size)
         if kl.weighting != "uniform" or kl.warm_up:
             raise ValueError(f"{self.name} needs the same prior at every step, so kl='uniform', got {plan.kl!r}")
+        check_whole_plan(self.name, "samples", plan)
         if self.cycles is not None and plan.schedule != "constant":
             raise ValueError(f"cycles= is a schedule of its own: leave out schedule=, got {plan.schedule!r}")
         if steps < (self.cycles or 1):

@@ -15,6 +15,9 @@ from bayesify.training.loop import Plan
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
 
+# Estimators that serve every layer of the networks they take.
+WHOLE = ("weight", "moments")
+
 
 @dataclass(frozen=True)
 class Row:
@@ -70,8 +73,8 @@ def summarise(method: Method, x: Any = None) -> Summary:
         owner = place.name.rpartition(".")[0]
         how = ""
         if place.random and estimator is not None:
-            how = estimator if estimator == "weight" or owner in served else "weight"
-            if estimator != "weight" and trace is None:
+            how = estimator if estimator in WHOLE or owner in served else "weight"
+            if estimator not in WHOLE and trace is None:
                 how = f"{estimator} where it applies"
             elif owner in reasons:
                 how = f"weight ({reasons[owner]})"
@@ -106,6 +109,8 @@ def summarise(method: Method, x: Any = None) -> Summary:
             notes.append(f"the KL is multiplied by a temperature of {kl.temperature:g}: the objective is not the ELBO")
         if kl.warm_up:
             notes.append(f"the KL is warmed up over {kl.warm_up:g} epochs: until then the objective is not the ELBO")
+    if estimator == "moments":
+        notes.append("moments take the units of a layer for independent Gaussians: the ELBO is approximate")
     notes += _prior_notes(method)
     if getattr(method.likelihood, "objective", None) == "expected":
         notes.append("the expected log-likelihood over logit draws is a lower bound of the likelihood's logarithm")
@@ -115,7 +120,7 @@ def summarise(method: Method, x: Any = None) -> Summary:
 
 
 def _served(method: Method, estimator: str | None, trace: Any) -> tuple[dict[str, bool], dict[str, str]]:
-    if estimator in {None, "weight"} or trace is None:
+    if estimator in {None, *WHOLE} or trace is None:
         return {}, {}
     served = {layer.name: layer.exact_local for layer in stochastic_layers(method.network, trace)}
     owners = {place.name.rpartition(".")[0] for place in method.network.places if place.random}

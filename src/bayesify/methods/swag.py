@@ -24,8 +24,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bayesify import noise
-from bayesify.errors import at_least
+from bayesify.errors import TrainingError, at_least
 from bayesify.likelihoods import Likelihood
+from bayesify.methods.collecting import check_whole_plan
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.point import PointEstimate
 from bayesify.methods.storage import check_room, shuffled
@@ -144,13 +145,13 @@ class SWAG(PointEstimate):
             # Snapshots of an earlier fit, or of a shorter plan, from before what is the beginning now.
             self._looked_back = True
             if self._step <= self._first:
-                for tensor in (self.average, self.variance, self.deviations, self.count):
-                    tensor.zero_()
+                self._forget()
         interval = self._batches if self.every is None else self.every
         if self._step >= self._first and (self._step + 1) % interval == 0:
             self._take()
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
+        check_whole_plan(self.name, "snapshots", plan)
         super()._begin(plan, examples)
         self._batches = examples.count_batches(plan.batch_size)
         self._steps, self._rate, self._looked_back = plan.epochs * self._batches, None, False
@@ -190,6 +191,10 @@ class SWAG(PointEstimate):
         self.deviations[(number - 1) % self.rank] = after
         self.count += 1
 
+    def _forget(self) -> None:
+        for tensor in (self.average, self.variance, self.deviations, self.count):
+            tensor.zero_()
+
     def _draws(self, draws: Sequence[int], seed: int) -> Tensor:
         keys = noise.keys(seed, noise.Stream.SWAG, draws=draws, device=self.theta.device)
         size, columns = self.network.random_size, self._columns
@@ -206,6 +211,11 @@ class SWAG(PointEstimate):
     @torch.no_grad()
     def _conclude(self, examples: Examples) -> None:
         """Give each held draw, and the mean, the running statistics that its own weights have on the training data."""
+        if not bool(torch.isfinite(self.variance).all()):
+            self._forget()
+            raise TrainingError(
+                "the spread of swag's snapshots is not finite: lower learning_rate; it answers as the point estimate"
+            )
         if int(self.count) < 2:
             logger.warning("swag took %d snapshots, and two are the fewest that have a spread", int(self.count))
         first = to_device(examples.first()[0], self.theta.device)

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from bayesify import initialisation, noise
 from bayesify.errors import choose
 from bayesify.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
+from bayesify.estimators.moments import chain_of, moment_outputs
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.bounds import check_combination, check_plan
 from bayesify.methods.families import check_memory, make_family
@@ -47,7 +48,8 @@ class Variational(Method):
         bayesian: which weights are random: "all", "last_layer" or name patterns.
         family: `mean_field`, `full_rank` (every correlation; small networks) or `low_rank`.
         rank: of the low-rank family: how many directions in which weights move together.
-        estimator: how noise enters the gradient in training: `weight`, `local` or `flipout` (mean field only).
+        estimator: how noise enters the gradient in training: `weight`, or (mean field only) `local` or `flipout`; or
+            `moments`, which has none and is for plain chains of known layers.
         gradient: `reparametrised`, or `stick_the_landing`, whose noise vanishes where the posterior is right.
         bound: `elbo`, or `importance_weighted` over the draws of a step (at least two); where a batch is not the whole
             data its likelihood is scaled up, and the bound is biased.
@@ -60,6 +62,7 @@ class Variational(Method):
     capturable: ClassVar[bool] = True
     hyperpriors: ClassVar[bool] = True
     learned_scales: ClassVar[bool] = True
+    draws_per_step: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -87,6 +90,8 @@ class Variational(Method):
         self.family, self.rank = family, rank
         self.estimator = choose("estimator", estimator, ESTIMATORS)
         check_combination(self._family, estimator, gradient, bound, proper=self.prior.proper)
+        if estimator == "moments":
+            chain_of(self.network, train=True)  # refuses what it cannot pass
         self.gradient, self.bound = gradient, bound
         self.initial_rho = rho
         scales = self.prior.n_random_scales, self.prior.n_learned_scales
@@ -272,6 +277,9 @@ class Variational(Method):
 
     def _noisy(self, theta: Tensor, mean: Tensor, std: Tensor, x: Any, step: int) -> tuple[Tensor, dict[str, Tensor]]:
         draws, size = theta.shape[0], self.network.size
+        if self.estimator == "moments":
+            mean, std = mean[:size], std[: self.network.random_size]
+            return moment_outputs(self.network, mean, std, x, self.likelihood, train=True), {}
         theta = theta if theta.shape[1] == size else theta[:, :size]
         dropout = self._training_dropout(x, step, draws)
         if self.estimator == "weight":
