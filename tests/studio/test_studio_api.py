@@ -53,15 +53,6 @@ def test_an_empty_pad_says_nothing(ask):
     assert ask("draw", {"strokes": []}) == {"empty": True, "answers": []}
 
 
-def test_an_answer_takes_less_than_150_ms_at_30_draws(ask):
-    took = []
-    for _ in range(8):
-        began = time.perf_counter()
-        ask("draw", {"strokes": SEVEN, "draws": 30})
-        took.append(time.perf_counter() - began)
-    assert min(took) < 0.15, took
-
-
 def test_a_test_image_given_as_a_picture_is_answered_as_it_is(client, ask, test_part, runs):
     png = client.get("/studio/api/draw/example", params={"model": "variational", "number": 4}).content
     said = ask(
