@@ -87,17 +87,26 @@ def test_each_network_is_what_training_it_alone_gives(priors, optimizer, draws, 
         )
 
 
-def fit(fleet, epochs, run=None):
-    return fleet.fit(data(), learning_rates=[0.02] * len(fleet), epochs=epochs, batch_size=32, run=run, progress=False)
+def fit(fleet, epochs, run=None, optimizer="adam"):
+    return fleet.fit(
+        data(),
+        learning_rates=[0.02] * len(fleet),
+        epochs=epochs,
+        batch_size=32,
+        optimizer=optimizer,
+        run=run,
+        progress=False,
+    )
 
 
 def make():
     return Fleet([network(prior, seed) for seed, prior in enumerate(MIXTURES)])
 
 
-def test_stopped_between_two_epochs_it_goes_on_to_the_same_bits(tmp_path):
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", "sgd:momentum=0.9"])
+def test_stopped_between_two_epochs_it_goes_on_to_the_same_bits(tmp_path, optimizer):
     whole = make()
-    fit(whole, 4)
+    fit(whole, 4, optimizer=optimizer)
 
     class Stop(Exception):
         pass
@@ -112,12 +121,13 @@ def test_stopped_between_two_epochs_it_goes_on_to_the_same_bits(tmp_path):
             learning_rates=[0.02] * 3,
             epochs=4,
             batch_size=32,
+            optimizer=optimizer,
             run=tmp_path,
             on_epoch=stop,
             progress=False,
         )
     resumed = make()
-    history = fit(resumed, 4, tmp_path)
+    history = fit(resumed, 4, tmp_path, optimizer)
     assert len(history) == 4
     for one, other in zip(whole.parameters, resumed.parameters, strict=True):
         assert torch.equal(one, other)

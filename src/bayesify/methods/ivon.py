@@ -138,10 +138,6 @@ class IVON(Method):
         self._drawn: list[tuple[Tensor, Tensor, Tensor]] | None = None
         self._batches, self._step = 1, 0
 
-    @property
-    def independent(self) -> bool:
-        return True
-
     def settings(self) -> dict[str, Any]:
         return {"hessian_init": self.hessian_init, "beta1": self.beta1, "beta2": self.beta2}
 

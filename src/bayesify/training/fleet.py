@@ -111,6 +111,8 @@ class Fleet:
         step = FleetStep(self, made, draws)
         begun = self._restore(run, made, step)
         batches = examples.count_batches(batch_size)
+        # Not every optimiser counts its steps; the noise of a step is keyed by its number.
+        step.done = begun * batches
 
         def numbers(number: int, size: int, ahead: int) -> list[tuple[float, ...]]:
             done = step.done + ahead

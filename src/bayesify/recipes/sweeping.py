@@ -1,0 +1,276 @@
+"""A search over settings: networks trained in fleets, scored on validation, and the winner tested once.
+
+The grid is cut into sub-fleets: networks with the same number of draws per step (so that nothing is padded), so many
+at a time. Each is checkpointed after every epoch and, once finished, keeps its scores and its best network only; one
+that is finished is never trained again, so a search can be stopped anywhere and its sub-fleets can be run apart. When
+the last one is done, the best on validation is tested.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bayesify import evaluation, networks
+from bayesify.errors import RunError, at_least, choose
+from bayesify.likelihoods import Categorical
+from bayesify.methods.variational import Variational
+from bayesify.recipes.material import Material, gather
+from bayesify.recipes.recipe import Recipe
+from bayesify.recipes.training import check_device
+from bayesify.training import checkpoint
+from bayesify.training.fleet import Fleet
+
+SCORES, WINNER, RESULT = "scores.json", "winner", "sweep.json"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One network of a grid: its learning rate (of the mean loss), draws per step, and prior."""
+
+    learning_rate: float
+    draws: int
+    prior: str
+
+
+def paper_grid(batch_size: int = 128) -> list[Setting]:
+    """The 324 settings of Blundell et al. 2015; their loss sums a batch, so rates are multiplied by its size."""
+    rates, draws = (1e-3, 1e-4, 1e-5), (1, 2, 5, 10)
+    mixtures = product((0.25, 0.5, 0.75), (0, 1, 2), (6, 7, 8))
+    return [
+        Setting(rate * batch_size, count, f"scale-mixture:{pi},{math.exp(-wide):.6g},{math.exp(-narrow):.6g}")
+        for count, rate, (pi, wide, narrow) in product(draws, rates, list(mixtures))
+    ]
+
+
+GRIDS = {"paper-grid": paper_grid}
+
+
+@dataclass(frozen=True)
+class Search:
+    """Everything that decides a search but the place where it runs; the same search goes on in the same folder."""
+
+    grid: str = "paper-grid"
+    data: str = "mnist"
+    normalise: str = "126"
+    validation: float = 1 / 6
+    units: int = 400
+    layers: int = 2
+    epochs: int = 600
+    batch_size: int = 128
+    optimizer: str = "sgd"
+    start: str = "uniform:-0.03,0.03"
+    rho: str = "uniform:-3.5,-3"
+    scoring_draws: int = 10
+    halving: int = 0
+    per_fleet: int = 27
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        choose("grid", self.grid, GRIDS)
+        for name in ("units", "layers", "epochs", "batch_size", "scoring_draws", "per_fleet"):
+            at_least(name, getattr(self, name), 1)
+        at_least("halving", self.halving, 0)
+        if self.halving and self.optimizer != "sgd":
+            raise ValueError(f"halving drops networks on the way, which plain sgd alone allows, got {self.optimizer}")
+
+    def settings(self) -> list[Setting]:
+        """The grid's, in its order."""
+        return GRIDS[self.grid](self.batch_size)
+
+    def fleets(self) -> dict[str, list[int]]:
+        """Sub-fleets by name: the numbers of their settings in the grid."""
+        listed = self.settings()
+        found = {}
+        for draws in sorted({setting.draws for setting in listed}):
+            own = [number for number, setting in enumerate(listed) if setting.draws == draws]
+            for part, first in enumerate(range(0, len(own), self.per_fleet)):
+                found[f"draws-{draws}-{part}"] = own[first : first + self.per_fleet]
+        return found
+
+
+def sweep(
+    search: Search, out: Path, *, only: Sequence[str] = (), device: str = "cpu", progress: bool = True
+) -> dict[str, Any]:
+    """Train the sub-fleets that are not finished (or those named), and say where the search stands."""
+    check_device(device)
+    fleets = search.fleets()
+    for name in only:
+        choose("sub-fleet", name, fleets)
+    _claim(search, out)
+    material = gather(_recipe(search))
+    for name in only or fleets:
+        folder = out / name
+        if not (folder / SCORES).exists():
+            _train(search, fleets[name], folder, material, device=device, progress=progress)
+    return conclude(search, out, material)
+
+
+def conclude(search: Search, out: Path, material: Material) -> dict[str, Any]:
+    """The scores so far; when every sub-fleet is finished, the best on validation is tested, once."""
+    file = out / RESULT
+    fleets = search.fleets()
+    finished = {name: _read(out / name / SCORES) for name in fleets if (out / name / SCORES).exists()}
+    rows = sorted((row for one in finished.values() for row in one["rows"]), key=lambda row: row["number"])
+    result: dict[str, Any] = {
+        "search": asdict(search),
+        "settings": len(search.settings()),
+        "scored": len(rows),
+        "missing": [name for name in fleets if name not in finished],
+        "seconds": sum(one["seconds"] for one in finished.values()),
+        "devices": sorted({one["device"] for one in finished.values()}),
+        "rows": rows,
+    }
+    if rows:
+        result["best"] = min(rows, key=_order)
+    if not result["missing"]:
+        result["test"] = _test(out, finished, result["best"], material)
+    checkpoint.write_json(file, result)
+    return result
+
+
+def by_hyperparameter(result: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
+    """Validation errors of finished networks, by what each hyperparameter was."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in result["rows"]:
+        pi, wide, narrow = row["prior"].partition(":")[2].split(",")
+        told = {
+            "learning rate": f"{row['learning_rate']:.3g}",
+            "draws per step": str(row["draws"]),
+            "pi": pi,
+            "-log sigma1": f"{-math.log(float(wide)):.0f}",
+            "-log sigma2": f"{-math.log(float(narrow)):.0f}",
+        }
+        if row["validation_error"] is not None:
+            for name, value in told.items():
+                found.setdefault(name, {}).setdefault(value, []).append(row["validation_error"])
+    return found
+
+
+def _train(
+    search: Search, numbers: list[int], folder: Path, material: Material, *, device: str, progress: bool
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    settings, began = search.settings(), time.perf_counter()
+    alive = list(numbers)
+    methods = {number: _network(search, settings[number], number, material) for number in alive}
+    rows: dict[int, dict[str, Any]] = {}
+    done = 0
+    for rung, (epochs, last) in enumerate(_rungs(search)):
+        for number in alive:
+            # Noise and order of the examples go on; they do not start over.
+            methods[number].seed += rung
+        fleet = Fleet([methods[number] for number in alive])
+        fleet.fit(
+            material.train,
+            learning_rates=[settings[number].learning_rate for number in alive],
+            epochs=epochs,
+            batch_size=search.batch_size,
+            optimizer=search.optimizer,
+            draws=settings[alive[0]].draws,
+            seed=search.seed + rung,
+            device=device,
+            run=folder / f"rung-{len(alive)}",
+            progress=progress,
+        )
+        done += epochs
+        for number in alive:
+            rows[number] = _score(search, methods[number], settings[number], number, done, material)
+        if not last:
+            alive = sorted(sorted(alive, key=lambda number: _order(rows[number]))[: max(1, -(-len(alive) // 2))])
+    best = min(rows.values(), key=_order)
+    winner = methods[best["number"]]
+    winner.notes = dict(material.notes)
+    winner.to("cpu").save(folder / WINNER)
+    told = {"rows": list(rows.values()), "seconds": time.perf_counter() - began, "device": _device(device)}
+    checkpoint.write_json(folder / SCORES, told)
+    for file in folder.glob("rung-*/fleet.safetensors"):
+        file.unlink()
+        file.parent.rmdir()
+
+
+def _rungs(search: Search) -> Iterator[tuple[int, bool]]:
+    """Epochs of each rung: with halving, half of the networks go on after 1/2^n, ..., 1/2 of the epochs."""
+    done = 0
+    for rung in range(search.halving, -1, -1):
+        until = max(done + 1, search.epochs >> rung)
+        yield until - done, rung == 0
+        done = until
+
+
+def _network(search: Search, setting: Setting, number: int, material: Material) -> Variational:
+    inputs, classes = int(material.train[0].shape[1]), len(material.class_names)
+    network = networks.mlp(inputs, classes, units=search.units, layers=search.layers)
+    return Variational(
+        network,
+        Categorical(classes=classes),
+        prior=setting.prior,
+        start=search.start,
+        rho=search.rho,
+        seed=1000 * (search.seed * 1000 + number),
+    )
+
+
+def _score(
+    search: Search, method: Variational, setting: Setting, number: int, epochs: int, material: Material
+) -> dict[str, Any]:
+    assert material.validation is not None
+    found = evaluation.evaluate(method, material.validation, draws=search.scoring_draws)
+    error, nll = 1 - (found.accuracy or 0.0), found.nll if found.nll is not None else math.nan
+    return {
+        "number": number,
+        **asdict(setting),
+        "epochs": epochs,
+        "validation_error": error if math.isfinite(error) else None,
+        "validation_nll": nll if math.isfinite(nll) else None,
+    }
+
+
+def _order(row: dict[str, Any]) -> tuple[float, float]:
+    missing = (row["validation_error"] is None) or (row["validation_nll"] is None)
+    return (math.inf, math.inf) if missing else (row["validation_error"], row["validation_nll"])
+
+
+def _test(out: Path, finished: dict[str, Any], best: dict[str, Any], material: Material) -> dict[str, Any]:
+    earlier = _read(out / RESULT).get("test") if (out / RESULT).exists() else None
+    if earlier is not None:
+        return dict(earlier)
+    from bayesify import runs
+
+    home = next(name for name, one in finished.items() if best["number"] in {row["number"] for row in one["rows"]})
+    method = runs.load(out / home / WINNER)
+    found = evaluation.evaluate(method, material.test, draws=50)
+    return {"error": 1 - (found.accuracy or 0.0), "nll": found.nll, "run": f"{home}/{WINNER}", "draws": 50}
+
+
+def _recipe(search: Search) -> Recipe:
+    return Recipe(data=search.data, normalise=search.normalise, validation=search.validation, network="mlp")
+
+
+def _claim(search: Search, out: Path) -> None:
+    file = out / "search.json"
+    told = json.loads(json.dumps(asdict(search)))
+    if file.exists() and _read(file) != told:
+        raise RunError(f"{out} holds another search: choose another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    checkpoint.write_json(file, told)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise RunError(f"cannot read {file}: {problem}") from None
+    return content
+
+
+def _device(name: str) -> str:
+    return torch.cuda.get_device_name(name) if name.startswith("cuda") else f"{torch.get_num_threads()} CPU threads"

@@ -1,0 +1,112 @@
+"""A search: every setting trained once, picked on validation, the winner tested once, stopped and gone on with."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+import bayesify as bf
+from bayesify.cli import main
+from bayesify.recipes import sweeping
+from bayesify.recipes.sweeping import Search, Setting, by_hyperparameter, paper_grid, sweep
+
+SETTINGS = [
+    Setting(rate, draws, f"scale-mixture:{pi},1,{math.exp(-6):.6g}")
+    for draws in (1, 2)
+    for rate in (0.5, 1e-5)
+    for pi in (0.25, 0.75)
+]
+sweeping.GRIDS["small"] = lambda batch_size: SETTINGS
+SMALL = Search(
+    grid="small", data="digits", normalise="standard", units=8, layers=1, epochs=6, batch_size=64, per_fleet=3
+)
+
+
+def test_the_papers_grid_has_its_324_settings():
+    grid = paper_grid()
+    assert len(set(grid)) == 324
+    assert sorted({setting.draws for setting in grid}) == [1, 2, 5, 10]
+    assert sorted({setting.learning_rate for setting in grid}) == pytest.approx([0.00128, 0.0128, 0.128])
+    fleets = Search().fleets()
+    assert sorted(number for numbers in fleets.values() for number in numbers) == list(range(324))
+    assert all(len({grid[number].draws for number in numbers}) == 1 for numbers in fleets.values())
+
+
+def test_every_setting_is_scored_and_the_best_is_tested(tmp_path):
+    result = sweep(SMALL, tmp_path, progress=False)
+    assert result["scored"] == 8
+    assert result["missing"] == []
+    errors = [row["validation_error"] for row in result["rows"]]
+    assert result["best"]["validation_error"] == min(errors)
+    # A rate that hardly moves the weights is no better than guessing; a good one is.
+    assert result["best"]["learning_rate"] == 0.5
+    assert min(error for error, row in zip(errors, result["rows"], strict=True) if row["learning_rate"] < 0.1) > 0.7
+    assert result["test"]["error"] < 0.5
+    winner = bf.load(tmp_path / result["test"]["run"])
+    assert winner.prior.spec() == result["best"]["prior"]
+    assert set(by_hyperparameter(result)["pi"]) == {"0.25", "0.75"}
+    assert not list(tmp_path.glob("**/fleet.safetensors"))
+
+
+def test_stopped_anywhere_it_goes_on_and_trains_nothing_twice(tmp_path, monkeypatch):
+    whole = sweep(SMALL, tmp_path / "whole", progress=False)
+    first = sweep(SMALL, tmp_path / "parts", only=["draws-2-0"], progress=False)
+    assert first["scored"] == 3
+    assert "test" not in first
+    trained = []
+    original = sweeping.Fleet.fit
+
+    def counted(fleet, *args, **settings):
+        trained.append(len(fleet))
+        if len(trained) == 2:
+            # The power fails after the fourth epoch.
+            def stop(epoch, _):
+                if epoch == 4:
+                    raise KeyboardInterrupt
+
+            return original(fleet, *args, on_epoch=stop, **settings)
+        return original(fleet, *args, **settings)
+
+    monkeypatch.setattr(sweeping.Fleet, "fit", counted)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(SMALL, tmp_path / "parts", progress=False)
+    rest = sweep(SMALL, tmp_path / "parts", progress=False)
+    assert trained == [3, 1, 1, 1]
+    assert rest["rows"] == whole["rows"]
+    assert rest["test"] == whole["test"]
+
+
+def test_the_test_part_is_looked_at_once(tmp_path, monkeypatch):
+    first = sweep(SMALL, tmp_path, progress=False)
+    monkeypatch.setattr(sweeping.evaluation, "evaluate", lambda *_, **__: pytest.fail("it was tested again"))
+    assert sweep(SMALL, tmp_path, progress=False)["test"] == first["test"]
+
+
+def test_halving_drops_the_worse_half_on_the_way(tmp_path):
+    result = sweep(replace(SMALL, halving=1, per_fleet=4), tmp_path, progress=False)
+    epochs = [row["epochs"] for row in result["rows"]]
+    assert sorted(epochs) == [3, 3, 3, 3, 6, 6, 6, 6]
+    assert result["best"]["epochs"] == 6
+    assert all(row["learning_rate"] == 0.5 for row in result["rows"] if row["epochs"] == 6)
+
+
+def test_from_the_command_line_with_a_page(tmp_path, capsys):
+    flags = ["--data", "digits", "--normalise", "standard", "--units", "6", "--layers", "1", "--epochs", "2"]
+    flags += ["--batch-size", "256", "--per-fleet", "4", "--out", str(tmp_path / "s")]
+    assert main(["sweep", "small", *flags, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["scored"] == 8
+    assert "Error against each hyperparameter" in (tmp_path / "s" / "report.html").read_text()
+    assert main(["sweep", "small", *flags, "--list"]) == 0
+    assert "draws-2-0: 4 networks, finished" in capsys.readouterr().out
+    for wrong, line in (
+        (["sweep", "papergrid"], "unknown grid 'papergrid'; did you mean 'paper-grid'?"),
+        (["sweep", "small", *flags, "--seed", "1"], "holds another search"),
+        (["sweep", "small", *flags, "--only", "draws-3-0"], "unknown sub-fleet"),
+        (["sweep", "small", "--units", "0"], "units must be an integer of at least 1, got 0"),
+    ):
+        assert main(wrong) == 2
+        error = capsys.readouterr().err
+        assert line in error
+        assert error.count("\n") == 1
