@@ -106,5 +106,8 @@ def pruning_curve(
 
 def _gaussian(method: Method) -> Variational:
     if not isinstance(method, Variational):
-        raise TypeError(f"pruning needs a Gaussian posterior, {type(method).__name__} has none: use Variational")
+        kind = type(method).__name__
+        if hasattr(type(method), "std"):
+            raise TypeError(f"pruning sets single weights to zero, which {kind} does not offer: use Variational")
+        raise TypeError(f"pruning needs a Gaussian posterior, {kind} has none: use Variational")
     return method

@@ -78,7 +78,7 @@ class Kronecker(Curvature):
     def finish(self, scale: float) -> None:
         for index, ((a, g), rows) in enumerate(zip(self._sums, self._rows, strict=True)):
             for factor, matrix in (("input", a / rows), ("output", g * scale)):
-                values, vectors = torch.linalg.eigh(matrix)
+                values, vectors = _decomposed(matrix)
                 self.get_buffer(f"{factor}_values_{index}").copy_(values.clamp(min=0))
                 self.get_buffer(f"{factor}_vectors_{index}").copy_(vectors)
         self._sums, self._rows = [], []
@@ -112,3 +112,12 @@ class Kronecker(Curvature):
         a, g = (self.get_buffer(f"{factor}_values_{index}").double() for factor in ("input", "output"))
         # The prior has one precision for a layer; the method sees to that.
         return g.unsqueeze(-1) * a + self.blocks[index].gather(precision)[0, 0]
+
+
+def _decomposed(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors; no numbers where the matrix has overflowed, which a method looks for."""
+    if not bool(torch.isfinite(matrix).all()):
+        nothing = torch.full_like(matrix, torch.nan)
+        return nothing.diagonal(), nothing
+    values, vectors = torch.linalg.eigh(matrix)
+    return values, vectors

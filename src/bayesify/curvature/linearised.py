@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.func import jvp, vjp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bayesify.errors import first_line
 from bayesify.network import Network
@@ -34,8 +35,8 @@ def linearised_outputs(network: Network, centre: Tensor, theta: Tensor, x: Any) 
 def _by_two_backward_passes(outputs: Any, centre: Tensor, away: Tensor) -> Tensor:
     # The backward pass u -> J' u is linear in u, so its own backward pass is v -> J v.
     try:
-        # cuDNN's recurrent layers have no second derivative; torch's own have.
-        with torch.backends.cudnn.flags(enabled=False):
+        # cuDNN's recurrent layers and the fast kernels of attention have no second derivative; torch's own have.
+        with torch.backends.cudnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH):
             backward: Any = vjp(outputs, centre)
             at_centre, pull = backward
             push: Any = vjp(lambda u: pull(u)[0], torch.zeros_like(at_centre))[1]
