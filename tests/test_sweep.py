@@ -91,6 +91,11 @@ def test_halving_drops_the_worse_half_on_the_way(tmp_path):
     assert all(row["learning_rate"] == 0.5 for row in result["rows"] if row["epochs"] == 6)
 
 
+def test_halving_goes_on_with_a_single_network(tmp_path):
+    result = sweep(replace(SMALL, halving=2, per_fleet=1, epochs=4), tmp_path, progress=False)
+    assert [row["epochs"] for row in result["rows"]] == [4] * 8
+
+
 def test_from_the_command_line_with_a_page(tmp_path, capsys):
     flags = ["--data", "digits", "--normalise", "standard", "--units", "6", "--layers", "1", "--epochs", "2"]
     flags += ["--batch-size", "256", "--per-fleet", "4", "--out", str(tmp_path / "s")]

@@ -146,6 +146,18 @@ def test_what_cannot_sail_together_is_refused(tmp_path):
         Fleet([network("normal:1", 0), network(MIXTURES[0], 1)])
     with pytest.raises(ValueError, match="one proper prior of a fixed scale each, got normal:half-cauchy"):
         Fleet([network("normal:half-cauchy(1)", 0)])
+    with pytest.raises(ValueError, match="one proper prior of a fixed scale each"):
+        Fleet([network({"*.bias": "normal:0.01", "*": "normal:1"}, 0)])
+    with pytest.raises(ValueError, match="same architecture and settings"):
+        Fleet([bf.Variational(nn.Linear(3, 1), bf.likelihoods.Gaussian(noise)) for noise in (0.5, 0.05)])
+    held = network("normal:1", 0)
+    held.rho.requires_grad_(False)
+    with pytest.raises(ValueError, match="neither pruned nor partly frozen"):
+        Fleet([held])
+    torch.manual_seed(0)
+    stems = [nn.Linear(3, 3).requires_grad_(False) for _ in range(2)]
+    with pytest.raises(ValueError, match=r"same frozen tensors, '0\.weight' differs"):
+        Fleet([bf.Variational(nn.Sequential(stem, nn.Linear(3, 2)), "categorical") for stem in stems])
     with pytest.raises(ValueError, match="same architecture"):
         Fleet([network("normal:1", 0), bf.Variational(nn.Linear(3, 2), "categorical")])
     with pytest.raises(TypeError, match="got PointEstimate"):
@@ -157,5 +169,8 @@ def test_what_cannot_sail_together_is_refused(tmp_path):
     fit(make(), 1, tmp_path)
     with pytest.raises(bf.RunError, match="written by another fleet"):
         fit(Fleet([network(MIXTURES[0], 9)]), 2, tmp_path)
+    other_priors = Fleet([network(prior, seed) for seed, prior in enumerate(reversed(MIXTURES))])
+    with pytest.raises(bf.RunError, match="written by another fleet"):
+        fit(other_priors, 2, tmp_path)
     with pytest.raises(bf.TrainingError, match=r"networks \[1\] of the fleet stopped being finite"):
         make().fit(data(), learning_rates=[0.01, 1e30, 0.01], epochs=3, optimizer="sgd", progress=False)

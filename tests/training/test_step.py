@@ -180,6 +180,18 @@ def test_the_path_is_kept_by_a_run_that_is_resumed(monkeypatch, tmp_path):
     assert_same(whole, resumed, rtol=0, atol=0)
 
 
+def held():
+    method = variational()
+    method.rho.requires_grad_(False)
+    return method
+
+
+def with_a_hook(parameters, lr):
+    optimizer = torch.optim.Adam(parameters, lr=lr)
+    optimizer.register_step_pre_hook(lambda *_: None)
+    return optimizer
+
+
 def refusing(function, example):
     raise RuntimeError("no C++ compiler found\nand more")
 
@@ -191,6 +203,8 @@ def refusing(function, example):
         (variational, {"optimizer": "adam:amsgrad=true"}, "amsgrad"),
         (lambda: bf.SWAG(bf.networks.mlp(3, 2, units=4), "categorical"), {}, "the step of swag is not one function"),
         (variational, {}, "no C++ compiler found"),
+        (held, {}, "a parameter of the method is held fixed"),
+        (variational, {"optimizer": with_a_hook}, "the optimiser has hooks of its own"),
     ],
 )
 def test_where_it_does_not_apply_the_plain_path_is_taken_for_one_logged_reason(make, fit, reason, caplog, monkeypatch):

@@ -49,7 +49,9 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that trai
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
 Draws = Annotated[int, typer.Option(help="Functions drawn from the posterior for each answer.")]
 Seed = Annotated[int, typer.Option(help="Seed of those draws.")]
-By = Annotated[str, typer.Option("--by", help="Answer by draws, or by the posterior's mean weights: draws, mean.")]
+By = Annotated[
+    str, typer.Option("--by", help="Answer by draws, by the mean weights, or without draws: draws, mean, moments.")
+]
 OwnNetwork = Annotated[
     str | None,
     typer.Option("--network", metavar="MODULE:FACTORY", help="Your code, where the run's network is not one of ours."),

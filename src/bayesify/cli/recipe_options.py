@@ -73,8 +73,8 @@ Prior = Annotated[
     str | None,
     _option(
         _MODEL,
-        "As normal:1, laplace:1, scale-mixture:0.75,1,0.000335, cauchy:half-cauchy(1). "
-        "(default: normal:1 where there is a posterior)",
+        "As normal:1, scale-mixture:0.75,1,0.000335, laplace:learned, cauchy:half-cauchy(1,layer), posterior:RUN, "
+        "or by name: '*.bias=normal:10;*=normal:1'. (default: normal:1 where there is a posterior)",
         autocompletion=complete_prior,
     ),
 ]
@@ -98,7 +98,9 @@ Gradient = Annotated[str | None, _option(_METHOD, "Of variational: reparametrise
 Bound = Annotated[str | None, _option(_METHOD, "Of variational: elbo, importance_weighted.")]
 Rho = Annotated[str | None, _option(_METHOD, "Of variational: where widths start before softplus: -5, uniform:-5,-4.")]
 Members = Annotated[int | None, _option(_METHOD, "Of an ensemble. (default: 5)", metavar="N")]
-P = Annotated[float | None, _option(_METHOD, "Of mc-dropout. (default: 0.2)", "--p", metavar="RATE")]
+P = Annotated[
+    float | None, _option(_METHOD, "Of mc-dropout. (default: 0.2; 0.05 for a table of numbers)", "--p", metavar="RATE")
+]
 HessianInit = Annotated[float | None, _option(_METHOD, "Of ivon: where its curvature starts.", metavar="H")]
 Structure = Annotated[str | None, _option(_METHOD, "Of laplace: diagonal, kronecker, full. (default: kronecker)")]
 LaplacePredictive = Annotated[str | None, _option(_METHOD, "Of laplace: linearised, weights.", "--predictive")]
@@ -122,7 +124,10 @@ Epochs = Annotated[
 BatchSize = Annotated[int, _option(_TRAINING, "Examples per step.")]
 LearningRate = Annotated[
     float | None,
-    _option(_TRAINING, "Of the mean loss over a batch. (default: 0.001; tables 0.01; ivon, sgld 0.1; sghmc 0.02)"),
+    _option(
+        _TRAINING,
+        "Of the mean loss over a batch. (default: 0.001; tables 0.01; ivon 0.03; sgld 0.1; sghmc 0.02; for numbers less)",
+    ),
 ]
 Optimizer = Annotated[str, _option(_TRAINING, "A name of torch's, as adam or sgd:momentum=0.9.")]
 Schedule = Annotated[

@@ -107,7 +107,9 @@ def train(
     ] = None,
     extend: Annotated[
         int | None,
-        typer.Option(metavar="EPOCHS", help="With --resume: so many epochs beyond the plan.", rich_help_panel=RUN),
+        typer.Option(
+            metavar="EPOCHS", help="With --resume: so many epochs (hmc: draws of each chain) more.", rich_help_panel=RUN
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -123,9 +125,11 @@ def train(
     else:
         recipe = make_recipe({} if config is None else read_config_file(config), settings_in(given))
         trained = _train(recipe, out or Path("runs") / f"{Path(recipe.data).stem}-{recipe.method}", overwrite=overwrite)
+    from bayesify.training.loop import Plan
+
     result = _result(trained)
     plan = trained.method.plan
-    if extend and plan is not None and plan.schedule != "constant":
+    if extend and isinstance(plan, Plan) and plan.schedule != "constant":
         result["schedule"] = f"{plan.schedule}, now spread over {plan.epochs} epochs"
     if as_json:
         emit(result)
@@ -189,9 +193,9 @@ def _result(trained: Trained) -> dict[str, Any]:
 
 def _understood(about: dict[str, Any]) -> str | None:
     """What a table was taken for; pictures and known sets speak for themselves."""
-    if not about["target_name"]:
-        return None
     names = [column["name"] for column in about["preparation"]["columns"]]
+    if not about["target_name"] or not names:
+        return None
     classes = about["class_names"]
     kind = f"{len(classes)} classes" if classes else "a number"
     return (
@@ -201,10 +205,12 @@ def _understood(about: dict[str, Any]) -> str | None:
 
 
 def _alerts(trained: Trained) -> list[str]:
-    from bayesify.report.alerts import kl_frozen, not_converged
+    from bayesify.report.alerts import blew_up, chains_disagree, kl_frozen, not_converged
 
     losses, kls = trained.method.history["loss"], trained.method.history["kl"]
-    found = [not_converged(losses)]
+    if trained.method.name == "hmc":
+        return [alert for alert in [chains_disagree(trained.method)] if alert]
+    found = [blew_up(trained.method.history["nll"]), not_converged(losses)]
     if trained.method.name == "variational":
         found.append(kl_frozen(kls))
     guessing = math.log(len(trained.notes["class_names"] or [1]))

@@ -156,6 +156,7 @@ class SWAG(PointEstimate):
         self._batches = examples.count_batches(plan.batch_size)
         self._steps, self._rate, self._looked_back = plan.epochs * self._batches, None, False
         self.concluded.zero_()
+        self.rate.zero_()
 
     def _end(self) -> None:
         self._steps = None

@@ -49,7 +49,8 @@ def varying(priors: Sequence[WeightPrior]) -> tuple[Prior, Tensor]:
     for prior in priors:
         groups = prior._groups
         own = groups[0].prior
-        plain = len(groups) == 1 and not prior.scale_variables and isinstance(own, LocationScale)
+        plain = len(groups) == 1 and len(prior.patterns) == 1 and not groups[0].varying()
+        plain = plain and not prior.scale_variables and isinstance(own, LocationScale)
         if not plain or own.scale == "fan_in":
             raise ValueError(f"networks of a fleet have one proper prior of a fixed scale each, got {prior.spec()}")
         families.append(own.name if not hasattr(own, "df") else f"{own.name} with {own.df} degrees of freedom")
@@ -57,4 +58,4 @@ def varying(priors: Sequence[WeightPrior]) -> tuple[Prior, Tensor]:
         rows.append((*numbers, own.mean))
     if len(set(families)) > 1:
         raise ValueError(f"networks of a fleet have priors of one family, got {' and '.join(sorted(set(families)))}")
-    return priors[0]._groups[0].prior, torch.tensor(rows, dtype=torch.get_default_dtype())
+    return priors[0]._groups[0].prior, torch.tensor(rows, dtype=torch.float64)

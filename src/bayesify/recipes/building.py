@@ -20,10 +20,14 @@ from bayesify.recipes.material import Material
 from bayesify.recipes.recipe import OF_METHOD, Recipe
 
 # What is used where neither the network nor the recipe says: MC dropout's rate, and hidden units for tables.
-DROPOUT_RATE = 0.2
+DROPOUT_RATE = {"classification": 0.2, "regression": 0.05}
 UNITS_FOR_TABLES = {"classification": (50,), "regression": (10,)}
 # Whose learning rate is not that of an optimiser of the mean loss (see docs/gotchas.md), and what goes to `fit`.
-RATES = {"ivon": 0.1, "sgld": 0.1, "sghmc": 0.02}
+RATES = {
+    "ivon": {"classification": 0.03, "regression": 0.03},
+    "sgld": {"classification": 0.1, "regression": 0.01},
+    "sghmc": {"classification": 0.02, "regression": 0.002},
+}
 OF_FIT = {"hmc": ("samples", "warm_up")}
 # A few hundred examples make a handful of steps per epoch: small data needs more epochs to be learnt at all.
 FEWEST_EPOCHS, FEWEST_STEPS = 10, 2000
@@ -60,7 +64,7 @@ def suited(recipe: Recipe, material: Material) -> Recipe:
     settings: dict[str, Any] = {}
     if recipe.method in RATES:
         settings = {
-            "learning_rate": RATES[recipe.method],
+            "learning_rate": RATES[recipe.method][material.kind],
             "schedule": "cosine" if recipe.method == "ivon" else "constant",
         }
     elif recipe.method != "hmc":
@@ -71,8 +75,11 @@ def suited(recipe: Recipe, material: Material) -> Recipe:
         }
     if table and recipe.network == "mlp":
         settings["units"] = UNITS_FOR_TABLES[material.kind]
-    if table and recipe.method == "variational":
+    weights_alone = recipe.family not in {None, "mean_field"} or recipe.gradient or recipe.bound
+    if table and recipe.method == "variational" and not weights_alone:
         settings["estimator"] = "local"
+    if recipe.method == "mc-dropout" and recipe.dropout is None and ":" not in recipe.network:
+        settings["p"] = DROPOUT_RATE[material.kind if table else "classification"]
     return replace(recipe, **{name: value for name, value in settings.items() if getattr(recipe, name) is None})
 
 
@@ -116,7 +123,9 @@ def make_likelihood(recipe: Recipe, material: Material) -> Likelihood:
     name, _, _ = (recipe.likelihood or "").partition(":")
     if not name:
         name = "categorical" if material.kind == "classification" else "gaussian"
-    spec = likelihoods.parse(recipe.likelihood or ("gaussian:learned" if name == "gaussian" else name)).spec()
+    # HMC samples the weights; a noise that is a parameter of its own would have no posterior.
+    noise = "heteroscedastic" if recipe.method == "hmc" else "learned"
+    spec = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name)).spec()
     if spec["name"] in {"categorical", "gaussian-logits"}:
         spec["classes"] = len(material.class_names) or None
     if spec["name"] == "gaussian":
@@ -133,7 +142,7 @@ def make_network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Callab
         return user_factory(recipe.network, shape, outputs)
     named: dict[str, Any] = {"activation": recipe.activation, "dropout": recipe.dropout}
     if recipe.method == "mc-dropout":
-        named["dropout"] = recipe.p or recipe.dropout or DROPOUT_RATE
+        named["dropout"] = recipe.p or recipe.dropout or DROPOUT_RATE["classification"]
     if recipe.network == "cnn":
         named |= {"input_shape": list(shape), "preset": recipe.preset}
     else:

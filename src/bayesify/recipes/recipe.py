@@ -41,7 +41,7 @@ OF_METHOD: dict[str, tuple[str, ...]] = {
     "warm_up": ("hmc",),
 }
 # HMC follows no plan of epochs and batches: what says how an optimiser goes says nothing to it.
-OF_OPTIMISATION = ("epochs", "learning_rate", "schedule", "patience")
+OF_OPTIMISATION = ("epochs", "batch_size", "optimizer", "learning_rate", "schedule", "kl", "patience", "keep")
 WITH_DRAWS = ("variational", "ivon")
 OF_NETWORK = {
     "units": ("mlp",),
@@ -115,11 +115,13 @@ class Recipe:
             if getattr(self, name) is not None and self.method not in methods:
                 raise ValueError(f"{name} is a setting of {' and '.join(methods)}, the method is {self.method}")
         for name in OF_OPTIMISATION if self.method == "hmc" else ():
-            if getattr(self, name) is not None:
+            if getattr(self, name) != getattr(type(self), name):
                 raise ValueError(f"{name} is a setting of optimisation, hmc samples: see warm_up, samples and chains")
         for name, networks in OF_NETWORK.items():
             if getattr(self, name) is not None and self.network not in networks:
                 raise ValueError(f"{name} is a setting of {' and '.join(networks)}, the network is {self.network}")
+        if self.method == "variational" and self.rank is not None and self.family != "low_rank":
+            raise ValueError(f"rank is a setting of family low_rank, the family is {self.family or 'mean_field'}")
         if self.validation is not None and not 0 < self.validation < 1:
             raise ValueError(
                 f"validation must be a share of the training examples between 0 and 1, got {self.validation}"

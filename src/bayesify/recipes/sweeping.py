@@ -178,7 +178,7 @@ def _train(
             draws=settings[alive[0]].draws,
             seed=search.seed + rung,
             device=device,
-            run=folder / f"rung-{len(alive)}",
+            run=folder / f"rung-{rung}",
             progress=progress,
         )
         done += epochs

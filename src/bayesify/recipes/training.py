@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from bayesify import runs
-from bayesify.errors import RunError
+from bayesify.errors import RunError, TrainingError
 from bayesify.methods import Method
 from bayesify.recipes.building import fit_settings, make_method, suited, user_factory
 from bayesify.recipes.material import gather
@@ -195,3 +195,10 @@ def _kept(out: Path) -> Iterator[None]:
         if not (out / "checkpoint").is_dir():
             raise InterruptedTrainingError(None) from None
         raise InterruptedTrainingError(out, steps_done(out)) from None
+    except TrainingError:
+        # Nothing was learnt that could be gone on with: nothing stays in the way of the next try.
+        if (out / "checkpoint").is_dir() and not _state(out).get("history"):
+            runs.clear(out)
+            for name in (runs.CONFIG, runs.MODEL):
+                (out / name).unlink(missing_ok=True)
+        raise

@@ -22,6 +22,8 @@ GAP, STANDARD_ERRORS = 0.03, 2.0
 # One part in a hundred of all that training gained is still something.
 STILL_FALLING = 0.01
 STUCK_WIDTH, FROZEN_KL = 0.05, 0.01
+# An NLL so many times what guessing gave, in the middle of training, is not noise.
+BLOWN_UP = 10.0
 _FEWEST_EPOCHS = 5
 
 
@@ -40,6 +42,7 @@ def alerts(
     """All alerts on one result, by `label`; `losses` and `kls` are one number per epoch."""
     found = {
         "never_fitted": never_fitted(method, losses),
+        "blew_up": None if hasattr(method, "diagnose") else blew_up(method.history["nll"]),
         "not_converged": chains_disagree(method) if hasattr(method, "diagnose") else not_converged(losses),
         "overconfident": overconfident(predictive, targets),
     }
@@ -57,6 +60,18 @@ def never_fitted(method: Method, losses: Sequence[float]) -> str | None:
     return (
         "no training is recorded: it was never fitted, and unless a loop of your own trained it, its scores are those "
         "of the weights it started from"
+    )
+
+
+def blew_up(nlls: Sequence[float]) -> str | None:
+    """Whether the negative log-likelihood rose, on the way, to several times what it was at the start."""
+    values = [value for value in nlls if value is not None]
+    if len(values) < 2 or max(values[1:]) <= BLOWN_UP * max(values[0], 1.0):
+        return None
+    epoch = values.index(max(values[1:]))
+    return (
+        f"training blew up: the NLL rose to {values[epoch]:.3g} in epoch {epoch + 1}, from {values[0]:.3g} at the "
+        "start; lower the learning rate"
     )
 
 

@@ -61,6 +61,8 @@ class Perceptron:
         layers = dense_layers(network)
         if layers is None or not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 2:
             return None
+        if x.dim() > 2 and not (network._chain and isinstance(network._chain[0][1], nn.Flatten)):
+            return None  # dense layers over the last of several axes are not one perceptron
         if x.dtype != network.dtype or any(place.dtype != network.dtype for place in network.places):
             return None
         return cls(network, layers, likelihood, x, y)

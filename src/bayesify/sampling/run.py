@@ -210,6 +210,7 @@ class SamplingRun:
             "position": self.sampler.state.position.clone(),
             "adaptation": ({name: tensor.clone() for name, tensor in learned.items()}, numbers),
             "progress": asdict(self.progress),
+            "counts": self.method.store.counts.clone(),
         }
 
     def _go_back(self, good: dict[str, Any]) -> None:
@@ -217,7 +218,7 @@ class SamplingRun:
         self.sampler.state = look(self.target, good["position"])
         self.sampler.adaptation.restore(*good["adaptation"])
         self.progress = Progress(**good["progress"])
-        self.method.store.forget_after(max(0, self.progress.step - self.plan.warm_up) // self.plan.thin)
+        self.method.store.counts.copy_(good["counts"])
 
 
 def _workers(target: LogJoint, chains: int) -> int:

@@ -79,10 +79,6 @@ class DrawStore(nn.Module):
         """Count an iteration's divergences."""
         self.counts[1] += diverging.sum()
 
-    def forget_after(self, number: int) -> None:
-        """Let go of the draws from `number` on."""
-        self.counts[0] = min(self.drawn, number)
-
     def by_chain(self, rows: Tensor) -> Tensor:
         """One of the buffers (or anything with a row for every draw) as `[chains, draws, ...]`."""
         ordered: Tensor = rows[: self.drawn * self.chains].unflatten(0, (self.drawn, self.chains)).transpose(0, 1)

@@ -8,6 +8,7 @@ so a network of a fleet is, to rounding, the network that training it alone woul
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class Fleet:
         self.parameters = [nn.Parameter(torch.stack([row[name].detach() for row in rows])) for name in names]
         priors = [method.prior for method in self.methods]
         self.family, self.numbers = varying([prior for prior in priors if prior is not None])
+        self.numbers = self.numbers.to(self.parameters[0].dtype)
         self.seeds = torch.tensor([method.seed for method in self.methods])
         self.nll: list[list[float]] = []
 
@@ -109,7 +111,16 @@ class Fleet:
         first._look(examples)
         made = make_optimizer(optimizer, self.parameters, 1.0)
         step = FleetStep(self, made, draws)
-        begun = self._restore(run, made, step)
+        self.nll = []
+        asked = {
+            "priors": [method.prior.spec() for method in self.methods if method.prior is not None],
+            "seeds": self.seeds.tolist(),
+            "learning_rates": list(learning_rates),
+            "kl": [str(weighting) for weighting in weightings],
+            "plan": [optimizer, schedule, batch_size, draws, seed],
+            "examples": [examples.n_data, float(examples.y.double().sum())],
+        }
+        begun = self._restore(run, made, step, asked)
         batches = examples.count_batches(batch_size)
         # Not every optimiser counts its steps; the noise of a step is keyed by its number.
         step.done = begun * batches
@@ -134,7 +145,7 @@ class Fleet:
                 order = examples.orders(seed, epoch, 1, where)
                 self.nll.append(self._epoch(step, examples, order, table, sizes, graphed))
                 step.record()
-                self._keep(run, made, epoch + 1)
+                self._keep(run, made, epoch + 1, asked)
                 on_epoch(epoch + 1, self.nll[-1])
                 bar.update()
         self.unstack()
@@ -181,20 +192,24 @@ class Fleet:
             raise TrainingError(f"networks {bad[:10]} of the fleet stopped being finite: lower their learning rates")
         return means
 
-    def _keep(self, run: str | Path | None, optimizer: torch.optim.Optimizer, epochs: int) -> None:
+    def _keep(
+        self, run: str | Path | None, optimizer: torch.optim.Optimizer, epochs: int, asked: dict[str, Any]
+    ) -> None:
         if run is None:
             return
         tensors, packed = checkpoint.pack_optimizer(optimizer)
         tensors |= dict(zip(self.names, (parameter.detach() for parameter in self.parameters), strict=True))
-        state = {"epochs": epochs, "optimizer": packed, "nll": self.nll, "seeds": self.seeds.tolist()}
+        state = {"epochs": epochs, "optimizer": packed, "nll": self.nll, "asked": asked}
         checkpoint.write(Path(run) / "fleet.safetensors", tensors, state)
 
-    def _restore(self, run: str | Path | None, optimizer: torch.optim.Optimizer, step: FleetStep) -> int:
+    def _restore(
+        self, run: str | Path | None, optimizer: torch.optim.Optimizer, step: FleetStep, asked: dict[str, Any]
+    ) -> int:
         file = None if run is None else Path(run) / "fleet.safetensors"
         if file is None or not file.exists():
             return 0
         tensors, state = checkpoint.read(file)
-        if state.get("seeds") != self.seeds.tolist() or any(
+        if state.get("asked") != json.loads(json.dumps(asked)) or any(
             tensors[name].shape != parameter.shape for name, parameter in zip(self.names, self.parameters, strict=True)
         ):
             raise RunError(f"{file} was written by another fleet: choose another folder")
@@ -282,14 +297,17 @@ def _check_alike(methods: Sequence[Variational]) -> None:
             raise TypeError(f"a fleet is of Variational networks, got {type(method).__name__}")
         if method.network.buffer_names:
             raise ValueError("a fleet cannot keep running statistics: train such networks one by one")
+        if method.kept_weights.numel() or any(not parameter.requires_grad for parameter in method.parameters()):
+            raise ValueError("networks of a fleet are neither pruned nor partly frozen: train such ones one by one")
+        for name, tensor in method.network.frozen().items():
+            if not torch.equal(tensor, methods[0].network.frozen()[name].to(tensor.device)):
+                raise ValueError(f"networks of a fleet have the same frozen tensors, {name!r} differs")
         if method.gradient != "reparametrised" or method.bound != "elbo":
             raise ValueError("networks of a fleet maximise the ELBO by reparametrised gradients")
-    shapes = {
-        (
-            tuple((p.name, p.shape) for p in m.network.places),
-            str(sorted(m.settings().items() - {("rho", m.initial_rho)})),
-        )
-        for m in methods
-    }
-    if len(shapes) > 1:
+    kinds = set()
+    for method in methods:
+        settings = {name: value for name, value in method.settings().items() if name != "rho"}
+        shapes = tuple((place.name, tuple(place.shape), place.random) for place in method.network.places)
+        kinds.add((shapes, str(settings), str(method.likelihood.spec())))
+    if len(kinds) > 1:
         raise ValueError("networks of a fleet have the same architecture and settings; priors and seeds may differ")

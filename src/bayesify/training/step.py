@@ -160,6 +160,8 @@ def _check_capturable(method: Method, optimizer: Optimizer, batches: list[Batch]
         raise ValueError(f"the step of {method.name} is not one function of tensors")
     if {id(p) for p in method.parameters()} != {id(p) for group in optimizer.param_groups for p in group["params"]}:
         raise ValueError("the optimiser does not hold all parameters")
+    if not all(parameter.requires_grad for parameter in method.parameters()):
+        raise ValueError("a parameter of the method is held fixed")
     if len({parameter.dtype for parameter in method.parameters()}) > 1:
         raise ValueError("the parameters have different dtypes")
     trace = method.network.traced(batches[0][0])

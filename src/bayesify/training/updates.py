@@ -124,6 +124,8 @@ def update_rule(optimizer: Optimizer) -> UpdateRule:
     """The rule of an optimiser of torch's, or a ValueError that says why there is none."""
     if len(optimizer.param_groups) != 1:
         raise ValueError("the optimiser has several groups of parameters")
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        raise ValueError("the optimiser has hooks of its own")
     group = optimizer.param_groups[0]
     special = [name for name in ("amsgrad", "maximize", "differentiable", "dampening") if group.get(name)]
     if special:
