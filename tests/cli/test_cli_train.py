@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import bayesify
+from bayesify.recipes.recipe import METHOD_NAMES
 
 QUICK = ["--units", 8, "--layers", 1, "--epochs", 1]
 
@@ -60,7 +61,8 @@ def test_flags_reach_the_run(call, tmp_path):
     assert config["network"]["units"] == [7, 5]
     assert config["network"]["activation"] == "tanh"
     assert config["prior"] == "laplace:0.5"
-    assert config["settings"] == {"family": "mean_field", "estimator": "local", "rho": -4.0}
+    told = {name: config["settings"][name] for name in ("family", "estimator", "rho")}
+    assert told == {"family": "mean_field", "estimator": "local", "rho": -4.0}
     assert config["bayesian"] == "last_layer"
     plan = {name: config["plan"][name] for name in ("epochs", "batch_size", "learning_rate", "optimizer", "schedule")}
     wanted = {"epochs": 2, "batch_size": 50, "learning_rate": 0.02, "optimizer": "sgd:momentum=0.9"}
@@ -240,4 +242,48 @@ def test_small_data_gets_enough_steps_by_default():
 def test_training_that_diverges_fails_with_its_reason(refused, tmp_path):
     flags = ["--data", "moons", "--optimizer", "sgd", "--learning-rate", 1e30, *QUICK, "--epochs", 3]
     refused(["train", *flags, "--out", tmp_path / "run"], "finite", "learning_rate", code=1)
-    refused(["evaluate", tmp_path / "run"], "stopped in training")
+    # Nothing was learnt: nothing stays in the way of the next try.
+    assert not (tmp_path / "run").exists()
+
+
+def test_each_of_the_ten_methods_trains_answers_and_says_what_it_is(call, tmp_path):
+    more = {
+        "hmc": ["--warm-up", 20, "--samples", 10, "--chains", 4],
+        "sgld": ["--samples", 10],
+        "sghmc": ["--samples", 10],
+    }
+    for name in METHOD_NAMES:
+        quick = more.get(name, []) if name == "hmc" else [*more.get(name, []), "--epochs", 4]
+        out = tmp_path / name
+        flags = ["--data", "moons", "--units", 6, "--layers", 1, "--method", name, "--out", out]
+        assert call("train", *flags, *quick, "--json").json["method"] == name
+        assert 0 < call("evaluate", out, "--draws", 8, "--json").json["accuracy"] <= 1
+
+
+def test_what_suits_one_method_is_refused_for_another_in_one_line(refused, tmp_path):
+    out = ["--data", "moons", "--out", tmp_path / "x"]
+    refused(["train", "--method", "hmc", "--epochs", 3, *out], "epochs is a setting of optimisation", "warm_up")
+    refused(["train", "--method", "hmc", "--batch-size", 5, *out], "batch_size is a setting of optimisation")
+    refused(["train", "--rank", 5, *out], "rank is a setting of family low_rank, the family is mean_field")
+    refused(["train", "--chains", 5, *out], "chains is a setting of sgld and sghmc and hmc")
+    refused(["train", "--method", "laplace", "--prior", "cauchy:1", *out], "laplace needs Gaussian priors")
+    refused(["train", "--method", "hmc", "--prior", "flat", *out], "hmc needs a proper prior")
+
+
+def test_hmc_is_interrupted_resumed_and_extended_like_the_others(call, tmp_path):
+    flags = ["--data", "moons", "--units", 4, "--layers", 1, "--method", "hmc", "--chains", 4, "--warm-up", 20]
+    first = call("train", *flags, "--samples", 10, "--out", tmp_path / "h", "--json").json
+    assert any("chains" in alert or "R-hat" in alert for alert in first["alerts"])
+    call("train", "--resume", tmp_path / "h", "--extend", 5, "--json")
+    assert bayesify.load(tmp_path / "h").store.drawn == 15
+
+
+def test_tables_of_numbers_have_defaults_that_work_for_every_family_and_for_hmc(call, tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("a,y\n" + "".join(f"{i / 50},{(i / 50) ** 2 + 0.01 * (i % 7)}\n" for i in range(60)))
+    for number, flags in enumerate(
+        (["--family", "full_rank", "--epochs", 2], ["--gradient", "stick_the_landing", "--epochs", 2])
+    ):
+        assert call("train", "--data", file, *flags, "--out", tmp_path / str(number), "--json").code == 0
+    hmc = ["--method", "hmc", "--units", 3, "--layers", 1, "--chains", 2, "--warm-up", 20, "--samples", 5]
+    assert call("train", "--data", file, *hmc, "--out", tmp_path / "h", "--json").code == 0

@@ -126,7 +126,7 @@ LearningRate = Annotated[
     float | None,
     _option(
         _TRAINING,
-        "Of the mean loss over a batch. (default: 0.001; tables 0.01; ivon 0.03; sgld 0.1; sghmc 0.02; for numbers less)",
+        "Of the mean loss over a batch. (default: 0.001; tables 0.01; ivon 0.03; sgld 0.1; sghmc 0.02; numbers less)",
     ),
 ]
 Optimizer = Annotated[str, _option(_TRAINING, "A name of torch's, as adam or sgd:momentum=0.9.")]

@@ -48,6 +48,9 @@ def serve(
     ] = None,
     draws: Annotated[int, typer.Option(help="Draws per answer, unless a request says otherwise.")] = 30,
     max_draws: Annotated[int, typer.Option(help="The most that a request may ask for.")] = 1000,
+    max_evaluations: Annotated[
+        int, typer.Option(metavar="NUMBER", help="The most inputs times draws in a request.")
+    ] = 200_000,
     max_inputs: Annotated[int, typer.Option(help="The most inputs in a request.")] = 1024,
     max_body: Annotated[int, typer.Option(metavar="MEGABYTES", help="The largest request.")] = 8,
     queue: Annotated[int, typer.Option(help="Requests that may wait at once.")] = 256,
@@ -57,15 +60,16 @@ def serve(
     ] = 2.0,
     threads: Annotated[int | None, typer.Option(help="Threads of torch. (default: all cores but one)")] = None,
     compiled: Annotated[bool, typer.Option("--compile", help="Compile the passes, which takes a while.")] = False,
-    studio: Annotated[bool, typer.Option("--studio/--no-studio", help="With the pages for people.")] = True,
+    studio: Annotated[bool, typer.Option("--studio/--no-studio", help="With the studio, the pages for people.")] = True,
     results: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Reproduced experiments to show. (default: docs/results)")
     ] = None,
     network: OwnNetwork = None,
     as_json: Json = False,
 ) -> None:
-    """Serve runs: the Open Inference Protocol under /v2, POST /v1/predict, /metrics, and /docs that describes them.
+    """Serve runs: the studio, pages for people in a browser, at /, and answers for programs beside it.
 
+    For programs: the Open Inference Protocol under /v2, POST /v1/predict, /metrics, and /docs that describes them.
     Requests that arrive together are evaluated together; the same input and seed give the same answer all the same.
     """
     check_installed()
@@ -80,6 +84,7 @@ def serve(
         body=max_body << 20,
         inputs=max_inputs,
         draws=max_draws,
+        evaluations=max_evaluations,
         queue=queue,
         seconds=timeout,
         window=window / 1000,
@@ -97,7 +102,8 @@ def serve(
         if as_json:
             emit({"url": address, "models": registry.names()})
         else:
-            say(f"{', '.join(registry.names())} at {address} (described at {address}/docs; Ctrl-C ends)")
+            what = "the studio for" if studio else "serving"
+            say(f"{what} {', '.join(registry.names())} at {address} (for programs: {address}/docs; Ctrl-C ends)")
 
     server = make_server(
         registry, host=host, hosts=allow_host or (), token=token, studio=studio, results=results, on_loaded=loaded
@@ -117,5 +123,6 @@ def _demo(*, quiet: bool) -> list[Path]:
     found = find_demo()
     if not found:
         say("no run was given: making the demo's, which takes a minute or two, once")
-        found = make_demo(console=Console(highlight=False, quiet=quiet))
+        # Its bars show how far it is; its table and its advice are the demo's own, and would bury our one line.
+        found = make_demo(console=Console(quiet=True), progress=not quiet)
     return found

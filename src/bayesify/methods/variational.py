@@ -108,9 +108,10 @@ class Variational(Method):
         self.register_buffer("kept_weights", torch.ones(0, dtype=torch.bool, device=self.mu.device))
 
     def settings(self) -> dict[str, Any]:
+        rank = {"rank": self.rank} if self.family == "low_rank" else {}
         return {
             "family": self.family,
-            "rank": self.rank,
+            **rank,
             "estimator": self.estimator,
             "gradient": self.gradient,
             "bound": self.bound,
