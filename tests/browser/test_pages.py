@@ -118,6 +118,7 @@ def test_what_no_network_knows_is_one_click_away(visit, tmp_path):
 
 def test_a_picture_can_be_dropped_on_the_pad(visit):
     page = visit().open()
+    page.locator(".pad").wait_for()
     page.evaluate(
         """async () => {
           const canvas = new OffscreenCanvas(60, 60);
@@ -151,8 +152,60 @@ def test_a_link_shows_the_same_drawing_and_controls_can_be_hidden(visit):
     expect(answer(second, "Variational")).to_contain_text("12 draws")
     assert answer(second, "Variational").locator("strong").inner_text() == shown.splitlines()[0]
     expect(second.get_by_role("slider")).to_have_count(0)
+    for name in ("Undo", "Clear", "Digit 1"):
+        expect(second.get_by_role("button", name=name, exact=True)).to_have_count(0)
     second.get_by_role("link", name="Decide").click()
     expect(second).to_have_url(re.compile("controls=0"))
+
+
+def taken(page, folder, name):
+    """The data of what is shown."""
+    with page.expect_download() as data:
+        page.get_by_role("button", name="Data").click()
+    data.value.save_as(folder / name)
+    return json.loads((folder / name).read_text())
+
+
+def link_of(page):
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_role("button", name=re.compile("Copied|address bar"))).to_be_visible()
+    return page.url.partition("/?")[2].join(["?", ""])
+
+
+def test_a_link_holds_every_bit_of_a_drawing_by_hand(visit, tmp_path):
+    first = visit().open()
+    stroke(first, [(0.301, 0.2037), (0.7013, 0.2111), (0.4507, 0.8523)])
+    expect(first.locator("article")).to_have_count(3)
+    second = visit().open(link_of(first))
+    expect(second.locator("article")).to_have_count(3)
+    assert taken(second, tmp_path, "second.json") == taken(first, tmp_path, "first.json")
+
+
+def test_a_link_shows_the_same_image_and_says_what_it_cannot_carry(visit, tmp_path):
+    first = visit().open()
+    for name in ("Test image", "Withheld 3"):
+        first.get_by_role("button", name=name).click()
+        # At once: what is being fetched is what the link is for.
+        second = visit().open(link_of(first))
+        expect(second.locator("article")).to_have_count(3)
+        expect(first.locator("article")).to_have_count(3)
+        assert taken(second, tmp_path, "second.json") == taken(first, tmp_path, "first.json")
+    Image.new("L", (30, 30), 200).save(tmp_path / "grey.png")
+    first.locator("input[type=file]").set_input_files(tmp_path / "grey.png")
+    expect(first).to_have_url(re.compile("image=own"))
+    link = link_of(first)
+    expect(first.locator(".export")).to_contain_text("cannot carry a picture of your own")
+    expect(visit().open(link).get_by_role("alert")).to_contain_text("a link cannot carry")
+
+
+def test_a_drawing_is_still_there_after_a_look_at_another_page(visit):
+    page = visit().open()
+    page.get_by_role("button", name="Digit 7", exact=True).click()
+    expect(page.locator("article")).to_have_count(3)
+    page.get_by_role("link", name="Weights").click()
+    expect(page.locator("#page-weights")).to_be_visible()
+    page.get_by_role("link", name="Draw").click()
+    expect(answer(page, "Plain network").locator(".verdict strong")).to_have_text("7")
 
 
 def test_what_is_shown_can_be_taken_away(visit, tmp_path):
@@ -206,7 +259,48 @@ def test_the_threshold_trades_coverage_for_errors(visit):
     expect(page.get_by_role("img", name=re.compile("Risk against coverage for point"))).to_be_visible()
 
 
+def test_a_run_without_unknown_inputs_has_no_tile_for_them(visit):
+    page = visit().open()
+
+    def without(route):
+        table = route.fetch().json()
+        route.fulfill(json={**table, "unknown": None})
+
+    page.route("**/studio/api/decide?*", without)
+    page.get_by_role("link", name="Decide").click()
+    expect(tile(page, "Coverage")).to_contain_text("%")
+    expect(page.locator(".tile")).to_have_count(4)
+    assert "null" not in page.locator("#main").inner_text()
+    # The curves of other runs may still be on their way.
+    page.unroute_all(behavior="ignoreErrors")
+
+
+@pytest.mark.parametrize("name", ["decide", "weights"])
+def test_a_link_to_a_run_that_is_not_here_says_so(visit, name):
+    page = visit().open(f"?page={name}&model=elsewhere")
+    expect(page.get_by_role("alert")).to_contain_text("elsewhere, which is not loaded here: Variational is shown")
+
+
 # Understand
+
+
+def test_a_link_to_a_trained_surface_trains_it_again(visit):
+    first = visit().open("?page=understand&epochs=40&n=20&units=4&method=point")
+    first.get_by_role("button", name="Train").click()
+    expect(first).to_have_url(re.compile("trained=1"))
+    expect(first.get_by_role("heading", name="Answer")).to_be_visible()
+    second = visit().open(first.url.partition("/?")[2].join(["?", ""]))
+    expect(second.locator("#training-status")).to_contain_text("trained:")
+    assert second.locator("#training-status").inner_text() == first.locator("#training-status").inner_text()
+
+
+def test_a_stream_that_is_cut_off_is_said_to_be(visit):
+    page = visit().open("?page=understand&n=20")
+    part = 'event: frame\ndata: {"share": 0.1}\n\n'
+    page.route("**/understand/train", lambda route: route.fulfill(body=part, content_type="text/event-stream"))
+    page.get_by_role("button", name="Train").click()
+    expect(page.get_by_role("alert")).to_contain_text("is bayesify serve still running?")
+    expect(page.locator("#training-status")).to_contain_text("did not finish")
 
 
 def test_training_streams_into_surfaces_and_asks_for_the_next_label(visit):
@@ -301,7 +395,7 @@ def test_the_points_of_the_line_are_dragged(visit):
 
 def test_the_pruning_slider_shows_the_error_it_costs(visit):
     page = visit().open("?page=weights&fraction=0.5")
-    expect(tile(page, "What it costs")).to_contain_text("%")
+    expect(tile(page, "What it costs")).to_contain_text("points")
     removed = number(tile(page, "Weights removed").inner_text())
     slider = page.get_by_role("slider", name=re.compile("Remove this share"))
     slider.focus()
@@ -385,3 +479,44 @@ def test_a_server_that_is_gone_is_said_to_be_gone(visit):
     page.get_by_role("button", name="Digit 1", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("does not answer")
     visited.complaints = [line for line in visited.complaints if "ERR_FAILED" not in line]
+
+
+def test_a_page_that_cannot_be_fetched_says_the_same(visit):
+    visited = visit()
+    page = visited.open()
+    page.route("**/pages/decide.js", lambda route: route.abort())
+    page.get_by_role("link", name="Decide").click()
+    expect(page.get_by_role("alert")).to_contain_text("does not answer: is bayesify serve still running?")
+    visited.complaints = [line for line in visited.complaints if "ERR_FAILED" not in line]
+
+
+def test_a_wrong_token_is_said_to_be_wrong(visit):
+    visited = visit()
+    page = visited.page
+
+    def guarded(route):
+        if route.request.headers.get("authorization") == "Bearer right":
+            route.continue_(headers={k: v for k, v in route.request.headers.items() if k != "authorization"})
+        else:
+            route.fulfill(status=401, json={"error": "this server needs its token"})
+
+    page.route("**/studio/api/**", guarded)
+    visited.open()
+    dialog = page.get_by_role("dialog")
+    for token, words in (("wrong", "asks for its token"), ("right", "not this server's token")):
+        expect(dialog).to_contain_text(words)
+        dialog.locator("input").fill(token)
+        dialog.get_by_role("button").click()
+    expect(page.locator(".pad")).to_be_visible()
+    visited.complaints = [line for line in visited.complaints if "401" not in line]
+
+
+def test_charts_are_drawn_at_the_width_they_have(visit):
+    for width in (380, 1600):
+        page = visit(width=width).open("?page=understand&topic=coin")
+        chart = page.locator("figure svg")
+        expect(chart).to_be_visible()
+        page.wait_for_function(
+            "() => { const svg = document.querySelector('figure svg');"
+            " return Math.abs(svg.viewBox.baseVal.width - svg.getBoundingClientRect().width) < 1.5; }"
+        )

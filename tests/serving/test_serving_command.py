@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 from talking import Client
@@ -46,6 +47,34 @@ def test_it_starts_answers_and_ends(folders, images):
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_a_first_interrupt_says_what_it_waits_for_and_a_second_stops(folders, images):
+    # A body that never comes is a request in progress.
+    command = [sys.executable, "-m", "bayesify", "serve", folders["plain"], "--port", "0", "--json", "--no-studio"]
+    with subprocess.Popen(
+        [*map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    ) as process:
+        client = Client(json.loads(process.stdout.readline())["url"])
+        with socket.create_connection((client.place.hostname, client.place.port), timeout=10) as line:
+            head = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            line.sendall(head + b"Content-Length: 100\r\n\r\n[1")
+            # The monitor's own request is one of those in progress.
+            while "bayesify_requests_in_progress 2" not in client.get("/metrics").body.decode():
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            assert process.stderr.readline() == "finishing 1 request; Ctrl-C again stops now\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+
+
+def test_the_help_names_the_studio(capsys):
+    assert main(["serve", "--help"]) == 0
+    assert "studio" in capsys.readouterr().out
 
 
 def test_runs_that_cannot_be_served(refused, folders, tmp_path):
@@ -93,7 +122,8 @@ def test_without_a_run_the_demo_is_served(monkeypatch, folders, tmp_path):
     monkeypatch.setattr(demonstration, "cache", lambda: tmp_path / "cache")
     made = []
 
-    def run(out, **_):
+    def run(out, *, console, **_):
+        assert console.quiet, "the demo's own table would bury the one line that matters"
         made.append(out)
         for name in demonstration.SHOWN:
             shutil.copytree(folders["plain"], out / name)

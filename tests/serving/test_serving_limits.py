@@ -44,6 +44,42 @@ def test_many_inputs_and_large_pictures_are_refused(folders, images):
         assert (reply.status, "2,000 pixels" in reply.error) == (413, True)
 
 
+def test_inputs_times_draws_are_bounded_by_what_is_really_drawn(folders, images):
+    with served(folders, "variational", evaluations=100) as client:
+        assert client.infer("variational", images[:5], parameters={"draws": 20}).status == 200
+        reply = client.infer("variational", images[:6], parameters={"draws": 20})
+        assert (reply.status, "100 inputs times draws, got 6 x 20" in reply.error) == (413, True)
+    with served(folders, evaluations=100) as client:
+        # One network is one draw, however many are asked for.
+        assert client.infer("plain", images[:6], parameters={"draws": 1000}).status == 200
+
+
+def test_a_small_request_to_another_model_passes_between_the_pieces_of_a_long_one(folders, images):
+    limits = Limits(piece=80)
+    with serving(Registry([folders["plain"], folders["variational"]], limits=limits, threads=1)) as client:
+        evaluated = []
+        for name in ("plain", "variational"):
+            predictor = client.registry.get(name).predictor
+
+            def noted(x, draws, seed, name=name, answer=predictor.answer):
+                evaluated.append((name, len(x) * draws))
+                return answer(x, draws, seed)
+
+            predictor.answer = noted
+        held = Held(client.registry.get("variational"))
+        long, answers = in_background(lambda: client.infer("variational", images[:20], parameters={"draws": 40}))
+        assert held.reached.wait(10)
+        short, _ = in_background(client.infer, "plain", images[:1])
+        wait_until(lambda: client.registry.batcher.waiting == 2)
+        held.open.set()
+        long.join(20)
+        short.join(20)
+    assert max(work for _, work in evaluated) <= 80
+    assert [name for name, _ in evaluated].index("plain") <= 2
+    assert len(evaluated) == 11
+    assert answers[0].json["outputs"][0]["shape"] == [20, 9]
+
+
 def test_compressed_bodies_are_not_read(client):
     reply = client.post("/v1/predict", b"[]", **{"Content-Encoding": "gzip"})
     assert (reply.status, "compressed" in reply.error) == (415, True)

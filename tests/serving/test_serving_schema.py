@@ -61,3 +61,15 @@ def test_what_the_page_shows_is_escaped():
     operation = {"summary": "<b>", "parameters": [{"name": "<i>", "in": "path", "schema": {"enum": ["<u>"]}}]}
     page = render({"info": {"title": "<t>", "version": "1"}, "paths": {"/<p>": {"get": operation}}})
     assert not re.search(r"<(b>\W*<|i>|u>|t>|p>/)", page.replace("<h3><b>GET</b>", ""))
+
+
+def test_arrays_of_numbers_are_one_line_on_the_page(client):
+    page = client.get("/docs").body.decode()
+    assert re.search(r"\[0(, 0){7}", page)
+    assert not re.search(r"\n\s*0,?\n", page)
+
+
+def test_the_document_says_what_a_label_is(client):
+    schemas = client.get("/openapi.json").json["components"]["schemas"]
+    assert "index" in schemas["OutputTensor"]["description"]
+    assert "name" in schemas["PredictResponse"]["properties"]["predictions"]["description"]

@@ -1,23 +1,28 @@
 """The studio's API says what the library says, page by page."""
 
+import asyncio
 import base64
 import io
 import json
 import math
 import re
 import runpy
+import threading
 import time
 
+import httpx
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from studio_server import serving
 
 import bayesify as bf
+from bayesify.cli import main
 from bayesify.data import Preparation
 from bayesify.recipes.reading import examples_of
 from bayesify.runs import read_config
-from bayesify.studio import attach, demonstration, page, strokes, training
+from bayesify.studio import attach, demonstration, draw, models, page, strokes, training, understand
 
 SEVEN = [[(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]]
 LINE = [[-2, -6.2503], [-2 / 3, -2.5021], [2 / 3, -6.0753], [2, 7.9208]]
@@ -53,13 +58,64 @@ def test_an_empty_pad_says_nothing(ask):
     assert ask("draw", {"strokes": []}) == {"empty": True, "answers": []}
 
 
-def test_a_test_image_given_as_a_picture_is_answered_as_it_is(client, ask, test_part, runs):
-    png = client.get("/studio/api/draw/example", params={"model": "variational", "number": 4}).content
-    said = ask(
-        "draw", {"picture": base64.b64encode(png).decode(), "boxed": False, "models": ["variational"], "draws": 30}
-    )
-    expected = bf.load(runs["variational"]).predict(test_part.x[4:5], draws=30)
-    assert said["answers"][0]["probs"] == pytest.approx(expected.probs[0].tolist(), abs=2e-3)
+def said_by(python, folder, capsys, monkeypatch):
+    """What an export prints, run where nothing but the runs is at hand."""
+    monkeypatch.chdir(folder)
+    (folder / "page.py").write_text(python)
+    capsys.readouterr()
+    runpy.run_path(str(folder / "page.py"))
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["test", "withheld"])
+def test_an_image_of_the_runs_data_is_answered_and_exported_as_it_is(
+    client, ask, test_part, runs, kind, tmp_path, capsys, monkeypatch
+):
+    sample = {"kind": kind, "number": 4, "model": "variational"}
+    shown = Image.open(io.BytesIO(client.get("/studio/api/draw/sample", params=sample).content))
+    x = (test_part.x if kind == "test" else test_part.unknown)[4:5]
+    assert np.corrcoef(np.asarray(shown, float).ravel(), x[0].numpy())[0, 1] > 0.999
+    body = {"sample": sample, "boxed": False, "models": ["variational"], "draws": 30}
+    answer = ask("draw", body)["answers"][0]
+    expected = bf.load(runs["variational"]).predict(x, draws=30)
+    assert answer["probs"] == pytest.approx(expected.probs[0].tolist(), abs=2e-5)
+    said = said_by(ask("python/draw", {**body, "at_least": 0})["python"], tmp_path, capsys, monkeypatch)
+    name, label, *numbers = said.split()
+    assert (name, label) == ("variational", answer["label"])
+    scores = [answer[score] for score in ("confidence", "aleatoric", "epistemic")]
+    assert [float(number) for number in numbers] == pytest.approx(scores, rel=1e-5, abs=1e-7)
+
+
+def test_a_sample_that_is_not_here_is_refused(ask):
+    assert ask("draw", {"sample": {"kind": "test", "number": 0, "model": "nobody"}})[0] == 404
+    assert ask("draw/sample", kind="test", number=-1, model="point")[0] == 422
+    assert ask("draw/sample", kind="shoes", number=0, model="point")[0] == 422
+
+
+def test_the_export_of_strokes_on_the_pads_grid_holds_the_same_bits(ask):
+    on_grid = [[(round(x * draw.STEPS) / draw.STEPS, round(y * draw.STEPS) / draw.STEPS) for x, y in SEVEN[0]]]
+    for given in (on_grid, [[(0.1234567891, 0.9), (1 / 3, 0.2)]]):
+        python = ask("python/draw", {"strokes": given, "pen": 0.13, "models": ["point"]})["python"]
+        held = {}
+        exec("\n".join(line for line in python.splitlines() if line.startswith(("steps =", "strokes ="))), held)
+        assert held["strokes"] == given
+    assert "/ 4095" in ask("python/draw", {"strokes": on_grid})["python"]
+
+
+def test_the_export_of_an_own_picture_reads_the_file_that_was_named(ask, tmp_path, capsys, monkeypatch):
+    seven = Image.new("L", (90, 90), 255)
+    seven.paste(0, (25, 15, 65, 25))
+    seven.paste(0, (52, 15, 65, 80))
+    seven.save(tmp_path / "my seven.png")
+    encoded = base64.b64encode((tmp_path / "my seven.png").read_bytes()).decode()
+    body = {"picture": encoded, "picture_name": "my seven.png", "models": ["point"], "strokes": [[(0.1, 0.1)]]}
+    answer = ask("draw", body)["answers"][0]
+    said = said_by(ask("python/draw", {**body, "at_least": 0})["python"], tmp_path, capsys, monkeypatch)
+    assert float(said.split()[2]) == pytest.approx(answer["confidence"], rel=1e-5)
+
+
+def test_the_export_of_an_empty_pad_asks_nothing(ask, tmp_path, capsys, monkeypatch):
+    assert said_by(ask("python/draw", {"strokes": []})["python"], tmp_path, capsys, monkeypatch) == ""
 
 
 @pytest.mark.parametrize(
@@ -124,6 +180,26 @@ def test_pruning_costs_what_the_library_says(ask, runs, test_part):
         expected = bf.evaluate(bf.prune(method, fraction), (test_part.x, test_part.y), draws=30)
         assert said["error"] == pytest.approx(expected.error)
         assert said["nll"] == pytest.approx(expected.nll, rel=1e-4)
+
+
+def test_numbers_are_pruned_by_rmse_and_a_part_is_the_same_part_in_the_export(
+    tmp_path, reproduced, capsys, monkeypatch
+):
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    lines = [f"{a:.3f},{b:.3f},{100 * a - 50 * b:.3f}" for a, b in rows]
+    (tmp_path / "houses.csv").write_text("\n".join(["a,b,price", *lines]))
+    command = ["train", "--data", str(tmp_path / "houses.csv"), "--target", "price", "--method", "variational"]
+    command += ["--epochs", "5", "--units", "4", "--layers", "1", "--prior", "normal:1", "--json"]
+    assert main([*command, "--out", str(tmp_path / "houses")]) == 0
+    monkeypatch.setattr(models, "MOST_EXAMPLES", 5)
+    with serving([tmp_path / "houses"], reproduced) as address, httpx.Client(base_url=address, timeout=60) as client:
+        asked = {"model": "houses", "draws": 30}
+        found = client.get("/studio/api/weights/pruned", params=asked).json()
+        assert found["measure"] == "RMSE"
+        assert found["examples"] < found["total"]
+        python = client.post("/studio/api/python/weights", json={**asked, "fraction": 0.5}).json()["python"]
+    said = said_by(python, tmp_path, capsys, monkeypatch)
+    assert float(said.split()[0]) == pytest.approx(found["error"], rel=1e-5)
 
 
 def test_densities_integrate_to_one_and_the_cut_leaves_the_share_below_it(ask, runs):
@@ -191,6 +267,41 @@ def test_every_method_can_be_watched(client, ask, method):
     if heard[-1][0] == "problem":
         pytest.fail(f"{about}: {heard[-1][1]}")
     assert "probs" in heard[-2][1]
+
+
+def test_the_export_asks_for_the_next_label_where_the_page_does(client, ask, tmp_path, capsys, monkeypatch):
+    points = ask("understand/points", data="moons", n=40, noise=0.2, seed=3)["points"]
+    lesson = {"points": points, "epochs": 40, "seed": 3, "low": [-2.5, -2.0], "high": [3.0, 3.5]}
+    asked = [content for kind, content in events(client, lesson) if kind == "frame"][-1]["ask"]
+    said = said_by(ask("python/understand", lesson)["python"], tmp_path, capsys, monkeypatch)
+    printed = {name: float(value) for name, value in re.findall(r"'(\w+)': ([-\d.e]+)", said)}
+    assert printed == pytest.approx(asked, rel=1e-6)
+
+
+def test_what_a_method_is_has_no_marks_of_code(ask):
+    assert not any("`" in method["about"] for method in ask("understand/options")["methods"])
+
+
+def test_a_server_that_ends_ends_training_and_says_so():
+    async def watched():
+        classroom = understand.Classroom()
+        lesson = training.Lesson(points=[(0, 0, 0), (1, 1, 1)] * 20, epochs=3000, units=64, layers=2)
+        classroom.begin()
+        heard = []
+        async for event in understand._events(lesson, classroom):
+            heard.append(event)
+            if len(heard) == 1:
+                classroom.close()
+        return classroom, heard
+
+    classroom, heard = asyncio.run(watched())
+    assert "shutting down" in heard[-1]
+    assert classroom.closed.is_set()
+    for _ in range(200):
+        if not any(thread.name == "studio-training" for thread in threading.enumerate()):
+            return
+        time.sleep(0.05)
+    pytest.fail("training went on")
 
 
 def test_one_network_has_no_place_to_ask_about(client, ask):
@@ -293,7 +404,7 @@ def test_results_are_shown_when_there_are_some_and_missed_when_not(client, ask, 
         (
             "understand",
             {"points": [[0, 0, 0], [1, 1, 1], [0, 0.2, 0], [1, 0.9, 1]], "epochs": 5, "method": "ensemble"},
-            "ask",
+            "ask next at",
         ),
     ],
 )
@@ -313,6 +424,17 @@ def test_the_python_of_a_page_runs_and_says_what_the_page_says(
     if kind == "weights":
         errors = [ask("weights/pruned", model="variational", fraction=f, draws=50)["error"] for f in (0, 0.5)]
         assert [float(line) for line in said.split()] == pytest.approx(errors)
+
+
+# Counted
+
+
+def test_requests_of_the_studio_are_counted_by_their_whole_path(client):
+    client.get("/studio/api/models")
+    client.post("/studio/api/python/coin", json={})
+    said = client.get("/metrics").text
+    assert 'endpoint="/studio/api/models"' in said
+    assert 'endpoint="/studio/api/python/coin"' in said
 
 
 # The page's files

@@ -75,6 +75,8 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.registry = registry
+    # What never ends by itself, to be called when the server begins to end.
+    app.state.closing = []
     v2.add_routes(app, registry)
     v1.add_routes(app, registry)
     _add_pages(app, registry, token=token is not None)

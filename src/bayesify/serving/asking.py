@@ -51,6 +51,10 @@ async def ask(registry: Registry, model: LoadedModel, raw: Tensor, settings: Set
     limits = registry.limits
     if len(raw) > limits.inputs:
         raise Refusal(413, f"a request may hold {limits.inputs} inputs, got {len(raw)}")
+    draws = model.predictor.draws(settings.draws)
+    if len(raw) * draws > limits.evaluations:
+        line = f"a request may ask for {limits.evaluations:,} inputs times draws, got {len(raw):,} x {draws:,}"
+        raise Refusal(413, f"{line}: ask in several requests")
     # Before the work: a threshold of the wrong kind is known without it.
     accepted(model.example, settings.at_least, settings.at_most)
     try:

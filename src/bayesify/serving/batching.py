@@ -2,7 +2,8 @@
 
 Requests share a batch when they ask the same model for the same draws of the same seed. The first of them waits a few
 milliseconds for company; while the worker is busy the next batch gathers by itself. A large request is cut into pieces
-that queue up one after the other, so that small ones pass between them.
+that queue up one after the other, the smaller the more draws it asks for, so that small ones pass between them,
+whichever model they ask.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ class Batcher:
             raise later(429, f"{self.waiting} requests are waiting already: ask again in a moment")
         self.waiting += 1
         try:
-            parts = []
-            for start in range(0, len(x), self.limits.batch):
-                part = await self._enqueue(predictor, x[start : start + self.limits.batch], draws, seed)
+            parts, room = [], self.limits.room(predictor.draws(draws))
+            for start in range(0, len(x), room):
+                part = await self._enqueue(predictor, x[start : start + room], draws, seed)
                 parts.append(part if outputs else Answered(part.outputs[:, :0], part.table))
         finally:
             self.waiting -= 1
@@ -91,7 +92,7 @@ class Batcher:
                 await self._arrived.wait()
             key, pieces = next(iter(self._groups.items()))
             spare = pieces[0].arrived + self.limits.window - loop.time()
-            if spare > 0 and sum(len(piece.x) for piece in pieces) < self.limits.batch:
+            if spare > 0 and sum(len(piece.x) for piece in pieces) < self.limits.room(key[1]):
                 await asyncio.sleep(spare)
             batch = self._take(key)
             if batch:
@@ -100,7 +101,7 @@ class Batcher:
     def _take(self, key: Key) -> list[_Piece]:
         """As many of the oldest pieces as fit; what is left goes behind the other groups."""
         pieces = [piece for piece in self._groups.pop(key) if not piece.answer.done()]
-        batch, room = [], self.limits.batch
+        batch, room = [], self.limits.room(key[1])
         while pieces and len(pieces[0].x) <= room:
             room -= len(pieces[0].x)
             batch.append(pieces.pop(0))

@@ -75,4 +75,17 @@ def _shape_name(content: dict[str, Any]) -> str:
 
 
 def _pre(value: Any) -> str:
-    return f'<pre tabindex="0">{escape(json.dumps(value, indent=1))}</pre>'
+    return f'<pre tabindex="0">{escape(_written(value))}</pre>'
+
+
+def _written(value: Any, margin: str = "") -> str:
+    """JSON for reading: an array of numbers or words is one line."""
+    inner = margin + " "
+    if isinstance(value, dict) and value:
+        parts = [f"{json.dumps(name)}: {_written(part, inner)}" for name, part in value.items()]
+    elif isinstance(value, list) and any(isinstance(part, dict | list) for part in value):
+        parts = [_written(part, inner) for part in value]
+    else:
+        return json.dumps(value)
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n{inner}" + f",\n{inner}".join(parts) + f"\n{margin}{last}"

@@ -28,6 +28,8 @@ from bayesify.serving.weights import Drawn, WeightCache
 SIZES = (8, 16, 32, 64)
 # Filling a block up costs nothing to speak of while its activations are few.
 _BLOCK_ELEMENTS = 1 << 15
+# The trial of a block is work that nothing passes: with many draws the larger ones are left out.
+_TRIAL_PASSES = 1 << 14
 # Whole vector registers, however many classes there are: no element is left over for another kernel.
 _TABLE_ROWS = 64
 _TABLE_ELEMENTS = 1 << 22
@@ -132,7 +134,7 @@ class Predictor:
         rows = _noise((SIZES[0], *few.shape[1:]), few)
         expected = self._block(rows, SIZES[0], drawn, run) if SIZES[0] * widest <= _BLOCK_ELEMENTS else None
         for size in SIZES:
-            if expected is None or size * widest > _BLOCK_ELEMENTS:
+            if expected is None or size * widest > _BLOCK_ELEMENTS or (sizes and size * draws > _TRIAL_PASSES):
                 break
             order = (torch.arange(size, device=few.device) * 3 + 1) % SIZES[0]
             if torch.equal(self._block(rows[order], size, drawn, run), expected[:, order]):

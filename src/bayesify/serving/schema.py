@@ -53,6 +53,7 @@ COMPONENTS: dict[str, Schema] = {
     },
     "OutputTensor": {
         "type": "object",
+        "description": "`label` is the index of a class in the metadata's `class_names`; under /v1 it is its name.",
         "required": ["name", "datatype", "shape"],
         "properties": {
             "name": {"type": "string"},
@@ -125,6 +126,7 @@ COMPONENTS: dict[str, Schema] = {
             "at_most": {"type": ["number", "null"]},
             "predictions": {
                 "type": "array",
+                "description": "One for each input; `label` is the name of a class (under /v2 it is an index).",
                 "items": {"type": "object", "required": ["answer", "aleatoric", "epistemic", "accepted"]},
             },
         },
@@ -142,7 +144,7 @@ _MEANINGS = {
     403: "The request comes from a page of another origin.",
     404: "There is no such model or version.",
     408: "The body did not arrive in time.",
-    413: "The body, the number of inputs or a picture is too large.",
+    413: "The body, the number of inputs, inputs times draws or a picture is too large.",
     415: "The type of the body is not one that is read.",
     421: "The Host is not one that is served.",
     422: "The inputs or settings are not possible: NaN, another shape, too many draws.",

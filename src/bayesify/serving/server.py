@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -44,7 +47,37 @@ def address_of(opened: socket.socket) -> str:
 
 
 class Server(uvicorn.Server):
-    """A server that ends with its work done, and without raising the signal that asked for it once more."""
+    """A server that ends with its work done, and without raising the signal that asked for it once more.
+
+    A first Ctrl-C says how many requests are being finished; a second one stops at once, whatever torch is doing.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        in_progress: Callable[[], int] = lambda: 0,
+        closing: Sequence[Callable[[], None]] = (),
+    ) -> None:
+        super().__init__(config)
+        self._in_progress = in_progress
+        self._closing = closing
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit and sig == signal.SIGINT:
+            # A thread in the middle of a product cannot be asked to end, and the interpreter would wait for it.
+            sys.stdout.flush()
+            os._exit(130)
+        count = self._in_progress()
+        if sig == signal.SIGINT and count:
+            requests = "1 request" if count == 1 else f"{count} requests"
+            print(f"finishing {requests}; Ctrl-C again stops now", file=sys.stderr, flush=True)
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell what never ends by itself to end, then finish the rest."""
+        for close in self._closing:
+            close()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -89,5 +122,5 @@ def make_server(
         timeout_keep_alive=60,
         timeout_graceful_shutdown=int(registry.limits.seconds) + 5,
     )
-    server = Server(config)
+    server = Server(config, lambda: registry.metrics.in_progress, app.state.closing)
     return server

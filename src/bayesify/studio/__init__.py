@@ -26,17 +26,20 @@ def attach(app: FastAPI, registry: Models, *, results: str | Path | None = None)
     from bayesify.studio import results as reproduced
     from bayesify.studio.models import Shelf
 
-    shelf = Shelf(registry)
+    shelf, classroom = Shelf(registry), understand.Classroom()
+    if hasattr(app.state, "closing"):
+        # A training in progress must not keep a server that wants to end.
+        app.state.closing.append(classroom.close)
     for part in (
         draw.router(shelf),
         decide.router(shelf),
-        understand.router(),
+        understand.router(classroom),
         bayes.router(),
         weights.router(shelf),
         reproduced.router(None if results is None else Path(results)),
         python.router(shelf),
     ):
-        app.include_router(part, prefix="/studio/api", tags=["studio"])
+        app.include_router(part, tags=["studio"])
     app.include_router(page.router())
 
 

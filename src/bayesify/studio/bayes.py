@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from torch import Tensor
 
 from bayesify.exact import Coin, Grid, LinearRegression
+from bayesify.studio.models import API
 
 POINTS = 201
 
@@ -37,7 +38,7 @@ class Dots(BaseModel):
 
 def router() -> APIRouter:
     """The routes of both."""
-    routes = APIRouter()
+    routes = APIRouter(prefix=API)
 
     @routes.post("/coin")
     def coin(tosses: Tosses) -> dict[str, Any]:

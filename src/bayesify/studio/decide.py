@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Response
 
 from bayesify.predictive import Predictive
-from bayesify.studio.models import DrawCount, Seed, Shelf, folder_of, sheet
+from bayesify.studio.models import API, DrawCount, Seed, Shelf, folder_of, sheet
 
 SCORES = ("confidence", "entropy", "epistemic")
 COLUMNS = 40
@@ -15,7 +15,7 @@ COLUMNS = 40
 
 def router(shelf: Shelf) -> APIRouter:
     """The page's routes."""
-    routes = APIRouter()
+    routes = APIRouter(prefix=API)
     kept: dict[tuple[str, int, int], dict[str, Any]] = {}
 
     @routes.get("/decide")
@@ -76,7 +76,7 @@ def python(shelf: Shelf, name: str, by: str, threshold: float, draws: int, seed:
     rule = f"at_least={threshold:g}" if by == "confidence" else f'at_most={threshold:g}, by="{by}"'
     folder = folder_of(shelf.get(name))
     held = shelf.examples(name)
-    part = "" if len(held.x) == held.total else f"[:: {-(-held.total // len(held.x))}]"
+    part = held.part
     return f"""from pathlib import Path
 
 import bayesify as bf

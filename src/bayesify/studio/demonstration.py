@@ -21,9 +21,9 @@ def find_demo() -> list[Path]:
     return _complete(HERE) or _complete(_cached())
 
 
-def make_demo(*, quick: bool = False, console: Console | None = None) -> list[Path]:
+def make_demo(*, quick: bool = False, progress: bool = True, console: Console | None = None) -> list[Path]:
     """Make the demo's runs in the user's cache (a minute)."""
-    demo.run(_cached(), quick=quick, console=console)
+    demo.run(_cached(), quick=quick, progress=progress, console=console)
     return _complete(_cached())
 
 

@@ -24,6 +24,8 @@ from bayesify.studio.strokes import BOXED
 
 # What a page can hold and a person look through; of a larger test set an evenly spread part is shown, and said so.
 MOST_EXAMPLES = 2000
+# Given to each router itself, so that a route's own path, by which requests are counted, is the whole one.
+API = "/studio/api"
 DrawCount = Annotated[int, Query(ge=1, le=200)]
 Seed = Annotated[int, Query(ge=0, lt=2**31)]
 
@@ -59,14 +61,19 @@ class Examples:
         found = examples_of(model.config, Path(model.name))
         preparation = model.preparation
         self.total = len(found.x)
-        step = max(1, -(-self.total // MOST_EXAMPLES))
-        self.x, self.y, self.what = found.x[::step], found.y[::step], found.what
+        self.step = max(1, -(-self.total // MOST_EXAMPLES))
+        self.x, self.y, self.what = found.x[:: self.step], found.y[:: self.step], found.what
         self.unknown = None if found.unknown is None else found.unknown[: MOST_EXAMPLES // 2]
         self.unknown_what = found.unknown_what
         self.pictures = None if preparation is None else as_pictures(self.x, preparation)
         self.unknown_pictures: Tensor | None = None
         if self.unknown is not None and preparation is not None:
             self.unknown_pictures = as_pictures(self.unknown, preparation)
+
+    @property
+    def part(self) -> str:
+        """What picks the examples shown out of all of them, in Python."""
+        return "" if self.step == 1 else f"[:: {self.step}]"
 
 
 class Shelf:

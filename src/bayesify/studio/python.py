@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from bayesify.studio import bayes, decide, draw, understand, weights
 from bayesify.studio.decide import SCORES
-from bayesify.studio.models import Shelf
+from bayesify.studio.models import API, Shelf
 from bayesify.studio.training import Lesson
 
 
@@ -32,7 +32,7 @@ class Drawn(draw.Drawing):
 
 def router(shelf: Shelf) -> APIRouter:
     """One route for each kind of picture: it takes what the picture was asked with."""
-    routes = APIRouter(prefix="/python")
+    routes = APIRouter(prefix=f"{API}/python")
 
     @routes.post("/draw")
     def of_drawing(drawn: Drawn) -> dict[str, Any]:

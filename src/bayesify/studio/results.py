@@ -9,6 +9,8 @@ from typing import Any
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import FileResponse
 
+from bayesify.studio.models import API
+
 FIGURES = {".png": "image/png", ".jpg": "image/jpeg", ".svg": "image/svg+xml"}
 PLACES = ("docs/results", "results", "runs/results")
 _LARGEST = 5_000_000
@@ -16,7 +18,7 @@ _LARGEST = 5_000_000
 
 def router(given: Path | None) -> APIRouter:
     """The page's routes, over the given folder or the first of the usual places that is there."""
-    routes = APIRouter()
+    routes = APIRouter(prefix=API)
 
     @routes.get("/results")
     def results() -> dict[str, Any]:

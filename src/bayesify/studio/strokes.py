@@ -13,6 +13,7 @@ import binascii
 import io
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,9 +39,16 @@ _FAINT = 0.02
 _NOISE = 0.12
 
 
-def digit(strokes: Sequence[Stroke], preparation: Preparation, *, pen: float = 0.1, boxed: bool = True) -> Tensor:
+def digit(
+    strokes: Sequence[Stroke],
+    preparation: Preparation,
+    *,
+    pen: float = 0.1,
+    boxed: bool = True,
+    under: Ink | None = None,
+) -> Tensor:
     """Strokes on a pad of side 1 as one raw example of the training layout: give `[None]` of it to `apply`."""
-    return example(ink(strokes, pen), layout_of(preparation), boxed=boxed)
+    return example(ink(strokes, pen, under), layout_of(preparation), boxed=boxed)
 
 
 def ink(strokes: Sequence[Stroke], pen: float = 0.1, under: Ink | None = None) -> Ink:
@@ -67,19 +75,40 @@ def example(drawn: Ink, layout: ImageLayout, *, boxed: bool = True) -> Tensor:
     return fit_to(_picture(drawn), layout, invert=layout.background == "light")
 
 
+def levels_ink(picture: Tensor) -> Ink:
+    """A picture of levels 0 ... 1, `[height, width]` or `[channels, height, width]`, as ink on the pad."""
+    grey = picture if picture.dim() == 2 else picture.mean(0)
+    return on_pad(grey.double().cpu().numpy())
+
+
+def file_ink(path: str | Path) -> Ink:
+    """A PNG or JPEG file as ink on the pad."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError:
+        raise DataError(f"{path}: there is no such picture: give the path of the one that was on the pad") from None
+    return on_pad(_read_ink(data))
+
+
 def picture_ink(encoded: str) -> Ink:
     """A PNG or JPEG in base64 as ink: greys, on dark as they are and on light turned round."""
-    from PIL import Image
+    try:
+        return _read_ink(base64.b64decode(encoded, validate=True))
+    except binascii.Error:
+        raise DataError("the picture could not be read: expected a PNG or JPEG") from None
+
+
+def _read_ink(data: bytes) -> Ink:
+    from PIL import Image, ImageOps
 
     try:
-        data = base64.b64decode(encoded, validate=True)
         with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as opened:
             if opened.width * opened.height > 4_000_000:
                 raise DataError(f"the picture has {opened.width} x {opened.height} pixels: make it smaller")
             opened.load()
             noise = _NOISE if opened.format == "JPEG" else 0.0
-            grey = np.asarray(open_picture(opened).convert("L"), dtype=np.float64) / 255
-    except (binascii.Error, OSError, SyntaxError, ValueError) as problem:
+            grey = np.asarray(open_picture(ImageOps.exif_transpose(opened)).convert("L"), dtype=np.float64) / 255
+    except (OSError, SyntaxError, ValueError) as problem:
         if isinstance(problem, DataError):
             raise
         raise DataError("the picture could not be read: expected a PNG or JPEG") from None

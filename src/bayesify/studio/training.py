@@ -167,8 +167,18 @@ def frame(method: Method, x: Tensor, y: Tensor, square: Square, share: float) ->
         "nll": -float(seen.log_prob(y).double().mean()),
         "most_epistemic": float(epistemic.max()),
         "draws": predictive.draws,
-        "ask": _where_to_ask(epistemic, lattice, x),
+        "ask": where_to_ask(epistemic, lattice, x),
     }
+
+
+def where_to_ask(epistemic: Tensor, lattice: Tensor, x: Tensor) -> dict[str, float] | None:
+    """The lattice point of most mutual information inside the box of the data, or None where there is none at all."""
+    low, high = x.amin(0), x.amax(0)
+    inside = ((lattice >= low) & (lattice <= high)).all(1)
+    best = int(torch.where(inside, epistemic, -1.0).argmax())
+    if float(epistemic[best]) < 1e-6:
+        return None
+    return {"x": float(lattice[best, 0]), "y": float(lattice[best, 1]), "value": float(epistemic[best])}
 
 
 def surfaces(method: Method, square: Square, draws: int, seed: int) -> list[str]:
@@ -212,7 +222,12 @@ def _parses(name: str) -> bool:
 
 
 def _about(name: str, kind: type[Method]) -> dict[str, str]:
-    return {"name": name, "priors": kind.prior_kind, "about": (inspect.getdoc(kind) or name).splitlines()[0]}
+    return {"name": name, "priors": kind.prior_kind, "about": _first_line(kind) or name}
+
+
+def _first_line(kind: type[Method]) -> str:
+    """What a class is, as its docstring begins, without the marks of code."""
+    return (inspect.getdoc(kind) or "").partition("\n")[0].replace("`", "")
 
 
 def _try_to_show(
@@ -227,16 +242,6 @@ def _try_to_show(
     finally:
         method.train(training)
     show(shown)
-
-
-def _where_to_ask(epistemic: Tensor, lattice: Tensor, x: Tensor) -> dict[str, float] | None:
-    """The lattice point of most mutual information inside the box of the data, or None where there is none at all."""
-    low, high = x.amin(0), x.amax(0)
-    inside = ((lattice >= low) & (lattice <= high)).all(1)
-    best = int(torch.where(inside, epistemic, -1.0).argmax())
-    if float(epistemic[best]) < 1e-6:
-        return None
-    return {"x": float(lattice[best, 0]), "y": float(lattice[best, 1]), "value": float(epistemic[best])}
 
 
 def _bytes(values: Tensor) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
@@ -16,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from bayesify.errors import TrainingError
 from bayesify.methods import Method
 from bayesify.studio import training
-from bayesify.studio.models import DrawCount, Seed
+from bayesify.studio.models import API, DrawCount, Seed
 from bayesify.studio.training import Lesson, Square
 
 KEPT = 8
@@ -27,7 +28,9 @@ class Classroom:
     """Trainings in progress, and the last few methods trained, which can be asked for draws."""
 
     def __init__(self) -> None:
+        self.closed = threading.Event()
         self._trained: OrderedDict[str, tuple[Method, Square]] = OrderedDict()
+        self._watching: set[Callable[[], None]] = set()
         self._seats = threading.BoundedSemaphore(AT_ONCE)
 
     def begin(self) -> None:
@@ -37,6 +40,19 @@ class Classroom:
 
     def end(self) -> None:
         self._seats.release()
+
+    def watch(self, stop: Callable[[], None]) -> None:
+        """Remember how to stop a training that somebody watches."""
+        self._watching.add(stop)
+
+    def leave(self, stop: Callable[[], None]) -> None:
+        self._watching.discard(stop)
+
+    def close(self) -> None:
+        """End what is being watched: the server goes."""
+        self.closed.set()
+        for stop in tuple(self._watching):
+            stop()
 
     def keep(self, method: Method, lesson: Lesson) -> str:
         name = uuid.uuid4().hex
@@ -51,9 +67,9 @@ class Classroom:
         return self._trained[name]
 
 
-def router() -> APIRouter:
+def router(classroom: Classroom) -> APIRouter:
     """The page's routes."""
-    routes, classroom = APIRouter(), Classroom()
+    routes = APIRouter(prefix=API)
 
     @routes.get("/understand/options")
     def options() -> dict[str, Any]:
@@ -78,6 +94,8 @@ def router() -> APIRouter:
             training.build(lesson)
         except (ValueError, TypeError) as problem:
             raise HTTPException(422, str(problem)) from None
+        if classroom.closed.is_set():
+            raise HTTPException(503, "the server is shutting down: train again when it is back")
         classroom.begin()
         # A proxy must not gather events up.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -100,7 +118,9 @@ async def _events(lesson: Lesson, classroom: Classroom) -> AsyncIterator[str]:
     )
 
     def send(event: tuple[str, dict[str, Any]] | None) -> None:
-        loop.call_soon_threadsafe(queue.put_nowait, event)
+        # The loop may be gone: then nobody listens any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(queue.put_nowait, event)
 
     def work() -> None:
         try:
@@ -114,6 +134,12 @@ async def _events(lesson: Lesson, classroom: Classroom) -> AsyncIterator[str]:
             classroom.end()
             send(None)
 
+    def close() -> None:
+        stop.set()
+        send(("problem", {"detail": "the server is shutting down, and training ended with it"}))
+        send(None)
+
+    classroom.watch(close)
     thread = threading.Thread(target=work, name="studio-training", daemon=True)
     thread.start()
     try:
@@ -123,27 +149,31 @@ async def _events(lesson: Lesson, classroom: Classroom) -> AsyncIterator[str]:
     finally:
         # Also when the browser has gone: the thread ends at its next step.
         stop.set()
+        classroom.leave(close)
 
 
 def python(lesson: Lesson) -> str:
     """The lesson in Python, with its points."""
-    kind = type(training.build(lesson)).__name__
+    kind, square = type(training.build(lesson)).__name__, Square.of(lesson)
     prior = None if lesson.prior in {"", "none"} else lesson.prior
     given = {"prior": prior, "start": "fresh", "seed": lesson.seed, **training.own_settings(lesson.method)}
     arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
     fitting = ", ".join(f"{name}={value!r}" for name, value in training.fit_settings(lesson).items())
-    return f"""import numpy as np
+    return f"""import torch
 
 import bayesify as bf
+from bayesify.studio.training import Square, where_to_ask
 
-points = np.array({[list(point) for point in lesson.points]})
-x, y = points[:, :2], points[:, 2].astype(int)
+points = torch.tensor({[list(point) for point in lesson.points]})
+x, y = points[:, :2], points[:, 2].long()
 network = bf.networks.mlp(2, 2, units={lesson.units}, layers={lesson.layers}, activation={lesson.activation!r})
 bnn = bf.{kind}(network, bf.likelihoods.Categorical(classes=2), {arguments})
 bnn.fit((x, y), {fitting})
-side = np.linspace(x.min() - 1, x.max() + 1, {training.LATTICE})
-lattice = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
+# The middles of {training.LATTICE} x {training.LATTICE} cells of what the page shows; the next label is asked for
+# where the epistemic doubt is largest among those inside the box of the points.
+lattice = Square({square.low}, {square.high}).lattice()
 p = bnn.predict(lattice, draws={training.DRAWS}, seed=0)
-ask = lattice[int(p.epistemic.argmax())]
-print("train accuracy", float((bnn.predict(x).labels.numpy() == y).mean()), "ask next at", ask)
+seen = bnn.predict(x, draws={training.DRAWS}, seed=0)
+print("train accuracy", float((seen.labels == y).double().mean()))
+print("ask next at", where_to_ask(p.epistemic.double(), lattice, x))
 """

@@ -12,7 +12,7 @@ from bayesify.evaluation import score
 from bayesify.methods import Method, Variational
 from bayesify.plots.weights import signal_to_noise
 from bayesify.pruning import RULES, prunable_weights, prune, scores
-from bayesify.studio.models import DrawCount, Seed, Shelf, folder_of
+from bayesify.studio.models import API, DrawCount, Seed, Shelf, folder_of
 
 BINS = 81
 _SAMPLED = 200_000
@@ -21,7 +21,7 @@ _NO_WIDTH = "its posterior is not a Gaussian with a width for each weight, so th
 
 def router(shelf: Shelf) -> APIRouter:
     """The page's routes."""
-    routes = APIRouter()
+    routes = APIRouter(prefix=API)
     measured: dict[tuple[str, float, str, int, int], dict[str, Any]] = {}
 
     @routes.get("/weights")
@@ -101,7 +101,8 @@ def _prior_density(method: Method, centres: Any) -> list[float] | None:
 def _snr(method: Variational) -> dict[str, Any]:
     snr = signal_to_noise(method)
     # Values far below the others are gathered at the left edge, as the report's histogram does.
-    shown = np.maximum(snr, 1e-3 * float(np.median(snr)))
+    floor = 1e-3 * float(np.median(snr))
+    shown = np.maximum(snr, floor)
     edges = np.geomspace(shown[0], max(shown[-1], shown[0] * 1.01) * (1 + 1e-9), 61)
     shares = np.histogram(shown, edges)[0] / len(shown)
     return {
@@ -109,6 +110,7 @@ def _snr(method: Variational) -> dict[str, Any]:
         "shares": [round(float(value), 6) for value in shares],
         # The cut for each hundredth of the weights removed.
         "cuts": [float(f"{value:.5g}") for value in np.quantile(shown, np.linspace(0, 1, 101))],
+        "gathered": int((snr < floor).sum()),
         "prunable": int(prunable_weights(method).sum()),
     }
 
@@ -140,7 +142,7 @@ def _measure(shelf: Shelf, name: str, fraction: float, by: str, draws: int, seed
     return {
         "fraction": fraction,
         "error": result.rmse if result.error is None else result.error,
-        "measure": "error" if result.error is not None else "root mean squared error",
+        "measure": "error" if result.error is not None else "RMSE",
         "nll": result.nll,
         "kept": kept,
         "examples": len(held.x),
@@ -151,6 +153,8 @@ def _measure(shelf: Shelf, name: str, fraction: float, by: str, draws: int, seed
 
 def python(shelf: Shelf, name: str, fraction: float, by: str, draws: int, seed: int) -> str:
     """The pruned network, its error and the page's charts in Python."""
+    measure = "error" if shelf.get(name).method.likelihood.kind == "classification" else "rmse"
+    part = shelf.examples(name).part
     return f"""from pathlib import Path
 
 import bayesify as bf
@@ -160,9 +164,10 @@ from bayesify.runs import read_config
 run = Path({folder_of(shelf.get(name))!r})
 bnn = bf.load(run)
 test = examples_of(read_config(run), run)
+x, y = test.x{part}, test.y{part}
 small = bf.prune(bnn, {fraction:g}, by="{by}")
 for method in (bnn, small):
-    print(bf.evaluate(method, (test.x, test.y), draws={draws}, seed={seed}).error)
+    print(bf.evaluate(method, (x, y), draws={draws}, seed={seed}).{measure})
 bf.plots.weight_densities(bnn).figure.savefig("densities.png")
 bf.plots.snr_histogram(bnn, cuts=[{fraction:g}]).figure.savefig("snr.png")
 """

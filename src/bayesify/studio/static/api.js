@@ -23,19 +23,24 @@ async function checked(response) {
   throw new ApiError(words, response.status);
 }
 
-async function ask(path, options) {
+export const GONE = "the server does not answer: is bayesify serve still running?";
+
+async function ask(path, options, tried = null) {
   let response;
   try {
     response = await fetch(BASE + path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError("the server does not answer: is bayesify serve still running?", 0);
+    throw new ApiError(GONE, 0);
   }
   if (response.status === 401) {
-    const token = await askForToken();
+    // Another call may have been given the right one meanwhile.
+    const kept = sessionStorage.getItem(TOKEN);
+    const sent = options.headers?.Authorization?.slice("Bearer ".length) ?? null;
+    const token = kept && kept !== sent ? kept : await askForToken(sent !== null || tried !== null);
     if (token) {
       sessionStorage.setItem(TOKEN, token);
-      return ask(path, { ...options, headers: { ...options.headers, ...headers() } });
+      return ask(path, { ...options, headers: { ...options.headers, ...headers() } }, token);
     }
   }
   return checked(response);
@@ -63,15 +68,24 @@ export async function blob(path, values = {}) {
 export async function stream(path, body, heard, signal) {
   const options = { method: "POST", headers: { "Content-Type": "application/json", ...headers() }, body: JSON.stringify(body), signal };
   const reader = (await ask(path, options)).body.pipeThrough(new TextDecoderStream()).getReader();
-  let held = "";
+  let held = "", ended = false;
   for (;;) {
-    const { value, done } = await reader.read();
+    let value, done;
+    try {
+      ({ value, done } = await reader.read());
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      done = true;
+    }
+    // A stream says itself that it is over: one that just stops was cut off.
+    if (done && !ended) throw new ApiError(`training was cut off; ${GONE}`, 0);
     if (done) return;
     held += value;
     const events = held.split("\n\n");
     held = events.pop();
     for (const event of events) {
       const lines = Object.fromEntries(event.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
+      if (lines.event === "done" || lines.event === "problem") ended = true;
       if (lines.data) heard(lines.event, JSON.parse(lines.data));
     }
   }
@@ -93,7 +107,7 @@ export async function models(waiting) {
 }
 
 let asking = null;
-function askForToken() {
+function askForToken(wrong) {
   asking ??= new Promise((resolve) => {
     const dialog = document.createElement("dialog");
     const form = document.createElement("form");
@@ -108,6 +122,13 @@ function askForToken() {
     send.className = "main";
     send.textContent = "Go on";
     label.append(input);
+    if (wrong) {
+      const said = document.createElement("p");
+      said.className = "problem";
+      said.setAttribute("role", "alert");
+      said.textContent = "That was not this server's token: try again.";
+      form.append(said);
+    }
     form.append(label, send);
     dialog.append(form);
     document.body.append(dialog);

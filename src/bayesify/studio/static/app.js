@@ -1,6 +1,7 @@
 // The frame around the pages: which one the URL asks for, loaded when it is first opened.
 import { h, problem, announce } from "./dom.js";
 import { currentPage, controlsHidden } from "./state.js";
+import { ApiError, GONE } from "./api.js";
 
 const PAGES = {
   draw: () => import("./pages/draw.js"),
@@ -25,7 +26,7 @@ async function show() {
   }
   document.title = `${name[0].toUpperCase()}${name.slice(1)} · bayesify studio`;
   try {
-    const page = await PAGES[name]();
+    const page = await PAGES[name]().catch(() => { throw new ApiError(GONE, 0); });
     if (mine !== turn) return;
     const place = h("div", { class: "page", id: `page-${name}` });
     main.replaceChildren(place);

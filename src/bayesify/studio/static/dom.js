@@ -73,7 +73,8 @@ export function table(columns, rows, caption) {
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, place) => place === 0 ? h("th", { scope: "row" }, String(cell)) : h("td", {}, String(cell))))))));
 }
 
-// A chart with what to notice below it and its numbers behind it. `numbers` is called when they are asked for.
+// A chart with what to notice below it and its numbers behind it. `update` takes what draws the chart at a given width;
+// `numbers` is called when they are asked for.
 export function figure(chart, caption, columns, numbers) {
   const details = h("details", {}, h("summary", {}, "The numbers"));
   const words = h("figcaption", {}, caption);
@@ -86,8 +87,16 @@ export function figure(chart, caption, columns, numbers) {
   };
   details.addEventListener("toggle", fillTable);
   const element = h("figure", {}, place, words, columns ? details : null);
+  let [make, drawn] = [null, 0];
+  const redraw = () => {
+    drawn = Math.round(place.clientWidth) || 520;
+    place.replaceChildren(make(drawn));
+  };
+  // A chart is drawn at the width it has, so that its words are as large as all others.
+  new ResizeObserver(() => { if (make && place.clientWidth && Math.round(place.clientWidth) !== drawn) redraw(); }).observe(place);
   element.update = (next, text, nextNumbers) => {
-    place.replaceChildren(next);
+    make = next;
+    redraw();
     if (text !== undefined) words.textContent = text;
     if (nextNumbers) shown = nextNumbers;
     fillTable();
@@ -107,6 +116,14 @@ export function problem(error) {
   return h("p", { class: "problem", role: "alert" }, error?.message ?? String(error));
 }
 
+// Words for a link that asks for a run which is not here; nothing where it is.
+export function missingRun(asked, models, instead) {
+  if (models.some((model) => model.name === asked)) return null;
+  return h("p", { class: "problem", role: "alert" }, `The link asks for a run called ${asked}, which is not loaded here: ${instead} is shown instead.`);
+}
+
+// How sure: 100% only where it is exactly that.
+export const sure = (value) => (value >= 1 || percent(value, 0) !== "100%" ? percent(value, 0) : value > 0.999 ? ">99.9%" : percent(value, 1));
 export const percent = (value, digits = 1) => `${(100 * value).toFixed(digits)}%`;
 export const short = (value) => (value === null || value === undefined ? "–" : Math.abs(value) >= 1000 ? value.toFixed(0) : Number(value.toPrecision(3)).toString());
 

@@ -2,23 +2,27 @@
 import { h, button, announce, problem } from "./dom.js";
 import { post } from "./api.js";
 
-// `python` gives [path, body] for the server; `data` gives what is shown as an object.
-export function exporting(name, place, { python, data }) {
+// `python` gives [path, body] for the server; `data` gives what is shown as an object; `link` waits until the address
+// says what is shown, and gives words where it cannot.
+export function exporting(name, place, { python, data, link = async () => null }) {
+  const note = h("p", { class: "small", role: "status" });
   const group = h("div", { class: "export", role: "group", "aria-label": "Export what is shown" });
   if (python) group.append(button("Python", () => showPython(...python())));
   group.append(
     button("Data", () => save(`${name}.json`, new Blob([JSON.stringify(data(), null, 1)], { type: "application/json" }))),
     button("Picture", () => save(`${name}.svg`, new Blob([picture(place)], { type: "image/svg+xml" }))),
     button("Copy link", async (event) => {
+      const missing = await link();
+      note.textContent = missing ?? "";
       try {
         await navigator.clipboard.writeText(location.href);
         event.target.textContent = "Copied";
       } catch {
         event.target.textContent = "Use the address bar";
       }
-      announce(event.target.textContent);
+      announce([event.target.textContent, missing].filter(Boolean).join(". "));
       setTimeout(() => { event.target.textContent = "Copy link"; }, 1500);
-    }));
+    }), note);
   return group;
 }
 

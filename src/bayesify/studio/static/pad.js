@@ -1,5 +1,6 @@
 // A pad to draw on with a mouse, a finger or the keyboard; strokes are kept as points, so that each can be taken back.
 import { h, colour, announce } from "./dom.js";
+import { onGrid } from "./state.js";
 
 const STEP = 0.04;
 
@@ -9,7 +10,7 @@ export class Pad {
     this.picture = null;
     this.pen = pen;
     this.changed = changed;
-    this.cursor = [0.5, 0.5];
+    this.cursor = [0.5, 0.5].map(onGrid);
     this.penDown = false;
     this.hint = h("div", { class: "hint", "aria-hidden": "true" }, "Draw a digit here");
     this.canvas = h("canvas", { class: "pad", width: 560, height: 560, tabindex: 0, role: "application", "aria-label": "Drawing pad",
@@ -22,7 +23,7 @@ export class Pad {
   get empty() { return !this.strokes.length && !this.picture; }
 
   set(strokes, picture = null) {
-    this.strokes = strokes.map((stroke) => stroke.map((point) => [...point]));
+    this.strokes = strokes.map((stroke) => stroke.map((point) => point.map(onGrid)));
     this.picture = picture;
     this.draw();
     this.changed();
@@ -76,7 +77,7 @@ export class Pad {
     const { canvas, element } = this;
     const place = (event) => {
       const box = canvas.getBoundingClientRect();
-      return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height].map((v) => Math.min(1, Math.max(0, v)));
+      return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height].map(onGrid);
     };
     let drawing = null;
     canvas.addEventListener("pointerdown", (event) => {
@@ -114,7 +115,7 @@ export class Pad {
     const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     if (moves[event.key]) {
       const size = event.shiftKey ? STEP / 4 : STEP;
-      this.cursor = this.cursor.map((value, axis) => Math.min(1, Math.max(0, value + moves[event.key][axis] * size)));
+      this.cursor = this.cursor.map((value, axis) => onGrid(value + moves[event.key][axis] * size));
       if (this.penDown) { this.strokes.at(-1).push([...this.cursor]); this.changed(); }
     } else if (event.key === " " || event.key === "Enter") {
       this.penDown = !this.penDown;

@@ -26,16 +26,20 @@ export const currentPage = () => new URLSearchParams(location.search).get("page"
 export const controlsHidden = () => new URLSearchParams(location.search).get("controls") === "0";
 
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-const one = (value) => DIGITS[Math.min(63, Math.max(0, Math.round(value * 63)))];
 const two = (value) => { const whole = Math.min(4095, Math.max(0, Math.round(value * 4095))); return DIGITS[whole >> 6] + DIGITS[whole & 63]; };
 
-// Strokes: two letters a point, 64 steps each way; strokes apart by a full stop.
-export const packStrokes = (strokes) => strokes.map((stroke) => stroke.map(([x, y]) => one(x) + one(y)).join("")).join(".");
+// The pad's grid: a coordinate is a whole number of steps, which two letters hold exactly.
+export const STEPS = 4095;
+export const onGrid = (value) => Math.min(STEPS, Math.max(0, Math.round(value * STEPS))) / STEPS;
+
+// Strokes: four letters a point; strokes apart by a full stop.
+export const packStrokes = (strokes) => strokes.map((stroke) => stroke.map(([x, y]) => two(x) + two(y)).join("")).join(".");
 export function unpackStrokes(text) {
   if (!text) return [];
   return text.split(".").map((part) => {
     const points = [];
-    for (let place = 0; place + 1 < part.length; place += 2) points.push([DIGITS.indexOf(part[place]) / 63, DIGITS.indexOf(part[place + 1]) / 63]);
+    const value = (pair) => (DIGITS.includes(pair[0]) && DIGITS.includes(pair[1]) ? ((DIGITS.indexOf(pair[0]) << 6) + DIGITS.indexOf(pair[1])) / STEPS : NaN);
+    for (let place = 0; place + 3 < part.length; place += 4) points.push([value(part.slice(place, place + 2)), value(part.slice(place + 2, place + 4))]);
     return points;
   }).filter((stroke) => stroke.length && stroke.flat().every((value) => value >= 0));
 }

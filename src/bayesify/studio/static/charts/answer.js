@@ -1,5 +1,5 @@
 // What a run says about one drawing: a bar for each class, a dot for each posterior draw, and the doubt in its two parts.
-import { s, percent } from "../dom.js";
+import { s, percent, sure } from "../dom.js";
 
 const WIDTH = 300, LEFT = 40, RIGHT = 46, ROW = 20;
 
@@ -23,7 +23,7 @@ export function answerChart(answer, threshold, label) {
       s("rect", { class: `bar-mean${kind}`, x: left, y: y + 1, width: answer.probs[place] < 0.003 ? 0 : answer.probs[place] * span, height: ROW - 4, rx: 3 }),
       s("path", { class: "draw-dots", d: dots }),
       s("text", { class: `class-name${kind}`, x: left - 8, y: y + 13, "text-anchor": "end" }, name.length > 11 ? `${name.slice(0, 10)}…` : name),
-      s("text", { class: "class-value", x: WIDTH, y: y + 13, "text-anchor": "end" }, percent(answer.probs[place], answer.probs[place] < 0.0995 ? 1 : 0)));
+      s("text", { class: "class-value", x: WIDTH, y: y + 13, "text-anchor": "end" }, place === best ? sure(answer.confidence) : percent(answer.probs[place], answer.probs[place] < 0.0995 ? 1 : 0)));
   });
   svg.append(s("line", { class: "cut", x1: left + threshold * span, x2: left + threshold * span, y1: 0, y2: height }));
   return svg;

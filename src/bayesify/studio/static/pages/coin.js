@@ -32,15 +32,18 @@ export async function show(place, head) {
   function render() {
     const { grid } = found;
     const top = Math.max(1.2, Math.min(60, Math.max(...found.exact, ...grid.density))) * 1.12;
-    const chart = axes({ width: 760, height: 350, x: { min: 0, max: 1, name: "chance of heads" }, y: { min: 0, max: top, name: "posterior density" }, label: `Posterior after ${state.heads} heads and ${state.tails} tails: exact mean ${found.mean.toFixed(4)}, on the grid ${grid.mean.toFixed(4)}.` });
-    const half = 0.5 / (state.cells + 1);
-    grid.theta.forEach((theta, k) => chart.bars([Math.max(0, theta - half), Math.min(1, theta + half)], [Math.min(grid.density[k], top)]));
-    const pairs = (values) => values.map((value, k) => [found.theta[k], Math.min(value, top)]);
-    chart.line(pairs(found.prior), "prior");
-    chart.line(pairs(found.exact), "b");
-    chart.cut(found.mean, `mean ${found.mean.toFixed(3)}`);
-    legend(chart, [["exact", "b"], ["prior", "prior"], [`grid of ${state.cells} (bars)`, ""]], found.mean > 0.5 ? "left" : "right");
-    picture.update(chart.svg, `Bars: the grid. Dashed: the exact Beta(${state.a + state.heads}, ${state.b + state.tails}).`, () => grid.theta.map((theta, k) => [theta.toFixed(3), grid.density[k].toFixed(4), beta(theta).toFixed(4)]));
+    const draw = (width) => {
+      const chart = axes({ width, height: 350, x: { min: 0, max: 1, name: "chance of heads" }, y: { min: 0, max: top, name: "posterior density" }, label: `Posterior after ${state.heads} heads and ${state.tails} tails: exact mean ${found.mean.toFixed(4)}, on the grid ${grid.mean.toFixed(4)}.` });
+      const half = 0.5 / (state.cells + 1);
+      grid.theta.forEach((theta, k) => chart.bars([Math.max(0, theta - half), Math.min(1, theta + half)], [Math.min(grid.density[k], top)]));
+      const pairs = (values) => values.map((value, k) => [found.theta[k], Math.min(value, top)]);
+      chart.line(pairs(found.prior), "prior");
+      chart.line(pairs(found.exact), "b");
+      chart.cut(found.mean, `mean ${found.mean.toFixed(3)}`);
+      legend(chart, [["exact", "b"], ["prior", "prior"], [`grid of ${state.cells} (bars)`, ""]], found.mean > 0.5 ? "left" : "right");
+      return chart.svg;
+    };
+    picture.update(draw, `Bars: the grid. Dashed: the exact Beta(${state.a + state.heads}, ${state.b + state.tails}).`, () => grid.theta.map((theta, k) => [theta.toFixed(3), grid.density[k].toFixed(4), beta(theta).toFixed(4)]));
     const tile = (name, value, more) => h("div", { class: "tile" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, more)));
     tiles.replaceChildren(tile("Next toss is heads, exactly", found.mean.toFixed(4), `${state.a + state.heads} / ${state.a + state.b + state.heads + state.tails}`),
       tile(`On a grid of ${state.cells}`, grid.mean.toFixed(4), `off by ${Math.abs(grid.mean - found.mean).toFixed(4)}`),

@@ -1,5 +1,5 @@
 // Decide: one threshold over the whole test set; what is accepted, what is refused, and which wrong answers were kept.
-import { h, slider, select, number, announce, problem, percent, modelName, figure } from "../dom.js";
+import { h, slider, select, number, announce, problem, percent, modelName, figure, missingRun } from "../dom.js";
 import { pageState } from "../state.js";
 import { models, get, blob } from "../api.js";
 import { axes, legend } from "../charts/axes.js";
@@ -20,7 +20,8 @@ export async function show(place) {
   }
   const preferred = usable.find((model) => model.method === "variational") ?? usable[0];
   const state = pageState({ model: preferred.name, by: "confidence", threshold: 0.9, draws: 50, seed: 0 });
-  if (!usable.some((model) => model.name === state.model)) state.set({ model: preferred.name });
+  const missing = missingRun(state.model, usable, modelName(preferred));
+  if (missing) { state.set({ model: preferred.name }); place.append(missing); }
   if (!NAMES[state.by]) state.set({ by: "confidence" });
   const content = h("div", { class: "stack", "aria-busy": "true" }, h("p", { class: "waiting" }, "Asking the network about every test example…"));
   const others = new Map();
@@ -45,7 +46,10 @@ export async function show(place) {
 
   async function load() {
     const mine = ++turn;
+    // Another run's numbers must not stand there meanwhile.
+    table = null;
     content.setAttribute("aria-busy", "true");
+    content.replaceChildren(h("p", { class: "waiting" }, `Asking ${modelName(usable.find((model) => model.name === state.model))} about every test example…`));
     try {
       const found = await get("decide", { model: state.model, draws: state.draws, seed: state.seed });
       const drawn = found.picture ? await sprites(found) : {};
@@ -106,7 +110,7 @@ export async function show(place) {
       tile("Error of what is accepted", error === null ? "none" : percent(error), error === null ? "nothing is accepted" : `${percent(all)} if all were`),
       tile("Wrong and kept", String(wrongKept.length), `${rows.filter((row) => !row.right && !row.kept).length} wrong ones refused`, wrongKept.length > 0),
       tile("Refused", String(refused.length), `${refused.filter((row) => row.right).length} of them were right`),
-      table.unknown ? tile("Unknown and kept", String(unknownKept.length), `of ${unknown.length}, ${table.unknown.what}`, unknownKept.length > 0) : null);
+      ...(table.unknown ? [tile("Unknown and kept", String(unknownKept.length), `of ${unknown.length}, ${table.unknown.what}`, unknownKept.length > 0)] : []));
     const words = `At ${format(state.threshold)}, ${percent(kept.length / rows.length)} of the test examples are answered${error === null ? "" : `, ${percent(error)} of those wrongly`}.`;
     summary.textContent = `${words} ${table.shown < table.total ? `Shown are ${table.shown} of ${table.total} examples, evenly spread, of ` : "All of "}${table.what}; ${table.draws} draws.`;
     drawCurve(kept.length / rows.length, error);
@@ -114,7 +118,7 @@ export async function show(place) {
     const less = (a, b) => (state.by === "confidence" ? a.score - b.score : b.score - a.score);
     galleries.replaceChildren(
       gallery("Wrong ones that were kept", wrongKept.sort(less).reverse(), "known", "No wrong answer is kept at this threshold."),
-      table.unknown ? gallery("Unknown ones that were kept", unknownKept.sort(less).reverse(), "unknown", "No unknown input is accepted at this threshold.") : null,
+      ...(table.unknown ? [gallery("Unknown ones that were kept", unknownKept.sort(less).reverse(), "unknown", "No unknown input is accepted at this threshold.")] : []),
       gallery("Refused, the least sure first", refused.sort(less), "known", "Nothing is refused at this threshold."),
       gallery("Accepted, the least sure first", kept.sort(less), "known", "Nothing is accepted at this threshold."));
   }
@@ -123,16 +127,19 @@ export async function show(place) {
     const points = curve(table);
     const compared = usable.map((model) => others.get(`${model.name}/${state.draws}/${state.seed}`)).filter((other) => other && other.model !== table.model && other.classes.join() === table.classes.join());
     const top = Math.max(0.02, ...[points, ...compared.map(curve)].map((each) => each.at(-1)[1])) * 1.25;
-    const chart = axes({ x: { min: 0, max: 1, name: "coverage: share of answers accepted", format: (v) => percent(v, 0) }, y: { min: 0, max: top, name: "error of what is accepted", format: (v) => percent(v, top < 0.05 ? 1 : 0) },
-      label: `Risk against coverage for ${table.model}: ${percent(points.at(-1)[1])} error if all are answered. Now at ${percent(coverage)} coverage${error === null ? "" : ` and ${percent(error)} error`}.` });
-    const kinds = ["b", "c", "d", "faint", "prior"];
-    compared.forEach((other, k) => chart.line(curve(other).map(([a, b]) => [a, Math.min(b, top)]), kinds[k % kinds.length]));
-    chart.line(points.map(([a, b]) => [a, Math.min(b, top)]));
-    if (error !== null) chart.mark(coverage, Math.min(error, top));
-    const name = (of) => modelName({ name: of.model, method: of.method });
-    legend(chart, [[name(table), ""], ...compared.map((other, k) => [name(other), kinds[k % kinds.length]])], "left");
+    const draw = (width) => {
+      const chart = axes({ width, x: { min: 0, max: 1, name: "coverage: share of answers accepted", format: (v) => percent(v, 0) }, y: { min: 0, max: top, name: "error of what is accepted", format: (v) => percent(v, top < 0.05 ? 1 : 0) },
+        label: `Risk against coverage for ${table.model}: ${percent(points.at(-1)[1])} error if all are answered. Now at ${percent(coverage)} coverage${error === null ? "" : ` and ${percent(error)} error`}.` });
+      const kinds = ["b", "c", "d", "faint", "prior"];
+      compared.forEach((other, k) => chart.line(curve(other).map(([a, b]) => [a, Math.min(b, top)]), kinds[k % kinds.length]));
+      chart.line(points.map(([a, b]) => [a, Math.min(b, top)]));
+      if (error !== null) chart.mark(coverage, Math.min(error, top));
+      const name = (of) => modelName({ name: of.model, method: of.method });
+      legend(chart, [[name(table), ""], ...compared.map((other, k) => [name(other), kinds[k % kinds.length]])], "left");
+      return chart.svg;
+    };
     const step = Math.max(1, Math.floor(points.length / 40));
-    curveFigure.update(chart.svg, "The curve rises where errors begin: a good ranking keeps it flat for long. The dot is the threshold.", () => points.filter((_, k) => k % step === 0 || k + 1 === points.length).map(([a, b, t]) => [t.toFixed(4), percent(a), percent(b, 2)]));
+    curveFigure.update(draw, "The curve rises where errors begin: a good ranking keeps it flat for long. The dot is the threshold.", () => points.filter((_, k) => k % step === 0 || k + 1 === points.length).map(([a, b, t]) => [t.toFixed(4), percent(a), percent(b, 2)]));
   }
 
   function drawSpread(rows, unknown) {
@@ -144,11 +151,14 @@ export async function show(place) {
     const parts = [["right", count(rows.filter((r) => r.right).map((r) => r.score)), ""], ["wrong", count(rows.filter((r) => !r.right).map((r) => r.score)), "b"]];
     if (unknown.length) parts.push(["unknown", count(unknown), "d"]);
     const top = Math.max(...parts.flatMap(([, values]) => values)) * 1.1 || 1;
-    const chart = axes({ x: { min, max, name: NAMES[state.by], format: state.by === "confidence" ? (v) => percent(v, 0) : undefined }, y: { min: 0, max: top, name: "share of each kind", format: (v) => percent(v, 0) }, label: `How the ${NAMES[state.by]} is spread over right answers, wrong answers${unknown.length ? " and unknown inputs" : ""}.` });
-    for (const [, values, kind] of parts) chart.line(values.flatMap((value, k) => [[edges[k], value], [edges[k + 1], value]]), kind);
-    chart.cut(Math.min(max, Math.max(min, state.threshold)), "threshold");
-    legend(chart, parts.map(([name, , kind]) => [name, kind]), state.by === "confidence" ? "left" : "right");
-    spreadFigure.update(chart.svg, "Wrong answers and unknown inputs should lie on the unsure side of the threshold.", () => edges.slice(0, -1).map((edge, k) => [edge.toFixed(3), ...["right", "wrong", "unknown"].map((name) => { const part = parts.find(([own]) => own === name); return part ? percent(part[1][k]) : "–"; })]));
+    const draw = (width) => {
+      const chart = axes({ width, x: { min, max, name: NAMES[state.by], format: state.by === "confidence" ? (v) => percent(v, 0) : undefined }, y: { min: 0, max: top, name: "share of each kind", format: (v) => percent(v, 0) }, label: `How the ${NAMES[state.by]} is spread over right answers, wrong answers${unknown.length ? " and unknown inputs" : ""}.` });
+      for (const [, values, kind] of parts) chart.line(values.flatMap((value, k) => [[edges[k], value], [edges[k + 1], value]]), kind);
+      chart.cut(Math.min(max, Math.max(min, state.threshold)), "threshold");
+      legend(chart, parts.map(([name, , kind]) => [name, kind]), state.by === "confidence" ? "left" : "right");
+      return chart.svg;
+    };
+    spreadFigure.update(draw, "Wrong answers and unknown inputs should lie on the unsure side of the threshold.", () => edges.slice(0, -1).map((edge, k) => [edge.toFixed(3), ...["right", "wrong", "unknown"].map((name) => { const part = parts.find(([own]) => own === name); return part ? percent(part[1][k]) : "–"; })]));
   }
 
   function gallery(name, rows, which, none) {
@@ -172,12 +182,12 @@ export async function show(place) {
 
   place.append(h("section", { class: "card controls", "aria-label": "Settings" },
     select({ label: "Run", options: usable.map((model) => [model.name, modelName(model)]), value: state.model, onchange: (model) => { state.set({ model }); load(); } }),
-    select({ label: "Sure by", options: Object.entries(NAMES), value: state.by, onchange: (by) => { state.set({ by, threshold: by === "confidence" ? 0.9 : 0.3 }); makeSlider(); render(); } }),
+    select({ label: "Sure by", options: Object.entries(NAMES), value: state.by, onchange: (by) => { state.set({ by, threshold: by === "confidence" ? 0.9 : 0.3 }); if (table) { makeSlider(); render(); } } }),
     slider({ label: "Posterior draws", min: 1, max: 100, step: 1, value: state.draws, onchange: (draws) => { state.set({ draws }); load(); } }),
     number({ label: "Seed", value: state.seed, onchange: (seed) => { state.set({ seed }); load(); } })), content);
   head.append(exporting("decide", place, {
     python: () => ["decide", { model: state.model, by: state.by, threshold: state.threshold, draws: state.draws, seed: state.seed }],
-    data: () => ({ threshold: state.threshold, by: state.by, ...table }),
+    data: () => ({ threshold: state.threshold, by: state.by, ...(table ?? {}) }),
   }));
   await load();
   return () => { turn += 1; };

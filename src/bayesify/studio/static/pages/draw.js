@@ -1,11 +1,16 @@
 // Draw: a digit goes through the preparation of the training digits, and every loaded run answers while it is drawn.
-import { h, slider, number, button, announce, problem, percent, modelName, table } from "../dom.js";
+import { h, slider, number, button, announce, problem, percent, sure as surely, modelName, table } from "../dom.js";
 import { pageState, packStrokes, unpackStrokes } from "../state.js";
 import { models, post, blob } from "../api.js";
 import { Pad } from "../pad.js";
 import { DIGITS, LETTERS, scribble } from "../glyphs.js";
 import { answerChart, doubtChart } from "../charts/answer.js";
 import { exporting } from "../export.js";
+
+// What is on the pad stays while another page is looked at.
+let kept = null;
+const KINDS = ["test", "withheld", "clothes"];
+const OWN = "own";
 
 export async function show(place) {
   const answers = h("div", { class: "answers", "data-picture": "" });
@@ -18,18 +23,37 @@ export async function show(place) {
     place.append(h("p", { class: "empty" }, known.models.length ? `No loaded run takes pictures: ${known.models.map((m) => `${m.name}: ${m.why}`).join("; ")}.` : "No run is loaded. Start the studio with one: bayesify serve RUN"));
     return undefined;
   }
-  const state = pageState({ threshold: 0.9, draws: 30, seed: 0, pen: drawable[0].pen, strokes: "", boxed: true, scribble: 1, example: 0 });
+  const state = pageState({ threshold: 0.9, draws: 30, seed: 0, pen: drawable[0].pen, strokes: "", boxed: true, scribble: 1, image: "" });
   const pad = new Pad({ pen: state.pen, changed: () => { fetching += 1; remember(); ask(); }, dropped: drop });
   let shown = null;
   let fetching = 0;
   let [busy, again] = [false, false];
-  const body = () => ({ strokes: pad.strokes, pen: state.pen, picture: pad.picture?.encoded ?? null, boxed: pad.picture ? pad.picture.boxed : state.boxed,
+  let pending = Promise.resolve();
+  const body = () => ({ strokes: pad.strokes, pen: state.pen, picture: pad.picture?.encoded ?? null, picture_name: pad.picture?.name ?? null,
+    picture_changed: pad.picture?.changed ?? false, sample: pad.picture?.sample ?? null, boxed: pad.picture ? pad.picture.boxed : state.boxed,
     draws: state.draws, seed: state.seed, models: drawable.map((model) => model.name) });
 
   let saving = 0;
   function remember() {
     clearTimeout(saving);
-    saving = setTimeout(() => { const packed = packStrokes(pad.strokes); state.set({ strokes: packed.length < 1800 ? packed : "" }); }, 250);
+    kept = pad.empty ? null : { strokes: pad.strokes, picture: pad.picture };
+    saving = setTimeout(write, 250);
+  }
+
+  // The address says what is on the pad, as far as an address can.
+  const MOST = 6000;
+  const packed = () => packStrokes(pad.strokes);
+  function write() {
+    clearTimeout(saving);
+    const { sample } = pad.picture ?? {};
+    state.set({ strokes: packed().length <= MOST ? packed() : "", image: sample ? [sample.kind, sample.number, sample.model].filter((part) => part !== null).join(".") : pad.picture ? OWN : "" });
+  }
+
+  async function link() {
+    await pending;
+    write();
+    if (pad.picture && !pad.picture.sample) return "The link cannot carry a picture of your own: whoever opens it sees the pad without it.";
+    return packed().length > MOST ? "The drawing is too long for a link: whoever opens it sees an empty pad." : null;
   }
 
   async function ask() {
@@ -61,12 +85,12 @@ export async function show(place) {
       return;
     }
     answers.replaceChildren(...shown.map(card));
-    look(shown[0].seen);
+    look(shown);
     announce(shown.map((answer) => `${modelName(answer)}: ${verdictWords(answer)}`).join(". "));
   }
 
   const accepted = (answer) => answer.confidence >= state.threshold;
-  const verdictWords = (answer) => (accepted(answer) ? `${answer.label}, ${percent(answer.confidence, 0)} sure` : `I do not know; at best ${answer.label}, ${percent(answer.confidence, 0)}`);
+  const verdictWords = (answer) => (accepted(answer) ? `${answer.label}, ${surely(answer.confidence)} sure` : `I do not know; at best ${answer.label}, ${surely(answer.confidence)}`);
 
   function card(answer) {
     const sure = accepted(answer);
@@ -79,13 +103,15 @@ export async function show(place) {
     return h("article", { class: `card answer${sure ? "" : " unsure-bars"}`, "aria-label": modelName(answer), "data-model": answer.name },
       h("header", {}, h("h2", { "data-words": "" }, modelName(answer)), h("small", {}, answer.draws === 1 ? "1 draw: it cannot disagree" : `${answer.draws} draws`)),
       h("p", { class: `verdict${sure ? "" : " unsure"}` }, h("strong", { "data-words": "" }, sure ? answer.label : "I do not know"),
-        h("span", {}, sure ? `${percent(answer.confidence, 0)} sure` : `at best ${answer.label}, ${percent(answer.confidence, 0)}`)),
+        h("span", {}, sure ? `${surely(answer.confidence)} sure` : `at best ${answer.label}, ${surely(answer.confidence)}`)),
       answerChart(answer, state.threshold, `${modelName(answer)} says ${verdictWords(answer)}. Bars are mean class probabilities, dots are posterior draws; the dashed line is the threshold.`),
       doubtChart(answer), details);
   }
   const opened = new Set();
 
-  function look({ width, height, levels }) {
+  function look([first, ...rest]) {
+    const { width, height, levels } = first.seen;
+    const alike = rest.every(({ seen }) => seen.width === width && seen.height === height);
     seenCanvas.width = width;
     seenCanvas.height = height;
     const context = seenCanvas.getContext("2d");
@@ -94,43 +120,64 @@ export async function show(place) {
     context.putImageData(image, 0, 0);
     seenCanvas.setAttribute("aria-label", `What the network sees: a picture of ${width} by ${height} pixels`);
     const boxed = pad.picture ? pad.picture.boxed : state.boxed;
-    seenWords.textContent = `${width} × ${height} pixels, ${boxed && drawable[0].boxed ? "boxed and centred by mass as the training digits were" : "shrunk as it is"}.`;
+    seenWords.textContent = `${width} × ${height} pixels, ${boxed && drawable[0].boxed ? "boxed and centred by mass as the training digits were" : "shrunk as it is"}.${alike ? "" : ` This is what ${modelName(first)} sees; others take pictures of another size.`}`;
   }
 
-  async function usePicture(content, boxed, dark) {
+  // A picture that the server has is asked about by its number; one of yours is sent as it is, where it is not too large.
+  async function useSample(content, sample) {
+    pad.set([], { bitmap: await createImageBitmap(content), sample, boxed: false, dark: true });
+  }
+
+  async function usePicture(content, boxed) {
     const bitmap = await createImageBitmap(content);
+    const whole = ["image/png", "image/jpeg"].includes(content.type) && content.size <= 1_000_000 && bitmap.width * bitmap.height <= 4_000_000;
+    const encoded = await base64(whole ? content : await smaller(bitmap));
+    pad.set([], { bitmap, encoded, name: content.name ?? "picture.png", changed: !whole, boxed, dark: false });
+  }
+
+  async function smaller(bitmap) {
     const scale = Math.min(1, 320 / Math.max(bitmap.width, bitmap.height));
     const small = new OffscreenCanvas(Math.max(1, Math.round(bitmap.width * scale)), Math.max(1, Math.round(bitmap.height * scale)));
     const context = small.getContext("2d");
-    if (!dark) { context.fillStyle = "#fff"; context.fillRect(0, 0, small.width, small.height); }
+    context.fillStyle = "#fff";
+    context.fillRect(0, 0, small.width, small.height);
     context.drawImage(bitmap, 0, 0, small.width, small.height);
-    const data = new Uint8Array(await (await small.convertToBlob({ type: "image/png" })).arrayBuffer());
+    return small.convertToBlob({ type: "image/png" });
+  }
+
+  async function base64(content) {
+    const data = new Uint8Array(await content.arrayBuffer());
     let text = "";
     for (let k = 0; k < data.length; k += 8192) text += String.fromCharCode(...data.subarray(k, k + 8192));
-    pad.set([], { bitmap, encoded: btoa(text), boxed, dark });
+    return btoa(text);
   }
 
   async function drop(file) {
     try {
-      await usePicture(file, state.boxed, false);
+      await (pending = usePicture(file, state.boxed));
     } catch {
       answers.replaceChildren(problem(`${file.name} is not a picture that this browser can read`));
     }
   }
 
-  async function fetchPicture(path, values, boxed) {
+  async function fetchSample(sample, strokes = null) {
     const mine = (fetching += 1);
     seenWords.textContent = "Fetching the picture…";
     try {
-      const content = await blob(path, values);
+      const content = await blob("draw/sample", sample);
       // Only the picture asked for last is shown, and none over strokes made meanwhile.
-      if (mine === fetching) await usePicture(content, boxed, true);
+      if (mine === fetching) await useSample(content, sample);
+      if (strokes?.length) pad.set(strokes, pad.picture);
     } catch (error) {
       answers.replaceChildren(problem(error));
     }
   }
 
-  let clothes = 0;
+  const [first] = state.image.split(".", 1);
+  const opened_at = Number(state.image.split(".")[1]);
+  const next = Object.fromEntries(KINDS.map((kind) => [kind, kind === first && Number.isFinite(opened_at) ? opened_at : 0]));
+  const STRIDES = { test: 7, withheld: 5, clothes: 37 };
+  const take = (kind, model) => { next[kind] += STRIDES[kind]; pending = fetchSample({ kind, number: next[kind], model }); };
   const withheld = drawable.find((model) => model.withheld.length);
   const file = h("input", { type: "file", accept: "image/png,image/jpeg", class: "unseen", tabindex: -1, "aria-hidden": "true", onchange: () => { if (file.files[0]) drop(file.files[0]); file.value = ""; } });
   const glyphs = (set, kind) => Object.entries(set).map(([name, strokes]) => button(name, () => pad.set(strokes), { class: "small", "aria-label": `${kind} ${name}` }));
@@ -142,27 +189,46 @@ export async function show(place) {
   const examples = h("section", { class: "card examples", "aria-label": "Ready examples" },
     h("h2", {}, "Ready examples"),
     h("div", { class: "row", role: "group", "aria-label": "Digits" }, glyphs(DIGITS, "Digit")),
+    h("div", { class: "row" },
+      button("Test image", () => take("test", drawable[0].name), { class: "small" }),
+      button("Picture…", () => file.click(), { class: "small" }), file),
     h("p", { class: "small" }, "Nothing they know:"),
     h("div", { class: "row", role: "group", "aria-label": "Letters" }, glyphs(LETTERS, "Letter")),
     h("div", { class: "row" },
       button("Scribble", () => { state.set({ scribble: state.scribble + 1 }); pad.set(scribble(state.scribble)); }, { class: "small" }),
-      button("Clothes", () => { clothes += 1; fetchPicture("draw/clothes", { number: clothes * 37 }, false); }, { class: "small", disabled: !known.clothes }),
-      button("Test image", () => { state.set({ example: state.example + 1 }); fetchPicture("draw/example", { model: drawable[0].name, number: state.example * 7 }, false); }, { class: "small" }),
-      withheld ? button(`Withheld ${withheld.withheld.join(", ")}`, () => { state.set({ example: state.example + 1 }); fetchPicture("draw/example", { model: withheld.name, number: state.example * 5, unknown: true }, false); }, { class: "small" }) : null,
-      button("Picture…", () => file.click(), { class: "small" }), file),
+      button("Clothes", () => take("clothes", null), { class: "small", disabled: !known.clothes }),
+      withheld ? button(`Withheld ${withheld.withheld.join(", ")}`, () => take("withheld", withheld.name), { class: "small" }) : null),
     known.clothes ? null : h("p", { class: "small" }, "Clothes need Fashion-MNIST in $BAYESIFY_DATA: it is not here."));
   place.firstChild.append(exporting("draw", place, {
     python: () => ["draw", { ...body(), at_least: state.threshold }],
-    data: () => ({ threshold: state.threshold, strokes: pad.strokes, answers: shown ?? [] }),
+    data: () => ({ threshold: state.threshold, strokes: pad.strokes, picture: pad.picture?.sample ?? pad.picture?.name ?? null, answers: shown ?? [] }),
+    link,
   }));
   place.append(controls, h("div", { class: "page draw" },
     h("div", { class: "stack" }, h("section", { "aria-label": "Pad", class: "stack" }, h("div", { "data-picture": "" }, pad.element),
-      h("div", { class: "row" }, button("Undo", () => pad.undo()), button("Clear", () => { pad.clear(); pad.canvas.focus(); })),
+      h("div", { class: "row tools" }, button("Undo", () => pad.undo()), button("Clear", () => { pad.clear(); pad.canvas.focus(); })),
       h("p", { class: "small", id: "pad-help" }, "Mouse, finger, or keys: arrows move, space puts the pen down or up, Backspace takes a stroke back, Delete clears. A picture can be dropped here.")),
       h("section", { class: "card seen", "aria-label": "What the network sees" }, h("div", { "data-picture": "" }, seenCanvas), h("div", {}, h("h2", {}, "What the network sees"), seenWords)),
       examples),
     h("section", { "aria-label": "Answers", class: "stack" }, answers,
       known.models.some((model) => !model.drawable) ? h("p", { class: "note" }, `Not asked: ${known.models.filter((m) => !m.drawable).map((m) => `${m.name} (${m.why})`).join("; ")}.`) : null)));
-  pad.set(unpackStrokes(state.strokes));
+  await open();
   return () => clearTimeout(saving);
+
+  // What the address says, else what was on the pad before another page was opened.
+  async function open() {
+    const strokes = unpackStrokes(state.strokes);
+    const [kind, number, ...name] = state.image.split(".");
+    if (KINDS.includes(kind) && Number.isFinite(Number(number))) {
+      const model = kind === "clothes" ? null : drawable.find((each) => each.name === name.join("."))?.name;
+      if (model !== undefined) { await (pending = fetchSample({ kind, number: Number(number), model }, strokes)); return; }
+      pad.set([]);
+      answers.replaceChildren(problem(`The link asks for an image of a run called ${name.join(".")}, which is not loaded here.`));
+    } else if (kept && ((!strokes.length && !state.image) || state.image === OWN)) {
+      pad.set(kept.strokes, kept.picture);
+    } else {
+      pad.set(strokes);
+      if (state.image === OWN) place.firstChild.after(problem("The link was made with a picture of its sender's own on the pad, which a link cannot carry."));
+    }
+  }
 }

@@ -37,15 +37,18 @@ export async function show(place, head) {
     const clip = (value) => Math.min(Y[1], Math.max(Y[0], value));
     const shown = found.x.map((x, k) => k).filter((k) => found.x[k] >= X[0] && found.x[k] <= X[1]);
     const pairs = (values) => shown.map((k) => [found.x[k], clip(values[k])]);
-    chart = axes({ height: 380, x: { min: X[0], max: X[1], name: "x" }, y: { min: Y[0], max: Y[1], name: "y" }, label: `Line through ${points.length} points: slope ${found.exact.mean[0].toFixed(3)} ± ${found.exact.std[0].toFixed(3)}, intercept ${found.exact.mean[1].toFixed(3)} ± ${found.exact.std[1].toFixed(3)}.` });
-    chart.svg.setAttribute("role", "group");
-    chart.band(pairs(found.lower), pairs(found.upper));
-    chart.band(pairs(found.line_lower), pairs(found.line_upper), "inner");
-    for (const [slope, intercept] of found.draws) chart.line([X[0], X[1]].map((x) => [x, slope * x + intercept]).map(([x, y]) => inside(x, y, slope, intercept)), "hair");
-    chart.line(pairs(found.mean));
-    points.forEach((point, k) => handle(point, k));
+    const draw = (width) => {
+      chart = axes({ width, height: 380, x: { min: X[0], max: X[1], name: "x" }, y: { min: Y[0], max: Y[1], name: "y" }, label: `Line through ${points.length} points: slope ${found.exact.mean[0].toFixed(3)} ± ${found.exact.std[0].toFixed(3)}, intercept ${found.exact.mean[1].toFixed(3)} ± ${found.exact.std[1].toFixed(3)}.` });
+      chart.svg.setAttribute("role", "group");
+      chart.band(pairs(found.lower), pairs(found.upper));
+      chart.band(pairs(found.line_lower), pairs(found.line_upper), "inner");
+      for (const [slope, intercept] of found.draws) chart.line([X[0], X[1]].map((x) => [x, slope * x + intercept]).map(([x, y]) => inside(x, y, slope, intercept)), "hair");
+      chart.line(pairs(found.mean));
+      points.forEach((point, k) => handle(point, k));
+      return chart.svg;
+    };
     const focused = document.activeElement?.dataset?.point;
-    picture.update(chart.svg, "Dark band: where the line is. Light band: where the next point is, noise included. Thin lines: draws from the posterior.", () => shown.filter((_, k) => k % 4 === 0).map((k) => [found.x[k], found.mean[k], found.lower[k], found.upper[k]].map((value) => value.toFixed(2))));
+    picture.update(draw, "Dark band: where the line is. Light band: where the next point is, noise included. Thin lines: draws from the posterior.", () => shown.filter((_, k) => k % 4 === 0).map((k) => [found.x[k], found.mean[k], found.lower[k], found.upper[k]].map((value) => value.toFixed(2))));
     if (focused !== undefined) chart.svg.querySelector(`[data-point="${focused}"]`)?.focus();
     renderGrid();
     const tile = (name, exact, grid, spread) => h("div", { class: "tile" }, h("dt", {}, name), h("dd", {}, `${exact.toFixed(3)} ± ${spread.toFixed(3)}`, h("small", {}, `grid of ${state.cells}²: ${grid.toFixed(3)}`)));
@@ -96,23 +99,26 @@ export async function show(place, head) {
   function renderGrid() {
     const { slope, intercept, weights } = found.grid;
     const most = Math.max(...weights.flat());
-    const plot = axes({ height: 380, x: { min: slope[0], max: slope.at(-1), name: "slope" }, y: { min: intercept[0], max: intercept.at(-1), name: "intercept" }, label: `Posterior of slope and intercept on a grid of ${state.cells} by ${state.cells}, with the exact ellipses of one and two standard deviations.` });
-    const half = [(slope[1] - slope[0]) / 2, (intercept[1] - intercept[0]) / 2];
-    slope.forEach((a, i) => intercept.forEach((b, j) => {
-      const share = weights[i][j] / most;
-      if (share < 0.004) return;
-      const [x, y] = [plot.at.x(a - half[0]), plot.at.y(b + half[1])];
-      plot.add(s("rect", { class: "fill", x, y, width: plot.at.x(a + half[0]) - x + 0.3, height: plot.at.y(b - half[1]) - y + 0.3 })).style.opacity = share * 0.85;
-    }));
-    const [[aa, ab], [, bb]] = found.exact.covariance;
-    const [l11, l21] = [Math.sqrt(aa), ab / Math.sqrt(aa)];
-    const l22 = Math.sqrt(Math.max(0, bb - l21 * l21));
-    for (const size of [1, 2]) {
-      const path = Array.from({ length: 61 }, (_, k) => { const turn = k / 60 * 2 * Math.PI; const [u, v] = [size * Math.cos(turn), size * Math.sin(turn)]; return [found.exact.mean[0] + l11 * u, found.exact.mean[1] + l21 * u + l22 * v]; });
-      plot.add(s("path", { class: "ellipse", d: path.map(([x, y], k) => `${k ? "L" : "M"}${plot.at.x(x).toFixed(1)} ${plot.at.y(y).toFixed(1)}`).join("") }));
-    }
-    legend(plot, [["exact, 1 and 2 std", "b"]]);
-    gridPicture.update(plot.svg, "Squares: the grid. Dashed: the exact posterior.");
+    const draw = (width) => {
+      const plot = axes({ width, height: 380, x: { min: slope[0], max: slope.at(-1), name: "slope" }, y: { min: intercept[0], max: intercept.at(-1), name: "intercept" }, label: `Posterior of slope and intercept on a grid of ${state.cells} by ${state.cells}, with the exact ellipses of one and two standard deviations.` });
+      const half = [(slope[1] - slope[0]) / 2, (intercept[1] - intercept[0]) / 2];
+      slope.forEach((a, i) => intercept.forEach((b, j) => {
+        const share = weights[i][j] / most;
+        if (share < 0.004) return;
+        const [x, y] = [plot.at.x(a - half[0]), plot.at.y(b + half[1])];
+        plot.add(s("rect", { class: "fill", x, y, width: plot.at.x(a + half[0]) - x + 0.3, height: plot.at.y(b - half[1]) - y + 0.3 })).style.opacity = share * 0.85;
+      }));
+      const [[aa, ab], [, bb]] = found.exact.covariance;
+      const [l11, l21] = [Math.sqrt(aa), ab / Math.sqrt(aa)];
+      const l22 = Math.sqrt(Math.max(0, bb - l21 * l21));
+      for (const size of [1, 2]) {
+        const path = Array.from({ length: 61 }, (_, k) => { const turn = k / 60 * 2 * Math.PI; const [u, v] = [size * Math.cos(turn), size * Math.sin(turn)]; return [found.exact.mean[0] + l11 * u, found.exact.mean[1] + l21 * u + l22 * v]; });
+        plot.add(s("path", { class: "ellipse", d: path.map(([x, y], k) => `${k ? "L" : "M"}${plot.at.x(x).toFixed(1)} ${plot.at.y(y).toFixed(1)}`).join("") }));
+      }
+      legend(plot, [["exact, 1 and 2 std", "b"]]);
+      return plot.svg;
+    };
+    gridPicture.update(draw, "Squares: the grid. Dashed: the exact posterior.");
   }
 
   const control = (label, name, min, max, step) => slider({ label, min, max, step, value: state[name], oninput: (value) => { state.set({ [name]: value }); update(); } });

@@ -7,7 +7,7 @@ import { bytes, paint, ramp, posteriorColours, doubtColours, evenLine } from "..
 import { exporting } from "../export.js";
 
 const DEFAULTS = { data: "moons", n: 80, noise: 0.15, seed: 0, method: "variational", units: 16, layers: 1, activation: "tanh", prior: "normal", scale: 3,
-  hyperprior: "none", epochs: 600, rate: 0.03, doubt: "epistemic", points: "" };
+  hyperprior: "none", epochs: 600, rate: 0.03, doubt: "epistemic", points: "", trained: false };
 const HYPER = { "half-normal": (scale) => `half-normal(${scale})`, "half-cauchy": (scale) => `half-cauchy(${scale})`, "inverse-gamma": (scale) => `inverse-gamma(1,${scale})`, learned: () => "learned()" };
 
 export async function show(place, head) {
@@ -15,7 +15,7 @@ export async function show(place, head) {
     "Colours are the answer, and fade where it is uncertain. Train, look beyond the data, then add a point where the network asks for one.")));
   const [options, state] = [await get("understand/options"), pageState(DEFAULTS)];
   if (!options.methods.some((method) => method.name === state.method)) state.set({ method: options.methods[0].name });
-  let frame = null, trained = null, stopping = null, drawsShown = [];
+  let frame = null, trained = null, stopping = null, drawsShown = [], shownLesson = "";
 
   const tools = [["0", "Add ●"], ["1", "Add ▲"], ["move", "Move"], ["remove", "Remove"]];
   let tool = "0";
@@ -32,7 +32,7 @@ export async function show(place, head) {
   const [answerRamp, doubtRamp] = [h("canvas", { width: 256, height: 12, "aria-hidden": "true" }), h("canvas", { width: 256, height: 12, "aria-hidden": "true" })];
 
   const count = () => { counted.textContent = `${board.points.length} points`; };
-  const stale = () => { status.textContent = "The points have changed: train again to see what that does."; };
+  const stale = (what = "points") => { state.set({ trained: false }); status.textContent = `The ${what} have changed: train again to see what that does.`; };
 
   function priorText() {
     if (state.prior === "none") return "none";
@@ -53,6 +53,7 @@ export async function show(place, head) {
     }
     board.fitView();
     frame = trained = null;
+    state.set({ trained: false });
     clear();
     board.draw();
     board.showAsk(null);
@@ -79,6 +80,8 @@ export async function show(place, head) {
     drawsPlace.hidden = true;
     trainButton.textContent = "Stop";
     status.textContent = "Training…";
+    shownLesson = JSON.stringify(lesson());
+    answerTitle.textContent = state.method === "point" ? "Answer" : "Posterior";
     bar.removeAttribute("value");
     try {
       await stream("understand/train", lesson(), (kind, content) => {
@@ -106,6 +109,7 @@ export async function show(place, head) {
   function finished() {
     const sentence = `${methodName(state.method)} trained: ${percent(frame.accuracy, 0)} of the points are answered right, NLL ${short(frame.nll)} nats. ${frame.ask ? `It would learn most from a label at (${frame.ask.x.toFixed(1)}, ${frame.ask.y.toFixed(1)}).` : "One network alone does not doubt its own weights: it cannot say where to ask."}`;
     status.textContent = sentence;
+    state.set({ trained: JSON.stringify(lesson()) === shownLesson });
     announce(sentence);
     fillNumbers();
   }
@@ -154,7 +158,7 @@ export async function show(place, head) {
           const canvas = h("canvas", { width: 224, height: 224, role: "img", "aria-label": `Posterior draw ${k + 1}` });
           paint(canvas, bytes(draw), found.side, posteriorColours());
           return h("li", {}, canvas, `draw ${k + 1}`);
-        })), h("p", { class: "note" }, "Each is one network that the data allows. The surface above is their mean: where they differ, it fades."));
+        })), h("p", { class: "note" }, found.draws.length === 1 ? "There is no other: the surface above is its answer." : `Each is one network that the data allows. The surface above is the mean of ${frame.draws} such draws: where they differ, it fades.`));
       announce(`${found.draws.length} draws shown`);
     } catch (error) {
       trouble.replaceChildren(problem(error));
@@ -164,7 +168,8 @@ export async function show(place, head) {
   const trainButton = button("Train", () => (stopping ? (stop(), (status.textContent = "Stopped: the surface is as it was.")) : train()), { class: "main" });
   const drawsButton = button("Show six posterior draws", showDraws, { disabled: true });
   const label = (k) => button(`Label it ${"●▲"[k]}`, () => { const { x, y } = frame.ask; board.showAsk(null); board.add([Number(x.toFixed(3)), Number(y.toFixed(3))], k); train(); });
-  const askButtons = h("fieldset", { class: "row", disabled: true }, h("legend", { class: "small" }, "The place it asks about"), label(0), label(1));
+  const askButtons = h("fieldset", { class: "row", disabled: true }, h("legend", { class: "small" }, "The place it asks about"), label(0), label(1),
+    h("span", { class: "small" }, "The cell of the surface with the largest epistemic doubt, inside the box around the points."));
   const again = (changes) => { state.set({ points: "", ...changes }); fresh(); };
   const controls = h("section", { class: "card controls", "aria-label": "Settings" },
     select({ label: "Data", options: ["moons", "circles"], value: state.data, onchange: (data) => again({ data }) }),
@@ -183,6 +188,8 @@ export async function show(place, head) {
     number({ label: "Seed", value: state.seed, onchange: (seed) => (state.points ? state.set({ seed }) : again({ seed })) }));
   const about = () => { controls.querySelector("#method-about").textContent = options.methods.find(({ name }) => name === state.method).about; };
   about();
+  controls.addEventListener("change", () => { if (frame && !stopping && JSON.stringify(lesson()) !== shownLesson) stale("settings"); });
+  const answerTitle = h("h2", { "data-words": "" }, state.method === "point" ? "Answer" : "Posterior");
   head.append(exporting("understand", place, { python: () => ["understand", lesson()], data: () => ({ lesson: lesson(), frame: frame && { ...frame, probs: [...bytes(frame.probs)].map((v) => v / 255), epistemic: [...bytes(frame.epistemic)].map((v) => v / 255 * Math.log(2)), aleatoric: [...bytes(frame.aleatoric)].map((v) => v / 255 * Math.log(2)) }, draws: drawsShown.length }) }));
   ramp(answerRamp, posteriorColours());
   ramp(doubtRamp, doubtColours());
@@ -190,11 +197,14 @@ export async function show(place, head) {
     h("div", { class: "card bar-tools" }, h("div", { class: "row" }, trainButton, drawsButton), toolRow, askButtons, counted),
     trouble, bar, status,
     h("div", { class: "two", "data-picture": "" },
-      h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Posterior"), board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure"),
+      h("section", { class: "card stack" }, answerTitle, board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure"),
         h("p", { class: "small", id: "points-help" }, "Keys: arrows move the cross, a adds ●, b adds ▲, Enter picks up or puts down the nearest point, Delete removes it. The line is where both are equally likely.")),
       h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Uncertainty"), h("div", { class: "surface" }, doubtCanvas, doubtMarks), h("div", { class: "legend" }, "none", doubtRamp, `ln 2 nats`),
         select({ label: "Show", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }))),
     numbers, drawsPlace)));
+  const wasTrained = state.trained;
   await fresh();
+  // A link to a trained surface shows it again.
+  if (wasTrained && board.points.length) train();
   return stop;
 }

@@ -14,7 +14,7 @@ export async function show(place) {
     return undefined;
   }
   if (!found.results.length) {
-    place.append(h("p", { class: "empty" }, `No reproduced experiments yet. Looked in ${found.looked_in.join(", ")}. Make some with `, h("code", {}, "bayesify reproduce"), ", or say where they are with ", h("code", {}, "bayesify serve --results FOLDER"), "."));
+    place.append(h("p", { class: "empty" }, "No reproduced experiments yet. This page shows the JSON files of a folder, with the figures beside them: the one given by ", h("code", {}, "--results FOLDER"), `, else docs/results below the folder that the server was started in. It looked in ${found.looked_in.join(", ")}.`));
     return undefined;
   }
   head.append(exporting("results", place, { data: () => found }));

@@ -1,5 +1,5 @@
 // Weights: how the posterior's weights are spread, which carry a signal, and what it costs to do without the others.
-import { h, s, slider, select, announce, problem, percent, short, modelName, figure } from "../dom.js";
+import { h, s, slider, select, announce, problem, percent, short, modelName, figure, missingRun } from "../dom.js";
 import { pageState } from "../state.js";
 import { models, get } from "../api.js";
 import { axes, legend } from "../charts/axes.js";
@@ -19,7 +19,12 @@ export async function show(place) {
   }
   const preferred = known.models.find((model) => model.gaussian) ?? known.models[0];
   const state = pageState({ model: preferred.name, fraction: 0.75, by: "snr", draws: 30, seed: 0 });
-  if (!known.models.some((model) => model.name === state.model)) state.set({ model: preferred.name });
+  const missing = missingRun(state.model, known.models, modelName(preferred));
+  if (missing) { state.set({ model: preferred.name }); place.append(missing); }
+  // Classes have a share of wrong answers, numbers a distance in the units of what is predicted.
+  const counted = () => known.models.find((model) => model.name === state.model).kind === "classification";
+  const measure = () => (counted() ? "error" : "RMSE");
+  const amount = (value, digits = 2) => (counted() ? percent(value, digits) : short(value));
   const content = h("div", { class: "stack" }, h("p", { class: "waiting" }, "Reading the weights…"));
   let about = null, turn = 0;
   const measured = new Map();
@@ -43,11 +48,11 @@ export async function show(place) {
   const densityFigure = figure(h("span"), "", null);
   const singleFigure = figure(h("span"), "", ["weight", "mean", "standard deviation", "signal-to-noise"], () => []);
   const snrFigure = figure(h("span"), "", ["signal-to-noise from", "to", "share of weights"], () => []);
-  const curveFigure = figure(h("span"), "", ["weights removed", "error", "NLL"], () => []);
+  const curveFigure = figure(h("span"), "", ["weights removed", "error or RMSE", "NLL"], () => []);
   const trouble = h("div");
 
   function layout() {
-    const density = h("section", { class: "card" }, h("h2", { "data-words": "" }, "Posterior densities by layer"), densityFigure);
+    const density = h("section", { class: "card" }, h("h2", { "data-words": "" }, about.draws === 1 ? "Weights by layer" : "Posterior densities by layer"), densityFigure);
     drawDensities();
     if (!about.snr) {
       content.replaceChildren(h("p", { class: "empty" }, `${modelName(about.model ? { name: about.model, method: about.method } : about)}: ${about.why}. A variational run has one.`), density);
@@ -56,16 +61,16 @@ export async function show(place) {
     drawSingles();
     content.replaceChildren(
       h("section", { class: "card stack" }, slider({ label: "Remove this share of the weights, the weakest first", min: 0, max: 0.99, step: 0.01, value: state.fraction, format: (v) => percent(v, 0), wide: true,
-        oninput: (fraction) => { state.set({ fraction }); render(); }, onchange: () => measure(turn, state.fraction) }), tiles, trouble),
+        oninput: (fraction) => { state.set({ fraction }); render(); }, onchange: () => measureOne(turn, state.fraction) }), tiles, trouble),
       h("div", { class: "two" },
         h("section", { class: "card" }, h("h2", { "data-words": "" }, "Signal-to-noise, and the cut"), snrFigure),
         h("section", { class: "card" }, h("h2", { "data-words": "" }, "What pruning costs"), curveFigure),
         density,
-        h("section", { class: "card" }, h("h2", { "data-words": "" }, "Single weights, strongest to weakest"), singleFigure)));
+        h("section", { class: "card" }, h("h2", { "data-words": "" }, "Single weights, the strongest on top"), singleFigure)));
     render();
   }
 
-  async function measure(mine, fraction) {
+  async function measureOne(mine, fraction) {
     if (measured.has(fraction)) return;
     try {
       const found = await get("weights/pruned", { model: state.model, fraction, by: state.by, draws: state.draws, seed: state.seed });
@@ -79,35 +84,43 @@ export async function show(place) {
   }
 
   async function measureAll(mine) {
-    for (const fraction of [...new Set([0, state.fraction, ...FRACTIONS])]) if (mine === turn) await measure(mine, fraction);
+    for (const fraction of [...new Set([0, state.fraction, ...FRACTIONS])]) if (mine === turn) await measureOne(mine, fraction);
   }
 
   function drawDensities() {
     const [low, high] = [about.centres[0], about.centres.at(-1)];
     const top = Math.max(...about.layers.flatMap((layer) => layer.density)) * 1.12;
-    const chart = axes({ x: { min: low, max: high, name: "weight" }, y: { min: 0, max: top, name: "density" }, label: `Densities of the weights of ${about.layers.length} layers over ${about.draws} posterior draws.` });
-    const pairs = (values) => values.map((value, k) => [about.centres[k], Math.min(value, top)]);
-    about.layers.forEach((layer, k) => { chart.area(pairs(layer.density), k % 2 ? "b" : ""); chart.line(pairs(layer.density), KINDS[k % KINDS.length]); });
-    if (about.prior) chart.line(pairs(about.prior), "prior");
-    legend(chart, [...about.layers.map((layer, k) => [`${layer.name} (${layer.weights.toLocaleString("en")})`, KINDS[k % KINDS.length]]), ...(about.prior ? [["prior", "prior"]] : [])]);
-    const caption = about.prior ? "Where the curve leaves the prior, the data has spoken." : `Over ${about.draws} posterior draws.`;
-    densityFigure.update(chart.svg, caption);
+    const over = about.draws === 1 ? "in the one network there is" : `over ${about.draws} posterior draws`;
+    const draw = (width) => {
+      const chart = axes({ width, x: { min: low, max: high, name: "weight" }, y: { min: 0, max: top, name: "density" }, label: `Densities of the weights of ${about.layers.length} layers ${over}.` });
+      const pairs = (values) => values.map((value, k) => [about.centres[k], Math.min(value, top)]);
+      about.layers.forEach((layer, k) => { chart.area(pairs(layer.density), k % 2 ? "b" : ""); chart.line(pairs(layer.density), KINDS[k % KINDS.length]); });
+      if (about.prior) chart.line(pairs(about.prior), "prior");
+      legend(chart, [...about.layers.map((layer, k) => [`${layer.name} (${layer.weights.toLocaleString("en")})`, KINDS[k % KINDS.length]]), ...(about.prior ? [["prior", "prior"]] : [])]);
+      return chart.svg;
+    };
+    const caption = about.prior ? "Where the curve leaves the prior, the data has spoken." : `${over[0].toUpperCase()}${over.slice(1)}.`;
+    densityFigure.update(draw, caption);
   }
 
   // One row for each weight, every density scaled to its row: their widths are what differs.
   function drawSingles() {
     const reach = Math.max(...about.single.map(({ mean, std }) => Math.abs(mean) + 2.6 * std));
     const rows = about.single.length;
-    const chart = axes({ x: { min: -reach, max: reach, name: "weight" }, y: { min: 0, max: rows, count: 1, name: "weakest to strongest", format: () => "" }, label: `Gaussian posteriors of ${rows} weights, from the strongest signal to the weakest.` });
-    chart.add(s("line", { class: "zero", x1: chart.at.x(0), x2: chart.at.x(0), y1: chart.top, y2: chart.height - chart.bottom }));
-    about.single.forEach(({ mean, std, name }, k) => {
-      const base = rows - 1 - k;
-      const points = Array.from({ length: 81 }, (_, i) => mean + (i / 40 - 1) * 3.2 * std).filter((x) => Math.abs(x) <= reach).map((x) => `${chart.at.x(x).toFixed(1)} ${chart.at.y(base + 0.86 * Math.exp(-0.5 * ((x - mean) / std) ** 2)).toFixed(1)}`);
-      chart.add(s("path", { class: "ridge", d: `M${points.join("L")}` }));
-      chart.words(-reach * 0.98, base + 0.62, name);
-      chart.words(reach * 0.98, base + 0.62, `signal-to-noise ${short(Math.abs(mean) / std)}`, "direct", "end");
-    });
-    singleFigure.update(chart.svg, "Each row is one weight's posterior, scaled to its row. The strongest is narrow and away from zero, the weakest is wide and lies on it.", () => about.single.map(({ name, mean, std }) => [name, mean.toFixed(4), std.toFixed(4), short(Math.abs(mean) / std)]));
+    const draw = (width) => {
+      const chart = axes({ width, x: { min: -reach, max: reach, name: "weight" }, y: { min: 0, max: rows, count: 1, name: "one row for each weight", format: () => "" }, label: `Gaussian posteriors of ${rows} weights, from the strongest signal to the weakest.` });
+      chart.add(s("line", { class: "zero", x1: chart.at.x(0), x2: chart.at.x(0), y1: chart.top, y2: chart.height - chart.bottom }));
+      about.single.forEach(({ mean, std, name }, k) => {
+        const base = rows - 1 - k;
+        const points = Array.from({ length: 81 }, (_, i) => mean + (i / 40 - 1) * 3.2 * std).filter((x) => Math.abs(x) <= reach).map((x) => `${chart.at.x(x).toFixed(1)} ${chart.at.y(base + 0.58 * Math.exp(-0.5 * ((x - mean) / std) ** 2)).toFixed(1)}`);
+        chart.add(s("path", { class: "ridge", d: `M${points.join("L")}` }));
+        // Above the curve of the row, which ends below it.
+        chart.words(-reach * 0.98, base + 0.72, name);
+        chart.words(reach * 0.98, base + 0.72, `${width < 440 ? "SNR" : "signal-to-noise"} ${short(Math.abs(mean) / std)}`, "direct", "end");
+      });
+      return chart.svg;
+    };
+    singleFigure.update(draw, "Each row is one weight's posterior, scaled to its row. The strongest is narrow and away from zero, the weakest is wide and lies on it.", () => about.single.map(({ name, mean, std }) => [name, mean.toFixed(4), std.toFixed(4), short(Math.abs(mean) / std)]));
   }
 
   function render() {
@@ -120,22 +133,34 @@ export async function show(place) {
     tiles.replaceChildren(
       tile("Weights removed", removed.toLocaleString("en"), `of ${snr.prunable.toLocaleString("en")}; biases stay`),
       tile("Cut", state.by === "snr" ? short(cut) : "by size", state.by === "snr" ? "signal-to-noise below it goes" : "the smallest means go"),
-      tile("Error without pruning", before ? percent(before.error, 2) : "…", before ? `${before.examples} test examples` : "measuring"),
-      tile("Error after pruning", now ? percent(now.error, 2) : "…", now ? `NLL ${short(now.nll)}, was ${short(before?.nll)}` : "measured when you let go"),
-      tile("What it costs", cost === null ? "…" : `${cost >= 0 ? "+" : "−"}${percent(Math.abs(cost), 2)}`, cost === null ? "measuring" : Math.abs(cost) < 0.005 ? "hardly anything" : cost > 0 ? "more errors" : "fewer errors", cost !== null && cost > 0.02));
+      tile(counted() ? "Error without pruning" : "RMSE without pruning", before ? amount(before.error) : "…", before ? `${before.examples} test examples` : "measuring"),
+      tile(counted() ? "Error after pruning" : "RMSE after pruning", now ? amount(now.error) : "…", now ? `NLL ${short(now.nll)}, was ${short(before?.nll)}` : "measured when you let go"),
+      tile("What it costs", cost === null ? "…" : `${cost >= 0 ? "+" : "−"}${counted() ? `${(100 * Math.abs(cost)).toFixed(2)} points` : short(Math.abs(cost))}`, cost === null ? "measuring" : costWords(cost, before.error), cost !== null && cost > (counted() ? 0.02 : 0.1 * before.error)));
     const top = Math.max(...snr.shares) * 1.2;
-    const chart = axes({ x: { min: snr.edges[0], max: snr.edges.at(-1), log: true, name: "signal-to-noise |mean| / standard deviation (log)" }, y: { min: 0, max: top, name: "share of weights", format: (v) => percent(v, 0) }, label: `Histogram of signal-to-noise; ${percent(state.fraction, 0)} of the weights lie below ${short(cut)}.` });
-    chart.bars(snr.edges, snr.shares, (k) => (state.by === "snr" && snr.edges[k + 1] <= cut ? "removed" : ""));
-    if (state.by === "snr") chart.cut(Math.max(cut, snr.edges[0]), `${percent(state.fraction, 0)} below ${short(cut)}`);
-    snrFigure.update(chart.svg, "Dashed bars are removed. Near 1 and below, a weight could as well be zero.", () => snr.shares.map((share, k) => [short(snr.edges[k]), short(snr.edges[k + 1]), percent(share, 2)]));
+    const drawSnr = (width) => {
+      const chart = axes({ width, x: { min: snr.edges[0], max: snr.edges.at(-1), log: true, name: "signal-to-noise |mean| / standard deviation (log)" }, y: { min: 0, max: top, name: "share of weights", format: (v) => percent(v, 0) }, label: `Histogram of signal-to-noise; ${percent(state.fraction, 0)} of the weights lie below ${short(cut)}.` });
+      chart.bars(snr.edges, snr.shares, (k) => (state.by === "snr" && snr.edges[k + 1] <= cut ? "removed" : ""));
+      if (state.by === "snr") chart.cut(Math.max(cut, snr.edges[0]), `${percent(state.fraction, 0)} below ${short(cut)}`);
+      return chart.svg;
+    };
+    snrFigure.update(drawSnr, `Dotted, empty bars are removed. Near 1 and below, a weight could as well be zero.${snr.gathered ? ` The first bar also holds the ${snr.gathered.toLocaleString("en")} weights below ${short(snr.edges[0])}.` : ""}`, () => snr.shares.map((share, k) => [short(snr.edges[k]), short(snr.edges[k + 1]), percent(share, 2)]));
     const points = [...measured.values()].sort((a, b) => a.fraction - b.fraction);
-    const high = Math.max(0.02, ...points.map((point) => point.error)) * 1.2;
-    const pruning = axes({ x: { min: 0, max: 1, name: "weights removed", format: (v) => percent(v, 0) }, y: { min: 0, max: high, name: "test error", format: (v) => percent(v, high < 0.05 ? 1 : 0) }, label: `Error after pruning: ${points.map((point) => `${percent(point.fraction, 0)} removed, ${percent(point.error, 2)}`).join("; ")}.` });
-    if (points.length) pruning.line(points.map((point) => [point.fraction, point.error]));
-    for (const point of points) pruning.mark(point.fraction, point.error, "dot", 4);
-    pruning.cut(state.fraction, percent(state.fraction, 0));
-    curveFigure.update(pruning.svg, "Measured at the dots, on the test examples, by posterior draws before and after.", () => points.map((point) => [percent(point.fraction, 0), percent(point.error, 2), short(point.nll)]));
-    if (now) announce(`${percent(state.fraction, 0)} removed: error ${percent(now.error, 2)}`);
+    const high = Math.max(counted() ? 0.02 : 1e-9, ...points.map((point) => point.error)) * 1.2;
+    const drawCost = (width) => {
+      const pruning = axes({ width, x: { min: 0, max: 1, name: "weights removed", format: (v) => percent(v, 0) }, y: { min: 0, max: high, name: counted() ? "test error" : "RMSE on the test examples", format: counted() ? (v) => percent(v, high < 0.05 ? 1 : 0) : undefined }, label: `${measure()} after pruning: ${points.map((point) => `${percent(point.fraction, 0)} removed, ${amount(point.error)}`).join("; ")}.` });
+      if (points.length) pruning.line(points.map((point) => [point.fraction, point.error]));
+      for (const point of points) pruning.mark(point.fraction, point.error, "dot", 4);
+      pruning.cut(state.fraction, percent(state.fraction, 0));
+      return pruning.svg;
+    };
+    const part = before && before.examples < before.total ? `${before.examples} of the ${before.total} test examples, evenly spread` : "the test examples";
+    curveFigure.update(drawCost, `Measured at the dots, on ${part}, by posterior draws.${counted() ? "" : " The root mean squared error has the units of what is predicted."}`, () => points.map((point) => [percent(point.fraction, 0), amount(point.error), short(point.nll)]));
+    if (now) announce(`${percent(state.fraction, 0)} removed: ${measure()} ${amount(now.error)}`);
+  }
+
+  function costWords(cost, before) {
+    if (Math.abs(cost) < (counted() ? 0.005 : 0.01 * before)) return "hardly anything";
+    return counted() ? `${cost > 0 ? "more" : "fewer"} errors, in percentage points` : `RMSE, ${cost > 0 ? "more" : "less"}`;
   }
 
   place.append(h("section", { class: "card controls", "aria-label": "Settings" },
