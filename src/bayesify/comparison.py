@@ -11,11 +11,10 @@ uncertainty estimation, 2020): with the whole budget for each member, and with t
 from __future__ import annotations
 
 import copy
-import math
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -23,14 +22,35 @@ from torch import nn
 from bayesify import likelihoods
 from bayesify.errors import at_least, choose
 from bayesify.evaluation import read_targets, score
-from bayesify.methods import METHODS, Method
-from bayesify.report.results import MethodResult
+from bayesify.methods import HMC, METHODS, Method
+from bayesify.report.results import MethodResult, Spread
 from bayesify.training.examples import as_examples, take
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from bayesify.likelihoods import Likelihood
+
+__all__ = [
+    "COLUMNS",
+    "CONTENDERS",
+    "ENSEMBLE",
+    "KNOWN",
+    "MC_DROPOUT",
+    "MEMBERS",
+    "OTHERS",
+    "PLAIN",
+    "VARIATIONAL",
+    "Contender",
+    "Row",
+    "Spread",
+    "TrainedResult",
+    "compare",
+    "compare_seeds",
+    "read_methods",
+    "summarise",
+    "table",
+]
 
 MEMBERS = 5
 
@@ -70,7 +90,18 @@ ENSEMBLE = Contender(f"Ensemble of {MEMBERS}", "ensemble", {"members": MEMBERS})
 MC_DROPOUT = Contender("MC dropout", "mc-dropout", {"p": 0.2})
 VARIATIONAL = Contender("Variational", "variational", {"prior": "normal:1", "estimator": "local"})
 CONTENDERS = (PLAIN, ENSEMBLE, MC_DROPOUT, VARIATIONAL)
+# Those that take part when they are named. Their rates are not those of Adam (docs/gotchas.md).
+OTHERS = (
+    Contender("IVON", "ivon", {"prior": "normal:1"}, {"learning_rate": 0.1, "schedule": "cosine"}),
+    Contender("Laplace approximation", "laplace", {"prior": "normal:1"}),
+    Contender("SWAG", "swag", {}, {"schedule": "constant"}),
+    Contender("SGLD", "sgld", {"prior": "normal:1"}, {"learning_rate": 0.1, "schedule": "constant"}),
+    Contender("SGHMC", "sghmc", {"prior": "normal:1"}, {"learning_rate": 0.02, "schedule": "constant"}),
+    Contender("HMC", "hmc", {"prior": "normal:1"}),
+)
+KNOWN = {one.name: one for one in (*CONTENDERS, *OTHERS)}
 
+_OF_SAMPLING = ("warm_up", "samples", "thin", "validation", "device", "progress", "n_data")
 MethodLike = str | Contender | tuple[str, str, Mapping[str, Any]]
 
 
@@ -127,20 +158,23 @@ def compare(
     contenders = read_methods(methods)
     shared = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
     fit = {"batch_size": batch_size, "learning_rate": learning_rate, "progress": progress, **training}
+    at_least("draws", draws, 1)
+
+    def make(contender: Contender) -> Method:
+        # A likelihood may have parameters of its own (a learned noise): methods must not share them.
+        method = METHODS[contender.name](network, copy.deepcopy(shared), seed=seed, **contender.settings)
+        method.notes = dict(notes or {})
+        return method
+
+    for contender in contenders:
+        # What a method refuses is said before any other has been trained.
+        make(contender)
     results: list[TrainedResult] = []
     for place, contender in enumerate(contenders):
         if on_start is not None:
             on_start(contender, place, len(contenders))
-
-        def make(contender: Contender = contender) -> Method:
-            # A likelihood may have parameters of its own (a learned noise): methods must not share them.
-            method = METHODS[contender.name](network, copy.deepcopy(shared), seed=seed, **contender.settings)
-            method.notes = dict(notes or {})
-            return method
-
-        result = _carry_out(
-            contender, make, (train, test, unknown), fit, budget=epochs, seed=seed, draws=at_least("draws", draws, 1)
-        )
+        ready = partial(make, contender)
+        result = _carry_out(contender, ready, (train, test, unknown), fit, budget=epochs, seed=seed, draws=draws)
         results.append(_with_cost(result, [*results, result]))
         if on_finish is not None:
             on_finish(results[-1])
@@ -156,11 +190,10 @@ def compare_seeds(seeds: Sequence[int], *arguments: Any, **settings: Any) -> lis
 
 def read_methods(given: Sequence[MethodLike]) -> list[Contender]:
     """The contenders that names stand for, an ensemble with the whole budget joined by its twin; labels must differ."""
-    named = {contender.name: contender for contender in CONTENDERS}
     listed: list[Contender] = []
     for method in given:
         if isinstance(method, str):
-            listed.append(named[choose("method", method, named)])
+            listed.append(KNOWN[choose("method", method, KNOWN)])
         elif isinstance(method, Contender):
             listed.append(method)
         else:
@@ -178,19 +211,6 @@ def read_methods(given: Sequence[MethodLike]) -> list[Contender]:
     if len(set(labels)) < len(labels):
         raise ValueError(f"methods must have different labels, got {', '.join(labels)}")
     return shown
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A mean over seeds and its standard error, which one seed cannot tell."""
-
-    mean: float
-    standard_error: float | None = None
-
-    @staticmethod
-    def of(values: Sequence[float]) -> Spread:
-        error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-        return Spread(statistics.fmean(values), error)
 
 
 @dataclass(frozen=True)
@@ -276,12 +296,20 @@ def _carry_out(
 ) -> TrainedResult:
     train, test, unknown = data
     settings = {**fit, **contender.training}
-    _warm_up(make(), train, settings)
+    if contender.name == "hmc":
+        # It samples: there is no optimiser to describe and no budget of epochs to keep to.
+        settings = {name: value for name, value in settings.items() if name in _OF_SAMPLING}
+    else:
+        _warm_up(make(), train, settings)
+        settings["epochs"] = contender.epochs(budget)
     method = make()
     began = time.perf_counter()
-    history = method.fit(train, epochs=contender.epochs(budget), seed=seed, **settings)
+    history = method.fit(train, seed=seed, **settings)
     seconds = time.perf_counter() - began
     examples = as_examples(train, method.likelihood, method.network.dtype).n_data
+    passes = len(history) * contender.draws * method.members
+    if isinstance(method, HMC):
+        passes = method.chains * int(sum(history["leapfrogs"]))
     x, y = read_targets(method, test)
     known = method.predict(x, draws=draws, seed=seed)
     other = None if unknown is None else method.predict(unknown, draws=draws, seed=seed)
@@ -294,17 +322,17 @@ def _carry_out(
         targets=y,
         unknown=other,
         history=history,
-        example_gradients=examples * len(history) * contender.draws * method.members,
+        example_gradients=examples * passes,
         seconds=seconds,
         seed=seed,
     )
 
 
 def _warm_up(method: Method, train: Any, settings: Mapping[str, Any]) -> None:
-    """A step that nobody times: what is loaded on first use would otherwise be charged to whoever comes first."""
+    """A few steps that nobody times: what is loaded on first use would be charged to whoever comes first."""
     x, y = as_examples(train, method.likelihood, method.network.dtype).first()
     rows = slice(int(settings["batch_size"]))
-    alone = {"epochs": 1, "progress": False, "validation": None, "patience": None, "keep": "last"}
+    alone = {"epochs": 4, "progress": False, "validation": None, "patience": None, "keep": "last"}
     method.fit((take(x, rows), take(y, rows)), **{**settings, **alone})
 
 

@@ -174,7 +174,7 @@ def test_what_is_here_is_listed_without_a_download(real, cache):
 
 def test_what_is_missing_is_listed_with_its_size_and_how_to_get_it():
     listed = {row.name: row for row in data.available()}
-    assert [name for name, row in listed.items() if row.here] == ["digits", "moons", "circles"]
+    assert [name for name, row in listed.items() if row.here] == ["digits", "moons", "circles", "gap"]
     assert listed["cifar10"].bytes == 170052171
     assert "cifar-10-binary.tar.gz" in listed["cifar10"].how
     assert "$BAYESIFY_DATA/cifar10" in listed["cifar10"].how

@@ -231,6 +231,8 @@ _EMBEDDED = (
           class_names=("upper", "lower")),
     Known("circles", "a circle inside another, generated", "none needed", "scikit-learn",
           class_names=("outer", "inner")),
+    Known("gap", "regression: a sine of one input, with noise and without examples in its middle, generated",
+          "none needed", "this package"),
 )  # fmt: skip
 
 KNOWN: dict[str, Known] = {

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bayesify import noise as noises
 from bayesify.data import formats, places
 from bayesify.data.catalogue import KNOWN, MUSHROOM_COLUMNS, Known, KnownRegression, canonical
 from bayesify.data.dataset import DataSet, assemble
@@ -33,8 +34,8 @@ Stamp = tuple[Path, int, int]
 def load(name: str, split: int | None = None, **options: float) -> DataSet:
     """A known data set, raw. `split` is the number of a published split (UCI sets), or the seed of ours.
 
-    Options: `test` (share or count) for digits and mushroom; `n`, `noise`, `seed` and `test` for moons and
-    circles, and `factor` for circles; `exact=True` for cifar10 drops test images that its folder lists as
+    Options: `test` (share or count) for digits and mushroom; `n`, `noise`, `seed` and `test` for moons,
+    circles and gap, and `factor` for circles; `exact=True` for cifar10 drops test images that its folder lists as
     inexact.
     """
     known = KNOWN[canonical(name)]
@@ -63,6 +64,7 @@ def _maker(known: Known) -> tuple[Callable[..., DataSet], set[str]]:
         "digits": (_digits, {"test"}),
         "moons": (_plane, {"n", "noise", "seed", "test"}),
         "circles": (_plane, {"n", "noise", "factor", "seed", "test"}),
+        "gap": (_gap, {"n", "noise", "seed", "test"}),
         "cifar10": (_cifar10, {"exact"}),
         "mushroom": (_mushroom, {"test"}),
     }
@@ -89,8 +91,7 @@ def _plane(
     from sklearn.datasets import make_circles, make_moons
 
     noise = {"moons": 0.3, "circles": 0.1}[known.name] if noise is None else noise
-    if n != int(n) or n < 4:
-        raise DataError(f"n must be a whole number of at least 4 points, got {n}")
+    _check_points(n)
     if not noise >= 0 or not 0 <= factor < 1 or not 0 <= seed < 2**32:
         raise DataError(f"noise >= 0, 0 <= factor < 1 and 0 <= seed < 2^32 are needed, got {noise}, {factor}, {seed}")
     size, state = int(n), int(seed)
@@ -108,6 +109,36 @@ def _plane(
         columns=(Column("x1"), Column("x2")),
         **_about(known),
     )
+
+
+def _gap(
+    known: Known, split: int | None, n: float = 150, noise: float = 0.1, seed: float = 0, test: float = 1 / 3
+) -> DataSet:
+    """`y = sin(4 x) + noise`, half of the inputs in [-1, -0.5] and half in [0.5, 1]: nothing is known between."""
+    _check_points(n)
+    if not noise >= 0 or not 0 <= seed < 2**32:
+        raise DataError(f"noise >= 0 and 0 <= seed < 2^32 are needed, got {noise}, {seed}")
+    size, state = int(n), int(seed)
+    place, error = noises.keys(state, noises.Stream.TARGETS, draws=range(2))
+    sides = torch.where(torch.arange(size) % 2 == 0, -1.0, 1.0)
+    x = sides * (0.5 + 0.5 * noises.uniform(place, size))
+    y = torch.sin(4 * x.double()) + noise * noises.normal(error, size).double()
+    return assemble(
+        known.name,
+        "regression",
+        x[:, None],
+        y,
+        test=test,
+        seed=state if split is None else split,
+        columns=(Column("x"),),
+        target_name="y",
+        **_about(known),
+    )
+
+
+def _check_points(n: float) -> None:
+    if n != int(n) or n < 4:
+        raise DataError(f"n must be a whole number of at least 4 points, got {n}")
 
 
 def _idx_images(known: Known, split: int | None) -> DataSet:

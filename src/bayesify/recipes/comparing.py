@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bayesify.comparison import CONTENDERS, Contender, Row, TrainedResult, compare_seeds, read_methods, summarise
+from bayesify.comparison import CONTENDERS, KNOWN, Contender, Row, TrainedResult, compare_seeds, read_methods, summarise
 from bayesify.errors import at_least, choose
-from bayesify.recipes.building import epochs_for, make_likelihood, make_network, suited
+from bayesify.recipes.building import OF_FIT, epochs_for, make_likelihood, make_network, suited
 from bayesify.recipes.material import Material, gather
 from bayesify.recipes.reading import as_pictures
-from bayesify.recipes.recipe import METHOD_NAMES, OF_METHOD, Recipe
+from bayesify.recipes.recipe import OF_METHOD, Recipe
 from bayesify.recipes.training import check_device, claimed, write_metrics
 from bayesify.training import checkpoint
+
+USUAL = tuple(one.name for one in CONTENDERS)
+# For the others a prior is no part of what people train when they compare.
+WITH_PRIOR = ("variational", "ivon", "laplace", "sgld", "sghmc", "hmc")
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ def compare(
     recipe: Recipe,
     out: Path,
     *,
-    methods: Sequence[str] = METHOD_NAMES,
+    methods: Sequence[str] = USUAL,
     settings: Mapping[str, Any] | None = None,
     seeds: int = 1,
     draws: int = 50,
@@ -75,50 +79,50 @@ def compare(
             result.method.save(folders[result.label])
             write_metrics(folders[result.label], {"method": result.name, **result.evaluation.to_dict()})
         checkpoint.write_json(out / "comparison.json", {"seeds": seeds, "rows": [row.to_dict() for row in rows]})
-        report = _report(out, results[0], material, seeds)
+        report = _report(out, results, material)
     return Compared(rows, report, folders)
 
 
 def contender(name: str, settings: Mapping[str, Any]) -> Contender:
     """A method with its usual settings and, over them, those given that belong to it."""
-    known = {one.name: one for one in CONTENDERS}
-    usual = known[choose("method", name.strip(), known)]
-    own = {key: value for key, value in settings.items() if _belongs_to(key) == usual.name}
-    training = {"draws": own.pop("draws")} if "draws" in own else {}
+    usual = KNOWN[choose("method", name.strip(), KNOWN)]
+    own = {key: value for key, value in settings.items() if usual.name in _belongs_to(key)}
+    training = {key: own.pop(key) for key in ("draws", *OF_FIT.get(usual.name, ())) if key in own}
     return replace(usual, settings={**usual.settings, **own}, training={**usual.training, **training})
 
 
-def _belongs_to(setting: str) -> str:
-    # A prior is for variational alone: the other methods stand for what people train without one.
-    return OF_METHOD.get(setting, "variational")
+def _belongs_to(setting: str) -> tuple[str, ...]:
+    return OF_METHOD.get(setting, WITH_PRIOR)
 
 
 def _check_taken(settings: Mapping[str, Any], methods: Sequence[str]) -> None:
     for name in settings:
-        if _belongs_to(name) not in methods:
-            among = ", ".join(dict.fromkeys(methods))
-            raise ValueError(f"{name} is a setting of {_belongs_to(name)}, the methods to compare are {among}")
+        if not set(_belongs_to(name)) & set(methods):
+            among, those = ", ".join(dict.fromkeys(methods)), " and ".join(_belongs_to(name))
+            raise ValueError(f"{name} is a setting of {those}, the methods to compare are {among}")
 
 
 def _folder(one: Contender) -> str:
     return one.name if one.share == 1 else f"{one.name}-shared"
 
 
-def _report(out: Path, results: Sequence[TrainedResult], material: Material, seeds: int) -> Path:
+def _report(out: Path, results: Sequence[Sequence[TrainedResult]], material: Material) -> Path:
     from bayesify.report.comparison import comparison_report
 
     about = material.notes
     pictures = as_pictures(material.test[0], material.preparation)
     unknown = None if material.unknown is None else as_pictures(material.unknown, material.preparation)
     counts = f"{len(material.train[0]):,} examples to learn from, {len(material.test[0]):,} others to test"
+    several = f"; {len(results)} seeds, the pictures are of the first" if len(results) > 1 else ""
     return comparison_report(
-        results,
+        results[0],
         path=out / "report.html",
-        title=f"{about['name']}: {len(results)} networks compared",
-        subtitle=counts + (f"; the first of {seeds} seeds" if seeds > 1 else ""),
+        title=f"{about['name']}: {len(results[0])} networks compared",
+        subtitle=counts + several,
         class_names=material.class_names or None,
         known=None if pictures is None else (pictures, material.test[1]),
         unknown=unknown,
         unknown_name=", ".join(about["withheld"]) or "the unknown inputs",
         inputs=material.test[0],
+        seeds=results,
     )

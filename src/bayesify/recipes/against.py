@@ -1,0 +1,273 @@
+"""Every method on the same data as a converged HMC reference, over several seeds: how far is each from the posterior?
+
+A seed is a data set of its own, generated (or split) afresh, and also the seed of every start, shuffle and draw of
+training: the intervals over seeds hold all of it. On each, HMC is run once, with the same network, likelihood and prior
+as the others, and judged by its own diagnosis; then each method is fitted with the settings of `entrants` and its
+predictive is compared with HMC's (`bayesify.distance`). The floor is one half of the chains against the other.
+
+Everything is kept as it is done: a run folder for each fit, its scores beside it. The same call goes on where an
+interrupted one stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bayesify import runs
+from bayesify.data import DataSet, load
+from bayesify.data.dataset import two_parts
+from bayesify.errors import RunError, at_least, choose
+from bayesify.methods import HMC, Method
+from bayesify.recipes import against_report
+from bayesify.recipes.building import fit_settings, make_likelihood, make_method, suited
+from bayesify.recipes.entrants import ENTRANTS, REFERENCE, SETUPS, Entrant, Setup, recipe_for, takes
+from bayesify.recipes.material import Material, gather, open_for
+from bayesify.recipes.recipe import METHOD_NAMES, OF_METHOD, Recipe
+from bayesify.recipes.reference import Truth, sample_until_converged
+from bayesify.recipes.training import check_device, write_metrics
+from bayesify.training import checkpoint
+from bayesify.training.examples import take
+
+QUESTION, RESULTS = "against.json", "results.json"
+DRAWS, SEEDS = 1000, 5
+# Full rank holds a square matrix, and its optimisation is for networks of this many weights at most.
+_LARGEST_FULL_RANK = 2000
+
+
+@dataclass(frozen=True)
+class Against:
+    """What the experiment has found: its results as they are in the JSON, the report and the figures."""
+
+    results: dict[str, Any]
+    report: Path
+    figures: list[Path]
+
+
+def compare_against(
+    given: Mapping[str, Any],
+    out: Path,
+    *,
+    methods: Sequence[str] = METHOD_NAMES,
+    seeds: int = SEEDS,
+    draws: int = DRAWS,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> Against:
+    """Run the experiment, or the rest of it, and write everything under `out`.
+
+    Args:
+        given: settings of a recipe by name, over those of the experiment (`data`, `units`, `prior`, `members`).
+            One that belongs to a method goes to the methods that have it.
+        out: the folder; one that holds the same question is gone on with.
+        methods: which; HMC always takes part.
+        seeds: how many, from `given["seed"]` on.
+        draws: of each method's predictive; one that holds fewer gives what it holds, and HMC all that it holds.
+        overwrite: replace what is in the folder.
+        progress: show bars.
+
+    """
+    at_least("seeds", seeds, 1)
+    at_least("draws", draws, 1)
+    entrants = _entrants(methods, given)
+    first = int(given.get("seed", 0))
+    recipes = {one.label: recipe_for(one, given) for one in entrants}
+    check_device(recipes["HMC"].device)
+    materials = {first: _material(recipes["HMC"], first)}
+    entrants = _possible(entrants, recipes, materials[first])
+    question = _question({one.label: recipes[one.label] for one in entrants}, first, seeds, draws)
+    _claim(out, question, overwrite=overwrite)
+    every = []
+    for seed in range(first, first + seeds):
+        material = materials.pop(seed, None) or _material(recipes["HMC"], seed)
+        every.append(_one_seed(entrants, recipes, material, out / f"seed-{seed}", seed, draws, progress=progress))
+    results = against_report.summarise(question, entrants, every)
+    checkpoint.write_json(out / RESULTS, results)
+    figures = against_report.draw(out, out / f"seed-{first}", entrants, _material(recipes["HMC"], first))
+    return Against(results, against_report.write(out, results, figures), [path for _, path, _ in figures])
+
+
+def _entrants(methods: Sequence[str], given: Mapping[str, Any]) -> list[Entrant]:
+    wanted = {choose("method", name.strip(), METHOD_NAMES) for name in methods} | {REFERENCE}
+    listed = [one for one in ENTRANTS if one.method in wanted]
+    for name in given:
+        if name in OF_METHOD and not any(takes(one.method, name) for one in listed):
+            among = ", ".join(dict.fromkeys(one.method for one in listed))
+            raise ValueError(
+                f"{name} is a setting of {' and '.join(OF_METHOD[name])}, the methods to compare are {among}"
+            )
+    # The reference first: without it there is nothing to compare with.
+    return sorted(listed, key=lambda one: one.method != REFERENCE)
+
+
+def _question(recipes: Mapping[str, Recipe], first: int, seeds: int, draws: int) -> dict[str, Any]:
+    recipe = recipes["HMC"]
+    setup = SETUPS.get(recipe.data)
+    told = {
+        label: {k: v for k, v in asdict(one).items() if v != getattr(Recipe, k, None)} for label, one in recipes.items()
+    }
+    question = {
+        "data": recipe.data,
+        "options": {} if setup is None else dict(setup.options),
+        "examples": None if setup is None else setup.train,
+        "seeds": list(range(first, first + seeds)),
+        "draws": draws,
+        "recipes": told,
+    }
+    # As it reads back from its file: tuples are lists there.
+    plain: dict[str, Any] = json.loads(json.dumps(question))
+    return plain
+
+
+def _claim(out: Path, question: dict[str, Any], *, overwrite: bool) -> None:
+    """Take a folder for this question: a new one, or one that holds part of the answer."""
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file, not a folder")
+    path = out / QUESTION
+    if path.is_file() and not overwrite:
+        try:
+            there = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            there = {}
+        # More seeds of the same experiment go on with those that are there.
+        if {**there, "seeds": None} != {**question, "seeds": None}:
+            raise RunError(f"{out} holds another comparison: choose another folder, or replace it (--overwrite)")
+    elif out.is_dir() and any(out.iterdir()):
+        if not path.is_file():
+            raise RunError(f"{out} is not empty and holds no comparison of ours: choose another folder")
+        for folder in out.glob("seed-*"):
+            shutil.rmtree(folder)
+    checkpoint.write_json(path, question)
+
+
+def _material(recipe: Recipe, seed: int) -> Material:
+    """The data of a seed: generated with it, or cut or split by it."""
+    setup = SETUPS.get(recipe.data)
+    if setup is not None and setup.train is None:
+        return gather(recipe, load(recipe.data, None, seed=seed, **setup.options))
+    if setup is not None:
+        return gather(recipe, _cut(open_for(recipe), setup, seed))
+    return gather(replace(recipe, split=seed if recipe.split is None else recipe.split))
+
+
+def _cut(raw: DataSet, setup: Setup, seed: int) -> DataSet:
+    train = two_parts(len(raw.x_train), int(setup.train or 0), seed, raw.y_train)[1]
+    test = two_parts(len(raw.x_test), int(setup.test or 0), seed, raw.y_test)[1]
+    return replace(
+        raw,
+        x_train=raw.x_train[train],
+        y_train=raw.y_train[train],
+        x_test=raw.x_test[test],
+        y_test=raw.y_test[test],
+        train_rows=train,
+        test_rows=test,
+    )
+
+
+def _possible(entrants: Sequence[Entrant], recipes: Mapping[str, Recipe], material: Material) -> list[Entrant]:
+    """Those that this network allows; each is made once before any is trained: what cannot be done is said now."""
+    # Halves need two chains, and a diagnosis four draws of each.
+    at_least("chains of hmc", recipes["HMC"].chains or 4, 2)
+    at_least("samples of hmc", recipes["HMC"].samples or 500, 4)
+    likelihood = make_likelihood(recipes["HMC"], material)
+    if any(True for _ in likelihood.parameters()):
+        raise ValueError(
+            f"hmc samples the weights alone, {likelihood} has a parameter of its own: give likelihood gaussian:NUMBER, "
+            "the noise in the target's units, or gaussian:heteroscedastic"
+        )
+    size = make_method(recipes["HMC"], material).network.size
+    possible = [one for one in entrants if one.slug != "variational-full-rank" or size <= _LARGEST_FULL_RANK]
+    for one in possible:
+        make_method(recipes[one.label], material)
+    return possible
+
+
+def _one_seed(
+    entrants: Sequence[Entrant],
+    recipes: Mapping[str, Recipe],
+    material: Material,
+    folder: Path,
+    seed: int,
+    draws: int,
+    *,
+    progress: bool,
+) -> dict[str, dict[str, Any]]:
+    """The scores of every method on one data set, by label; those that are there are read."""
+    scores: dict[str, dict[str, Any]] = {}
+    truth: Truth | None = None
+    for one in entrants:
+        run = folder / one.slug
+        known = _read(run)
+        if known is not None and "distance" in known:
+            scores[one.label] = known
+            continue
+        recipe = replace(recipes[one.label], seed=seed)
+        method, seconds = _fit(one, recipe, material, run, progress=progress)
+        if isinstance(method, HMC):
+            truth = Truth.of(method, material)
+            found = truth.scores(method, material, draws)
+        else:
+            if truth is None:
+                reference = runs.load(folder / REFERENCE)
+                assert isinstance(reference, HMC)
+                truth = Truth.of(reference.to(recipe.device), material)
+            found = truth.distances(method, material, draws, seed)
+        scores[one.label] = {"method": one.method, "seconds": seconds, **found}
+        write_metrics(run, _finite(scores[one.label]))
+    return scores
+
+
+def _fit(one: Entrant, recipe: Recipe, material: Material, run: Path, *, progress: bool) -> tuple[Method, float]:
+    """A method fitted by its recipe, or what an interruption left of it finished; and the seconds that it took."""
+    examples = len(material.train[0])
+    recipe = suited(recipe, material)
+    if recipe.method != REFERENCE and recipe.epochs is None:
+        batches = -(-examples // recipe.batch_size)
+        recipe = replace(recipe, epochs=-(-int(one.settings["steps"]) // batches))
+    settings = fit_settings(recipe, examples)
+    if "checkpoint_every" in settings:
+        settings["checkpoint_every"] = max(1, settings["epochs"] // 10)
+    began, before = time.perf_counter(), 0.0
+    if (run / runs.CONFIG).is_file() and (run / runs.MODEL).is_file():
+        method = runs.load(run).to(recipe.device)
+        before = float((_read(run) or {}).get("seconds", sum(method.history["seconds"])))
+        if not method.complete:
+            method.resume(material.train, run, device=recipe.device, progress=progress)
+    else:
+        _warm_up(recipe, material, settings)
+        method = make_method(recipe, material)
+        began = time.perf_counter()
+        method.fit(material.train, progress=progress, run=run, overwrite=True, **settings)
+    if isinstance(method, HMC):
+        sample_until_converged(method, material, run, recipe.samples or 500, progress=progress)
+    seconds = before + time.perf_counter() - began
+    write_metrics(run, {"seconds": seconds})
+    return method, seconds
+
+
+def _warm_up(recipe: Recipe, material: Material, settings: Mapping[str, Any]) -> None:
+    """A few steps that nobody times: what is loaded on first use would be charged to whoever comes first."""
+    if recipe.method != REFERENCE:
+        few = take(material.train[0], slice(recipe.batch_size)), take(material.train[1], slice(recipe.batch_size))
+        make_method(recipe, material).fit(few, progress=False, **{**settings, "epochs": 4})
+
+
+def _read(run: Path) -> dict[str, Any] | None:
+    """What is written beside a fit: its seconds and, once it has been compared, its scores."""
+    try:
+        found: dict[str, Any] = json.loads((run / runs.METRICS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def _finite(value: Any) -> Any:
+    """The same with what JSON cannot hold (an infinite ratio) as None."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    return None if isinstance(value, float) and not abs(value) < float("inf") else value
