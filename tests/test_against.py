@@ -137,7 +137,7 @@ def test_wrong_use_is_answered_by_one_line(command, tmp_path):
         (["--against", "hmc", "--chains", 1], "chains of hmc must be an integer of at least 2, got 1"),
         (["--against", "hmc", "--prior", "flat"], "needs a proper prior"),
         (["--against", "hmc", "--out", tmp_path / "full"], "holds no comparison of ours"),
-        (["--against", "hmc", "--data", table, "--target", "b"], "give likelihood gaussian:NUMBER"),
+        (["--against", "hmc", "--data", table, "--likelihood", "gaussian:learned"], "give likelihood gaussian:NUMBER"),
         (["--against", "hmc", "--data", "moonz"], "did you mean 'moons'"),
     ):
         code, said, err = command("compare", *arguments, *([] if "--out" in arguments else ["--out", tmp_path / "no"]))
@@ -146,6 +146,15 @@ def test_wrong_use_is_answered_by_one_line(command, tmp_path):
         assert words in err
     assert not (tmp_path / "no").exists()
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+
+
+def test_a_table_of_numbers_has_one_model_for_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(against_report, "draw", lambda *_: [])
+    table = tmp_path / "table.csv"
+    table.write_text("a,b\n" + "\n".join(f"{i},{i * i / 7}" for i in range(40)))
+    few = {**FEW, "data": str(table)}
+    found = compare_against(few, tmp_path / "a", methods=["point"], seeds=1, draws=8, progress=False)
+    assert {one["likelihood"] for one in found.results["recipes"].values()} == {"gaussian:heteroscedastic"}
 
 
 def test_a_setting_goes_to_the_methods_that_have_it():
