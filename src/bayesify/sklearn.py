@@ -31,6 +31,7 @@ from bayesify.methods import METHODS
 from bayesify.methods.method import PriorLike
 from bayesify.predictive import Predictive
 from bayesify.recipes.building import DROPOUT_RATE, enough_epochs
+from bayesify.training.loop import Plan
 
 __all__ = ["BayesianClassifier", "BayesianRegressor"]
 
@@ -84,6 +85,8 @@ class _BayesianEstimator(BaseEstimator, ABC):
 
     def _fit(self, X: NDArray[Any], y: NDArray[Any], likelihood: Likelihood, notes: dict[str, Any]) -> Self:
         kind = METHODS[choose("method", self.method, METHODS)]
+        if kind.plan_type is not Plan:
+            raise ValueError(f"method={self.method!r} follows no plan of epochs: use bayesify.{kind.__name__} itself")
         at_least("draws", _plain(self.draws), 1)
         self.seed_ = _seed(self.random_state)
         self.scaler_ = StandardScaler().fit(X) if self.standardise else None
@@ -107,7 +110,7 @@ class _BayesianEstimator(BaseEstimator, ABC):
         named = ("network", "likelihood", "prior", "estimator", "seed")
         settings = _checked("method_options", self.method_options, known, named)
         if self.method == "mc-dropout":
-            settings.setdefault("p", DROPOUT_RATE)
+            settings.setdefault("p", DROPOUT_RATE["classification"])
         if self.estimator is not None and "estimator" not in known:
             raise ValueError(f"estimator is a setting of variational, got {self.estimator!r} for {self.method}")
         if "estimator" in known:

@@ -36,6 +36,7 @@ from bayesify.training.examples import take
 
 QUESTION, RESULTS = "against.json", "results.json"
 DRAWS, SEEDS = 1000, 5
+SAMPLED_NOISE = "gaussian:heteroscedastic"
 # Full rank holds a square matrix, and its optimisation is for networks of this many weights at most.
 _LARGEST_FULL_RANK = 2000
 
@@ -79,6 +80,9 @@ def compare_against(
     recipes = {one.label: recipe_for(one, given) for one in entrants}
     check_device(recipes["HMC"].device)
     materials = {first: _material(recipes["HMC"], first)}
+    if materials[first].kind == "regression":
+        # One model for all: learned noise is no weight, and HMC would not sample it.
+        recipes = {label: replace(one, likelihood=one.likelihood or SAMPLED_NOISE) for label, one in recipes.items()}
     entrants = _possible(entrants, recipes, materials[first])
     question = _question({one.label: recipes[one.label] for one in entrants}, first, seeds, draws)
     _claim(out, question, overwrite=overwrite)
