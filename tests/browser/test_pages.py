@@ -284,16 +284,6 @@ def test_a_link_to_a_run_that_is_not_here_says_so(visit, name):
 # Understand
 
 
-def test_a_link_to_a_trained_surface_trains_it_again(visit):
-    first = visit().open("?page=understand&epochs=40&n=20&units=4&method=point")
-    first.get_by_role("button", name="Train").click()
-    expect(first).to_have_url(re.compile("trained=1"))
-    expect(first.get_by_role("heading", name="Answer")).to_be_visible()
-    second = visit().open(first.url.partition("/?")[2].join(["?", ""]))
-    expect(second.locator("#training-status")).to_contain_text("trained:")
-    assert second.locator("#training-status").inner_text() == first.locator("#training-status").inner_text()
-
-
 def test_a_stream_that_is_cut_off_is_said_to_be(visit):
     page = visit().open("?page=understand&n=20")
     part = 'event: frame\ndata: {"share": 0.1}\n\n'
