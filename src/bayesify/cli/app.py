@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from bayesify.cli import bench, compare, data, demo, evaluate, predict, prune, report, serve, sweep, train
+from bayesify.cli import bench, compare, data, demo, evaluate, predict, prune, report, reproduce, serve, sweep, train
 from bayesify.cli.outcome import explain, say
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, train, evaluate, predict, prune, compare, sweep, report, serve, data, bench):
+for module in (demo, train, evaluate, predict, prune, compare, reproduce, sweep, report, serve, data, bench):
     module.register(app)
 
 

@@ -1,0 +1,23 @@
+"""Every table and figure of the studies as one command: `bayesify reproduce NAME`.
+
+A file here is one experiment: what was published, how it is run, what it shows. The library does the work.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from bayesify.errors import choose
+
+if TYPE_CHECKING:
+    from bayesify.experiments.experiment import Experiment
+
+NAMES = ("coin", "line")
+
+
+def find(name: str) -> Experiment:
+    """An experiment by its name."""
+    module = choose("experiment", name, NAMES).replace("-", "_")
+    experiment: Experiment = import_module(f"bayesify.experiments.{module}").EXPERIMENT
+    return experiment

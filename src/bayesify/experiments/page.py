@@ -1,0 +1,93 @@
+"""The pages of a result: Markdown for the docs and one HTML file for a browser, from the same plain values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from bayesify.report import page as html
+from bayesify.report.pictures import Picture
+from bayesify.training.checkpoint import write_text
+
+COLUMNS = ("", "published", "ours", "what the difference means")
+
+
+def write_pages(out: Path, results: Mapping[str, Any]) -> None:
+    """`page.md` and `report.html` in the experiment's folder."""
+    write_text(out / "page.md", markdown(results, "figures/"))
+    write_text(out / "report.html", webpage(results, out / "figures"))
+
+
+def markdown(results: Mapping[str, Any], figures: str) -> str:
+    """The page for the docs; `figures` comes before every file's name."""
+    parts = [f"# {results['title']}", results["question"], f"**{_once(results['answer'])}**"]
+    parts.append(
+        _table(COLUMNS, [[line[key] for key in ("what", "published", "ours", "meaning")] for line in results["lines"]])
+    )
+    for table in results["tables"]:
+        parts += [f"## {table['title']}", _table(table["headings"], table["rows"], numbers=True)]
+        parts += [table["note"]] if table["note"] else []
+    for picture in results["pictures"]:
+        parts.append(f"![{_once(picture['caption'])}]({figures}{picture['file']})\n\n{picture['caption']}")
+    if results["shortfalls"]:
+        parts += ["## What is missing or weaker than hoped", "\n".join(f"- {one}" for one in results["shortfalls"])]
+    parts += ["## How it was run", f"    {results['command']}", " · ".join(_how(results)) + "."]
+    return "\n\n".join(parts) + "\n"
+
+
+def webpage(results: Mapping[str, Any], figures: Path) -> str:
+    """The page for a browser: one file that asks nothing from outside."""
+    rows = [[line[key] for key in ("what", "published", "ours", "meaning")] for line in results["lines"]]
+    sections = [("Published and ours", _html_table(COLUMNS, rows))]
+    for table in results["tables"]:
+        sections.append((table["title"], _html_table(table["headings"], table["rows"]) + html.paragraph(table["note"])))
+    pictures = "".join(
+        html.figure([(_picture(figures / one["file"]), one["caption"])], one["caption"], [])
+        for one in results["pictures"]
+    )
+    if pictures:
+        sections.append(("Figures", pictures))
+    if results["shortfalls"]:
+        items = "".join(f"<li>{escape(one)}</li>" for one in results["shortfalls"])
+        sections.append(("What is missing or weaker than hoped", f"<ul>{items}</ul>"))
+    sections.append(
+        ("How it was run", f"<pre>{escape(results['command'])}</pre>" + html.paragraph("; ".join(_how(results))))
+    )
+    opening = [html.paragraph(results["answer"], "headline")]
+    footer = f"bayesify, experiment {results['name']}, preset {results['preset']}"
+    return html.page(results["title"], results["question"], opening, sections, footer)
+
+
+def _how(results: Mapping[str, Any]) -> list[str]:
+    told = [f"preset {results['preset']}", f"machine: {results['machine']}", f"{results['seconds']:,.0f} s"]
+    return told + ([f"commit {results['commit']}"] if results.get("commit") else [])
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = False) -> str:
+    side = " ---: |" if numbers else " --- |"
+    lines = ["| " + " | ".join(headings) + " |", "| --- |" + side * (len(headings) - 1)]
+    return "\n".join([*lines, *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows)])
+
+
+def _cell(text: str) -> str:
+    return _once(text).replace("|", "\\|")
+
+
+def _once(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _html_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return html.table([(heading, "") for heading in headings], [[(cell, False) for cell in row] for row in rows], "")
+
+
+def _picture(file: Path) -> Picture:
+    content = file.read_bytes()
+    if file.suffix == ".png":
+        width, height = (int.from_bytes(content[place : place + 4], "big") for place in (16, 20))
+        return Picture("png", content, round(width * 96 / 160), round(height * 96 / 160))
+    points = [float(found) for found in re.findall(r'(?:width|height)="([\d.]+)pt"', content.decode())]
+    return Picture("svg", content, round(points[0] * 96 / 72), round(points[1] * 96 / 72))

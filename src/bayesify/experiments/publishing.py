@@ -1,0 +1,31 @@
+"""Copying a finished experiment to where results are shown: `docs/results/NAME.{md,json}` and `NAME-*.svg`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from bayesify.errors import RunError
+from bayesify.experiments.experiment import RESULTS
+from bayesify.experiments.page import markdown
+from bayesify.training import checkpoint
+
+
+def publish(folder: Path, to: Path) -> list[Path]:
+    """The page, the numbers and the figures of a finished experiment, under names of its own; what was written."""
+    file = folder / RESULTS
+    if not file.is_file():
+        raise RunError(f"{folder} holds no finished experiment: there is no {RESULTS} in it")
+    results = json.loads(file.read_text(encoding="utf-8"))
+    name = results["name"]
+    to.mkdir(parents=True, exist_ok=True)
+    written = []
+    for picture in results["pictures"]:
+        there = f"{name}-{picture['file']}" if not picture["file"].startswith(name) else picture["file"]
+        shutil.copyfile(folder / "figures" / picture["file"], to / there)
+        picture["file"] = there
+        written.append(to / there)
+    checkpoint.write_json(to / f"{name}.json", results)
+    checkpoint.write_text(to / f"{name}.md", markdown(results, ""))
+    return [to / f"{name}.md", to / f"{name}.json", *written]

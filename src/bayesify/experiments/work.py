@@ -1,0 +1,164 @@
+"""What an experiment works with: its settings, its device, and a folder in which everything costly is kept."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bayesify import runs
+from bayesify.errors import at_least
+from bayesify.recipes.building import fit_settings, make_method, suited
+from bayesify.training import checkpoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from bayesify.methods import Method
+    from bayesify.methods.variational import Variational
+    from bayesify.recipes.material import Material
+    from bayesify.recipes.recipe import Recipe
+
+
+class Work:
+    """Runs the parts of an experiment once each, and remembers them by name."""
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, Any], *, device: str = "cpu", progress: bool = True
+    ) -> None:
+        self.folder, self.settings = folder, dict(settings)
+        self.device, self.progress = device, progress
+        self._before = self._read(folder / "seconds.json").get("seconds", 0.0)
+
+    def __getitem__(self, name: str) -> Any:
+        """A setting of the preset."""
+        return self.settings[name]
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of the preset."""
+        return range(at_least("seeds", int(self.settings["seeds"]), 1))
+
+    def once(self, name: str, compute: Callable[..., Mapping[str, Any]], *arguments: Any) -> dict[str, Any]:
+        """A part's plain numbers: `compute(*arguments)` the first time, read from the part's file afterwards."""
+        file = self._file(name)
+        if not file.is_file():
+            began = time.perf_counter()
+            found = json.loads(json.dumps(dict(compute(*arguments)), allow_nan=False))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            checkpoint.write_json(file, found | {"seconds": time.perf_counter() - began})
+        return self._read(file)
+
+    def every(self, parts: Mapping[str, tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
+        """Many parts, each `(compute, *arguments)`, in order or in as many processes as `jobs` says.
+
+        In a process of its own a part has one thread; `compute` is then a function of a module, and its arguments are
+        what can be sent to another process (a `Work` can).
+        """
+        missing = {name: part for name, part in parts.items() if not self._file(name).is_file()}
+        if self.jobs > 1 and len(missing) > 1:
+            _in_processes(self, missing)
+        return {name: self.once(name, *part) for name, part in parts.items()}
+
+    def trained(self, name: str, recipe: Recipe, material: Material, **settings: Any) -> Method:
+        """A method trained by a recipe in a run folder of its own, or what an interruption left of it finished.
+
+        `settings` are of `fit`, over those of the recipe.
+        """
+        recipe = replace(suited(recipe, material), device=self.device)
+        examples = len(material.train[0])
+        return self.fitted(
+            name,
+            lambda: make_method(recipe, material),
+            material.train,
+            validation=material.validation if recipe.validation else None,
+            **fit_settings(recipe, examples) | settings,
+        )
+
+    def fitted(
+        self, name: str, make: Callable[[], Method], data: Any, *, network: Any = None, **settings: Any
+    ) -> Method:
+        """The method that `make` makes, fitted to data in a run folder of its own, or the rest of an earlier fit.
+
+        `network` is needed to read it again where the network is none of ours.
+        """
+        run = self.folder / "runs" / name
+        settings = {"device": self.device, "progress": self.progress, **settings}
+        if (run / runs.CONFIG).is_file() and (run / runs.MODEL).is_file():
+            method = runs.load(run, network=network).to(settings["device"])
+            if not method.complete:
+                kept = {key: settings[key] for key in ("validation", "device", "progress") if key in settings}
+                method.resume(data, run, **kept)
+            return method
+        method = make()
+        method.fit(data, run=run, overwrite=True, **settings)
+        return method
+
+    def fleet(
+        self, name: str, make: Callable[[], Sequence[Variational]], data: Any, **settings: Any
+    ) -> list[Variational]:
+        """Variational networks trained at once; each is kept, and a stopped fleet goes on after a whole epoch."""
+        from bayesify.training.fleet import Fleet
+
+        home = self.folder / "runs" / name
+        methods = list(make())
+        homes = [home / str(number) for number in range(len(methods))]
+        if all((one / runs.MODEL).is_file() for one in homes):
+            loaded: list[Any] = [runs.load(one).to(self.device) for one in homes]
+            return loaded
+        Fleet(methods).fit(data, device=self.device, progress=self.progress, run=home, **settings)
+        for method, one in zip(methods, homes, strict=True):
+            method.save(one)
+        (home / "fleet.safetensors").unlink(missing_ok=True)
+        return methods
+
+    def figure(self, name: str, picture: Figure | Axes) -> str:
+        """A figure drawn to a file under `figures` (SVG, or PNG where that is smaller); its name."""
+        from bayesify.report.pictures import draw, figure_of
+
+        drawn = draw(figure_of(picture))
+        file = self.folder / "figures" / f"{name}.{drawn.kind}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(drawn.content)
+        return file.name
+
+    def spent(self, seconds: float) -> float:
+        """Seconds of this call and those of interrupted ones before it."""
+        total = float(self._before) + seconds
+        checkpoint.write_json(self.folder / "seconds.json", {"seconds": total})
+        return total
+
+    def _file(self, name: str) -> Path:
+        return self.folder / "parts" / f"{name}.json"
+
+    @staticmethod
+    def _read(file: Path) -> dict[str, Any]:
+        if not file.is_file():
+            return {}
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+
+def _in_processes(work: Work, parts: Mapping[str, tuple[Any, ...]]) -> None:
+    """Each part in one of several processes; the first failure stops the rest."""
+    # Only the core is needed to list experiments: what starts processes is loaded where it is used.
+    from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(min(work.jobs, len(parts)), get_context("spawn"), _one_thread) as pool:
+        running = [pool.submit(work.once, name, *part) for name, part in parts.items()]
+        done, waiting = wait(running, return_when=FIRST_EXCEPTION)
+        for one in waiting:
+            one.cancel()
+        for one in done:
+            one.result()
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
