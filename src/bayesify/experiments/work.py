@@ -28,10 +28,10 @@ class Work:
     """Runs the parts of an experiment once each, and remembers them by name."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, Any], *, device: str = "cpu", progress: bool = True
+        self, folder: Path, settings: Mapping[str, Any], *, device: str = "cpu", jobs: int = 1, progress: bool = True
     ) -> None:
         self.folder, self.settings = folder, dict(settings)
-        self.device, self.progress = device, progress
+        self.device, self.jobs, self.progress = device, at_least("jobs", jobs, 1), progress
         self._before = self._read(folder / "seconds.json").get("seconds", 0.0)
 
     def __getitem__(self, name: str) -> Any:
