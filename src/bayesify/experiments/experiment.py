@@ -9,16 +9,12 @@ stopped, down to the epoch for trainings, and repeats nothing that is done.
 from __future__ import annotations
 
 import json
-import platform
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from bayesify.errors import RunError, choose
 from bayesify.experiments.findings import Findings
@@ -75,9 +71,8 @@ def reproduce(
         found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
         return found
     work = Work(out, settings, device=device, jobs=jobs, progress=progress)
-    began = time.perf_counter()
     findings = experiment.run(work)
-    seconds = work.spent(time.perf_counter() - began)
+    seconds, machines = work.cost()
     results = {
         "name": experiment.name,
         "title": experiment.title,
@@ -88,7 +83,7 @@ def reproduce(
         + ("" if device == "cpu" else f" --device {device}"),
         "settings": settings,
         "commit": _commit(),
-        "machine": _machine(device),
+        "machines": machines,
         "seconds": seconds,
         **findings.to_dict(),
     }
@@ -116,7 +111,7 @@ def _claim(out: Path, question: dict[str, Any], *, overwrite: bool) -> None:
 def _clear(out: Path) -> None:
     for name in ("parts", "runs", "figures"):
         shutil.rmtree(out / name, ignore_errors=True)
-    for name in (RESULTS, "page.md", "report.html", "report.json", "seconds.json"):
+    for name in (RESULTS, "page.md", "report.html", "report.json"):
         (out / name).unlink(missing_ok=True)
 
 
@@ -133,8 +128,3 @@ def _commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return told.stdout.strip() or None
-
-
-def _machine(device: str) -> str:
-    accelerator = f"{torch.cuda.get_device_name(device)}, " if device.startswith("cuda") else ""
-    return f"{accelerator}{platform.machine()}, {torch.get_num_threads()} CPU threads, torch {torch.__version__}"

@@ -62,7 +62,11 @@ def webpage(results: Mapping[str, Any], figures: Path) -> str:
 
 
 def _how(results: Mapping[str, Any]) -> list[str]:
-    told = [f"preset {results['preset']}", f"machine: {results['machine']}", f"{results['seconds']:,.0f} s"]
+    told = [
+        f"preset {results['preset']}",
+        f"machine: {' and '.join(results['machines'])}",
+        f"{results['seconds']:,.0f} s",
+    ]
     return told + ([f"commit {results['commit']}"] if results.get("commit") else [])
 
 

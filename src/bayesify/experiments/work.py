@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from bayesify import runs
 from bayesify.errors import at_least
@@ -32,7 +35,6 @@ class Work:
     ) -> None:
         self.folder, self.settings = folder, dict(settings)
         self.device, self.jobs, self.progress = device, at_least("jobs", jobs, 1), progress
-        self._before = self._read(folder / "seconds.json").get("seconds", 0.0)
 
     def __getitem__(self, name: str) -> Any:
         """A setting of the preset."""
@@ -50,7 +52,8 @@ class Work:
             began = time.perf_counter()
             found = json.loads(json.dumps(dict(compute(*arguments)), allow_nan=False))
             file.parent.mkdir(parents=True, exist_ok=True)
-            checkpoint.write_json(file, found | {"seconds": time.perf_counter() - began})
+            spent = {"seconds": time.perf_counter() - began, "machine": machine(self.device)}
+            checkpoint.write_json(file, found | spent)
         return self._read(file)
 
     def every(self, parts: Mapping[str, tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
@@ -126,21 +129,26 @@ class Work:
         file.write_bytes(drawn.content)
         return file.name
 
-    def spent(self, seconds: float) -> float:
-        """Seconds of this call and those of interrupted ones before it."""
-        total = float(self._before) + seconds
-        checkpoint.write_json(self.folder / "seconds.json", {"seconds": total})
-        return total
+    def cost(self) -> tuple[float, list[str]]:
+        """Seconds of all parts together, and the machines that they were computed on."""
+        parts = [self._read(file) for file in sorted((self.folder / "parts").glob("*.json"))]
+        return sum(part["seconds"] for part in parts), sorted({part["machine"] for part in parts})
 
     def _file(self, name: str) -> Path:
         return self.folder / "parts" / f"{name}.json"
 
     @staticmethod
     def _read(file: Path) -> dict[str, Any]:
-        if not file.is_file():
-            return {}
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return found
+
+
+def machine(device: str) -> str:
+    """What computes, in words."""
+    accelerator = f"{torch.cuda.get_device_name(device)}, " if device.startswith("cuda") else ""
+    threads = torch.get_num_threads()
+    processor = f"{platform.machine()}, {threads} thread{'s' if threads > 1 else ''}"
+    return f"{accelerator}{processor}, torch {torch.__version__}"
 
 
 def _in_processes(work: Work, parts: Mapping[str, tuple[Any, ...]]) -> None:
@@ -159,6 +167,4 @@ def _in_processes(work: Work, parts: Mapping[str, tuple[Any, ...]]) -> None:
 
 
 def _one_thread() -> None:
-    import torch
-
     torch.set_num_threads(1)
