@@ -17,8 +17,10 @@ demo: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . ; $(BIN)/mypy
 
+# Half an hour on two cores, with nothing else running: docs/results/speed.md and its JSON and figures.
 bench: $(READY)
-	$(BIN)/bayesify bench
+	$(BIN)/python benchmarks/peers/install.py .bench-venv
+	$(BIN)/python benchmarks/speed.py
 
 # The pages are tested in Debian's Chromium; where it cannot be installed those tests skip and say so.
 browser:
@@ -32,4 +34,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage build dist
+	rm -rf $(VENV) .bench-venv .mypy_cache .ruff_cache .pytest_cache .coverage build dist

@@ -74,6 +74,23 @@ def test_total_variation_of_counts_is_the_sum():
     assert float(total_variation(one, other).reshape(())) == pytest.approx(exact, abs=1e-6)
 
 
+def test_several_targets_of_an_input_are_compared_each_with_its_own():
+    means, reference = torch.tensor([[[0.0, 1.0]], [[2.0, 1.5]]]), torch.tensor([[[0.5, 1.0]], [[0.5, 4.0]]])
+    one, other = (Predictive(part.double(), Gaussian(1.0)) for part in (means, reference))
+    found = total_variation(one, other)
+    assert found.shape == (1, 2)
+    for target in range(2):
+        alone = total_variation(of_normals(means[..., target].tolist()), of_normals(reference[..., target].tolist()))
+        assert float(found[0, target]) == pytest.approx(float(alone), abs=1e-12)
+    # Classes at two places of a sequence.
+    places = [[[[0.9, 0.1], [0.2, 0.8]]]]
+    sides = [
+        Predictive(torch.tensor(p, dtype=torch.float64).log(), Categorical(class_dim=-1))
+        for p in (places, [[[[0.5, 0.5], [0.2, 0.8]]]])
+    ]
+    assert total_variation(*sides).tolist() == [pytest.approx([0.4, 0.0])]
+
+
 def test_of_numbers_as_computed_by_hand():
     one, other = of_normals([[1.0], [3.0]], 2.0), of_normals([[0.0], [2.0]], math.sqrt(3.0))
     found = distance(one, other)

@@ -177,6 +177,14 @@ def test_a_run_folder_in_text_is_the_same_prior(tmp_path):
 def test_what_cannot_be_a_prior_is_refused_in_one_line(tmp_path):
     with pytest.raises(ValueError, match="PointEstimate has no widths"):
         Posterior(bf.PointEstimate(linear(), "gaussian"))
+    variational(linear()).save(tmp_path / "mine")
+    for source in (lambda: Posterior(tmp_path / "mine"), lambda: priors.parse(f"posterior:{tmp_path / 'mine'}")):
+        with pytest.raises(
+            ValueError, match=r"is one of yours.*bayesify.load\(.*network=net\) and give Posterior\(bnn\)"
+        ):
+            source()
+    # What it says to do works.
+    Posterior(bf.load(tmp_path / "mine", network=linear()))
     with pytest.raises(TypeError, match="takes a fitted method or a run folder, got int"):
         Posterior(3)
     with pytest.raises(ValueError, match="there is no run at"):

@@ -7,6 +7,7 @@ grouped convolution with the draws as groups. A type is matched exactly: a subcl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,6 +29,11 @@ ELEMENTWISE = (
     nn.Identity,
 )
 POOLING = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveMaxPool2d, nn.AdaptiveAvgPool2d)
+IN_PLACE: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
+    nn.ReLU: torch.relu_,
+    nn.Tanh: torch.tanh_,
+    nn.Sigmoid: torch.sigmoid_,
+}
 Chain = list[tuple[str, nn.Module]]
 
 
@@ -65,12 +71,17 @@ def run(chain: Chain | None, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
 
 
 def _run_once(chain: Chain, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
+    ours = False
     for name, layer in chain:
         if isinstance(layer, nn.Linear | nn.Conv2d):
             # Squeezed, not indexed: the gradient of an index is a copy.
             weight, bias = tensors[f"{name}weight"].squeeze(0), tensors.get(f"{name}bias")
             bias = None if bias is None else bias.squeeze(0)
             x = layer._conv_forward(x, weight, bias) if isinstance(layer, nn.Conv2d) else F.linear(x, weight, bias)
+            ours = not torch.is_grad_enabled()
+        elif ours and type(layer) in IN_PLACE:
+            # Nobody else holds what a layer of weights gave, and no gradient needs it: no second copy of it.
+            x = IN_PLACE[type(layer)](x)
         else:
             x = layer(x)
     return x

@@ -87,6 +87,10 @@ def agreement(predictive: Predictive, reference: Predictive) -> float:
 def total_variation(predictive: Predictive, reference: Predictive, cells: int = CELLS) -> Tensor:
     """Total variation of each input's two predictive distributions, `[batch]`.
 
+    Of several targets to an input, `[batch, targets]` (classes at every place of a sequence or picture, several
+    numbers): each target's own distribution is compared with its own, and how targets vary together is left out, so
+    what is given is at most the distance of the joint distributions.
+
     Args:
         predictive: one.
         reference: the other; of numbers, it decides where the cells are.

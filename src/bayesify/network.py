@@ -227,6 +227,8 @@ class Network(nn.Module):
                 return self._vmapped(theta, x, train, dropout, fixed_mask, each, kept)
             except Exception as problem:  # noqa: BLE001 -- what this batch does and the probed one did not
                 self._tiers[train, each, dropout is not None] = "loop", f"vmap cannot: {first_line(problem)}"
+        if self._chain is not None and not each and dropout is None and self.traced(x).problem is None:
+            return torch.cat([self._batched(row.unsqueeze(0), x) for row in theta.unbind()]), {}
         results = [
             self.call(
                 self.unflatten(row),
@@ -299,11 +301,20 @@ class Network(nn.Module):
         # Likelihoods need more digits than half-precision weights have.
         return output.to(self.dtype) if output.is_floating_point() and output.element_size() < 4 else output
 
+    @property
+    def is_chain(self) -> bool:
+        """Whether the module is a plain chain of known layers."""
+        return self._chain is not None
+
+    def chained(self, tensors: dict[str, Tensor], x: Any) -> Tensor:
+        """A plain chain at many draws: tensors `[draws, *shape]` by name, inputs that all draws share."""
+        return self.pick(chain.run(self._chain, tensors, x))
+
     def _batched(self, theta: Tensor, x: Any) -> Tensor:
         ((x,), _) = self.arguments(x)
         if self.traced(x).changes_inputs:
             x = x.clone()
-        return self.pick(chain.run(self._chain, self.unflatten(theta), x))
+        return self.chained(self.unflatten(theta), x)
 
     def _vmapped(
         self,

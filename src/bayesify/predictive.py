@@ -20,15 +20,19 @@ from torch import Tensor
 from bayesify import noise
 from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Classification, Likelihood, Regression
+from bayesify.likelihoods.classification import entropy
 from bayesify.likelihoods.regression import bisect
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
 CLASSIFICATION_SCORES = ("confidence", "entropy", "aleatoric", "epistemic", "expected_error", "std")
 REGRESSION_SCORES = ("width", "std", "variance", "aleatoric", "epistemic")
+# Draws whose probabilities are in memory at once while an answer is summed up; and about how many numbers that is.
+_PIECE = 16
+_PIECE_ELEMENTS = 1 << 17
 
 
 class Predictive:
@@ -79,7 +83,7 @@ class Predictive:
     def probs(self) -> Tensor:
         """Their mean, `[batch, classes]`."""
         self._classification("probs")
-        return self.draw_probs.mean(0)
+        return self._mean_probs_and_entropy[0]
 
     @cached_property
     def labels(self) -> Tensor:
@@ -103,14 +107,17 @@ class Predictive:
     def entropy(self) -> Tensor:
         """Total uncertainty `H[p]` in nats, `[batch]`."""
         self._classification("entropy")
-        return _entropy(self.probs)
+        return entropy(self.probs)
 
     @cached_property
     def expected_error(self) -> Tensor:
         """One minus the share of the commonest label among the draws, `[batch]`."""
         self._classification("expected_error")
-        votes = self.draw_probs.argmax(-1)
-        return 1.0 - (votes == votes.mode(0).values).to(self.draw_probs.dtype).mean(0)
+        votes = torch.zeros_like(self.probs, dtype=torch.int32)
+        for probs in self._probs_in_pieces():
+            labels = probs.argmax(-1).movedim(0, -1)
+            votes.scatter_add_(-1, labels, torch.ones_like(labels, dtype=torch.int32))
+        return 1.0 - votes.amax(-1).to(self.probs.dtype) / self.draws
 
     @cached_property
     def mean(self) -> Tensor:
@@ -128,13 +135,15 @@ class Predictive:
         """What more data would not remove, `[batch]`: the mean entropy, or noise variance, of the draws."""
         if isinstance(self.likelihood, Regression):
             return self.likelihood.noise_variance(self.outputs).mean(0)
-        return _entropy(self.draw_probs).mean(0)
+        return self._mean_probs_and_entropy[1]
 
     @cached_property
     def epistemic(self) -> Tensor:
         """How much the draws disagree, `[batch]`: the mutual information, or the variance of their means."""
         if isinstance(self.likelihood, Regression):
             return self.likelihood.mean(self.outputs).var(0, correction=0)
+        if self.draws == 1:
+            return torch.zeros_like(self.entropy)  # nobody to disagree with, to the last bit
         return (self.entropy - self.aleatoric).clamp(min=0.0)  # rounding can leave it a hair below zero
 
     @cached_property
@@ -142,7 +151,10 @@ class Predictive:
         """Regression: the root of `variance`, `[batch]`. Classes: the spread of `p_d`, `[batch, classes]`."""
         if self.kind == "regression":
             return self.variance.sqrt()
-        return self.draw_probs.std(0, correction=0)
+        squares = torch.zeros_like(self.probs)
+        for probs in self._probs_in_pieces() if self.draws > 1 else ():
+            squares = squares + (probs - self.probs).square().sum(0)
+        return (squares / self.draws).sqrt()
 
     def log_prob(self, targets: Any) -> Tensor:
         """`log mean_d p_d(y)` in nats, `[batch]`, summed over a target's own dimensions inside each draw."""
@@ -275,6 +287,29 @@ class Predictive:
     def __repr__(self) -> str:
         return f"Predictive({self.kind}, {self.draws} draws, {len(self)} inputs, {self.likelihood!r})"
 
+    @cached_property
+    def _mean_probs_and_entropy(self) -> tuple[Tensor, Tensor]:
+        """The mean of `p_d` and of its entropy, in one pass over the draws."""
+        likelihood, keys = self._classification("probs"), self._likelihood_keys()
+        # What is added to what is the same whatever the batch: a few draws, then the next.
+        inputs = max(1, _PIECE_ELEMENTS // (_PIECE * max(1, self.outputs[0, :1].numel())))
+        columns = []
+        for rows in self.outputs.split(inputs, 1):
+            totals = [likelihood.totals(part, some) for part, some in _in_pieces(rows, keys)]
+            columns.append([torch.stack(sums).sum(0) / self.draws for sums in zip(*totals, strict=True)])
+        probs, entropies = (torch.cat(parts) for parts in zip(*columns, strict=True))
+        return probs, entropies
+
+    def _probs_in_pieces(self) -> Iterator[Tensor]:
+        """Class probabilities of a few draws at a time."""
+        likelihood = self._classification("draw_probs")
+        return (likelihood.probs(part, some) for part, some in _in_pieces(self.outputs, self._likelihood_keys()))
+
+    def _likelihood_keys(self) -> Tensor | None:
+        if self.keys is not None or not self.likelihood.noisy:
+            return self.keys
+        return noise.keys(0, noise.Stream.LOGITS, draws=range(self.draws), device=self.outputs.device)
+
     def _classification(self, name: str) -> Classification:
         if isinstance(self.likelihood, Classification):
             return self.likelihood
@@ -293,7 +328,7 @@ def _uniform(keys: Tensor, size: int) -> Tensor:
     return ((high * 2**20 + low).double() + 0.5) * 2.0**-52
 
 
-def _entropy(probs: Tensor) -> Tensor:
-    # A probability that rounds to a hair above one would make it negative.
-    entropy: Tensor = torch.special.entr(probs).sum(-1)
-    return entropy.clamp(min=0.0)
+def _in_pieces(outputs: Tensor, keys: Tensor | None) -> Iterator[tuple[Tensor, Tensor | None]]:
+    for first in range(0, len(outputs), _PIECE):
+        piece = slice(first, first + _PIECE)
+        yield outputs[piece], None if keys is None else keys[piece]

@@ -284,6 +284,31 @@ def test_a_link_to_a_run_that_is_not_here_says_so(visit, name):
 # Understand
 
 
+def test_a_link_to_a_trained_surface_trains_it_again(visit):
+    # The page says which state it is in: however slow the machine, there is nothing to guess.
+    patient = {"timeout": 120_000}
+    first = visit()
+    page = first.open("?page=understand&epochs=20&n=20&units=4&method=point")
+    status = page.locator("#training-status")
+    expect(page.get_by_text("20 points")).to_be_visible(**patient)
+    expect(status).to_have_attribute("data-state", "untrained")
+    assert not [url for url in first.asked if url.endswith("understand/train")]
+    page.get_by_role("button", name="Train").click()
+    expect(status).to_have_attribute("data-state", "trained", **patient)
+    expect(page).to_have_url(re.compile("trained=1"))
+    second = visit()
+    again = second.open(f"?{page.url.partition('/?')[2]}")
+    expect(again.locator("#training-status")).to_have_attribute("data-state", "trained", **patient)
+    assert [url for url in second.asked if url.endswith("understand/train")]
+    assert again.locator("#training-status").inner_text() == status.inner_text()
+    # Points that have changed are no longer those of the link.
+    again.get_by_role("radio", name="Remove").check()
+    board = again.get_by_role("application", name="Points and posterior surface")
+    board.press("Delete")
+    expect(again.locator("#training-status")).to_have_attribute("data-state", "stale")
+    expect(again).not_to_have_url(re.compile("trained=1"))
+
+
 def test_a_stream_that_is_cut_off_is_said_to_be(visit):
     page = visit().open("?page=understand&n=20")
     part = 'event: frame\ndata: {"share": 0.1}\n\n'

@@ -274,7 +274,8 @@ def test_hmc_is_interrupted_resumed_and_extended_like_the_others(call, tmp_path)
     flags = ["--data", "moons", "--units", 4, "--layers", 1, "--method", "hmc", "--chains", 4, "--warm-up", 20]
     first = call("train", *flags, "--samples", 10, "--out", tmp_path / "h", "--json").json
     assert any("chains" in alert or "R-hat" in alert for alert in first["alerts"])
-    call("train", "--resume", tmp_path / "h", "--extend", 5, "--json")
+    told = call("train", "--resume", tmp_path / "h", "--extend", 5).out
+    assert "weights, 35 iterations in " in told
     assert bayesify.load(tmp_path / "h").store.drawn == 15
 
 

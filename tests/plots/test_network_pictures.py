@@ -95,6 +95,19 @@ def test_training_history_by_epoch():
         plots.training_history(history, show="validation_nl")
 
 
+def test_chains_are_drawn_by_iteration_and_beside_others_by_blocks():
+    chains = History([{"epoch": 1, "step": 25, "phase": "warm-up", "nll": 2.0}, {"epoch": 2, "step": 40, "nll": 1.0}])
+    chains.records[-1]["phase"] = "sampling"
+    alone = plots.training_history(chains)
+    assert alone.lines[0].get_xydata().tolist() == [[25, 2.0], [40, 1.0]]
+    assert alone.get_xlabel() == "iteration"
+    trained = History([{"epoch": 1, "step": 7, "nll": 3.0}])
+    beside = plots.training_history({"HMC": chains, "Plain": trained})
+    assert line(beside, "HMC").get_xydata().tolist() == [[1, 2.0], [2, 1.0]]
+    assert beside.get_xlabel() == "epoch, or block of iterations"
+    assert plots.training_history(trained).get_xlabel() == plots.training_history(History()).get_xlabel() == "epoch"
+
+
 def test_the_surface_is_the_predictives_score(blobs):
     x, y = blobs
     method = bf.Ensemble(bf.networks.mlp(2, 3, units=8), "categorical", members=3)

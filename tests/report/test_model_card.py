@@ -37,6 +37,14 @@ def fitted(x, y, method=None, notes=None, **training):
     return MethodResult(method.name, "M", method, score(predictive, y), predictive, y, history=method.history)
 
 
+def test_a_sampler_has_done_iterations_and_no_epochs(blobs):
+    x, y = blobs
+    chains = bf.HMC(bf.networks.mlp(2, 3, units=3, layers=1), "categorical", chains=2)
+    body = split(model_card(fitted(x, y, chains, warm_up=20, samples=13), name="m"))[1]
+    assert re.search(r"iterations done \| 33\b", body)
+    assert "epochs done" not in body
+
+
 @pytest.mark.parametrize("run", ["one", "several/point", "several/variational"])
 def test_every_field_is_filled_and_every_number_is_the_run_s(runs, run):
     header, body = split((runs / run / "README.md").read_text("utf-8"))

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 
 from bayesify.sampling.hamiltonian import Leapfrog, Proposal, State, choose_end, kinetic_energy, look
 
@@ -99,6 +100,29 @@ def test_groups_of_chains_in_threads_go_where_all_go_together():
     together = leapfrog().follow(start, momentum, MASS, 0.1, 20)
     for found, expected in zip(groups.follow(start, momentum, MASS, 0.1, 20), together, strict=True):
         assert torch.allclose(found, expected, atol=1e-12)
+
+
+def test_threads_of_groups_start_with_as_many_threads_as_torch_has():
+    """Compiled code never asks torch, and a matrix product in it would take OpenMP's own number."""
+    start, momentum = chains()
+    before, seen = torch.get_num_threads(), []
+
+    class Watched(Bent):
+        def gradient(self, position):
+            found = threadpool_info()
+            seen.append(
+                {one["num_threads"] for one in found if one["internal_api"] == "openmp" and "torch" in one["filepath"]}
+            )
+            return super().gradient(position)
+
+    torch.set_num_threads(before + 2)
+    try:
+        Leapfrog(Watched(), start.position, workers=2).follow(start, momentum, MASS, 0.1, 1)
+    finally:
+        torch.set_num_threads(before)
+    if not all(seen):
+        pytest.skip("torch has no OpenMP of its own here")
+    assert seen == [{before + 2}] * 2
 
 
 @pytest.mark.slow

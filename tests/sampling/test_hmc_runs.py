@@ -1,6 +1,8 @@
 """A sampling run as users meet it: kept, resumed to the same bits, exported, refused, and given up with a reason."""
 
 import os
+import re
+import shutil
 import signal
 
 import numpy as np
@@ -216,6 +218,40 @@ def test_impossible_plans_are_refused_before_anything_is_allocated(settings, mes
         make().fit((X, Y), **{**SHORT, **settings})
 
 
+def test_more_than_memory_holds_is_refused_before_anything_is_allocated_or_written(tmp_path):
+    needed = 2 * 10**12 * 17 * 4 / 2**30
+    message = rf"hmc would hold 1,000,000,000,000 vectors of 17 weights, {needed:.1f} GiB .*: lower chains= or samples="
+    for settings in ({"chains": 10**12}, {"chains": 10**6, "stored": 10**6}):
+        with pytest.raises(ValueError, match=message):
+            make(**settings)
+    with pytest.raises(ValueError, match=r"would hold 3,000,000,000,000 vectors"):
+        make().fit((X, Y), **{**SHORT, "samples": 10**12}, run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    method = make()
+    method.fit((X, Y), **SHORT, run=tmp_path / "short")
+    with pytest.raises(ValueError, match=r"would hold 3,000,000,000,060 vectors"):
+        method.resume((X, Y), tmp_path / "short", extend=10**12, progress=False)
+    # The run is as it was.
+    assert bf.load(tmp_path / "short").complete
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"draws": 3}, "draws is a setting of optimisation, hmc samples: see warm_up=, samples= and thin="),
+        ({"epochs": 3}, "epochs is a setting of optimisation, hmc samples"),
+        ({"optimizer": "adam"}, "optimizer is a setting of optimisation, hmc samples"),
+        ({"warmup": 30}, "hmc has no setting 'warmup'; did you mean 'warm_up'?"),
+    ],
+)
+def test_settings_of_optimisation_are_refused_with_what_to_use_instead(settings, message):
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+        make().fit((X, Y), **{**SHORT, **settings})
+    if "optimizer" in settings:
+        with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+            make().resume((X, Y), "runs/mine", **settings)
+
+
 def test_a_posterior_that_is_no_number_stops_before_it_starts():
     with pytest.raises(TrainingError, match="log posterior of chain 0 is not finite where it starts"):
         HMC(nn.Linear(1, 1), bf.likelihoods.Gaussian(1.0), prior="normal:1e30").fit(
@@ -259,6 +295,28 @@ def test_any_network_and_form_of_data_will_do():
     with pytest.raises(ValueError, match="give x="):
         method.diagnose()
     assert method.diagnose({"a": X, "b": X}).draws == 20
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="nothing compiles here")
+def test_a_network_that_is_no_perceptron_compiles_too_and_goes_the_same_way():
+    class Waves(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(2, 3), nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.last(torch.sin(self.first(x)))
+
+    torch.manual_seed(0)
+    network, answers = Waves(), []
+    for compiled in (False, True):
+        method = HMC(network, "categorical", chains=3)
+        method.fit((X, Y), **{**SHORT, "warm_up": 20, "samples": 5}, compiled=compiled)
+        assert method.facts()["sampling path"] == ("compiled" if compiled else "plain")
+        answers.append(method.predict(X, draws=15).probs)
+    # Rounding grows along a trajectory; a wrong gradient would be far off.
+    assert torch.allclose(*answers, atol=1e-3)
 
 
 def test_only_the_last_layer():

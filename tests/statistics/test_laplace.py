@@ -1,6 +1,7 @@
 """The Laplace approximation against exact posteriors, explicit Jacobians and its own definition."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -141,6 +142,43 @@ class Sequence(nn.Module):
 
     def forward(self, tokens):
         return self.head(self.norm(self.recurrent(self.embedding(tokens))[0][:, -1]))
+
+
+class Recurrent(nn.Module):
+    """A layer whose fast kernel torch can batch over examples only by going through them, with a warning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent = nn.LSTM(3, 2, batch_first=True)
+        self.head = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.head(self.recurrent(x)[0][:, -1])
+
+
+@pytest.mark.parametrize("structure", ["diagonal", "full"])
+def test_a_recurrent_network_is_no_reason_for_warnings(structure, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(7, 4, 3, generator=generator), torch.arange(7) % 2
+    torch.manual_seed(0)
+    network = Recurrent()
+
+    def made():
+        return LaplaceApproximation(network, "categorical", prior="normal:1", structure=structure).approximate((x, y))
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        method = made()
+        answer = method.predict(x, draws=20)
+    assert not [one for one in told if "performance drop" in str(one.message)]
+
+    def refuse(*_, **__):
+        raise RuntimeError("one at a time")
+
+    # What stands in for the batch is what goes without it: no torch function over many at once.
+    monkeypatch.setattr(rows_module, "vmap", refuse)
+    monkeypatch.setattr(linearised_module, "vmap", refuse)
+    torch.testing.assert_close(answer.outputs, made().predict(x, draws=20).outputs)
 
 
 def pictures(seed=4):

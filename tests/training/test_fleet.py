@@ -144,10 +144,10 @@ def test_compiled_it_gives_the_same(monkeypatch):
 def test_what_cannot_sail_together_is_refused(tmp_path):
     with pytest.raises(ValueError, match="priors of one family, got normal and scale-mixture"):
         Fleet([network("normal:1", 0), network(MIXTURES[0], 1)])
-    with pytest.raises(ValueError, match="one proper prior of a fixed scale each, got normal:half-cauchy"):
-        Fleet([network("normal:half-cauchy(1)", 0)])
+    with pytest.raises(ValueError, match="fixed scale each, or all the same, got normal:half-cauchy"):
+        Fleet([network("normal:half-cauchy(1)", 0), network("normal:half-cauchy(2)", 1)])
     with pytest.raises(ValueError, match="one proper prior of a fixed scale each"):
-        Fleet([network({"*.bias": "normal:0.01", "*": "normal:1"}, 0)])
+        Fleet([network({"*.bias": "normal:0.01", "*": "normal:1"}, 0), network("normal:1", 0)])
     with pytest.raises(ValueError, match="same architecture and settings"):
         Fleet([bf.Variational(nn.Linear(3, 1), bf.likelihoods.Gaussian(noise)) for noise in (0.5, 0.05)])
     held = network("normal:1", 0)
@@ -174,3 +174,34 @@ def test_what_cannot_sail_together_is_refused(tmp_path):
         fit(other_priors, 2, tmp_path)
     with pytest.raises(bf.TrainingError, match=r"networks \[1\] of the fleet stopped being finite"):
         make().fit(data(), learning_rates=[0.01, 1e30, 0.01], epochs=3, optimizer="sgd", progress=False)
+
+
+def rows_of(seed, rows=70):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, 3, generator=generator)
+    return x, (x[:, 0] * x[:, 1] > 0).long()
+
+
+@pytest.mark.parametrize("prior", ["laplace:half-cauchy(1)", "flat", "*.bias=normal:2;*=cauchy:0.5", "normal:1"])
+def test_with_data_of_its_own_and_any_one_prior_each_network_is_what_training_it_alone_gives(prior):
+    seeds = [3, 1, 7]
+    fleet = Fleet([network(prior, seed) for seed in seeds])
+    own = [rows_of(seed) for seed in seeds]
+    settings = {"epochs": 3, "batch_size": 32, "draws": 2}
+    fleet.fit(own, learning_rates=[0.02] * 3, seed=5, progress=False, **settings)
+    for method, seed, data in zip(fleet.methods, seeds, own, strict=True):
+        alone = network(prior, seed)
+        begin = alone._begin
+        alone._begin = lambda plan, examples, alone=alone, begin=begin, seed=seed: (
+            begin(plan, examples),
+            setattr(alone, "seed", seed),
+        )
+        alone.fit(data, learning_rate=0.02, seed=5, compiled=False, progress=False, **settings)
+        for name, parameter in alone.named_parameters():
+            torch.testing.assert_close(dict(method.named_parameters())[name], parameter, rtol=1e-3, atol=1e-4)
+
+
+def test_data_of_their_own_must_be_equally_long_and_one_for_each():
+    for own in ([rows_of(0), rows_of(1)], [rows_of(0), rows_of(1), rows_of(2, 60)]):
+        with pytest.raises(ValueError, match="for each of 3 networks, equally long"):
+            make().fit(own, learning_rates=[0.02] * 3, progress=False)

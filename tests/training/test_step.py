@@ -67,8 +67,8 @@ def assert_same(one, other, **tolerance):
         torch.testing.assert_close(found, expected, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
 
 
-def compare(make, optimizer, draws=1, compiled=False, **tolerance):
-    batches = [data()] * make().members
+def compare(make, optimizer, draws=1, compiled=False, batches=None, **tolerance):
+    batches = batches or [data()] * make().members
     one, other = make(), make()
     theirs, ours = one.make_optimizer(optimizer, 0.01), other.make_optimizer(optimizer, 0.01)
     other.train()
@@ -84,7 +84,7 @@ def compare(make, optimizer, draws=1, compiled=False, **tolerance):
     for mine, torchs in zip(ours.state.values(), theirs.state.values(), strict=True):
         for key, value in torchs.items():
             if value is not None:
-                torch.testing.assert_close(mine[key], value, rtol=1e-3, atol=1e-5)
+                torch.testing.assert_close(torch.as_tensor(mine[key]), torch.as_tensor(value), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("prior", PRIORS)
@@ -122,6 +122,31 @@ def test_other_methods_with_running_statistics_and_dropout_too(kind):
 
     # Not Adam: the bias before a normalisation has no gradient but rounding, which Adam would blow up.
     compare(make, "sgd:momentum=0.9")
+
+
+def natural(**settings):
+    torch.manual_seed(1)
+    network = bf.networks.mlp(3, 2, units=8, layers=1)
+    method = bf.IVON(network, "categorical", hessian_init=0.1, prior="normal:0.5", **settings)
+    method.effective_data.fill_(24 / 0.25)  # as it is for this batch and this share
+    return method
+
+
+@pytest.mark.parametrize("settings", [{}, {"bayesian": "last_layer"}])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_ivon_s_own_update_too(settings, compiled):
+    compare(lambda: natural(**settings), "adam", draws=2, compiled=compiled)
+
+
+def test_ivon_s_update_of_learned_noise_too():
+    def make():
+        torch.manual_seed(1)
+        method = bf.IVON(bf.networks.mlp(3, 1, units=8, layers=1), bf.likelihoods.Gaussian("learned"))
+        method.effective_data.fill_(24 / 0.25)
+        return method
+
+    x, y = data()
+    compare(make, "adam", batches=[(x, y.float().unsqueeze(1))])
 
 
 @pytest.mark.parametrize(

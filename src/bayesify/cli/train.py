@@ -225,7 +225,8 @@ def _print(result: dict[str, Any]) -> None:
     print(f"{result['method']} on {result['data']}: {examples['train']} training examples{held}")
     if result["understood"]:
         print(result["understood"])
-    print(f"{result['weights']:,} weights, {result['epochs']} epochs in {result['seconds']:.1f} s")
+    done = f"{result['steps']:,} iterations" if result["method"] == "hmc" else f"{result['epochs']} epochs"
+    print(f"{result['weights']:,} weights, {done} in {result['seconds']:.1f} s")
     if "schedule" in result:
         print(f"the schedule is {result['schedule']}")
     if result["withheld"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -28,7 +29,10 @@ def curvature_rows(network: Network, theta: Tensor, x: Any, roots: Tensor) -> Te
         return rows
 
     try:
-        found: Tensor = vmap(one)(x, roots)
+        with warnings.catch_warnings():
+            # Where torch would go through the examples one by one itself, and tell the user so, we do.
+            warnings.filterwarnings("error", "There is a performance drop")
+            found: Tensor = vmap(one)(x, roots)
     except Exception:  # noqa: BLE001 -- whatever vmap cannot do, one example at a time still works
         found = torch.stack([_rows_of_one(network, free, fixed, _row(x, n), roots[n]) for n in range(len(roots))])
     return found.flatten(0, 1)

@@ -8,6 +8,7 @@ files of UCI splits).
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,10 +74,12 @@ def spelled(folder: Path, name: str) -> Path | None:
     return _any_of(folder, (stem + ".gz", stem, stem.replace("-idx", ".idx")))
 
 
-def roots() -> list[Path]:
-    """The places looked in, in order."""
+def roots() -> Iterator[Path]:
+    """The places looked in, in order; the cache is asked for (and its package needed) only where the first has not."""
     given = os.environ.get(VARIABLE)
-    return [*([Path(given).expanduser()] if given else []), cache()]
+    if given:
+        yield Path(given).expanduser()
+    yield cache()
 
 
 def _complete(known: Known, folder: Path) -> list[Path] | None:

@@ -13,7 +13,24 @@ from bayesify.errors import choose
 if TYPE_CHECKING:
     from bayesify.experiments.experiment import Experiment
 
-NAMES = ("coin", "line")
+NAMES = (
+    "coin",
+    "line",
+    "gaussian-logits",
+    "uncertainty-kinds",
+    "mnist-table",
+    "fashion-table",
+    "kl-reweighting",
+    "priors",
+    "normalisation",
+    "pruning",
+    "paper-grid",
+    "hmc-distance",
+    "hyperpriors",
+    "regression-bands",
+    "mushroom",
+    "figures",
+)
 
 
 def find(name: str) -> Experiment:

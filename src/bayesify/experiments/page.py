@@ -40,8 +40,12 @@ def markdown(results: Mapping[str, Any], figures: str) -> str:
 
 def webpage(results: Mapping[str, Any], figures: Path) -> str:
     """The page for a browser: one file that asks nothing from outside."""
-    rows = [[line[key] for key in ("what", "published", "ours", "meaning")] for line in results["lines"]]
-    sections = [("Published and ours", _html_table(COLUMNS, rows))]
+    # A table sets what follows " ± " small and below; in a sentence it belongs where it is.
+    rows = [
+        [line[key].replace(" ± ", "\u00a0±\u00a0") for key in ("what", "published", "ours", "meaning")]
+        for line in results["lines"]
+    ]
+    sections = [("Published and ours", _html_table(COLUMNS, rows, words=range(1, len(COLUMNS))))]
     for table in results["tables"]:
         sections.append((table["title"], _html_table(table["headings"], table["rows"]) + html.paragraph(table["note"])))
     pictures = "".join(
@@ -84,8 +88,9 @@ def _once(text: str) -> str:
     return " ".join(text.split())
 
 
-def _html_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return html.table([(heading, "") for heading in headings], [[(cell, False) for cell in row] for row in rows], "")
+def _html_table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = ()) -> str:
+    columns = [(heading, "") for heading in headings]
+    return html.table(columns, [[(cell, False) for cell in row] for row in rows], "", words)
 
 
 def _picture(file: Path) -> Picture:

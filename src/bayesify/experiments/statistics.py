@@ -37,6 +37,13 @@ def written(found: dict[str, Any], form: str = ".3f", unit: str = "", times: flo
     return f"{times * found['mean']:{form}}{error}{unit}"
 
 
+def signed(found: dict[str, Any], form: str = ".3f", unit: str = "", times: float = 1.0) -> str:
+    """An estimated difference as a page shows it: its sign always, its standard error without one."""
+    return f"{'-' if found['mean'] * times < 0 else '+'}" + written(
+        found | {"mean": abs(found["mean"])}, form, unit, abs(times)
+    )
+
+
 def percent(found: dict[str, Any], digits: int = 2) -> str:
     """An estimated share as a percentage."""
     return written(found, f".{digits}f", "%", 100.0)
@@ -48,3 +55,21 @@ def between(found: dict[str, Any], form: str = "+.4f", times: float = 1.0) -> st
         return "one seed: no interval"
     low, high = found["interval"]
     return f"95% interval {times * low:{form}} to {times * high:{form}}"
+
+
+def over_images(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The difference first less second of losses `[seeds][images]`, image by image: what other images might have said.
+
+    The losses of one image are averaged over the seeds first, so that images are what is counted.
+    """
+    differences = [
+        fmean(a) - fmean(b) for a, b in zip(zip(*first, strict=True), zip(*second, strict=True), strict=True)
+    ]
+    return {name: value for name, value in estimate(differences).items() if name != "values"}
+
+
+def sign_test(more: int, fewer: int) -> float:
+    """The chance of so uneven a split of images that changed sides, were both sides alike (exact McNemar test)."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(more, more + fewer).pvalue) if more + fewer else 1.0

@@ -16,18 +16,33 @@ from torch.utils import _pytree as pytree
 
 from bayesify import noise
 from bayesify.errors import at_least, choose
-from bayesify.estimators.moments import POINTS, Propagation, contrast_of, stand_ins
+from bayesify.estimators.moments import POINTS, Gaussians, Propagation, contrast_of, stand_ins
 from bayesify.interface import count
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.checking import few, same_kind, try_network
-from bayesify.network import Network
+from bayesify.network import LOOP_FROM_WEIGHTS, Network
 from bayesify.predictive import Predictive
 from bayesify.training.examples import as_inputs, take, to_device
 
 _DRAW_ELEMENTS = 1 << 24
 _PASS_ELEMENTS = 1 << 22
+_CACHED_ELEMENTS = 1 << 19
 # A pass with moments keeps about this many tensors of a layer's size for its way back.
 _COPIES_FOR_MOMENTS = 8
+
+
+def pieces(weights: int, widest: int, batch_size: int, device: torch.device) -> tuple[int, int]:
+    """How many draws and how many inputs are evaluated together, so that both fit in memory.
+
+    The weights of the draws are at most `_DRAW_ELEMENTS` numbers, and what a pass of all of them holds of its widest
+    layer at most `_PASS_ELEMENTS`, wherever one draw and one input are not more than that by themselves.
+    """
+    inputs = max(1, min(batch_size, _PASS_ELEMENTS // widest))
+    held = _DRAW_ELEMENTS
+    if weights >= LOOP_FROM_WEIGHTS and device.type == "cpu":
+        # Evaluated one by one, they are also best drawn so: weights and their noise then stay in the cache.
+        held = _CACHED_ELEMENTS
+    return max(1, min(held // weights, _PASS_ELEMENTS // (widest * inputs))), inputs
 
 
 class Answering(nn.Module, ABC):
@@ -106,11 +121,12 @@ class Answering(nn.Module, ABC):
         x, widest = self._looked_at(x, batch_size)
         batch_size = max(1, min(batch_size, _PASS_ELEMENTS // (_COPIES_FOR_MOMENTS * widest)))
         contrast, device = contrast_of(self.likelihood), self.network.initial.device
-        rows = []
-        for start in range(0, count(x), batch_size):
-            part = to_device(take(x, slice(start, start + batch_size)), device)
-            rows.append(stand_ins(propagation(part, contrast)))
-        return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
+        parts = [
+            propagation(to_device(take(x, slice(start, start + batch_size)), device), contrast)
+            for start in range(0, count(x), batch_size)
+        ]
+        means, variances = (torch.cat([getattr(part, name) for part in parts]) for name in ("mean", "variance"))
+        return stand_ins(Gaussians(means, variances))
 
     def _looked_at(self, x: Any, batch_size: int) -> tuple[Any, int]:
         """Inputs as the network takes them, and how many numbers of one its widest layer sees."""
@@ -125,9 +141,7 @@ class Answering(nn.Module, ABC):
         x, widest = self._looked_at(x, batch_size)
         device = self.network.initial.device
         total = count(x)
-        # Both the weights of a chunk of draws and the activations of its passes have to fit in memory.
-        batch_size = max(1, min(batch_size, total, _PASS_ELEMENTS // widest))
-        chunk = max(1, min(_DRAW_ELEMENTS // self.network.size, _PASS_ELEMENTS // (widest * batch_size)))
+        chunk, batch_size = pieces(self.network.size, widest, min(batch_size, total), device)
         gathered = []
         for first in range(0, len(numbers), chunk):
             some = numbers[first : first + chunk]

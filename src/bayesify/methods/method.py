@@ -108,6 +108,10 @@ class Method(Answering):
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         """The loss of one training step; `batches` has one batch per member, `share` is pi_i times any tempering."""
 
+    def captured(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        """The objective that a compiled step differentiates: step and share are tensors there."""
+        return self.objective(batches, step=step, share=share, draws=draws)
+
     def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         """The objective, with its gradients left where an optimiser looks for them."""
         objective = self.objective(batches, step=step, share=share, draws=draws)

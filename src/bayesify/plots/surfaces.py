@@ -12,7 +12,7 @@ from bayesify.plots import style
 from bayesify.plots.inputs import regression_bands
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
@@ -65,9 +65,18 @@ def predictive_surfaces(
         for title, method in methods.items()
     }
     values = {title: _values(one, show, label).reshape(resolution, resolution) for title, one in answers.items()}
-    top = 1.0 if show == "probability" else max(float(one.max()) for one in values.values()) or 1.0
-    panels = _panels(len(methods))
-    for axes, (title, value) in zip(panels, values.items(), strict=True):
+    return draw_surfaces(values, sides, points, y, show=show)
+
+
+def draw_surfaces(
+    values: Mapping[str, Any], sides: Sequence[Any], x: Any, y: Any = None, *, show: str = "probability"
+) -> list[Axes]:
+    """Surfaces that are computed already, `[up, across]` by title, over the two `sides` of their grid."""
+    surfaces = {title: _array(value).reshape(len(sides[1]), len(sides[0])) for title, value in values.items()}
+    points = _array(x)
+    top = 1.0 if show == "probability" else max(float(one.max()) for one in surfaces.values()) or 1.0
+    drawn = panels(len(surfaces))
+    for axes, (title, value) in zip(drawn, surfaces.items(), strict=True):
         picture = axes.imshow(
             value,
             origin="lower",
@@ -82,10 +91,10 @@ def predictive_surfaces(
             axes.contour(*sides, value, [0.5], colors=[style.ON_PICTURE], linewidths=0.9)
         _examples(axes, points, None if y is None else _array(y).reshape(-1))
         style.dress(axes, title=title, grid="")
-    bar = panels[0].figure.colorbar(picture, ax=panels, shrink=0.6, pad=0.01)
+    bar = drawn[0].figure.colorbar(picture, ax=drawn, shrink=0.6, pad=0.01)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=style.SMALL_SIZE, labelcolor=style.INK, color=style.MUTED)
-    return panels
+    return drawn
 
 
 def predictive_bands(
@@ -105,9 +114,9 @@ def predictive_bands(
     low, high = points.min(), points.max()
     reach = max(high - low, 1e-6) * margin
     place = np.linspace(low - reach, high + reach, resolution)
-    panels = _panels(len(methods))
+    drawn = panels(len(methods))
     looks = style.looks(methods, {title: method.name for title, method in methods.items()})
-    for axes, (title, method) in zip(panels, methods.items(), strict=True):
+    for axes, (title, method) in zip(drawn, methods.items(), strict=True):
         inputs = torch.from_numpy(place[:, None]).to(method.network.dtype)
         answer = method.predict(inputs, draws=draws, seed=seed)
         data = None if y is None else (points, _array(y))
@@ -115,13 +124,14 @@ def predictive_bands(
         named = axes.get_legend()
         if named is not None:
             named.remove()
-    limits = [axes.get_ylim() for axes in panels]
-    for axes in panels:
+    limits = [axes.get_ylim() for axes in drawn]
+    for axes in drawn:
         axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-    return panels
+    return drawn
 
 
-def _panels(count: int) -> list[Axes]:
+def panels(count: int) -> list[Axes]:
+    """Empty axes of one figure, up to four in a row."""
     if count < 1:
         raise ValueError("side by side needs at least one method, got none")
     columns = min(count, _COLUMNS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +35,7 @@ def training_history(
 ) -> Axes:
     """One column of the history by epoch: `loss`, `nll`, `kl`, `validation_nll` or `validation_error`.
 
+    A sampler has no epochs: alone it is drawn by iteration, beside others by the blocks in which it keeps its history.
     Values that are all above zero and span more than a factor of ten get a logarithmic scale.
     """
     from matplotlib.ticker import MaxNLocator
@@ -44,20 +45,29 @@ def training_history(
     axes = style.canvas(axes)
     looks = looks or style.looks(named)
     seen: list[float] = []
+    along, label = time_axis(named.values())
     for name, history in named.items():
-        points = [(record["epoch"], record[show]) for record in history.records if record.get(show) is not None]
+        points = [(record[along], record[show]) for record in history.records if record.get(show) is not None]
         if not points:
             continue
-        epochs, values = zip(*points, strict=True)
-        line = looks[name].line(marker_size=4.5 if len(epochs) == 1 else 0.0)
-        axes.plot(epochs, values, label=style.key(name) or None, **line)
+        times, values = zip(*points, strict=True)
+        line = looks[name].line(marker_size=4.5 if len(times) == 1 else 0.0)
+        axes.plot(times, values, label=style.key(name) or None, **line)
         seen += values
-    style.dress(axes, title=title, x="epoch", y=COLUMNS[show])
+    style.dress(axes, title=title, x=label, y=COLUMNS[show])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if seen and np.all(np.isfinite(seen)) and min(seen) > 0 and max(seen) > 10 * min(seen):
         axes.set_yscale("log")
     style.legend(axes, "upper right")
     return axes
+
+
+def time_axis(histories: Iterable[History]) -> tuple[str, str]:
+    """What histories are drawn along: the record's entry, and what it is called."""
+    sampled = ["phase" in history.records[-1] for history in histories if history.records]
+    if sampled and all(sampled):
+        return "step", "iteration"
+    return "epoch", "epoch, or block of iterations" if any(sampled) else "epoch"
 
 
 def weight_histograms(

@@ -40,9 +40,7 @@ class Posterior(LocationScale):
 
     def __init__(self, source: Any, otherwise: Prior | str | None = None) -> None:
         if isinstance(source, str | Path):
-            from bayesify import runs
-
-            source = runs.load(source)
+            source = _load(Path(source))
         self.known: dict[str, tuple[Tensor, Tensor]] | None = _marginals(source)
         self.otherwise = _as_prior(otherwise)
 
@@ -127,6 +125,18 @@ def _split(pattern: str, prior: Prior, weights: Sequence[Weight]) -> dict[str, P
         raise ValueError(f"the posterior has no random weights for {names}: give Posterior(..., otherwise='normal:1')")
     named: dict[str, Prior] = {glob.escape(weight.name): prior for weight in weights if prior.knows(weight)}
     return {**named, **_split(pattern, prior.otherwise, others)}
+
+
+def _load(folder: Path) -> Any:
+    """The method of a run whose network is one of ours; anybody else's can only be brought by its owner."""
+    from bayesify import runs
+
+    if runs.read_config(folder).get("network") is None:
+        raise ValueError(
+            f"the network in {folder} is one of yours, which a folder does not hold: load it with "
+            f"bnn = bayesify.load({str(folder)!r}, network=net) and give Posterior(bnn)"
+        )
+    return runs.load(folder)
 
 
 def _marginals(source: Any) -> dict[str, tuple[Tensor, Tensor]]:

@@ -43,19 +43,33 @@ class VaryingPrior(nn.Module):
         return -entropy(std).sum(-1) - self.family.log_density(draws, scale, centre).sum(-1).mean(0)
 
 
-def varying(priors: Sequence[WeightPrior]) -> tuple[Prior, Tensor]:
-    """What the priors of a fleet share, and what tells them apart: a family and `[networks, numbers]`."""
+def varying(priors: Sequence[WeightPrior]) -> tuple[Prior | None, Tensor]:
+    """What the priors of a fleet share, and what tells them apart: a family and `[networks, numbers]`.
+
+    Priors beyond one fixed scale (hyperpriors, name patterns, improper ones) must all be the same: nothing tells them
+    apart then, there is no family and no number.
+    """
+    if not all(_plain(prior) for prior in priors) and len({prior.spec() for prior in priors}) == 1:
+        if any(group.stored for prior in priors for group in prior._groups):
+            raise ValueError("networks of a fleet cannot start from a posterior: train such ones one by one")
+        return None, torch.zeros(len(priors), 0, dtype=torch.float64)
     families, rows = [], []
     for prior in priors:
-        groups = prior._groups
-        own = groups[0].prior
-        plain = len(groups) == 1 and len(prior.patterns) == 1 and not groups[0].varying()
-        plain = plain and not prior.scale_variables and isinstance(own, LocationScale)
-        if not plain or own.scale == "fan_in":
-            raise ValueError(f"networks of a fleet have one proper prior of a fixed scale each, got {prior.spec()}")
+        own = prior._groups[0].prior
+        if not _plain(prior):
+            raise ValueError(
+                f"networks of a fleet have one proper prior of a fixed scale each, or all the same, got {prior.spec()}"
+            )
         families.append(own.name if not hasattr(own, "df") else f"{own.name} with {own.df} degrees of freedom")
         numbers = own.constants if isinstance(own, ScaleMixture) else (own.scale_for(1),)
         rows.append((*numbers, own.mean))
     if len(set(families)) > 1:
         raise ValueError(f"networks of a fleet have priors of one family, got {' and '.join(sorted(set(families)))}")
     return priors[0]._groups[0].prior, torch.tensor(rows, dtype=torch.float64)
+
+
+def _plain(prior: WeightPrior) -> bool:
+    groups = prior._groups
+    own = groups[0].prior
+    single = len(groups) == 1 and len(prior.patterns) == 1 and not groups[0].varying()
+    return single and not prior.scale_variables and isinstance(own, LocationScale) and own.scale != "fan_in"

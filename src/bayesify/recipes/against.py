@@ -74,52 +74,102 @@ def compare_against(
 
     """
     at_least("seeds", seeds, 1)
-    at_least("draws", draws, 1)
-    entrants = _entrants(methods, given)
     first = int(given.get("seed", 0))
-    recipes = {one.label: recipe_for(one, given) for one in entrants}
-    check_device(recipes["HMC"].device)
-    materials = {first: _material(recipes["HMC"], first)}
-    if materials[first].kind == "regression":
-        # One model for all: learned noise is no weight, and HMC would not sample it.
-        recipes = {label: replace(one, likelihood=one.likelihood or SAMPLED_NOISE) for label, one in recipes.items()}
-    entrants = _possible(entrants, recipes, materials[first])
-    question = _question({one.label: recipes[one.label] for one in entrants}, first, seeds, draws)
+    comparison = Comparison(given, methods=methods, draws=draws)
+    question = comparison.question(range(first, first + seeds))
     _claim(out, question, overwrite=overwrite)
-    every = []
-    for seed in range(first, first + seeds):
-        material = materials.pop(seed, None) or _material(recipes["HMC"], seed)
-        every.append(_one_seed(entrants, recipes, material, out / f"seed-{seed}", seed, draws, progress=progress))
-    results = against_report.summarise(question, entrants, every)
+    every = [comparison.scores(out, seed, progress=progress) for seed in question["seeds"]]
+    results = against_report.summarise(question, comparison.entrants, every)
     checkpoint.write_json(out / RESULTS, results)
-    figures = against_report.draw(out, out / f"seed-{first}", entrants, _material(recipes["HMC"], first))
+    figures = against_report.draw(out, out / f"seed-{first}", comparison.entrants, comparison.material(first))
     return Against(results, against_report.write(out, results, figures), [path for _, path, _ in figures])
+
+
+class Comparison:
+    """The question itself, checked: who takes part with which recipe; and its answer for one seed at a time."""
+
+    def __init__(self, given: Mapping[str, Any], *, methods: Sequence[str] = METHOD_NAMES, draws: int = DRAWS) -> None:
+        self.draws = at_least("draws", draws, 1)
+        entrants = _entrants(methods, given)
+        recipes = {one.label: recipe_for(one, given) for one in entrants}
+        check_device(recipes["HMC"].device)
+        material = _material(recipes["HMC"], int(given.get("seed", 0)))
+        if material.kind == "regression":
+            # One model for all: learned noise is no weight, and HMC would not sample it.
+            recipes = {name: replace(one, likelihood=one.likelihood or SAMPLED_NOISE) for name, one in recipes.items()}
+        self.entrants = _possible(entrants, recipes, material)
+        self.recipes = {one.label: recipes[one.label] for one in self.entrants}
+
+    def question(self, seeds: Sequence[int]) -> dict[str, Any]:
+        """What is asked, as plain values."""
+        return _question(self.recipes, seeds, self.draws)
+
+    def material(self, seed: int) -> Material:
+        """The data of a seed."""
+        return _material(self.recipes["HMC"], seed)
+
+    def scores(self, out: Path, seed: int, *, progress: bool = True) -> dict[str, dict[str, Any]]:
+        """The scores of every method on the data of a seed, by label; what is in the folder is read, the rest done."""
+        check_same(out, self.question([seed]))
+        material = self.material(seed)
+        return _one_seed(
+            self.entrants, self.recipes, material, out / f"seed-{seed}", seed, self.draws, progress=progress
+        )
+
+
+def check_same(out: Path, question: dict[str, Any]) -> None:
+    """Refuse a folder that holds the answers to another question; other seeds of the same are welcome."""
+    path = out / QUESTION
+    if not path.is_file():
+        return
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        there = {}
+    if {**there, "seeds": None} != {**question, "seeds": None}:
+        raise RunError(f"{out} holds another comparison: choose another folder, or replace it (--overwrite)")
 
 
 def _entrants(methods: Sequence[str], given: Mapping[str, Any]) -> list[Entrant]:
     wanted = {choose("method", name.strip(), METHOD_NAMES) for name in methods} | {REFERENCE}
     listed = [one for one in ENTRANTS if one.method in wanted]
     for name in given:
-        if name in OF_METHOD and not any(takes(one.method, name) for one in listed):
+        if not any(takes(one.method, name) for one in listed):
             among = ", ".join(dict.fromkeys(one.method for one in listed))
-            raise ValueError(
-                f"{name} is a setting of {' and '.join(OF_METHOD[name])}, the methods to compare are {among}"
-            )
+            whose = ", ".join(OF_METHOD.get(name, [one for one in METHOD_NAMES if takes(one, name)]))
+            raise ValueError(f"{name} is a setting of {whose}, the methods to compare are {among}")
+    _check_used(given)
     # The reference first: without it there is nothing to compare with.
     return sorted(listed, key=lambda one: one.method != REFERENCE)
 
 
-def _question(recipes: Mapping[str, Recipe], first: int, seeds: int, draws: int) -> dict[str, Any]:
+def _check_used(given: Mapping[str, Any]) -> None:
+    """Refuse what would change nothing, or fail once the reference has been sampled."""
+    early = [name for name, usual in (("patience", None), ("keep", "last")) if given.get(name, usual) != usual]
+    if early and not given.get("validation"):
+        raise ValueError(
+            f"{early[0]}={given[early[0]]} goes by examples set aside from training, and there are none: "
+            "give validation too, their share, such as 0.2"
+        )
+    setup = SETUPS.get(str(given.get("data", "moons")))
+    for name in ("target", "ignore", "size", "split") if setup is not None and setup.train is None else ():
+        if given.get(name):
+            raise ValueError(f"{name} changes nothing here, {given.get('data', 'moons')} is generated by the seed")
+
+
+def _question(recipes: Mapping[str, Recipe], seeds: Sequence[int], draws: int) -> dict[str, Any]:
     recipe = recipes["HMC"]
     setup = SETUPS.get(recipe.data)
+    # Where it is computed is no part of what is asked.
     told = {
-        label: {k: v for k, v in asdict(one).items() if v != getattr(Recipe, k, None)} for label, one in recipes.items()
+        label: {k: v for k, v in asdict(one).items() if v != getattr(Recipe, k, None) and k != "device"}
+        for label, one in recipes.items()
     }
     question = {
         "data": recipe.data,
         "options": {} if setup is None else dict(setup.options),
         "examples": None if setup is None else setup.train,
-        "seeds": list(range(first, first + seeds)),
+        "seeds": list(seeds),
         "draws": draws,
         "recipes": told,
     }
@@ -134,13 +184,8 @@ def _claim(out: Path, question: dict[str, Any], *, overwrite: bool) -> None:
         raise RunError(f"{out} is a file, not a folder")
     path = out / QUESTION
     if path.is_file() and not overwrite:
-        try:
-            there = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            there = {}
         # More seeds of the same experiment go on with those that are there.
-        if {**there, "seeds": None} != {**question, "seeds": None}:
-            raise RunError(f"{out} holds another comparison: choose another folder, or replace it (--overwrite)")
+        check_same(out, question)
     elif out.is_dir() and any(out.iterdir()):
         if not path.is_file():
             raise RunError(f"{out} is not empty and holds no comparison of ours: choose another folder")
@@ -241,12 +286,14 @@ def _fit(one: Entrant, recipe: Recipe, material: Material, run: Path, *, progres
         method = runs.load(run).to(recipe.device)
         before = float((_read(run) or {}).get("seconds", sum(method.history["seconds"])))
         if not method.complete:
-            method.resume(material.train, run, device=recipe.device, progress=progress)
+            method.resume(material.train, run, validation=material.validation, device=recipe.device, progress=progress)
     else:
         _warm_up(recipe, material, settings)
         method = make_method(recipe, material)
         began = time.perf_counter()
-        method.fit(material.train, progress=progress, run=run, overwrite=True, **settings)
+        method.fit(
+            material.train, validation=material.validation, progress=progress, run=run, overwrite=True, **settings
+        )
     if isinstance(method, HMC):
         sample_until_converged(method, material, run, recipe.samples or 500, progress=progress)
     seconds = before + time.perf_counter() - began
@@ -258,7 +305,9 @@ def _warm_up(recipe: Recipe, material: Material, settings: Mapping[str, Any]) ->
     """A few steps that nobody times: what is loaded on first use would be charged to whoever comes first."""
     if recipe.method != REFERENCE:
         few = take(material.train[0], slice(recipe.batch_size)), take(material.train[1], slice(recipe.batch_size))
-        make_method(recipe, material).fit(few, progress=False, **{**settings, "epochs": 4})
+        make_method(recipe, material).fit(
+            few, progress=False, **{**settings, "epochs": 4, "patience": None, "keep": "last"}
+        )
 
 
 def _read(run: Path) -> dict[str, Any] | None:

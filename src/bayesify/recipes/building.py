@@ -142,6 +142,8 @@ def make_network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Callab
         return user_factory(recipe.network, shape, outputs)
     named: dict[str, Any] = {"activation": recipe.activation, "dropout": recipe.dropout}
     if recipe.method == "mc-dropout":
+        if recipe.p is not None and not 0 < recipe.p < 1:
+            raise ValueError(f"p must be a dropout rate between 0 and 1, got {recipe.p!r}")
         named["dropout"] = recipe.p or recipe.dropout or DROPOUT_RATE["classification"]
     if recipe.network == "cnn":
         named |= {"input_shape": list(shape), "preset": recipe.preset}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bayesify.recipes.recipe import OF_METHOD, OF_OPTIMISATION, Recipe, make_recipe
+from bayesify.recipes.recipe import OF_METHOD, OF_OPTIMISATION, WITH_DRAWS, Recipe, make_recipe
 
 REFERENCE = "hmc"
 
@@ -100,7 +100,12 @@ def recipe_for(one: Entrant, given: Mapping[str, Any]) -> Recipe:
 def takes(method: str, setting: str) -> bool:
     if setting in OF_METHOD:
         return method in OF_METHOD[setting]
-    if method == REFERENCE and setting in {*OF_OPTIMISATION, "optimizer", "kl", "keep", "batch_size"}:
+    if method == REFERENCE and setting in OF_OPTIMISATION:
+        return False
+    if setting == "draws":
+        return method in WITH_DRAWS
+    # What these collect comes at the end of their plan.
+    if setting in {"patience", "keep"} and method in {"swag", "sgld", "sghmc"}:
         return False
     # The updates of these are their own, and SWAG's widths come from its optimiser.
     return not (setting == "optimizer" and method in {"ivon", "sgld", "sghmc", "swag"})

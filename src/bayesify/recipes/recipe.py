@@ -6,6 +6,7 @@ The same names are the flags of `bayesify train`, the keys of a configuration fi
 
 from __future__ import annotations
 
+import inspect
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +41,8 @@ OF_METHOD: dict[str, tuple[str, ...]] = {
     "friction": ("sghmc",),
     "warm_up": ("hmc",),
 }
+# What a run's description also holds, and the next run decides for itself.
+_OF_THE_MACHINE = {"compiled", "checkpoint_every", "block", "stored", "judged", "added_dropout"}
 # HMC follows no plan of epochs and batches: what says how an optimiser goes says nothing to it.
 OF_OPTIMISATION = ("epochs", "batch_size", "optimizer", "learning_rate", "schedule", "kl", "patience", "keep")
 WITH_DRAWS = ("variational", "ivon")
@@ -167,7 +170,9 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise TypeError(f"{file} must hold one object of settings by name, it holds {type(content).__name__}")
     if content.get("format") == "bayesify-run":
-        return settings_of_run(content, str(file))
+        settings = settings_of_run(content, str(file))
+        _check_repeatable(content, file)
+        return settings
     read_settings(content)
     return content
 
@@ -192,6 +197,24 @@ def settings_of_run(config: Mapping[str, Any], what: str) -> dict[str, Any]:
     settings |= {name: value for name, value in plan.items() if name in known}
     settings["device"] = config.get("device")
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def _check_repeatable(config: Mapping[str, Any], file: Path) -> None:
+    """Refuse a run that was made in Python with something that a recipe has no name for: it would be another run."""
+    from bayesify.methods import METHODS
+
+    kind = METHODS[choose("method", str(config.get("method")), METHODS)]
+    usual = {one.name: one.default for one in inspect.signature(kind).parameters.values()}
+    usual |= {one.name: one.default for one in fields(kind.plan_type)}
+    named = {field.name for field in fields(Recipe)} | _OF_THE_MACHINE
+    said = {**(config.get("plan") or {}), **(config.get("settings") or {})}
+    other = {name: value for name, value in said.items() if name not in named and value != usual.get(name)}
+    other |= {name: "a function" for name in ("optimizer", "schedule") if said.get(name) == "custom"}
+    weights = (config.get("likelihood") or {}).get("class_weights")
+    other |= {} if weights is None else {"class_weights": weights}
+    if other:
+        words = ", ".join(f"{name}={value}" for name, value in other.items())
+        raise ValueError(f"{file} was trained with {words}, which has no flag: repeat it in Python")
 
 
 def _likelihood_text(spec: Mapping[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from bayesify.plots import style
 from bayesify.recipes.sweeping import by_hyperparameter
 from bayesify.report.report import Report
 
@@ -37,7 +38,7 @@ def sweep_report(result: dict[str, Any], path: Path) -> Path:
     if found:
         report.section("Error against each hyperparameter")
         report.figure(
-            _figure(found),
+            hyperparameter_figure(found),
             "Validation error of every network, by one hyperparameter at a time, on a logarithmic scale; the line "
             "joins the best ones. A hyperparameter matters where the lowest points move.",
             "validation error against each hyperparameter",
@@ -64,18 +65,26 @@ def _error(row: dict[str, Any]) -> float:
     return float(row["validation_error"])
 
 
-def _figure(found: dict[str, dict[str, list[float]]]) -> Figure:
-    figure = Figure(figsize=(2.4 * len(found), 3), layout="constrained")
-    axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
-    for place, (name, groups) in zip(axes, found.items(), strict=True):
+def hyperparameter_figure(found: dict[str, dict[str, list[float]]]) -> Figure:
+    """Every network's validation error by one hyperparameter at a time, as `by_hyperparameter` gives them."""
+    from matplotlib.ticker import NullLocator
+
+    figure = style.new_figure(2.1 * len(found), 2.9)
+    panels = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
+    for axes, (name, groups) in zip(panels, found.items(), strict=True):
         values = sorted(groups, key=float)
         for position, value in enumerate(values):
             errors = sorted(groups[value])
             spread = [position + 0.3 * (rank / max(1, len(errors) - 1) - 0.5) for rank in range(len(errors))]
-            place.plot(spread, errors, "o", markersize=3, alpha=0.5, color="tab:blue")
-        place.plot(range(len(values)), [min(groups[value]) for value in values], "-", color="tab:orange")
-        place.set_xticks(range(len(values)), values)
-        place.set_xlabel(name)
-        place.set_yscale("log")
-    axes[0].set_ylabel("validation error")
+            axes.plot(spread, errors, "o", markersize=3, alpha=0.5, color=style.KNOWN)
+        axes.plot(range(len(values)), [min(groups[value]) for value in values], "-", color=style.UNKNOWN)
+        axes.set_xticks(range(len(values)), values)
+        axes.set_yscale("log")
+        style.dress(axes, x=name, y="validation error" if axes is panels[0] else "")
+    low, high = panels[0].get_ylim()
+    panels[0].yaxis.set_minor_locator(NullLocator())
+    ticks = [digit * 10.0**power for power in (-3, -2, -1) for digit in (1, 1.5, 2, 3, 5)]
+    panels[0].set_yticks([tick for tick in ticks if low <= tick <= high])
+    panels[0].set_ylim(low, high)
+    style.percent(panels[0], "y")
     return figure

@@ -51,7 +51,15 @@ def paper_grid(batch_size: int = 128) -> list[Setting]:
     ]
 
 
-GRIDS = {"paper-grid": paper_grid}
+def small_grid(batch_size: int = 128) -> list[Setting]:
+    """Eight settings in the manner of the paper's, with rates for a table: to see how a search goes."""
+    return [
+        Setting(rate * batch_size, draws, f"scale-mixture:{pi},1,{math.exp(-6):.6g}")
+        for draws, rate, pi in product((1, 2), (5e-3, 5e-4), (0.25, 0.75))
+    ]
+
+
+GRIDS = {"paper-grid": paper_grid, "small-grid": small_grid}
 
 
 @dataclass(frozen=True)
@@ -146,8 +154,8 @@ def by_hyperparameter(result: dict[str, Any]) -> dict[str, dict[str, list[float]
             "learning rate": f"{row['learning_rate']:.3g}",
             "draws per step": str(row["draws"]),
             "pi": pi,
-            "-log sigma1": f"{-math.log(float(wide)):.0f}",
-            "-log sigma2": f"{-math.log(float(narrow)):.0f}",
+            "-log sigma1": f"{0 - math.log(float(wide)):.0f}",
+            "-log sigma2": f"{0 - math.log(float(narrow)):.0f}",
         }
         if row["validation_error"] is not None:
             for name, value in told.items():

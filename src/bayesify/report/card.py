@@ -199,7 +199,10 @@ def _training(result: MethodResult, config: Mapping[str, Any]) -> Iterable[tuple
     yield from ((name.replace("_", " "), value) for name, value in plan.items() if not name.startswith("validation"))
     records = result.history.records
     if records:
-        yield "epochs done", len(records)
+        if "phase" in records[-1]:
+            yield "iterations done", records[-1]["step"]
+        else:
+            yield "epochs done", len(records)
         yield "seconds", f"{sum(record.get('seconds') or 0.0 for record in records):.1f}"
         yield "last training NLL", f"{records[-1]['nll']:.4g}"
 

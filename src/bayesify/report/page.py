@@ -78,9 +78,18 @@ def numbers(listed: Sequence[tuple[str, str, str]]) -> str:
     return f'<dl class="numbers">{items}</dl>\n'
 
 
-def table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[tuple[str, bool]]], caption: str) -> str:
-    """Columns are (title, note); cells are (text, whether it is the column's best). The first column names rows."""
+def table(
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[tuple[str, bool]]],
+    caption: str,
+    words: Sequence[int] = (),
+) -> str:
+    """Columns are (title, note); cells are (text, whether it is the column's best). The first column names rows.
+
+    A column that holds no number is set as words; so are those whose places are in `words`.
+    """
     worded = {place for place in range(1, len(columns)) if rows and all(_is_words(row[place][0]) for row in rows)}
+    worded |= set(words)
     lines = []
     for row in rows:
         cells = [f'<th scope="row">{escape(row[0][0])}</th>'] if row else []

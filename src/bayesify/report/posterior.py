@@ -10,6 +10,7 @@ import torch
 from bayesify import plots
 from bayesify.methods import Variational
 from bayesify.plots import style
+from bayesify.plots.training import time_axis
 from bayesify.plots.weights import CUTS, binned_weights, sampled_weights, signal_to_noise
 from bayesify.pruning import PruningCurve, prunable_weights, pruning_curve, scores
 from bayesify.report.results import looks_of, told
@@ -63,7 +64,7 @@ def weights(report: Report, results: Sequence[MethodResult], inputs: Any = None)
 
 
 def training(report: Report, results: Sequence[MethodResult]) -> None:
-    """The objective's parts by epoch, the validation's where it was measured, and where the weights went."""
+    """The objective's parts by epoch (or iteration), the validation's where measured, and where the weights went."""
     histories = {result.label: result.history for result in results if len(result.history)}
     if not histories:
         return
@@ -73,7 +74,8 @@ def training(report: Report, results: Sequence[MethodResult]) -> None:
         plots.training_history(_moving(histories, column), show=column, looks=looks, axes=style.canvas(None, 3.7, 2.8))
         for column in shown
     ]
-    words = [f"{column.replace('_', ' ')} by epoch" for column in shown]
+    along = time_axis(histories.values())[1]
+    words = [f"{column.replace('_', ' ')} by {along}" for column in shown]
     data: dict[str, Any] = {label: {column: part[column] for column in shown} for label, part in histories.items()}
     for result in results:
         # Of several, the ones with a posterior to watch; a single one whatever it is.
@@ -84,7 +86,9 @@ def training(report: Report, results: Sequence[MethodResult]) -> None:
     about = {
         "nll": f"The data's part of the objective, which should level off. From first to last: {falls}.",
         "validation_nll": "On examples held out: where it rises while training falls, the network memorises.",
-        "kl": "How far the posterior is from the prior: a flat line means that it did not respond to the data.",
+        "kl": "How far the posterior is from the prior: a flat line means that it did not respond to the data."
+        if along != "iteration"
+        else "Minus the log prior density where the chains are: once it is level they are no longer on their way.",
     }
     notes = [about[column] for column in shown]
     notes += ["Rows that no longer change have settled; all are drawn equally high."] * (len(panels) - len(shown))

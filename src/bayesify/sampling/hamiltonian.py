@@ -97,7 +97,9 @@ class Leapfrog:
         self.path = "plain"
         # Whole trajectories side by side: cores that share every single operation would mostly wait for each other.
         self._workers = 1 if position.is_cuda else workers
-        self._pool = ThreadPoolExecutor(self._workers) if self._workers > 1 else None
+        # A thread takes over torch's number of threads when it first asks for it; compiled code never does, and its
+        # matrix products would each start threads of their own.
+        self._pool = ThreadPoolExecutor(self._workers, initializer=torch.get_num_threads) if self._workers > 1 else None
         self._step: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, ...]] | None = None
         self._graph: _Graph | None = None
         if not fast:
@@ -182,6 +184,9 @@ def choose_end(start: State, proposal: Proposal, uniform: Tensor) -> tuple[State
 
 
 def _compile(step: Callable[..., Any], position: Tensor) -> Callable[..., Any]:
+    from torch._functorch import config as autograd_config
+    from torch._inductor import config as compiler_config
+
     from bayesify.training.compiling import compile_function
 
     drift, kick = torch.zeros_like(position[0]), position.new_zeros(())
@@ -190,8 +195,13 @@ def _compile(step: Callable[..., Any], position: Tensor) -> Callable[..., Any]:
     def traced(position: Tensor, momentum: Tensor, drift: Tensor, kick: Tensor) -> Any:
         return step(position, momentum, drift, kick)
 
-    compiled = compile_function(traced, example)
-    expected, found = step(*example)[2], compiled(*example)[2]
+    # Plainly first: what a network finds out about itself in its first pass cannot be found out while it is traced.
+    expected = step(*example)[2]
+    # One call into C++ for the whole step: no Python between its kernels, and workers need not wait for each other's.
+    # Its graphs cannot be cached, and trying to would be told to the user.
+    with compiler_config.patch(cpp_wrapper=True), autograd_config.patch(enable_autograd_cache=False):
+        compiled = compile_function(traced, example)
+    found = compiled(*example)[2]
     scale = expected.abs().amax().clamp(min=1.0)
     if not torch.allclose(expected / scale, found / scale, atol=1e-4, equal_nan=True):
         raise RuntimeError("the compiled gradient differs from the plain one")

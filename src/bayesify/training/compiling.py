@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 logger = logging.getLogger("bayesify")
 
@@ -15,6 +16,21 @@ logger = logging.getLogger("bayesify")
 _SECONDS_TO_COMPILE = 30.0
 _SECONDS_PER_WEIGHT = 1.5e-8
 _SECONDS_PER_STEP_ON_GPU = 1.5e-3
+# Where the processor can, a product and a sum are one operation that rounds once.
+_OPTIONS = {"cpp.enable_floating_point_contract_flag": "fast"}
+# log1p(t) / t on [0, 1] to 5e-9 (Chebyshev interpolation), by powers of t.
+_LOG1P = (
+    0.999999995,
+    -0.49999904,
+    0.33330004,
+    -0.249545589,
+    0.196781173,
+    -0.153118631,
+    0.106142647,
+    -0.0570642008,
+    0.0199071609,
+    -0.00325637847,
+)
 
 
 def worth_compiling(weights: int, steps: int, device: torch.device) -> bool:
@@ -33,25 +49,41 @@ def compile_function(function: Callable[..., Any], example: tuple[Any, ...]) -> 
 
     graph = make_fx(function, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
     with torch.no_grad():
-        compiled: Callable[..., Any] = compile_graph(graph, list(example))
+        compiled: Callable[..., Any] = compile_graph(graph, list(example), options=dict(_OPTIONS))
     return compiled
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    return {torch.ops.aten.softplus.default: _softplus}
+    return {
+        torch.ops.aten.softplus.default: _softplus,
+        torch.ops.aten.softplus_backward.default: _softplus_backward,
+    }
 
 
-def _softplus(x: torch.Tensor, beta: float = 1, _: float = 20) -> torch.Tensor:
-    """log(1 + e^x) = max(x, 0) + log1p(e^-|x|), the second by the series of 2 artanh(t / (2 + t)), to float32's digits.
+def _softplus(x: Tensor, beta: float = 1, _: float = 20) -> Tensor:
+    """log(1 + e^x) = max(x, 0) + log1p(e^-|x|), the second by a polynomial, to float32's digits.
 
-    With t up to one the series' argument is up to a third; the logarithm of a math library costs three times as much.
+    A division or the logarithm of a math library costs several times as much.
     """
     if x.dtype != torch.float32 or beta != 1:
         return torch.maximum(x * beta, torch.zeros_like(x)) / beta + torch.log1p(torch.exp(-(x * beta).abs())) / beta
-    t = torch.exp(-x.abs())
-    z = t / (2.0 + t)
-    square = z * z
-    total = torch.full_like(square, 1 / 15)
-    for odd in (13, 11, 9, 7, 5, 3, 1):
-        total = total * square + 1 / odd
-    return x.clamp(min=0.0) + 2.0 * z * total
+    t = _small(x)
+    total = torch.full_like(t, _LOG1P[-1])
+    for coefficient in reversed(_LOG1P[:-1]):
+        total = total * t + coefficient
+    return x.clamp(min=0.0) + t * total
+
+
+def _softplus_backward(gradient: Tensor, x: Tensor, beta: float = 1, _: float = 20) -> Tensor:
+    """The gradient times sigmoid(x), from the same e^-|x|."""
+    t = torch.exp(-(x * beta).abs()) if x.dtype != torch.float32 or beta != 1 else _small(x)
+    return gradient * (torch.where(x >= 0, 1.0, t) / (1.0 + t))
+
+
+def _small(x: Tensor) -> Tensor:
+    """e^-|x|, not below e^-60.
+
+    Smaller numbers change nothing that is added to one, and once they are multiplied they soon are denormal, which is
+    up to a hundred times slower.
+    """
+    return torch.exp(-x.abs().clamp(max=60.0))

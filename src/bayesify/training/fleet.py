@@ -2,8 +2,9 @@
 
 A fleet's step is the fused step (`step.py`) with one more axis: the objective is mapped over the networks (`vmap`), the
 sum of their losses has each network's gradient in its own row, and the optimiser's update is elementwise already. All
-see the same batches, so that the first product is one large one; noise, start and everything else are each one's own,
-so a network of a fleet is, to rounding, the network that training it alone would have given.
+see the same batches, so that the first product is one large one, unless each is given data of its own; noise, start and
+everything else are each one's own, so a network of a fleet is, to rounding, the network that training it alone would
+have given.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from bayesify.errors import RunError, TrainingError, at_least
 from bayesify.methods.variational import Variational
 from bayesify.priors.varying import VaryingPrior, varying
 from bayesify.training import checkpoint
-from bayesify.training.examples import Batch, TensorExamples, as_examples
+from bayesify.training.examples import Batch, Examples, TensorExamples, as_examples
 from bayesify.training.graphs import GraphedSteps
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import make_optimizer, rate_factor
+from bayesify.training.staged import Stages, can_be_staged
 from bayesify.training.step import FusedStep
 from bayesify.training.updates import update_rule
 
@@ -46,6 +48,7 @@ class Fleet:
         self.family, self.numbers = varying([prior for prior in priors if prior is not None])
         self.numbers = self.numbers.to(self.parameters[0].dtype)
         self.seeds = torch.tensor([method.seed for method in self.methods])
+        self.apart = False
         self.nll: list[list[float]] = []
 
     def __len__(self) -> int:
@@ -72,14 +75,16 @@ class Fleet:
         seed: int = 0,
         device: torch.device | str | None = None,
         compiled: bool | None = None,
+        precision: str = "float32",
         run: str | Path | None = None,
+        checkpoint_every: int = 1,
         progress: bool = True,
         on_epoch: Callable[[int, list[float]], None] = lambda _, __: None,
     ) -> list[list[float]]:
         """Train all; each epoch's training NLL by network, `[epochs][networks]`.
 
         Args:
-            data: `(x, y)` in tensors or arrays.
+            data: `(x, y)` in tensors or arrays; or a list of such pairs, one for each network, equally long.
             learning_rates: one for each network.
             epochs: passes over the data.
             batch_size: examples per step.
@@ -90,12 +95,15 @@ class Fleet:
             seed: of the order of the examples, which all share.
             device: where to train.
             compiled: compile the step; None does on a GPU.
-            run: a folder for a checkpoint after every epoch; one that is there is gone on from.
+            precision: of the networks' products: `float32`, `tf32`, or `bfloat16` (draws and gradients too).
+            run: a folder for checkpoints; one that is there is gone on from.
+            checkpoint_every: epochs between checkpoints.
             progress: show a bar.
             on_epoch: called with the number of epochs done and their last NLLs.
 
         """
         at_least("epochs", epochs, 1)
+        at_least("checkpoint_every", checkpoint_every, 1)
         if len(learning_rates) != len(self):
             raise ValueError(
                 f"learning_rates must have one for each of {len(self)} networks, got {len(learning_rates)}"
@@ -105,19 +113,24 @@ class Fleet:
             self.to(device)
         where = self.parameters[0].device
         first = self.methods[0]
-        examples = as_examples(data, first.likelihood, first.network.dtype).to(where)
+        self.apart = isinstance(data, list) and all(isinstance(one, tuple) for one in data)
+        given = data if self.apart else [data]
+        every = [as_examples(one, first.likelihood, first.network.dtype).to(where) for one in given]
+        for one in every:
+            if isinstance(one, TensorExamples):
+                first._look(one)
+        examples = _together(every, len(self)) if self.apart else every[0]
         if not isinstance(examples, TensorExamples):
             raise TypeError("a fleet trains on data in memory: give a pair (x, y)")
-        first._look(examples)
         made = make_optimizer(optimizer, self.parameters, 1.0)
-        step = FleetStep(self, made, draws)
+        step = FleetStep(self, made, draws, precision)
         self.nll = []
         asked = {
             "priors": [method.prior.spec() for method in self.methods if method.prior is not None],
             "seeds": self.seeds.tolist(),
             "learning_rates": list(learning_rates),
             "kl": [str(weighting) for weighting in weightings],
-            "plan": [optimizer, schedule, batch_size, draws, seed],
+            "plan": [optimizer, schedule, batch_size, draws, seed, precision],
             "examples": [examples.n_data, float(examples.y.double().sum())],
         }
         begun = self._restore(run, made, step, asked)
@@ -145,7 +158,8 @@ class Fleet:
                 order = examples.orders(seed, epoch, 1, where)
                 self.nll.append(self._epoch(step, examples, order, table, sizes, graphed))
                 step.record()
-                self._keep(run, made, epoch + 1, asked)
+                if (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs:
+                    self._keep(run, made, epoch + 1, asked)
                 on_epoch(epoch + 1, self.nll[-1])
                 bar.update()
         self.unstack()
@@ -225,13 +239,17 @@ class Fleet:
 class FleetStep(FusedStep):
     """The fused step of all networks of a fleet; `numbers` has one row for each."""
 
-    def __init__(self, fleet: Fleet, optimizer: torch.optim.Optimizer, draws: int) -> None:
+    def __init__(self, fleet: Fleet, optimizer: torch.optim.Optimizer, draws: int, precision: str = "float32") -> None:
         self.method, self.draws, self.fleet = fleet.methods[0], draws, fleet
         self.objective: nn.Module = _OneObjective(self.method, fleet.family, draws)
         self.names = [f"method.{name}" for name in fleet.names]
         self.buffers: dict[str, Tensor] = {}
         self._compiled: dict[Any, Callable[..., Tensor]] = {}
         self.bind(optimizer)
+        together = not fleet.apart and fleet.family is not None
+        self.stages = Stages(self, precision) if together and can_be_staged(self) else None
+        if self.stages is None and precision == "bfloat16":
+            raise ValueError("bfloat16 is for fleets of plain chains with the weight estimator: use float32 or tf32")
 
     def bind(self, optimizer: torch.optim.Optimizer) -> None:
         """Take the state from where the optimiser has it now."""
@@ -246,6 +264,20 @@ class FleetStep(FusedStep):
         """A row for each network, of the same share and rate: what the compiler is shown."""
         return (super().numbers(share, rate, ahead),) * len(self.fleet)
 
+    def evaluate(self, layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor) -> Tensor:
+        if self.stages is None:
+            return super().evaluate(layout, leaves, step, numbers)
+        return self.stages(self.state, step, numbers, leaves)
+
+    def compile(self, batches: list[Batch]) -> None:
+        if self.stages is None:
+            super().compile(batches)
+            return
+        where, leaves = self.state[0].device, pytree.tree_leaves(batches)
+        numbers = torch.tensor(self.numbers(1.0, 1e-3), dtype=self.state[0].dtype, device=where)
+        self.method.train()
+        self.stages.compile(self.state, torch.tensor(1, device=where), numbers, leaves)
+
     def run(self, layout: Any, *tensors: Tensor) -> Tensor:
         known, count = len(self.state), len(self.names)
         state, (step, numbers, *leaves) = tensors[:known], tensors[known:]
@@ -254,13 +286,16 @@ class FleetStep(FusedStep):
         parameters = [tensor.detach().requires_grad_() for tensor in state[:count]]
         rest = iter(state[count:])
 
-        def losses(own: list[Tensor], seed: Tensor, prior: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        def losses(
+            own: list[Tensor], seed: Tensor, prior: Tensor, weight: Tensor, batches: list[Batch]
+        ) -> tuple[Tensor, Tensor]:
             given = dict(zip(self.names, own, strict=True))
             found: tuple[Tensor, Tensor] = functional_call(self.objective, given, (batches, step, weight, seed, prior))
             return found
 
         with torch.enable_grad():
-            loss, nll = vmap(losses)(parameters, self.fleet.seeds, self.fleet.numbers, share)
+            axes = (0, 0, 0, 0, 1 if self.fleet.apart else None)
+            loss, nll = vmap(losses, axes)(parameters, self.fleet.seeds, self.fleet.numbers, share, batches)
             gradients = torch.autograd.grad(loss.sum(), parameters)
         with torch.no_grad():
             for parameter, gradient, slots in zip(state, gradients, self.rule.state, strict=False):
@@ -281,12 +316,27 @@ class _OneObjective(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         method = self.method
         kept = method.seed, method.prior
-        method.seed, method.prior = seed, VaryingPrior(self.family, numbers)
+        method.seed = seed
+        if self.family is not None:
+            method.prior = VaryingPrior(self.family, numbers)
         try:
             objective = method.objective(batches, step=step, share=share, draws=self.draws)
         finally:
             method.seed, method.prior = kept
         return objective.loss, objective.nll
+
+
+def _together(every: Sequence[Examples], networks: int) -> TensorExamples:
+    """Each network's own data as one: the networks are the axis after the examples, `[n, networks, ...]`."""
+    kept = [one for one in every if isinstance(one, TensorExamples)]
+    sizes = sorted({one.n_data for one in kept})
+    if len(kept) != networks or len(sizes) != 1:
+        raise ValueError(
+            f"data of their own must be a pair (x, y) for each of {networks} networks, equally long, "
+            f"got {len(kept)} of {' and '.join(map(str, sizes)) or 'no'} examples"
+        )
+    x = pytree.tree_map(lambda *leaves: torch.stack(leaves, 1), *(one.x for one in kept))
+    return TensorExamples(x, torch.stack([one.y for one in kept], 1))
 
 
 def _check_alike(methods: Sequence[Variational]) -> None:

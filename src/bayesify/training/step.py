@@ -90,7 +90,7 @@ class FusedStep:
         for run in (flat, compiled):
             copies = [tensor.clone() for tensor in self.state]
             results.append([run(*copies, *arguments), *copies])
-        _check_same(results[0], results[1], [torch.zeros_like(results[0][0]), *self.state])
+        check_same(results[0], results[1], [torch.zeros_like(results[0][0]), *self.state])
         self._compiled[shape_of(leaves)] = compiled
 
     def run(self, layout: Any, *tensors: Tensor) -> Tensor:
@@ -107,10 +107,8 @@ class FusedStep:
             loss, nll = functional_call(self.objective, given, (batches, step, share))
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         with torch.no_grad():
-            for parameter, gradient, slots in zip(state, gradients, self.rule.state, strict=False):
-                own = [next(rest) for _ in slots]
-                if gradient is not None:
-                    self.rule.apply(parameter, gradient, own, rates)
+            own = [[next(rest) for _ in slots] for slots in self.rule.state]
+            self.rule.apply_all(state[: len(self.names)], gradients, own, rates)
         found: Tensor = nll.detach()
         return found
 
@@ -150,7 +148,7 @@ class _Objective(nn.Module):
         self.draws = draws
 
     def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        objective: Objective = self.method.objective(batches, step=step, share=share, draws=self.draws)
+        objective: Objective = self.method.captured(batches, step=step, share=share, draws=self.draws)
         self.method.absorb(objective)
         return objective.loss, objective.nll
 
@@ -171,10 +169,13 @@ def _check_capturable(method: Method, optimizer: Optimizer, batches: list[Batch]
         raise ValueError("the network draws random numbers of its own")
 
 
-def _check_same(plain: Sequence[Tensor], compiled: Sequence[Tensor], before: Sequence[Tensor]) -> None:
+def check_same(
+    plain: Sequence[Tensor], compiled: Sequence[Tensor], before: Sequence[Tensor], tolerance: float = _TOLERANCE
+) -> None:
+    """Raise where a compiled step's results differ from the plain one's by more than rounding."""
     for expected, found, old in zip(plain, compiled, before, strict=True):
         if expected.is_floating_point():
-            allowed = _TOLERANCE * (expected - old).norm() + 1e-6 * expected.norm()
+            allowed = tolerance * (expected - old).norm() + 1e-6 * expected.norm()
             same = bool((expected - found).norm() <= allowed)
         else:
             same = torch.equal(expected, found)

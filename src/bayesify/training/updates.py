@@ -34,6 +34,18 @@ class UpdateRule(ABC):
     def numbers(self, rate: float, done: int) -> tuple[float, ...]:
         """What the update after `done` others depends on."""
 
+    def apply_all(
+        self,
+        parameters: Sequence[Tensor],
+        gradients: Sequence[Tensor | None],
+        state: Sequence[Sequence[Tensor]],
+        numbers: Sequence[Tensor],
+    ) -> None:
+        """Change every parameter that has a gradient, and its state, in place."""
+        for parameter, gradient, own in zip(parameters, gradients, state, strict=True):
+            if gradient is not None:
+                self.apply(parameter, gradient, own, numbers)
+
     @abstractmethod
     def apply(self, parameter: Tensor, gradient: Tensor, state: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
         """Change the parameter and its state in place."""
@@ -121,11 +133,15 @@ class AdamRule(UpdateRule):
 
 
 def update_rule(optimizer: Optimizer) -> UpdateRule:
-    """The rule of an optimiser of torch's, or a ValueError that says why there is none."""
-    if len(optimizer.param_groups) != 1:
-        raise ValueError("the optimiser has several groups of parameters")
+    """The rule of an optimiser of torch's or of one that brings its own, or a ValueError that says why there is none."""
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         raise ValueError("the optimiser has hooks of its own")
+    brings = getattr(optimizer, "update_rule", None)
+    if brings is not None:
+        rule: UpdateRule = brings()
+        return rule
+    if len(optimizer.param_groups) != 1:
+        raise ValueError("the optimiser has several groups of parameters")
     group = optimizer.param_groups[0]
     special = [name for name in ("amsgrad", "maximize", "differentiable", "dampening") if group.get(name)]
     if special:

@@ -162,4 +162,6 @@ def _collect(module: nn.Module, prefix: str, links: Links, train: bool) -> None:
 
 def _weigh(slope: Tensor, variance: Tensor | None) -> Tensor:
     assert variance is not None
-    return (slope.square() * variance).flatten(1).sum(1)
+    squares = slope.square()
+    weighed = squares * variance if squares.requires_grad or variance.requires_grad else squares.mul_(variance)
+    return weighed.flatten(1).sum(1)

@@ -81,7 +81,21 @@ def _elementwise(layer: Any, x: Gaussians, _: Tensors, train: bool) -> Gaussians
         return result
     # The value as it is, with the mean slope as its derivative: a backward pass then costs one product.
     assert result.slope is not None
-    return Gaussians(torch.addcmul(result.mean, result.slope, x.mean - x.mean.detach()), result.variance)
+    return Gaussians(_Sloped.apply(x.mean, result.mean, result.slope), result.variance)
+
+
+class _Sloped(torch.autograd.Function):
+    """A value that passes the gradient on to another tensor by a given slope."""
+
+    @staticmethod
+    def forward(ctx: Any, _: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+        ctx.save_for_backward(slope)
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return gradients[0] * slope, None, None
 
 
 def _normalised(layer: Any, x: Gaussians, tensors: Tensors, _: bool) -> Gaussians:

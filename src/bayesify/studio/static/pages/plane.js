@@ -23,7 +23,8 @@ export async function show(place, head) {
   const board = new Points({ tool: () => tool, changed: (words) => { state.set({ points: packPoints(board.points) }); announce(words); if (frame) stale(); count(); } });
   const doubtCanvas = h("canvas", { width: 448, height: 448, role: "img", "aria-label": "Uncertainty surface: not trained yet" });
   const doubtMarks = s("svg", { viewBox: "0 0 100 100", "aria-hidden": "true" });
-  const status = h("p", { class: "note", id: "training-status" }, "Not trained yet.");
+  const status = h("p", { class: "note", id: "training-status", "data-state": "untrained" }, "Not trained yet.");
+  const say = (stage, words) => { status.dataset.state = stage; status.textContent = words; };
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Training" });
   const trouble = h("div");
   const drawsPlace = h("section", { class: "card", hidden: true, "aria-label": "Posterior draws" });
@@ -32,7 +33,7 @@ export async function show(place, head) {
   const [answerRamp, doubtRamp] = [h("canvas", { width: 256, height: 12, "aria-hidden": "true" }), h("canvas", { width: 256, height: 12, "aria-hidden": "true" })];
 
   const count = () => { counted.textContent = `${board.points.length} points`; };
-  const stale = (what = "points") => { state.set({ trained: false }); status.textContent = `The ${what} have changed: train again to see what that does.`; };
+  const stale = (what = "points") => { state.set({ trained: false }); say("stale", `The ${what} have changed: train again to see what that does.`); };
 
   function priorText() {
     if (state.prior === "none") return "none";
@@ -68,7 +69,7 @@ export async function show(place, head) {
     drawsPlace.hidden = true;
     drawsButton.disabled = askButtons.disabled = true;
     bar.value = 0;
-    status.textContent = "Not trained yet.";
+    say("untrained", "Not trained yet.");
     numbers.querySelector(".scroll")?.remove();
   }
 
@@ -79,7 +80,7 @@ export async function show(place, head) {
     trouble.replaceChildren();
     drawsPlace.hidden = true;
     trainButton.textContent = "Stop";
-    status.textContent = "Training…";
+    say("training", "Training…");
     shownLesson = JSON.stringify(lesson());
     answerTitle.textContent = state.method === "point" ? "Answer" : "Posterior";
     bar.removeAttribute("value");
@@ -93,7 +94,7 @@ export async function show(place, head) {
       if (stopping === mine) finished();
     } catch (error) {
       if (error.name !== "AbortError") { trouble.replaceChildren(problem(error)); bar.value = 0; }
-      if (!mine.signal.aborted) status.textContent = "Training did not finish.";
+      if (!mine.signal.aborted) say("failed", "Training did not finish.");
     } finally {
       if (stopping === mine) { stopping = null; trainButton.textContent = "Train"; }
     }
@@ -108,7 +109,7 @@ export async function show(place, head) {
 
   function finished() {
     const sentence = `${methodName(state.method)} trained: ${percent(frame.accuracy, 0)} of the points are answered right, NLL ${short(frame.nll)} nats. ${frame.ask ? `It would learn most from a label at (${frame.ask.x.toFixed(1)}, ${frame.ask.y.toFixed(1)}).` : "One network alone does not doubt its own weights: it cannot say where to ask."}`;
-    status.textContent = sentence;
+    say("trained", sentence);
     state.set({ trained: JSON.stringify(lesson()) === shownLesson });
     announce(sentence);
     fillNumbers();
@@ -165,7 +166,7 @@ export async function show(place, head) {
     }
   }
 
-  const trainButton = button("Train", () => (stopping ? (stop(), (status.textContent = "Stopped: the surface is as it was.")) : train()), { class: "main" });
+  const trainButton = button("Train", () => (stopping ? (stop(), say("stopped", "Stopped: the surface is as it was.")) : train()), { class: "main" });
   const drawsButton = button("Show six posterior draws", showDraws, { disabled: true });
   const label = (k) => button(`Label it ${"●▲"[k]}`, () => { const { x, y } = frame.ask; board.showAsk(null); board.add([Number(x.toFixed(3)), Number(y.toFixed(3))], k); train(); });
   const askButtons = h("fieldset", { class: "row", disabled: true }, h("legend", { class: "small" }, "The place it asks about"), label(0), label(1),

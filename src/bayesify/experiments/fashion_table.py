@@ -1,0 +1,35 @@
+"""Study B's table on Fashion-MNIST: the same networks as on MNIST, at four widths."""
+
+from __future__ import annotations
+
+from bayesify.experiments.experiment import Experiment
+from bayesify.experiments.findings import Findings
+from bayesify.experiments.mnist_table import EXPERIMENT as ON_MNIST
+from bayesify.experiments.mnist_table import MIXTURES, WIDTHS, as_the_study, ours
+from bayesify.experiments.study_b_page import Published, table
+from bayesify.experiments.work import Work
+
+PUBLISHED = Published(study={200: 0.1263, 400: 0.132, 800: 0.1281}, targets={None: 0.10})
+
+
+def run(work: Work) -> Findings:
+    return table(work, PUBLISHED)
+
+
+EXPERIMENT = Experiment(
+    name="fashion-table",
+    title="Study B's table on Fashion-MNIST",
+    study="B",
+    question="How well does Bayes by Backprop do on pictures of clothes, as the study ran it and at our "
+    "settings, and is it better than plain and dropout networks that were trained as carefully?",
+    run=run,
+    quick={**ON_MNIST.quick, "data": "fashion-mnist"},
+    full={
+        **ON_MNIST.full,
+        "data": "fashion-mnist",
+        "ways": {
+            "study": {"widths": WIDTHS, "choose_at": [400], "kinds": as_the_study()},
+            "ours": {"widths": WIDTHS, "choose_at": [400, 1200], "kinds": ours(100, 30, MIXTURES)},
+        },
+    },
+)

@@ -1,0 +1,51 @@
+"""What the pages about study D say of a way of training, of a difference of errors, and of a preset's limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayesify.experiments.statistics import settled
+from bayesify.experiments.work import Work
+
+IN_WORDS = {
+    "study": "as the study ran it",
+    "counted": "the same, every layer's entropy counted once",
+    "converged": "with Adam and a falling rate",
+}
+TITLES = {"study": "as the study", "counted": "entropies counted once", "converged": "Adam, falling rate"}
+
+
+def signed(found: dict[str, Any], digits: int = 2, unit: str = " points", times: float = 100.0) -> str:
+    """A difference with its sign, and its standard error without one."""
+    error = f" ± {times * found['standard_error']:.{digits}f}" if "standard_error" in found else ""
+    return f"{times * found['mean']:+.{digits}f}{error}{unit}"
+
+
+def verdict(difference: dict[str, Any], *, digits: int = 2) -> str:
+    """A difference of errors (ours less the other) in words, by its 95% interval, in percentage points."""
+    if "interval" not in difference:
+        return f"{100 * difference['mean']:+.{digits}f} points in one seed: nothing can be said"
+    low, high = (100 * edge for edge in difference["interval"])
+    said = {1: "worse", -1: "better", 0: "cannot be told apart"}[settled(difference)]
+    interval = f"95% interval {low:+.{digits}f} to {high:+.{digits}f}"
+    return f"{said}: {100 * difference['mean']:+.{digits}f} points ({interval})"
+
+
+def scope(work: Work) -> str:
+    """What an answer holds for, where the preset is smaller than the study."""
+    if work["data"] == "mnist" and work["examples"] is None:
+        return ""
+    count = "all" if work["examples"] is None else f"{work['examples']:,}"
+    return f"On {count} images of {work['data']} and {work['study_epochs']} epochs, which is no test of the study: "
+
+
+def shortfalls(work: Work) -> list[str]:
+    """Where the preset is less than the study: epochs, units, images, seeds."""
+    told = []
+    if work["study_epochs"] < 600:
+        told.append(f"Training the study's way takes {work['study_epochs']} epochs here, 600 there.")
+    if work["data"] != "mnist" or work["examples"] is not None:
+        told.append(f"Trained on {work['examples'] or 'all'} images of {work['data']}, not on MNIST's 50,000.")
+    if len(work.seeds) < 5:
+        told.append(f"{len(work.seeds)} seeds; five were asked for.")
+    return told

@@ -1,0 +1,104 @@
+"""Bandits: what acts bring, who learns, and that Thompson sampling explores as much as it is unsure."""
+
+import pytest
+import torch
+
+import bayesify as bf
+from bayesify.decisions import Mushrooms, play
+
+
+def toy(steps, seed=0):
+    """Two kinds of mushroom, told apart by one feature."""
+    x = torch.tensor([[1.0, 0.0]] * 5 + [[0.0, 1.0]] * 5)
+    return Mushrooms(x, torch.tensor([0] * 5 + [1] * 5), steps, seed)
+
+
+def agent(kind="point", seed=0, rho=-3.0):
+    net, likelihood = bf.networks.mlp(4, 1, units=16, layers=1), bf.likelihoods.Gaussian(1.0)
+    if kind == "point":
+        return bf.PointEstimate(net, likelihood, seed=seed, start="fresh")
+    return bf.Variational(net, likelihood, seed=seed, start="fresh", rho=rho)
+
+
+def test_rewards_are_those_of_the_game():
+    game = toy(40_000)
+    eaten = torch.tensor([game.reward(step, 1) for step in range(40_000)])
+    poisonous = torch.tensor(game.poisonous)
+    assert set(eaten[poisonous].tolist()) == {-35.0, 5.0}
+    assert set(eaten[~poisonous].tolist()) == {5.0}
+    assert {game.reward(step, 0) for step in range(100)} == {0.0}
+    # even odds: 20,000 of them have a mean of -15 with a standard error of 20 / sqrt(20,000) = 0.14
+    assert abs(float(eaten[poisonous].mean()) + 15) < 3.5 * 20 / float(poisonous.sum()) ** 0.5
+    assert abs(float(poisonous.double().mean()) - 0.5) < 3.5 * 0.5 / 200
+
+
+def test_play_at_random_regrets_what_arithmetic_says():
+    game = toy(4000)
+    regret = play(agent(), game, steps=4000, epsilon=1.0, updates=0, compiled=False).regret
+    # half of the mushrooms are eaten: 1/4 of steps pass an edible one (5), 1/4 eat a poisonous one (15 on average)
+    assert abs(float(regret.mean()) - 5.0) < 3.5 * float(regret.std()) / 4000**0.5
+
+
+@pytest.mark.parametrize(("kind", "epsilon"), [("point", 0.1), ("variational", 0.0)])
+def test_an_agent_learns_what_to_eat(kind, epsilon):
+    game = toy(400)
+    played = play(agent(kind), game, steps=400, epsilon=epsilon, updates=4, learning_rate=0.02, compiled=False)
+    assert float(played.regret[-100:].mean()) < 0.5 + 5 * epsilon
+    assert float(played.regret[-100:].mean()) < float(played.regret[:50].mean())
+    assert played.cumulative[-1] == played.regret.sum()
+
+
+def test_the_same_seed_plays_the_same_game():
+    first, second, other = (
+        play(agent("variational", seed), toy(60, seed), steps=60, updates=1, seed=seed, compiled=False)
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(first.acts, second.acts)
+    assert torch.equal(first.regret, second.regret)
+    assert not torch.equal(first.acts, other.acts)
+
+
+def test_a_wide_posterior_tries_what_a_narrow_one_does_not():
+    """Without learning, how often the acts change on one mushroom is how unsure the posterior is about the best one."""
+    changes = {}
+    for rho in (-12.0, 1.0):
+        game = Mushrooms(torch.ones(1, 2), torch.zeros(1), 300, 0)
+        acts = play(agent("variational", rho=rho), game, steps=300, updates=0, compiled=False).acts
+        changes[rho] = float((acts[1:] != acts[:-1]).double().mean())
+    assert changes[-12.0] == 0.0
+    assert changes[1.0] > 0.3  # a coin has 0.5, with a standard error of 0.03
+
+
+def test_only_the_latest_interactions_are_learned_from():
+    """Rewards turn round half way: with a short memory the agent follows, with a long one it does not."""
+
+    class Turning:
+        acts = 2
+
+        def context(self, step):
+            return torch.ones(2)
+
+        def inputs(self, context):
+            return torch.cat((context.expand(2, -1), torch.eye(2)), 1)
+
+        def reward(self, step, act):
+            return 1.0 if (act == 1) == (step < 150) else -1.0
+
+        def best(self, step):
+            return 1.0
+
+    late = {}
+    for memory in (20, 5000):
+        played = play(
+            agent(), Turning(), steps=260, epsilon=0.2, memory=memory, updates=4, learning_rate=0.02, compiled=False
+        )
+        late[memory] = float(played.regret[180:260].mean())
+    assert late[20] < 0.6  # a fifth at random: 0.2
+    assert late[5000] > 1.2
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ValueError, match="epsilon must be from 0 to 1, got 2"):
+        play(agent(), toy(5), steps=5, epsilon=2)
+    with pytest.raises(ValueError, match="steps must be an integer of at least 1, got 0"):
+        play(agent(), toy(5), steps=0)

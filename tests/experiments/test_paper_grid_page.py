@@ -1,0 +1,58 @@
+"""The paper's grid as an experiment: trained here, read from elsewhere, or read while it is still unfinished."""
+
+import json
+
+import pytest
+
+from bayesify.errors import RunError
+from bayesify.experiments import find, paper_grid
+from bayesify.experiments.experiment import Experiment, reproduce
+from bayesify.recipes.sweeping import Search, sweep
+
+SEARCH = {
+    "grid": "small-grid",
+    "data": "digits",
+    "normalise": "standard",
+    "units": 8,
+    "layers": 1,
+    "epochs": 3,
+    "batch_size": 64,
+    "per_fleet": 4,
+}
+EXPERIMENT = Experiment("grid", "a grid", "D", "which?", paper_grid.run, {"search": SEARCH}, {"search": SEARCH})
+
+
+def test_trained_here_and_read_from_elsewhere_it_says_the_same(tmp_path, monkeypatch):
+    here = reproduce(EXPERIMENT, tmp_path / "here", progress=False)
+    rows = [json.loads((tmp_path / "here" / "parts" / f"draws-{n}-0.json").read_text())["rows"] for n in (1, 2)]
+    errors = [row["validation_error"] for own in rows for row in own]
+    assert here["numbers"]["scored"] == 8
+    assert here["numbers"]["best"]["validation_error"] == min(errors)
+    assert f"{100 * here['numbers']['test']['error']:.2f}% on the test part" in here["answer"]
+    assert here["shortfalls"] == []
+    monkeypatch.setenv(paper_grid.VARIABLE, str(tmp_path / "here" / "runs" / "sweep"))
+    monkeypatch.setattr(paper_grid, "sweep", None)
+    there = reproduce(EXPERIMENT, tmp_path / "there", progress=False)
+    assert there["numbers"] == here["numbers"]
+    assert there["tables"] == here["tables"]
+
+
+def test_an_unfinished_search_is_told_as_one(tmp_path, monkeypatch):
+    home = tmp_path / "search"
+    monkeypatch.setenv(paper_grid.VARIABLE, str(home))
+    with pytest.raises(RunError, match="holds no search"):
+        reproduce(EXPERIMENT, tmp_path / "early", progress=False)
+    sweep(Search(**SEARCH), home, only=["draws-1-0"], progress=False)
+    found = reproduce(EXPERIMENT, tmp_path / "half", progress=False)
+    assert found["numbers"]["scored"] == 4
+    assert found["numbers"]["test"] is None
+    assert found["answer"].startswith("Of 8 settings 4 are scored so far.")
+    assert "draws-2-0" in found["shortfalls"][0]
+    other = Experiment("grid", "a grid", "D", "which?", paper_grid.run, {"search": SEARCH | {"units": 9}})
+    with pytest.raises(RunError, match="another search than this preset's: units differ"):
+        reproduce(other, tmp_path / "other", progress=False)
+
+
+def test_the_full_preset_is_the_papers_grid():
+    search = Search(**find("paper-grid").settings("full")["search"])
+    assert (len(search.settings()), search.epochs, search.units) == (324, 600, 400)

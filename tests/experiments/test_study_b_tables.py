@@ -1,0 +1,159 @@
+"""Study B's tables: choices on validation, every seed refitted and tested once, differences that images and seeds show."""
+
+import json
+from copy import deepcopy
+
+import pytest
+import torch
+
+from bayesify.experiments import find, study_b, study_b_page
+from bayesify.experiments.experiment import Experiment, reproduce
+from bayesify.experiments.mnist_table import PUBLISHED, as_the_study, ours, run
+from bayesify.experiments.work import Work
+
+SETTINGS = {
+    "data": "digits",
+    "examples": 300,
+    "tested": 200,
+    "seeds": 2,
+    "draws": 4,
+    "pictured": 8,
+    "ways": {
+        "study": {"widths": [8], "choose_at": [8], "kinds": as_the_study(2)},
+        "ours": {"widths": [8, 12], "choose_at": [8], "kinds": ours(4, 3, ["scale-mixture:0.75,1,0.002"], rate=0.03)},
+    },
+}
+for way in SETTINGS["ways"].values():
+    for settings in way["kinds"].values():
+        for one in settings:
+            one |= {"pixels": "255", "batch": 16}
+# A setting that cannot win: its steps are too small to learn anything.
+SETTINGS["ways"]["ours"]["kinds"]["mixture"].insert(
+    0, SETTINGS["ways"]["ours"]["kinds"]["mixture"][0] | {"rate": 1e-6, "prior": "scale-mixture:0.5,1,0.002"}
+)
+EXPERIMENT = Experiment("tiny-table", "a tiny table", "B", "does it work?", run, SETTINGS, SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("table")
+    reproduce(EXPERIMENT, out, progress=False)
+    return out
+
+
+def test_the_choice_is_made_on_validation_and_refitted_everywhere(folder):
+    chosen = json.loads((folder / "parts" / "choose-ours-mixture-8.json").read_text())
+    errors = [row["error"] for row in chosen["rows"]]
+    assert chosen["best"] == 1
+    assert errors[1] < errors[0] - 0.1
+    for units in (8, 12):
+        part = json.loads((folder / "parts" / f"final-ours-mixture-{units}.json").read_text())
+        assert part["setting"] == chosen["chosen"]
+        assert part["tested"] == 200
+        assert len(part["draws"]["seeds"]) == len(part["mean"]["seeds"]) == 2
+    assert [epoch for epoch, _ in chosen["rows"][1]["curve"]] == [1, 2, 3, 4]
+    # Scored with other draws than the curve's last point, but by the same weights.
+    assert chosen["rows"][1]["curve"][-1][1] == pytest.approx(errors[1], abs=0.1)
+
+
+def test_what_the_page_prints_is_what_the_parts_hold(folder):
+    page = (folder / "page.md").read_text()
+    results = json.loads((folder / "results.json").read_text())
+    for kind in ("dropout", "gaussian", "mixture"):
+        part = json.loads((folder / "parts" / f"final-ours-{kind}-12.json").read_text())
+        errors = [one["error"] for one in part["draws"]["seeds"]]
+        assert sum(part["draws"]["wrong"].values()) == round(200 * sum(errors))
+        assert f"{100 * sum(errors) / 2:.2f} ±" in page
+        assert results["numbers"]["error"][f"ours-{kind}-12-draws"]["values"] == errors
+    assert "On 300 training images only" in results["answer"]
+    assert any("400 units" in one for one in results["shortfalls"])
+    assert len(results["pictures"]) == 3
+
+
+def test_a_finished_part_is_not_computed_again(folder, monkeypatch):
+    (folder / "results.json").unlink()
+    (folder / "parts" / "final-ours-plain-8.json").unlink()
+    before = (folder / "parts" / "final-ours-plain-12.json").read_bytes()
+    computed = []
+    final = study_b.final
+
+    def counted(work, *cell):
+        computed.append(cell[:3])
+        return final(work, *cell)
+
+    monkeypatch.setattr(study_b, "final", counted)
+    monkeypatch.setattr(study_b, "choose", None)
+    reproduce(EXPERIMENT, folder, progress=False)
+    assert computed == [("ours", "plain", 8)]
+    assert (folder / "parts" / "final-ours-plain-12.json").read_bytes() == before
+    assert not any((folder / "runs").iterdir())
+
+
+def test_a_fleet_that_was_stopped_keeps_its_curve(tmp_path, monkeypatch):
+    setting = SETTINGS["ways"]["ours"]["kinds"]["mixture"][1]
+    whole, parts = Work(tmp_path / "a", SETTINGS, progress=False), Work(tmp_path / "b", SETTINGS, progress=False)
+    data = study_b.images(whole, setting, held_out=True)
+    assert set(data) == {"train", "validation", "inputs", "classes"}
+
+    def make():
+        return [study_b._network(setting, 8, data, 3)]
+
+    expected = study_b._fit(whole, whole.folder / "f", make(), [setting], data)
+    score = study_b.score
+
+    def stop(method, *rest):
+        seen = parts.folder / "f" / "curves.json"
+        if seen.is_file() and len(json.loads(seen.read_text())) == 2:
+            raise KeyboardInterrupt
+        return score(method, *rest)
+
+    monkeypatch.setattr(study_b, "score", stop)
+    with pytest.raises(KeyboardInterrupt):
+        study_b._fit(parts, parts.folder / "f", make(), [setting], data)
+    monkeypatch.setattr(study_b, "score", score)
+    found = study_b._fit(parts, parts.folder / "f", make(), [setting], data)
+    # The epoch whose scoring was stopped had been trained: its point is lost, and nothing else.
+    assert found[0] == [point for point in expected[0] if point[0] != 3]
+    assert expected[0][-1][1] < expected[0][0][1]
+
+
+def part(wrong_by_seed, images=1000):
+    wrong = sum(torch.tensor([n in one for n in range(images)]).int() for one in wrong_by_seed)
+    return {
+        "tested": images,
+        "mean": {
+            "seeds": [{"error": len(one) / images} for one in wrong_by_seed],
+            "wrong": {str(n): int(wrong[n]) for n in wrong.nonzero()[:, 0].tolist()},
+        },
+    }
+
+
+def test_one_is_better_only_where_seeds_and_images_say_so():
+    many = part([set(range(50 + s)) for s in range(5)])
+    few = part([set(range(20 + s % 2)) for s in range(5)])
+    found = study_b_page.compare(few, many)
+    assert found["sign"] == -1
+    assert found["over_images"]["mean"] == pytest.approx(found["over_seeds"]["mean"])
+    assert study_b_page.compare(many, few)["sign"] == 1
+    # Every seed errs on one image more, always the same: seeds are sure, images are not.
+    one_more = part([set(range(20 + s % 2)) | {999} for s in range(5)])
+    found = study_b_page.compare(one_more, few)
+    assert found["over_seeds"]["mean"] == pytest.approx(0.001)
+    assert found["sign"] == 0
+
+
+def test_full_presets_have_what_was_asked_for():
+    for name in ("mnist-table", "fashion-table"):
+        full = find(name).settings("full")
+        assert full["seeds"] == 5
+        assert full["examples"] is None
+        assert full["ways"]["ours"]["widths"] == [200, 400, 800, 1200]
+        study = full["ways"]["study"]["kinds"]["gaussian"][0]
+        assert study["rate"] == pytest.approx(1e-3 * study["batch"])
+        assert set(find(name).settings("quick")) == set(full)
+    assert PUBLISHED.targets == {400: 0.0130, 1200: 0.0125}
+    missed = deepcopy(SETTINGS) | {"examples": None}
+    cell = {"draws": {"seeds": [{"error": 0.0140}, {"error": 0.0144}]}}
+    work = Work(None, missed)
+    told = study_b_page._shortfalls(work, PUBLISHED, {("ours", "mixture", 400): cell}, 400)
+    assert any("0.12 points more" in one for one in told)
