@@ -20,7 +20,7 @@ def test_what_a_benchmark_does_not_have_is_refused(refused):
     refused(["bench", "scaling", "--over", "drws"], "unknown curve 'drws'", "did you mean 'draws'")
     refused(["bench", "scaling", "--sizes", "1,two"], "--sizes must be whole numbers", "1,2,4")
     refused(["bench", "floor", "--units", 0], "units", "at least 1")
-    refused(["bench", "graphs"], "--device cuda")
+    refused(["bench", "graphs", "--device", "cpu"], "captured on a GPU", "bench step")
     refused(["bench", "peers", "--only", "torchbn"], "unknown peer 'torchbn'", "did you mean 'torchbnn'")
 
 

@@ -69,11 +69,13 @@ def test_runs_that_are_there_are_used_unless_they_answer_another_question(tmp_pa
         hmc_distance.one_seed(other, "gap", 0)
 
 
-def summary(ensemble, variational):
+def summary(ensemble, variational, *, converged=True):
     rows = [("Ensemble of 5", ensemble), ("Variational", variational), (hmc_distance.against_report.FLOOR, [0.0] * 3)]
     apart = hmc_distance.paired(ensemble, variational)
     scores = [{"label": label, "scores": {"total_variation": {"values": values}}} for label, values in rows]
-    return {"rows": scores, "paired": {"total_variation": apart}}
+    diagnosis = {"converged": converged, "r_hat": 1.1}
+    reference = {"converged": converged, "largest_r_hat": 1.1, "diagnoses": [diagnosis] * 3}
+    return {"rows": scores, "paired": {"total_variation": apart}, "reference": reference, "seeds": [0, 1, 2]}
 
 
 def test_who_is_closest_is_decided_by_paired_intervals():
@@ -87,3 +89,12 @@ def test_who_is_closest_is_decided_by_paired_intervals():
     level = summary([0.01, 0.2, 0.1], [0.05, 0.1, 0.19])
     assert hmc_distance.closest(level) == ("Ensemble of 5", ["Variational"])
     assert "cannot be told apart from mean-field VI" in hmc_distance._said("moons", level)
+
+
+def test_nothing_is_claimed_of_a_reference_that_has_not_converged():
+    clear = summary([0.01, 0.02, 0.03], [0.11, 0.12, 0.135], converged=False)
+    assert hmc_distance._said("moons", clear).startswith("On moons nothing is settled: HMC converged on 0 of 3")
+    for row in clear["rows"]:
+        row["scores"]["total_variation"]["mean"] = 0.1
+    claim, _ = hmc_distance._lines("moons", clear)
+    assert claim.meaning.startswith("not settled here")

@@ -25,10 +25,13 @@ NAMES = (
     "normalisation",
     "pruning",
     "paper-grid",
+    "unseen-class",
     "hmc-distance",
     "hyperpriors",
+    "mnist-cnn",
     "regression-bands",
     "mushroom",
+    "transfer",
     "figures",
 )
 

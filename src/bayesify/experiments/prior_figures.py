@@ -33,6 +33,10 @@ def gap_picture(gaps: Mapping[str, Mapping[Any, Mapping[Any, dict[str, Any]]]], 
             axes.invert_yaxis()
             axes.set_xscale("symlog", linthresh=1.0)
             axes.set_xlim(left=0)
+            furthest = 100 * max(one["mean"] for place in levels for one in gaps[way][place].values())
+            shown = [tick for tick in (0, 0.5, 1, 2, 5, 10, 20) if tick <= 1.2 * furthest]
+            axes.set_xticks(shown, [f"{tick:g}" for tick in shown])
+            axes.set_xticks([], minor=True)
             style.dress(axes, title=f"{name}, {words}", x="gap to the best accuracy (points)" if number else "")
             style.legend(axes, "lower right")
     return figure
@@ -75,7 +79,9 @@ def surface_picture(shown: Mapping[str, dict[str, Any]]) -> Any:
             )
             if key == "probability" and values.min() < 0.5 < values.max():
                 axes.contour(values, [0.5], colors=[style.ON_PICTURE], linewidths=0.9, extent=tuple(surface["extent"]))
-            style.dress(axes, title=title if column == 0 else "standard deviation over draws", x="x1", y="x2", grid="")
+            name, _, cell = title.partition(": ")
+            words = cell if column == 0 else "standard deviation over draws"
+            style.dress(axes, title=name, subtitle=words, x="x1", y="x2", grid="")
             bar = figure.colorbar(picture, ax=axes, shrink=0.8)
             bar.ax.tick_params(labelsize=style.SMALL_SIZE)
     return figure

@@ -17,7 +17,8 @@ from bayesify.errors import choose
 from bayesify.likelihoods.classification import Labels
 from bayesify.likelihoods.sampled_logits import log_mean, mean_softmax
 
-_SIGNS = 0x51645
+# Where the signs begin among a key's elements: behind every normal of the table, which are made in pairs.
+_SIGNS = 1 << 30
 
 
 class GaussianLogits(Labels):
@@ -54,7 +55,7 @@ class GaussianLogits(Labels):
         draws, positions, classes = mean.shape
         # One table of noise serves the whole batch. A standard normal with its sign turned by chance is one still, so
         # every position has its own signs, and what the noise adds to the gradient is not the same everywhere.
-        signs = pure_noise.signs(pure_noise.fold(keys, _SIGNS), positions * classes).to(mean.dtype)
+        signs = pure_noise.signs(keys, positions * classes, _SIGNS).to(mean.dtype)
         std = std * signs.view(draws, positions, classes)
         return self._log_mean(outputs, mean, std, targets, keys, dims, of_logs=self.objective == "expected")
 
@@ -71,6 +72,11 @@ class GaussianLogits(Labels):
         table, labels = self._table(mean, _logit_keys(keys, outputs)), mean.new_zeros(mean.shape[1], dtype=torch.int64)
         each = [log_mean(mean, std, labels + label, table, of_logs=False) for label in range(mean.shape[2])]
         return torch.stack(each, -1).view(*dims, mean.shape[2])
+
+    def spread(self, outputs: Tensor) -> Tensor:
+        """Standard deviations of the logits, `[draws, batch, ..., classes]`."""
+        _, std, dims = self._moments(outputs)
+        return std.reshape(*dims, -1)
 
     def _log_mean(
         self,

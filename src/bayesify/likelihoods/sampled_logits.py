@@ -118,12 +118,14 @@ def _in_blocks(
             weights = logits.exp_()
             total = weights.sum(0)
             log_probs = of_label - total.log()
-            whole = log_probs.logsumexp(-1, keepdim=True)
-            value = log_probs.mean(-1) if of_logs else whole.squeeze(-1) - math.log(samples)
+            if of_logs:
+                value, shares = log_probs.mean(-1), torch.full_like(log_probs, 1.0 / samples)
+            else:
+                whole = log_probs.logsumexp(-1, keepdim=True)
+                value, shares = whole.squeeze(-1) - math.log(samples), torch.exp(log_probs - whole)
             if not slopes:
                 parts.append((value,))
                 continue
-            shares = torch.full_like(log_probs, 1.0 / samples) if of_logs else torch.exp(log_probs - whole)
             probs = weights.mul_(shares / total)
             hit = torch.nn.functional.one_hot(chosen, mean.shape[2]).to(mean.dtype).mT
             by_mean = hit - probs.sum(-1)

@@ -21,6 +21,7 @@ from bayesify.interface import count
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.checking import few, same_kind, try_network
 from bayesify.network import LOOP_FROM_WEIGHTS, Network
+from bayesify.precision import PRECISIONS, passes_in
 from bayesify.predictive import Predictive
 from bayesify.training.examples import as_inputs, take, to_device
 
@@ -72,7 +73,15 @@ class Answering(nn.Module, ABC):
         """Whether every random weight is Gaussian, with standard deviation `std [R]`, and independent of the others."""
         return getattr(self, "family", None) == "mean_field"
 
-    def predict(self, x: Any, draws: int = 100, seed: int = 0, by: str = "draws", batch_size: int = 1000) -> Predictive:
+    def predict(
+        self,
+        x: Any,
+        draws: int = 100,
+        seed: int = 0,
+        by: str = "draws",
+        batch_size: int = 1000,
+        precision: str = "full",
+    ) -> Predictive:
         """The predictive distribution of inputs x.
 
         Args:
@@ -82,14 +91,24 @@ class Answering(nn.Module, ABC):
             by: `draws`; `moments`, which carries means and variances through the network instead (mean-field posteriors
                 of plain chains); or `mean` for the one function at the posterior's mean weights.
             batch_size: inputs evaluated together (the answer does not depend on it).
+            precision: of the passes: `full`, that of the weights; `bfloat16`, which keeps fewer digits; or `auto`, that
+                is bfloat16 where a probe finds it faster.
 
         """
         at_least("draws", draws, 1)
         choose("by", by, ("draws", "mean", "moments"))
+        choose("precision", precision, PRECISIONS)
         count_draws = {"mean": 1, "moments": POINTS}.get(by, min(draws, self.held or draws))
         numbers = range(count_draws)
-        moments = by == "moments"
-        outputs = self._by_moments(x, batch_size) if moments else self._outputs(x, numbers, seed, by, batch_size)
+        if by == "moments":
+            if precision == "bfloat16":
+                raise ValueError(
+                    'by="moments" subtracts what is nearly equal: precision must be "full", got "bfloat16"'
+                )
+            outputs = self._by_moments(x, batch_size)
+        else:
+            with passes_in(precision, self.network.initial.device, self.network.dtype):
+                outputs = self._outputs(x, numbers, seed, by, batch_size)
         keys = noise.keys(seed, noise.Stream.LOGITS, draws=numbers, device=outputs.device)
         return Predictive(outputs, self.likelihood, keys, class_names=self.notes.get("class_names"))
 
