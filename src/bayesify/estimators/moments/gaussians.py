@@ -138,9 +138,8 @@ def _rectified_in_place(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor,
     a = (mean / std).clamp_(-_FAR, _FAR)
     density = (a * a).mul_(-0.5).exp_().mul_(1.0 / math.sqrt(2.0 * math.pi))
     slope = (a * -math.sqrt(0.5)).erfc_().mul_(0.5)
-    above = torch.addcmul(density, a, slope)
-    under = a.mul_(1.0 - slope).neg_().add_(density)
-    product = above.mul_(under)
+    under = (1.0 - slope).mul_(a).neg_().add_(density)
+    product = a.mul_(slope).add_(density).mul_(under)
     centre = torch.mul(mean, slope, out=under).addcmul_(std, density)
     return centre, torch.sub(slope, product, out=product).clamp_(min=0.0).mul_(variance), slope
 

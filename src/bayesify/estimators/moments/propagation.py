@@ -101,7 +101,8 @@ class Propagation:
                 # What the last layer's own weights add is right already; what it inherits lacks covariances.
                 fresh = torch.zeros_like(variance) if outputs.fresh is None else outputs.fresh
                 inherited = variance - fresh
-                alone, wanted = _weigh(direction, inherited), self._linked(steps, direction) - _weigh(direction, fresh)
+                squares = direction.square()
+                alone, wanted = _weigh(squares, inherited), self._linked(steps, direction) - _weigh(squares, fresh)
                 smallest = torch.finfo(alone.dtype).tiny
                 factor = torch.where(alone > smallest, wanted / alone.clamp(min=smallest), 1.0).clamp(min=0.0)
                 variance = fresh + inherited * factor.view(-1, *[1] * (mean.dim() - 1))
@@ -115,12 +116,13 @@ class Propagation:
         slopes = torch.autograd.grad(total, means, retain_graph=True, create_graph=self.train)
         variance, before = torch.zeros_like(direction.flatten(1)[:, 0]), None
         for (kind, now), slope in zip(noisy, slopes, strict=True):
+            squares = slope.square()
+            after = _weigh(squares, now.variance)
             if kind not in REGISTRY:
-                after = _weigh(slope, now.variance)
                 variance = variance + (after if before is None else (after - before).clamp(min=0.0))
             elif now.fresh is not None:
-                variance = variance + _weigh(slope, now.fresh)
-            before = _weigh(slope, now.variance)
+                variance = variance + _weigh(squares, now.fresh)
+            before = after
         return variance
 
 
@@ -160,8 +162,6 @@ def _collect(module: nn.Module, prefix: str, links: Links, train: bool) -> None:
     links.append((prefix, module))
 
 
-def _weigh(slope: Tensor, variance: Tensor | None) -> Tensor:
+def _weigh(squares: Tensor, variance: Tensor | None) -> Tensor:
     assert variance is not None
-    squares = slope.square()
-    weighed = squares * variance if squares.requires_grad or variance.requires_grad else squares.mul_(variance)
-    return weighed.flatten(1).sum(1)
+    return (squares * variance).flatten(1).sum(1)

@@ -1,0 +1,99 @@
+"""The README's table of headline results, filled from the JSON files in docs/results: `python benchmarks/headlines.py`.
+
+A row is a text with places such as `{mnist:summary.error.mean:.2f}`: a file, a path in it (`rows[label=SGHMC]` takes the
+entry of a list by one of its values) and a form. A row whose file is not there yet is left out. A test fails where the
+README and the files disagree.
+"""
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+START, END = "<!-- headlines -->", "<!-- end of headlines -->"
+_TV = "scores.total_variation"
+_HMC = "hmc-distance:numbers.data"
+# What, the result, the file that the page is beside, and the command.
+ROWS = (
+    (
+        "MNIST, 784-400-400-10, scale mixture, 30 epochs: test error",
+        "{mnist:summary.error.mean:.2f} ± {mnist:summary.error.standard_error:.2f}%",
+        "mnist.json",
+        "python benchmarks/mnist.py",
+    ),
+    (
+        "the same networks, Fashion-MNIST as unknown: AUROC of the entropy",
+        "{mnist:summary.auroc_fashion.mean:.3f} ± {mnist:summary.auroc_fashion.standard_error:.3f}",
+        "mnist.json",
+        "python benchmarks/mnist.py",
+    ),
+    (
+        "the same networks, 75% of the weights pruned by signal-to-noise: error added",
+        "{mnist:summary.added_by_pruning.mean:.2f} ± {mnist:summary.added_by_pruning.standard_error:.2f} points",
+        "mnist.json",
+        "python benchmarks/mnist.py",
+    ),
+    *(
+        (
+            f"{said}: total variation to converged HMC of SGHMC, the ensemble, mean-field VI",
+            ", ".join(
+                f"{{{_HMC}.{data}.rows[label={name}].{_TV}.mean:.3f}}"
+                for name in ("SGHMC", "Ensemble of 5", "Variational")
+            ),
+            "hmc-distance.md",
+            "bayesify reproduce hmc-distance --preset full",
+        )
+        for data, said in (("moons", "200 moons"), ("gap", "a regression with a gap"), ("mnist", "300 MNIST images"))
+    ),
+    (
+        "a variational training step over a plain one with fused Adam, two CPU cores (scale mixture; Normal prior)",
+        "{speed:cpu.parts.step/mixture.ratio:.2f}; {speed:cpu.parts.step/normal.ratio:.2f} times",
+        "speed.md",
+        "make bench",
+    ),
+    (
+        "effective draws a second of our HMC over NumPyro's NUTS (2-5-5-2 network, 700 moons)",
+        "{speed:cpu.parts.hmc.eager_over_numpyro:.1f} times",
+        "speed.md",
+        "bayesify bench hmc",
+    ),
+)
+
+
+def table(folder: Path) -> str:
+    """The rows whose files are there, with the numbers in them."""
+    lines = ["| what | result | command |", "| --- | --- | --- |"]
+    for what, result, page, command in ROWS:
+        try:
+            lines.append(f"| {what} | [{fill(result, folder)}](docs/results/{page}) | `{command}` |")
+        except FileNotFoundError:
+            continue
+    return "\n".join(lines)
+
+
+def fill(text: str, folder: Path) -> str:
+    """A text with every place replaced by the number that stands there."""
+    return re.sub(r"\{([^:{}]+):([^:{}]+):([^{}]*)\}", lambda found: _number(folder, *found.groups()), text)
+
+
+def refreshed(readme: str, folder: Path) -> str:
+    """The README with the table between its marks."""
+    before, start, rest = readme.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise ValueError(f"the README needs {START} and, after it, {END}")
+    return f"{before}{START}\n{table(folder)}\n{END}{after}"
+
+
+def _number(folder: Path, file: str, path: str, form: str) -> str:
+    value = json.loads((folder / f"{file}.json").read_text())
+    for name, key, wanted in re.findall(r"([^.\[\]]+)(?:\[(\w+)=([^\]]+)\])?", path):
+        value = value[name]
+        if key:
+            value = next(entry for entry in value if entry[key] == wanted)
+    return f"{value:{form}}"
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    readme.write_text(refreshed(readme.read_text(), ROOT / "docs" / "results"))
