@@ -1,8 +1,8 @@
 """The README's table of headline results, filled from the JSON files in docs/results: `python benchmarks/headlines.py`.
 
-A row is a text with places such as `{mnist:summary.error.mean:.2f}`: a file, a path in it (`rows[label=SGHMC]` takes the
-entry of a list by one of its values) and a form. A row whose file is not there yet is left out. A test fails where the
-README and the files disagree.
+A row is a text with places such as `{mnist:summary.error.mean:.2f}`: a file, a path in it (`rows[label=SGHMC]` takes
+the entry of a list by one of its values) and a form. A row whose file is not there yet is left out. A test fails where
+the README and the files disagree.
 """
 
 import json

@@ -296,18 +296,19 @@ def test_gaussian_logits_answers_do_not_depend_on_the_rest_of_the_batch_or_on_bl
 
 
 def test_gaussian_logits_noise_follows_its_keys_and_differs_between_positions_in_training():
-    outputs = random(1, 1, 2 * CLASSES).expand(2, 3, -1)
+    outputs, labels = random(1, 1, 2 * CLASSES).expand(2, 100, -1), torch.ones(100, dtype=torch.int64)
     likelihood = GaussianLogits(samples=10)
     keys = noise.keys(1, noise.Stream.LOGITS, draws=range(2))
-    value = likelihood.log_prob(outputs, torch.tensor([1, 1, 1]), keys)
-    assert len(set(value.flatten().tolist())) == 6
-    torch.testing.assert_close(likelihood.log_prob(outputs, torch.tensor([1, 1, 1]), keys), value, rtol=0, atol=0)
+    value = likelihood.log_prob(outputs, labels, keys)
+    # One table of noise for each draw, and for each position a sign of every class: all 16 ways, twice.
+    assert len({round(each, 10) for each in value.flatten().tolist()}) == 2 * 2**CLASSES
+    torch.testing.assert_close(likelihood.log_prob(outputs, labels, keys), value, rtol=0, atol=0)
     probs = likelihood.probs(outputs, keys)
     torch.testing.assert_close(probs[:, 0], probs[:, 2], rtol=1e-13, atol=0)
     assert not torch.allclose(probs[0], probs[1])
     default = noise.keys(0, noise.Stream.LOGITS, draws=range(2))
     torch.testing.assert_close(likelihood.probs(outputs), likelihood.probs(outputs, default))
-    torch.testing.assert_close(likelihood.probs(outputs).sum(-1), torch.ones(2, 3).double())
+    torch.testing.assert_close(likelihood.probs(outputs).sum(-1), torch.ones(2, 100).double())
 
 
 def test_gaussian_logits_for_pixels_treat_each_as_a_position():

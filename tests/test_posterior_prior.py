@@ -64,6 +64,31 @@ def test_two_data_sets_in_turn_give_the_exact_posterior_of_both():
     torch.testing.assert_close(second.std, precision.diagonal().rsqrt(), rtol=1e-6, atol=1e-6)
 
 
+def test_old_data_that_count_for_less_give_the_exact_posterior_of_so_much_of_them():
+    generator = torch.Generator().manual_seed(6)
+    truth, power = torch.tensor([0.7, -1.2, 0.3], dtype=torch.float64), 0.15
+    data = []
+    for scale in ([1.0, 0.5, 2.0], [0.3, 1.5, 1.0]):
+        x = orthogonal_inputs(scale)
+        data.append((x, x @ truth + NOISE * torch.randn(len(x), generator=generator, dtype=torch.float64)))
+    first = minimised(variational(linear(), estimator="moments"), *data[0])
+    prior = Posterior(first, otherwise="normal:1", power=power)
+    second = minimised(variational(linear(), prior=prior, estimator="moments"), *data[1])
+    precision, moment = torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    for (x, y), counts in zip(data, (power, 1.0), strict=True):
+        precision, moment = precision + counts * x.T @ x / NOISE**2, moment + counts * x.T @ y / NOISE**2
+    torch.testing.assert_close(second.mean_weights, torch.linalg.solve(precision, moment), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(second.std, precision.diagonal().rsqrt(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("otherwise", [None, "laplace:1", "normal:fan_in"])
+def test_what_old_data_lose_goes_to_a_normal_of_a_fixed_scale(otherwise):
+    with pytest.raises(ValueError, match="give otherwise='normal:1', got"):
+        Posterior(variational(linear()), otherwise=otherwise, power=0.5)
+    with pytest.raises(ValueError, match="power must lie above 0 and up to 1, got 0"):
+        Posterior(variational(linear()), otherwise="normal:1", power=0)
+
+
 def test_a_posterior_that_learns_nothing_new_has_no_divergence_from_its_prior():
     bnn = variational(networks.mlp(3, 1, units=5))
     again = variational(networks.mlp(3, 1, units=5), prior=Posterior(bnn))

@@ -50,7 +50,7 @@ def test_value_and_closed_gradient_are_those_of_autograd(of_logs, classes, monke
 
 
 @pytest.mark.parametrize("of_logs", [True, False])
-@pytest.mark.parametrize("scale", [30.0, 3000.0])
+@pytest.mark.parametrize("scale", [100.0, 3000.0])
 def test_logits_hundreds_apart_neither_overflow_nor_vanish(of_logs, scale):
     given = case(torch.float32, scale)
     expected = by_autograd(*(part.double() if part.is_floating_point() else part for part in given), of_logs=of_logs)
@@ -106,7 +106,7 @@ def test_positions_of_a_batch_have_noise_that_does_not_go_together():
 
 
 def test_one_noise_for_a_batch_keeps_the_gradient_unbiased():
-    likelihood, many = GaussianLogits("expected", samples=4), 2000
+    likelihood, many = GaussianLogits("expected", samples=4), 1000
     outputs = torch.randn(1, 2, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     labels = torch.tensor([2, 0])
 

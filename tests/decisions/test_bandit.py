@@ -33,16 +33,16 @@ def test_rewards_are_those_of_the_game():
 
 
 def test_play_at_random_regrets_what_arithmetic_says():
-    game = toy(4000)
-    regret = play(agent(), game, steps=4000, epsilon=1.0, updates=0, compiled=False).regret
+    game = toy(2000)
+    regret = play(agent(), game, steps=2000, epsilon=1.0, updates=0, compiled=False).regret
     # half of the mushrooms are eaten: 1/4 of steps pass an edible one (5), 1/4 eat a poisonous one (15 on average)
-    assert abs(float(regret.mean()) - 5.0) < 3.5 * float(regret.std()) / 4000**0.5
+    assert abs(float(regret.mean()) - 5.0) < 3.5 * float(regret.std()) / 2000**0.5
 
 
 @pytest.mark.parametrize(("kind", "epsilon"), [("point", 0.1), ("variational", 0.0)])
 def test_an_agent_learns_what_to_eat(kind, epsilon):
-    game = toy(400)
-    played = play(agent(kind), game, steps=400, epsilon=epsilon, updates=4, learning_rate=0.02, compiled=False)
+    game = toy(250)
+    played = play(agent(kind), game, steps=250, epsilon=epsilon, updates=4, learning_rate=0.02, compiled=False)
     assert float(played.regret[-100:].mean()) < 0.5 + 5 * epsilon
     assert float(played.regret[-100:].mean()) < float(played.regret[:50].mean())
     assert played.cumulative[-1] == played.regret.sum()

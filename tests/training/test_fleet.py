@@ -205,3 +205,27 @@ def test_data_of_their_own_must_be_equally_long_and_one_for_each():
     for own in ([rows_of(0), rows_of(1)], [rows_of(0), rows_of(1), rows_of(2, 60)]):
         with pytest.raises(ValueError, match="for each of 3 networks, equally long"):
             make().fit(own, learning_rates=[0.02] * 3, progress=False)
+
+
+def test_draws_in_bfloat16_give_the_same_to_its_digits():
+    # Stages alone have other precisions: a step's slopes then differ by what eight bits of a fraction leave out.
+    fleets = []
+    for precision in ("float32", "bfloat16"):
+        fleet = Fleet([network(prior, seed) for seed, prior in enumerate(MIXTURES)])
+        before = [parameter.detach().clone() for parameter in fleet.parameters]
+        rates = [0.1] * 3
+        fleet.fit(
+            data(), learning_rates=rates, epochs=1, batch_size=70, optimizer="sgd", precision=precision, progress=False
+        )
+        fleets.append([new.detach() - old for new, old in zip(fleet.parameters, before, strict=True)])
+    for exact, coarse in zip(*fleets, strict=True):
+        apart = (exact - coarse).norm() / exact.norm()
+        assert 1e-6 < apart < 2**-6
+
+
+def test_a_precision_that_the_stages_do_not_have_is_refused():
+    fleet = Fleet([network("normal:1", 0, estimator="local")])
+    with pytest.raises(ValueError, match="bfloat16 is for fleets of plain chains"):
+        fleet.fit(data(), learning_rates=[0.1], precision="bfloat16", progress=False)
+    with pytest.raises(ValueError, match="unknown precision 'float8'"):
+        Fleet([network("normal:1", 0)]).fit(data(), learning_rates=[0.1], precision="float8", progress=False)

@@ -1,5 +1,6 @@
 """The fused step makes the same updates as the plain path, for everything that it claims."""
 
+import json
 import logging
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 from torch import nn
 
 import bayesify as bf
+from bayesify.benchmarks import memory, steps
+from bayesify.methods.families import RemadeDraw
 from bayesify.training import step as stepping
 from bayesify.training.compiling import compile_function
 from bayesify.training.step import FusedStep, fused_step
@@ -211,6 +214,32 @@ def held():
     return method
 
 
+def mixed():
+    method = variational()
+    method.rho = nn.Parameter(method.rho.detach().double())
+    return method
+
+
+class Looks(nn.Linear):
+    """A layer whose path depends on the numbers that pass: no trace of it serves other numbers."""
+
+    def forward(self, x):
+        return super().forward(x if float(x.sum()) > 0 else -x)
+
+
+def looking():
+    torch.manual_seed(1)
+    return bf.Variational(nn.Sequential(Looks(3, 4), nn.ReLU(), nn.Linear(4, 2)), "categorical")
+
+
+class Homemade(torch.optim.SGD):
+    """An optimiser of the user's: whatever it does, it is not known here."""
+
+
+def homemade(parameters, lr):
+    return Homemade(parameters, lr=lr)
+
+
 def with_a_hook(parameters, lr):
     optimizer = torch.optim.Adam(parameters, lr=lr)
     optimizer.register_step_pre_hook(lambda *_: None)
@@ -230,6 +259,8 @@ def refusing(function, example):
         (variational, {}, "no C++ compiler found"),
         (held, {}, "a parameter of the method is held fixed"),
         (variational, {"optimizer": with_a_hook}, "the optimiser has hooks of its own"),
+        (variational, {"optimizer": homemade}, "the optimiser Homemade is not part of the fused step"),
+        (mixed, {}, "the parameters have different dtypes"),
     ],
 )
 def test_where_it_does_not_apply_the_plain_path_is_taken_for_one_logged_reason(make, fit, reason, caplog, monkeypatch):
@@ -240,6 +271,58 @@ def test_where_it_does_not_apply_the_plain_path_is_taken_for_one_logged_reason(m
     assert [record for record in caplog.records if reason in record.getMessage()]
     assert sum("not fused" in record.getMessage() for record in caplog.records) == 1
     assert method.plan.compiled is False
+
+
+def test_a_layer_that_cannot_be_captured_is_a_reason_too(caplog):
+    method = looking()
+    with caplog.at_level(logging.WARNING, "bayesify"):
+        method.fit(data(), epochs=1, compiled=True, progress=False)
+    assert sum("not fused" in record.getMessage() for record in caplog.records) == 1
+    assert method.plan.compiled is False
+
+
+def test_the_path_taken_is_written_in_the_run_and_a_resumed_run_does_not_ask_again(caplog, monkeypatch, tmp_path):
+    monkeypatch.setattr(stepping, "compile_function", refusing)
+    method = variational()
+    method.fit(data(), epochs=2, compiled=True, progress=False, run=tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["plan"]["compiled"] is False
+    resumed = bf.load(tmp_path / "run")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "bayesify"):
+        resumed.resume(data(), tmp_path / "run", extend=1, progress=False)
+    # The compiler is not tried again: a run does not change its arithmetic half-way.
+    assert "not fused" not in caplog.text
+    assert resumed.plan.compiled is False
+
+
+def test_what_training_holds_between_steps_is_at_most_2_2_times_plain_training():
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.rand(8, 784, generator=generator), torch.randint(0, 10, (8,), generator=generator)
+
+    def ours():
+        method = bf.Variational(bf.networks.mlp(784, 10, units=100), "categorical", prior="scale-mixture:0.75,1,0.01")
+        return steps.training_step(method, x, y, compiled=False)[0]
+
+    held = memory.tensors_of_training(ours)["held"]
+    plain = memory.tensors_of_training(lambda: steps.plain_step(bf.networks.mlp(784, 10, units=100), x, y))["held"]
+    assert held / plain < 2.2
+
+
+def test_what_a_step_keeps_until_its_update_is_rho_and_noise_alone():
+    method = variational(prior="scale-mixture:0.75,1,0.01")
+    kept = []
+
+    def pack(tensor):
+        if tensor.numel() >= method.rho.numel():
+            kept.append((tensor.data_ptr(), tensor.numel()))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        drawn = RemadeDraw.apply(method.mu, method.rho, torch.ones(1, method.rho.numel()), method._width)
+    assert {place for place, _ in kept} == {method.rho.data_ptr(), kept[-1][0]}
+    assert len(kept) == 2
+    assert drawn.shape == (1, method.rho.numel())
 
 
 def test_a_compiler_that_gets_it_wrong_is_found_out(caplog, monkeypatch):

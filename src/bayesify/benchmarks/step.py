@@ -8,64 +8,58 @@ change in the machine's mood hits all; the medians are compared.
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn import functional as F
-from tqdm import tqdm
+from torch import Tensor, nn
 
 from bayesify import networks
+from bayesify.benchmarks import steps as stepping
+from bayesify.benchmarks import timing
+from bayesify.errors import choose
 from bayesify.likelihoods import Categorical
-from bayesify.methods.method import Method
 from bayesify.methods.point import PointEstimate
 from bayesify.methods.variational import Variational
-from bayesify.training.examples import TensorExamples
-from bayesify.training.loop import Plan, Trainer
 
-INPUTS, CLASSES = 784, 10
+NETWORKS = ("mlp", "cnn")
+COLOUR_IMAGES = (3, 32, 32)
 
 
 def measure(
     *,
+    network: str = "mlp",
     units: int = 400,
     batch_size: int = 128,
     draws: int = 1,
-    prior: str = "scale-mixture:0.75,1,0.000335",
+    prior: str = stepping.MIXTURE,
     estimator: str = "weight",
     compiled: bool = True,
     rounds: int = 20,
     steps: int = 10,
     device: str = "cpu",
-    progress: Callable[[str], None] = lambda _: None,
+    progress: timing.Progress = timing.silent,
 ) -> dict[str, Any]:
-    """Milliseconds per step of both, and their ratio."""
-    torch.manual_seed(0)
-    x, y = torch.rand(batch_size, INPUTS, device=device), torch.randint(0, CLASSES, (batch_size,), device=device)
+    """Milliseconds per step of each, and ours against the others; `cnn` is study C's, on colour images of 32 x 32."""
+    choose("network", network, NETWORKS)
+    x, y = _batch(network, batch_size, device)
     progress("compiling the steps" if compiled else "preparing")
-    network = networks.mlp(INPUTS, CLASSES, units=units)
-    ours = Variational(network, Categorical(), prior=prior, estimator=estimator)
-    bayesian, path = _our_step(ours, x, y, draws, compiled)
-    contenders = {"plain": _plain_step(units, x, y), "variational": bayesian}
+    ours = Variational(_network(network, units), Categorical(), prior=prior, estimator=estimator)
+    bayesian, path = stepping.training_step(ours, x, y, draws=draws, compiled=compiled)
+    contenders = {"plain": stepping.plain_step(_network(network, units), x, y), "variational": bayesian}
     if compiled:
-        contenders["compiled_plain"] = _our_step(PointEstimate(network, Categorical()), x, y, 1, compiled)[0]
-    timings: dict[str, list[float]] = {name: [] for name in contenders}
-    for step in contenders.values():
-        _time(step, steps, device)
-    for number in range(rounds):
-        progress(f"round {number + 1} of {rounds}")
-        for name, step in contenders.items():
-            timings[name].append(_time(step, steps, device))
-    ratios = sorted(v / p for v, p in zip(timings["variational"], timings["plain"], strict=True))
+        plain = PointEstimate(_network(network, units), Categorical())
+        contenders["compiled_plain"] = stepping.training_step(plain, x, y)[0]
+    timings = timing.take_turns(contenders, rounds=rounds, steps=steps, device=device, progress=progress)
     medians = {name: statistics.median(values) for name, values in timings.items()}
+    against = timing.ratio(timings["variational"], timings["plain"])
     return {
-        "ratio": medians["variational"] / medians["plain"],
-        "ratio_quartiles": [ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]],
+        "ratio": against["ratio"],
+        "ratio_quartiles": against["quartiles"],
         "ratio_to_compiled_plain": medians["variational"] / medians["compiled_plain"] if compiled else None,
         **{f"{name}_ms": median for name, median in medians.items()},
-        "units": units,
+        "network": network,
+        **({"units": units} if network == "mlp" else {}),
+        "weights": ours.network.size,
         "batch_size": batch_size,
         "draws": draws,
         "prior": prior,
@@ -77,45 +71,16 @@ def measure(
     }
 
 
-def _plain_step(units: int, x: torch.Tensor, y: torch.Tensor) -> Callable[[], None]:
-    network: nn.Module = networks.mlp(INPUTS, CLASSES, units=units).to(x.device)
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=True)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        torch.autograd.backward(F.cross_entropy(network(x), y))
-        optimizer.step()
-
-    return step
+def _network(name: str, units: int) -> nn.Module:
+    if name == "mlp":
+        return stepping.perceptron(units)
+    torch.manual_seed(0)
+    return networks.cnn(COLOUR_IMAGES, stepping.CLASSES, preset="study-c")
 
 
-def _our_step(
-    method: Method, x: torch.Tensor, y: torch.Tensor, draws: int, compiled: bool
-) -> tuple[Callable[[], None], str]:
-    method.to(x.device)
-    plan = Plan(epochs=1000, batch_size=x.shape[0], draws=draws, compiled=compiled)
-    examples = TensorExamples(x, y)
-    method._begin(plan, examples)
-    trainer = Trainer(method, examples, plan, show=False)
-    method.train()
-    trainer._fuse([(x, y)], tqdm(disable=True))
-
-    def step() -> None:
-        trainer._step([(x, y)], 0, x.shape[0])
-        trainer.progress.step += 1
-
-    return step, "compiled" if trainer.plan.compiled else "plain"
-
-
-def _time(step: Callable[[], None], steps: int, device: str) -> float:
-    _wait(device)
-    began = time.perf_counter()
-    for _ in range(steps):
-        step()
-    _wait(device)
-    return (time.perf_counter() - began) / steps * 1e3
-
-
-def _wait(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
+def _batch(name: str, size: int, device: str) -> tuple[Tensor, Tensor]:
+    x, y = stepping.images(size, device)
+    if name == "mlp":
+        return x, y
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(size, *COLOUR_IMAGES, generator=generator).to(device), y

@@ -29,13 +29,21 @@ ABOUT = {
     "mnist": "300 images to train on, 1,000 to test; 784-50-10 tanh",
 }
 COLUMNS = (
-    "Agreement: the share of test inputs to which a method gives HMC's label. TV: the mean over the test inputs of the "
-    "total variation between its predictive distribution and HMC's (of densities, for the regression). Means apart: "
-    "mean distance of predictive means, in standard deviations of HMC's. Std ratio: the mean predictive standard "
-    "deviation over HMC's; for classes that of the probabilities over draws, for numbers that of the target, noise "
-    "included. Around: the same on a grid that reaches 60% of the data's extent beyond it. Cost: training seconds over "
-    "the point estimate's, rough where other work ran on the machine. The last row is the floor: one half of HMC's "
-    "chains against the other half."
+    ("agreement", "the share of test inputs to which a method gives HMC's label"),
+    (
+        "TV",
+        "mean over the test inputs of the total variation between its predictive distribution and HMC's (of densities, "
+        "for the regression)",
+    ),
+    ("means apart", "mean distance of predictive means, in standard deviations of HMC's"),
+    (
+        "std ratio",
+        "the mean predictive standard deviation over HMC's; for classes that of the probabilities over draws, for "
+        "numbers that of the target, noise included",
+    ),
+    ("around", "the same on a grid that reaches 60% of the data's extent beyond it"),
+    ("cost", "training seconds over the point estimate's, rough where other work ran on the machine"),
+    ("half against half", "the floor: one half of HMC's chains against the other half"),
 )
 SHOWN = {
     "probability": "The probability of the second class, first seed. HMC, the first, is what the others approximate.",
@@ -55,7 +63,7 @@ def run(work: Work) -> Findings:
         answer=" ".join(_said(data, results) for data, results in found.items()),
         lines=[line for data, results in found.items() for line in _lines(data, results)],
         numbers={"data": found},
-        tables=[_table(data, results) for data, results in found.items()],
+        tables=[*(_table(data, results) for data, results in found.items()), Table("The columns", ["", ""], COLUMNS)],
         pictures=[one for data, picture in firsts.items() for one in _pictures(work, data, picture)],
         shortfalls=[
             f"{data}: {against_report.verdict(results)}"
@@ -174,7 +182,7 @@ def _table(data: str, results: Mapping[str, Any]) -> Table:
         [row["label"], *(_cell(row["scores"].get(name), form) for name, _, form in shown)] for row in results["rows"]
     ]
     about = f"{results['about'][0].upper()}{results['about'][1:]}"
-    note = f"{about}. All fits together took {results['fit_seconds']:,.0f} s when they were made. {COLUMNS}"
+    note = f"{about}. All fits together took {results['fit_seconds']:,.0f} s when they were made."
     return Table(data, ["method", *(heading for _, heading, _ in shown)], rows, note)
 
 

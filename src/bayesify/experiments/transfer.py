@@ -17,13 +17,21 @@ from typing import Any
 from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Line, Picture, Table
 from bayesify.experiments.statistics import between, estimate, paired, percent, settled, written
-from bayesify.experiments.transfer_networks import WAYS, one_seed
+from bayesify.experiments.transfer_networks import VARIATIONAL, WAYS, Cell, one_seed
 from bayesify.experiments.work import Work
 
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "8x8 digits"}
 # A choice is made on seeds that are not tested.
 FIRST_CHOICE = 1000
 SCORES = ("accuracy", "nll")
+OURS = "power"
+OTHERS = {
+    "prior": "the whole old posterior",
+    "nothing": "no old data",
+    "start": "the old means as a start alone",
+    "tuned": "fine-tuning",
+    "probe": "training the last layer only",
+}
 
 # By data, way and count: the chosen scale's values, one for each seed.
 Values = Mapping[tuple[str, str, int], Mapping[str, list[float]]]
@@ -32,25 +40,19 @@ Values = Mapping[tuple[str, str, int], Mapping[str, list[float]]]
 def run(work: Work) -> Findings:
     # Small networks and few pictures: a GPU would wait for Python.
     work = Work(work.folder, work.settings, device="cpu", jobs=work.jobs, progress=work.progress)
-    counts, chosen = work["counts"], {}
+    counts = work["counts"]
+    every = [(way, count, *one) for way in WAYS for count in work["choose_at"] for one in _tried(work, way)]
     tried = work.every(
         {
-            f"choose-{data}-{n}": (
-                one_seed,
-                work,
-                f"choose-{data}-{n}",
-                data,
-                FIRST_CHOICE + n,
-                _every_scale(work),
-                True,
-            )
+            f"choose-{data}-{n}": (_choosing, work, f"choose-{data}-{n}", data, FIRST_CHOICE + n, every)
             for data in work["data"]
             for n in range(work["choosing"])
         }
     )
+    chosen: dict[str, dict[str, tuple[float, float]]] = {}
     for data in work["data"]:
-        rows = [tried[f"choose-{data}-{n}"]["cells"] for n in range(work["choosing"])]
-        chosen[data] = {way: _least_nll(rows, way, counts, work["scales"]) for way in WAYS}
+        rows = [cell for n in range(work["choosing"]) for cell in tried[f"choose-{data}-{n}"]["cells"]]
+        chosen[data] = {way: _least_nll(rows, way, _tried(work, way)) for way in WAYS}
     parts = work.every(
         {
             f"{data}-{seed}": (
@@ -59,8 +61,7 @@ def run(work: Work) -> Findings:
                 f"{data}-{seed}",
                 data,
                 seed,
-                [(way, count, chosen[data][way]) for way in WAYS for count in counts],
-                False,
+                [(way, count, *chosen[data][way]) for way in WAYS for count in counts],
             )
             for data in work["data"]
             for seed in work.seeds
@@ -75,10 +76,10 @@ def run(work: Work) -> Findings:
         for count in counts
     }
     gaps = {
-        (data, other, count, score): paired(values[data, "prior", count][score], values[data, other, count][score])
+        (data, other, count, score): paired(values[data, OURS, count][score], values[data, other, count][score])
         for data in work["data"]
         for other in WAYS
-        if other != "prior"
+        if other != OURS
         for count in counts
         for score in SCORES
     }
@@ -92,16 +93,18 @@ def run(work: Work) -> Findings:
                 f"{data} {way} {count}": {score: estimate(seeds) for score, seeds in own.items()}
                 for (data, way, count), own in values.items()
             },
-            "prior_less": {f"{data} {other} {count} {score}": gap for (data, other, count, score), gap in gaps.items()},
-            "scales": chosen,
+            "discounted_less": {
+                f"{data} {other} {count} {score}": gap for (data, other, count, score), gap in gaps.items()
+            },
+            "chosen": chosen,
         },
         tables=[
             *(_table(data, score, values, counts) for data in work["data"] for score in SCORES),
             *(_against(data, gaps, counts) for data in work["data"]),
             Table(
-                "Prior scales chosen",
+                "Chosen on validation",
                 ["", *(WAYS[way] for way in WAYS)],
-                [[TITLES.get(data, data), *(f"{chosen[data][way]:g}" for way in WAYS)] for data in work["data"]],
+                [[TITLES.get(data, data), *(_chosen(*chosen[data][way]) for way in WAYS)] for data in work["data"]],
                 "The standard deviation of the normal prior (of weight decay, for plain networks; of the last layer, "
                 "for the old posterior), by NLL on pictures of the new classes that are neither trained on nor tested, "
                 "with seeds of their own.",
@@ -118,18 +121,24 @@ def run(work: Work) -> Findings:
     )
 
 
-def _every_scale(work: Work) -> list[tuple[str, int, float]]:
-    return [(way, count, scale) for way in WAYS for count in work["choose_at"] for scale in work["scales"]]
+def _choosing(work: Work, home: str, data: str, seed: int, cells: Sequence[Cell]) -> dict[str, Any]:
+    return one_seed(work, home, data, seed, cells, choosing=True)
 
 
-def _least_nll(rows: Sequence[Any], way: str, counts: Sequence[int], scales: Sequence[float]) -> float:
-    """The scale that is best on validation, over the counts and seeds that were tried."""
-    del counts
+def _tried(work: Work, way: str) -> list[tuple[float, float]]:
+    """Scales of the new prior, and powers of the old posterior where it has one."""
+    return [(scale, power) for scale in work["scales"] for power in (work["powers"] if way == "power" else [1.0])]
 
-    def total(scale: float) -> float:
-        return sum(one["nll"] for cells in rows for one in cells if one["way"] == way and one["scale"] == scale)
 
-    return min(scales, key=total)
+def _least_nll(
+    rows: Sequence[Mapping[str, Any]], way: str, tried: Sequence[tuple[float, float]]
+) -> tuple[float, float]:
+    """What is best on validation, over the counts and seeds that were tried."""
+
+    def total(one: tuple[float, float]) -> float:
+        return sum(float(row["nll"]) for row in rows if row["way"] == way and (row["scale"], row["power"]) == one)
+
+    return min(tried, key=total)
 
 
 def _of(cells: Sequence[Mapping[str, Any]], way: str, count: int) -> Mapping[str, Any]:
@@ -138,7 +147,7 @@ def _of(cells: Sequence[Mapping[str, Any]], way: str, count: int) -> Mapping[str
 
 def _line(data: str, count: int, values: Values, gaps: Mapping[Any, dict[str, Any]]) -> Line:
     said = {1: "better", -1: "worse", 0: "not to be told apart"}
-    with_it, without = (percent(estimate(values[data, way, count]["accuracy"]), 1) for way in ("prior", "nothing"))
+    with_it, without = (percent(estimate(values[data, way, count]["accuracy"]), 1) for way in (OURS, "nothing"))
     tuned = percent(estimate(values[data, "tuned", count]["accuracy"]), 1)
     meaning = "; ".join(
         f"against {words} {said[settled(gaps[data, other, count, 'accuracy'])]} in accuracy "
@@ -155,7 +164,9 @@ def _line(data: str, count: int, values: Values, gaps: Mapping[Any, dict[str, An
 
 
 def _table(data: str, score: str, values: Values, counts: Sequence[int]) -> Table:
-    form = {"accuracy": lambda own: percent(own, 1), "nll": written}[score]
+    def form(own: dict[str, Any]) -> str:
+        return percent(own, 1) if score == "accuracy" else written(own)
+
     rows = [
         [name, *(form(estimate(values[data, way, count][score])) for count in counts)] for way, name in WAYS.items()
     ]
@@ -170,15 +181,19 @@ def _against(data: str, gaps: Mapping[Any, dict[str, Any]], counts: Sequence[int
     rows = [
         [WAYS[other], *(f"{100 * gap['mean']:+.1f} ({_edges(gap)})" for gap in own)]
         for other in WAYS
-        if other != "prior"
+        if other != OURS
         for own in [[gaps[data, other, count, "accuracy"] for count in counts]]
     ]
     return Table(
-        f"{TITLES.get(data, data)}: the old posterior as the prior less each other way, points of accuracy",
+        f"{TITLES.get(data, data)}: the discounted old posterior less each other way, points of accuracy",
         ["less", *(f"{count} of each" for count in counts)],
         rows,
         "Paired over seeds, with 95% intervals.",
     )
+
+
+def _chosen(scale: float, power: float) -> str:
+    return f"{scale:g}" if power == 1 else f"{scale:g}, power {power:g}"
 
 
 def _edges(gap: Mapping[str, Any]) -> str:
@@ -236,7 +251,7 @@ def _picture(values: Values, data: Sequence[str], counts: Sequence[int]) -> Any:
     from bayesify.experiments.study_d_pictures import below
     from bayesify.plots import style
 
-    colors = ("#0072b2", "#3a9bd0", "#59636e", "#d55e00", "#c77c00", "#b5518c")
+    colors = ("#1f2328", "#0072b2", "#3a9bd0", "#59636e", "#d55e00", "#c77c00", "#b5518c")
     figure = style.new_figure(8.4, 3.1 * len(data) + 0.5)
     for row, name in enumerate(data):
         for column, score in enumerate(SCORES):
@@ -245,16 +260,16 @@ def _picture(values: Values, data: Sequence[str], counts: Sequence[int]) -> Any:
                 found = [estimate(values[name, way, count][score]) for count in counts]
                 means = [one["mean"] for one in found]
                 reach = [one["mean"] - one.get("interval", [one["mean"]])[0] for one in found]
-                places = [count * (1 + 0.02 * (number - 2.5)) for count in counts]
+                places = [count * (1 + 0.02 * (number - 3)) for count in counts]
                 axes.errorbar(
                     places,
                     means,
                     reach,
                     color=colors[number],
-                    marker="osD^vP"[number],
+                    marker="*osD^vP"[number],
                     markersize=4,
                     linewidth=1.3,
-                    linestyle="-" if way in {"prior", "start", "nothing"} else "--",
+                    linestyle="-" if way in VARIATIONAL else "--",
                     label=words,
                 )
             axes.set_xscale("log")
@@ -291,7 +306,8 @@ EXPERIMENT = Experiment(
         "counts": [5, 20],
         "choose_at": [10],
         "choosing": 1,
-        "scales": [0.1, 0.3],
+        "scales": [0.3],
+        "powers": [0.1, 0.01, 0.001],
         "seeds": 3,
     },
     full={
@@ -305,7 +321,8 @@ EXPERIMENT = Experiment(
         "counts": [5, 10, 20, 50],
         "choose_at": [5, 20],
         "choosing": 2,
-        "scales": [0.05, 0.1, 0.3, 1.0],
+        "scales": [0.1, 0.2, 0.3, 1.0],
+        "powers": [0.3, 0.1, 0.03, 0.01, 0.003, 0.001],
         "seeds": 10,
     },
 )

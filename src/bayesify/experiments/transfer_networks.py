@@ -28,6 +28,7 @@ from bayesify.recipes.material import gather
 from bayesify.recipes.recipe import Recipe
 
 WAYS = {
+    "power": "old posterior, discounted",
     "prior": "old posterior as prior",
     "start": "old means as start",
     "nothing": "variational from scratch",
@@ -35,9 +36,12 @@ WAYS = {
     "probe": "last layer only",
     "plain": "plain from scratch",
 }
+VARIATIONAL = ("power", "prior", "start", "nothing")
 RATE = 3e-3
 
 Pair = tuple[Tensor, Tensor]
+# Way, pictures of each class, the prior's scale and the old posterior's power.
+Cell = tuple[str, int, float, float]
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Old:
 
 
 def one_seed(
-    work: Work, home: str, data: str, seed: int, cells: Sequence[tuple[str, int, float]], choosing: bool
+    work: Work, home: str, data: str, seed: int, cells: Sequence[Cell], *, choosing: bool = False
 ) -> dict[str, Any]:
     """Learn the old classes, then the new ones in each way, from as many pictures and with the prior's scale as given.
 
@@ -70,26 +74,26 @@ def one_seed(
         "cells": [],
     }
     train, test, _ = halves(data, new=True)
-    for way, count, scale in cells:
+    for way, count, scale, power in cells:
         few, rest = few_of_each(train, count, seed)
-        method = learnt(work, old, way, few, scale, seed, inputs)
+        method = learnt(work, old, way, few, scale, power, seed, inputs)
         x, y = _first(rest if choosing else test, work["tested"])
         answer = method.predict(x, draws=work["draws"])
         scored = {"accuracy": metrics.accuracy(answer.probs, y), "nll": -float(answer.log_prob(y).double().mean())}
-        found["cells"].append({"way": way, "count": count, "scale": scale} | scored)
+        found["cells"].append({"way": way, "count": count, "scale": scale, "power": power} | scored)
     shutil.rmtree(work.folder / "runs" / home, ignore_errors=True)
     return found
 
 
-def learnt(work: Work, old: Old, way: str, few: Pair, scale: float, seed: int, inputs: int) -> Method:
+def learnt(work: Work, old: Old, way: str, few: Pair, scale: float, power: float, seed: int, inputs: int) -> Method:
     """A network that has learnt the new classes from few pictures of each, all in one batch."""
     network, ordinary = _network(work, inputs), Normal(scale)
     method: Variational | PointEstimate
-    if way in {"prior", "start", "nothing"}:
+    if way in VARIATIONAL:
         prior: Any = ordinary
-        if way == "prior":
+        if way in {"prior", "power"}:
             last = f"{_last_layer(network())}.*"
-            prior = {last: ordinary, "*": Posterior(old.posterior)}
+            prior = {last: ordinary, "*": Posterior(old.posterior, otherwise=ordinary, power=power)}
         method = _variational(network, prior, seed)
         if way != "nothing":
             _take_over(method, old.posterior)
@@ -143,7 +147,7 @@ def _plain(network: Any, prior: Any, seed: int) -> PointEstimate:
 
 
 def _take_over(method: Variational | PointEstimate, old: Variational | PointEstimate) -> None:
-    """Start every layer but the last from where the old network is; the new classes have nothing to do with its last."""
+    """Start every layer but the last, which tells other classes apart, from where the old network is."""
     last = _last_layer(method.network.template)
     with torch.no_grad():
         for place in method.network.places:
@@ -164,12 +168,13 @@ def _fixed(module: nn.Module, old: PointEstimate) -> nn.Module:
     for name, parameter in module.named_parameters():
         if not name.startswith(f"{last}."):
             parameter.data = tensors[name].view(parameter.shape).clone()
-            parameter.requires_grad_(requires_grad=False)
+            parameter.requires_grad = False
     return module
 
 
 def _last_layer(module: nn.Module) -> str:
-    return [name for name, part in module.named_modules() if isinstance(part, nn.Linear)][-1]
+    names: list[str] = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    return names[-1]
 
 
 def _first(pair: Pair, most: int | None) -> Pair:

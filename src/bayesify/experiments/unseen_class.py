@@ -34,7 +34,7 @@ def run(work: Work) -> Findings:
     }
     lines = [page.accuracy_line(kind, {way: values[way, kind] for way in found}) for kind in KINDS]
     lines += [page.filter_line(kind, {way: values[way, kind] for way in found}) for kind in KINDS]
-    lines += [page.gap_line(way, gap, found[way]) for way in found]
+    lines += [page.gap_line(way, gap) for way in found]
     return Findings(
         answer=page.scope(work) + page.answer(found, values, gap),
         lines=lines,

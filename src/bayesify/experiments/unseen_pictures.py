@@ -63,7 +63,7 @@ def entropies(cells: Cells, classes: int) -> Any:
         style.dress(axes, title=name, x="entropy (nats)", y="share of the pictures" if place == 1 else "", grid="y")
         style.percent(axes, "y")
         if place == 1:
-            style.legend(axes, "upper right")
+            style.legend(axes, "upper left")
     return figure
 
 
@@ -76,7 +76,7 @@ def two_answers(shown: Mapping[str, Any], cells: Cells, unseen: str) -> Figure:
     from bayesify.predictive import Predictive
 
     names = shown["class_names"]
-    figure: Figure = style.new_figure(12.5, 6.4)
+    figure: Figure = style.new_figure(14.0, 6.4)
     grid = figure.add_gridspec(2, 1 + len(KINDS), width_ratios=[0.75, *[1.0] * len(KINDS)])
     for row, (which, truth) in enumerate((("known", names.index(shown["label"])), ("unknown", None))):
         axes = figure.add_subplot(grid[row, 0])

@@ -12,6 +12,7 @@ made, used for value and gradient, and forgotten, a few inputs at a time.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,9 +36,9 @@ def log_mean(mean: Tensor, std: Tensor, labels: Tensor, table: Tensor, *, of_log
         of_logs: whether logarithms are averaged or probabilities.
 
     """
-    if torch.is_grad_enabled() and (mean.requires_grad or std.requires_grad):
-        value: Tensor = _LogMean.apply(mean, std, labels, table, of_logs)[0]
-        return value
+    if torch.is_grad_enabled():
+        differentiable: Callable[..., tuple[Tensor, ...]] = _LogMean.apply
+        return differentiable(mean, std, labels, table, of_logs)[0]
     return _log_mean(mean, std, labels, table, of_logs, slopes=False)[0]
 
 
@@ -64,25 +65,25 @@ class _LogMean(torch.autograd.Function):
         return _log_mean(mean, std, labels, table, of_logs, slopes=True)
 
     @staticmethod
-    def setup_context(ctx: Any, _: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         by_mean, by_std = output[1:]
         ctx.mark_non_differentiable(by_mean, by_std)
-        ctx.save_for_backward(by_mean, by_std)
+        ctx.save_for_backward(by_mean, by_std, inputs[0], inputs[1])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        by_mean, by_std = ctx.saved_tensors
-        along = gradients[0].unsqueeze(-1)
-        return _Once.apply(along, by_mean), _Once.apply(along, by_std), None, None, None
+        by_mean, by_std, mean, std = ctx.saved_tensors
+        along, once = gradients[0].unsqueeze(-1), _once()
+        return once(along, by_mean, mean), once(along, by_std, std), None, None, None
 
 
 class _Once(torch.autograd.Function):
-    """A product that refuses to be differentiated: second derivatives were not kept."""
+    """A gradient, which refuses to be differentiated by where it was taken: second derivatives were not kept."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(along: Tensor, slope: Tensor) -> Tensor:
+    def forward(along: Tensor, slope: Tensor, _: Tensor) -> Tensor:
         return along * slope
 
     @staticmethod
@@ -90,8 +91,12 @@ class _Once(torch.autograd.Function):
         pass
 
     @staticmethod
-    def backward(*_: Any) -> tuple[None, None]:
+    def backward(*_: Any) -> tuple[None, None, None]:
         raise RuntimeError("GaussianLogits has first derivatives only")
+
+
+def _once() -> Callable[..., Tensor]:
+    return _Once.apply
 
 
 def _log_mean(
@@ -141,7 +146,7 @@ def _in_one_loop(mean: Tensor, std: Tensor, labels: Tensor, table: Tensor, of_lo
     mean, std, table = _in_memory(mean), _in_memory(std), _in_memory(table)
     noise = [row.unsqueeze(1) for row in table.unbind(1)]
     index = labels.view(1, -1, 1).expand(mean.shape[0], -1, 1)
-    moments_of_label = [moment.gather(-1, index) for moment in (mean, std)]
+    mean_of_label, std_of_label = (moment.gather(-1, index) for moment in (mean, std))
     noise_of_label = table[:, labels]
 
     def logits() -> list[Tensor]:
@@ -154,7 +159,7 @@ def _in_one_loop(mean: Tensor, std: Tensor, labels: Tensor, table: Tensor, of_lo
     for more in others:
         first = torch.maximum(first, more)
     top = _in_memory(first)
-    of_label = torch.addcmul(*moments_of_label, noise_of_label) - top
+    of_label = torch.addcmul(mean_of_label, std_of_label, noise_of_label) - top
     best = of_label.amax(-1, keepdim=True)
     weights = [torch.exp(logit - top) for logit in logits()]
     total = weights[0]

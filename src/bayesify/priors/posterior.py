@@ -3,8 +3,12 @@
     p(w | A and B)  is proportional to  p(B | w) p(w | A)
 
 so what was learned from A is the prior for B (variational continual learning, Nguyen et al. 2018). Tensors are matched
-by name and shape; the others, a new output layer for example, have a prior of their own. A run that was trained so
-holds the numbers itself, and its description says `posterior`; as text `posterior:FOLDER` and
+by name and shape; the others, a new output layer for example, have a prior of their own. Where the new task is only
+akin to the old, what was learned may count for less (the power prior, Ibrahim and Chen 2000):
+
+    p(w | A)^power p0(w)^(1 - power)        precision = power / std^2 + (1 - power) / scale^2
+
+A run that was trained so holds the numbers itself, and its description says `posterior`; as text `posterior:FOLDER` and
 `posterior:FOLDER,normal:1` read them from the run in a folder.
 """
 
@@ -19,6 +23,7 @@ import torch
 from torch import Tensor
 
 from bayesify.priors.densities import Normal
+from bayesify.priors.hyperpriors import Hyperprior
 from bayesify.priors.prior import LocationScale, Number, Prior
 
 if TYPE_CHECKING:
@@ -33,16 +38,21 @@ class Posterior(LocationScale):
     Args:
         source: a fitted method whose weights have means and standard deviations (`Variational`), or its run folder.
         otherwise: the prior of tensors that the source does not know, or knows in another shape or as not random.
+        power: how much of the old data counts, from above 0 to 1; below 1 the rest is `otherwise`, a normal.
 
     """
 
     name = "posterior"
 
-    def __init__(self, source: Any, otherwise: Prior | str | None = None) -> None:
+    def __init__(self, source: Any, otherwise: Prior | str | None = None, power: float = 1.0) -> None:
         if isinstance(source, str | Path):
             source = _load(Path(source))
         self.known: dict[str, tuple[Tensor, Tensor]] | None = _marginals(source)
         self.otherwise = _as_prior(otherwise)
+        if not 0 < power <= 1:
+            raise ValueError(f"power must lie above 0 and up to 1, got {power!r}")
+        if power < 1:
+            self.known = _discounted(self.known, self.otherwise, power)
 
     @classmethod
     def to_be_loaded(cls) -> Posterior:
@@ -159,6 +169,23 @@ def _marginals(source: Any) -> dict[str, tuple[Tensor, Tensor]]:
             raise ValueError(f"the posterior of {place.name} holds {problem}: it cannot be a prior")
         known[place.name] = mean[part].clone().view(place.shape), std[part].clone().view(place.shape)
     return known
+
+
+def _discounted(
+    known: dict[str, tuple[Tensor, Tensor]], rest: Prior | None, power: float
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """The power prior's means and standard deviations: precisions add, in double precision."""
+    if not isinstance(rest, Normal) or isinstance(rest.scale, str | Hyperprior):
+        got = None if rest is None else rest.text
+        raise ValueError(  # noqa: TRY004 -- a prior it is, only not one that this works with
+            f"power={power:g} mixes the posterior with a normal of a fixed scale: give otherwise='normal:1', got {got}"
+        )
+    found, new = {}, (1 - power) / rest.scale**2
+    for name, (mean, std) in known.items():
+        old = power / std.double().square()
+        centre = (old * mean.double() + new * rest.mean) / (old + new)
+        found[name] = centre.to(mean.dtype), (old + new).rsqrt().to(std.dtype)
+    return found
 
 
 def _as_prior(given: Prior | str | None) -> Prior | None:

@@ -20,7 +20,7 @@ from bayesify.errors import TrainingError
 from bayesify.sampling.hamiltonian import look
 from bayesify.sampling.sampler import Iteration, Sampler
 from bayesify.training import checkpoint
-from bayesify.training.loop import History, _deferred_interrupts
+from bayesify.training.loop import History, deferred_interrupts
 
 if TYPE_CHECKING:
     from bayesify.methods.hmc import HMC
@@ -81,7 +81,7 @@ class SamplingRun:
             disable=None if self.show else True,
             leave=False,
         )
-        with bar, _threads_of_each(self.workers), _deferred_interrupts() as interrupted:
+        with bar, _threads_of_each(self.workers), deferred_interrupts() as interrupted:
             if progress.step == 0:
                 self.sampler.find_step_size()
             good = self._kept()

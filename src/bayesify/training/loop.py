@@ -6,17 +6,11 @@ number. A loss that stops being finite ends training with the reason, and the la
 
 from __future__ import annotations
 
-import copy
 import itertools
-import json
-import logging
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,69 +18,21 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from bayesify.errors import RunError, TrainingError, at_least, choose, positive, whole_number
+from bayesify.errors import TrainingError
 from bayesify.training import checkpoint, snapshots
 from bayesify.training.compiling import worth_compiling
 from bayesify.training.examples import Batch, Examples, IndexedExamples, TensorExamples, to_device
 from bayesify.training.graphs import GraphedSteps
+from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
+from bayesify.training.plan import CUSTOM, History, Plan, Schedule, extended, make_plan, resume_plan
 from bayesify.training.step import FusedStep, capturable, fused_step
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
 
-logger = logging.getLogger("bayesify")
-Schedule = str | Callable[[float], float]
-_CUSTOM = "custom"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that decides how training goes; JSON-able, so that a run can be continued or repeated."""
-
-    epochs: int = 10
-    batch_size: int = 128
-    optimizer: str = "adam"
-    learning_rate: float = 1e-3
-    schedule: str = "constant"
-    draws: int = 1
-    kl: str = "uniform"
-    seed: int = 0
-    patience: int | None = None
-    keep: str = "last"
-    validation_draws: int = 10
-    checkpoint_every: int = 1
-    compiled: bool | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "draws", "validation_draws", "checkpoint_every"):
-            at_least(name, getattr(self, name), 1)
-        positive("learning_rate", self.learning_rate)
-        choose("keep", self.keep, ("last", "best"))
-        whole_number("seed", self.seed)
-        KL.parse(self.kl)
-        if self.schedule != _CUSTOM:
-            rate_factor(self.schedule, 0.0)
-        if self.patience is not None:
-            at_least("patience", self.patience, 1)
-
-
-@dataclass
-class History:
-    """What each epoch showed: a list of records, and a column by name."""
-
-    records: list[dict[str, Any]] = field(default_factory=list)
-    stopped: str = ""
-
-    def __getitem__(self, name: str) -> list[Any]:
-        return [record.get(name) for record in self.records]
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def to_jsonl(self) -> str:
-        return "".join(json.dumps(record) + "\n" for record in self.records)
+__all__ = ["History", "Plan", "Schedule", "Trainer", "extended", "make_plan", "resume_plan"]
 
 
 @dataclass
@@ -120,7 +66,7 @@ class Trainer:
         if validation is None and (plan.patience is not None or plan.keep == "best"):
             raise ValueError("early stopping and keep='best' need validation data: give validation=(x, y)")
         for given, text, name in ((optimizer, plan.optimizer, "optimizer"), (schedule, plan.schedule, "schedule")):
-            if text == _CUSTOM and given is None:
+            if text == CUSTOM and given is None:
                 raise ValueError(f"this plan was made with an {name} of yours: give {name}= again")
         self.method, self.examples, self.plan, self.validation, self.run = method, examples, plan, validation, run
         self.schedule = schedule or (lambda progress: rate_factor(plan.schedule, progress))
@@ -152,7 +98,7 @@ class Trainer:
         )
         self.method.train()
         good = self._state()
-        with bar, _deferred_interrupts() as interrupted:
+        with bar, deferred_interrupts() as interrupted:
             while self._unfinished():
                 whole = self._epoch(bar, interrupted)
                 kl = self._kl()
@@ -371,70 +317,6 @@ class Trainer:
         if self.plan.keep == "best" and self.best_state is not None:
             self.method.load_state_dict(self.best_state)
         self.method.eval()
-
-
-def extended(plan: Plan, more: int) -> Plan:
-    """The same plan with more epochs; a schedule, a function of the share done, is stretched over the new length."""
-    longer = Plan(**{**asdict(plan), "epochs": plan.epochs + at_least("extend", more, 1)})
-    logger.info(
-        "extended from %d to %d epochs: the %s schedule is now spread over %d",
-        plan.epochs,
-        longer.epochs,
-        plan.schedule,
-        longer.epochs,
-    )
-    return longer
-
-
-def resume_plan(run: Path) -> tuple[Plan, dict[str, Tensor], dict[str, Any]]:
-    """The plan, tensors and state that a run's checkpoint holds."""
-    tensors, state = checkpoint.read(run / "checkpoint" / "state.safetensors")
-    try:
-        # A plan of sampling has iterations, not epochs; its blocks stand in for them.
-        from bayesify.sampling.plan import Sampling
-
-        kind: Any = Plan if "epochs" in state["plan"] else Sampling
-        return kind(**state["plan"]), tensors, state
-    except (KeyError, TypeError) as problem:
-        raise RunError(f"the checkpoint in {run} was written by another version: {problem}") from None
-
-
-def make_plan(
-    optimizer: str | OptimizerFactory, schedule: Schedule, kl: str | KL, settings: dict[str, Any]
-) -> tuple[Plan, OptimizerFactory | None, Callable[[float], float] | None]:
-    """Split what `fit` was given into a JSON-able plan and the user's own functions."""
-    own_optimizer = None if isinstance(optimizer, str) else optimizer
-    own_schedule = None if isinstance(schedule, str) else schedule
-    plan = Plan(
-        optimizer=optimizer if isinstance(optimizer, str) else _CUSTOM,
-        schedule=schedule if isinstance(schedule, str) else _CUSTOM,
-        kl=str(KL.parse(kl)),
-        **copy.copy(settings),
-    )
-    return plan, own_optimizer, own_schedule
-
-
-@contextmanager
-def _deferred_interrupts() -> Iterator[Callable[[], bool]]:
-    # An interrupt in the middle of an update would leave half of it: it waits for the step's end; a second does not.
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    asked: list[int] = []
-    previous = {}
-
-    def note(number: int, _: Any) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        previous[number] = signal.signal(number, note)
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

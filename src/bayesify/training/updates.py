@@ -133,7 +133,7 @@ class AdamRule(UpdateRule):
 
 
 def update_rule(optimizer: Optimizer) -> UpdateRule:
-    """The rule of an optimiser of torch's or of one that brings its own, or a ValueError that says why there is none."""
+    """The rule of an optimiser of torch's, or of one that brings its own, or a ValueError that says why not."""
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         raise ValueError("the optimiser has hooks of its own")
     brings = getattr(optimizer, "update_rule", None)

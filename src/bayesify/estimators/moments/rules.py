@@ -81,7 +81,8 @@ def _elementwise(layer: Any, x: Gaussians, _: Tensors, train: bool) -> Gaussians
         return result
     # The value as it is, with the mean slope as its derivative: a backward pass then costs one product.
     assert result.slope is not None
-    return Gaussians(_Sloped.apply(x.mean, result.mean, result.slope), result.variance)
+    sloped: Callable[..., Tensor] = _Sloped.apply
+    return Gaussians(sloped(x.mean, result.mean, result.slope), result.variance)
 
 
 class _Sloped(torch.autograd.Function):

@@ -1,0 +1,111 @@
+"""What training is to do and what it showed: data that JSON can hold, so that a run can be repeated or continued."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from bayesify.errors import RunError, at_least, choose, positive, whole_number
+from bayesify.training import checkpoint
+from bayesify.training.kl import KL
+from bayesify.training.optimisation import OptimizerFactory, rate_factor
+
+logger = logging.getLogger("bayesify")
+Schedule = str | Callable[[float], float]
+CUSTOM = "custom"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides how training goes; JSON-able, so that a run can be continued or repeated."""
+
+    epochs: int = 10
+    batch_size: int = 128
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    schedule: str = "constant"
+    draws: int = 1
+    kl: str = "uniform"
+    seed: int = 0
+    patience: int | None = None
+    keep: str = "last"
+    validation_draws: int = 10
+    checkpoint_every: int = 1
+    compiled: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "draws", "validation_draws", "checkpoint_every"):
+            at_least(name, getattr(self, name), 1)
+        positive("learning_rate", self.learning_rate)
+        choose("keep", self.keep, ("last", "best"))
+        whole_number("seed", self.seed)
+        KL.parse(self.kl)
+        if self.schedule != CUSTOM:
+            rate_factor(self.schedule, 0.0)
+        if self.patience is not None:
+            at_least("patience", self.patience, 1)
+
+
+@dataclass
+class History:
+    """What each epoch showed: a list of records, and a column by name."""
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    stopped: str = ""
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return [record.get(name) for record in self.records]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def to_jsonl(self) -> str:
+        return "".join(json.dumps(record) + "\n" for record in self.records)
+
+
+def extended(plan: Plan, more: int) -> Plan:
+    """The same plan with more epochs; a schedule, a function of the share done, is stretched over the new length."""
+    longer = Plan(**{**asdict(plan), "epochs": plan.epochs + at_least("extend", more, 1)})
+    logger.info(
+        "extended from %d to %d epochs: the %s schedule is now spread over %d",
+        plan.epochs,
+        longer.epochs,
+        plan.schedule,
+        longer.epochs,
+    )
+    return longer
+
+
+def resume_plan(run: Path) -> tuple[Plan, dict[str, Tensor], dict[str, Any]]:
+    """The plan, tensors and state that a run's checkpoint holds."""
+    tensors, state = checkpoint.read(run / "checkpoint" / "state.safetensors")
+    try:
+        # A plan of sampling has iterations, not epochs; its blocks stand in for them.
+        from bayesify.sampling.plan import Sampling
+
+        kind: Any = Plan if "epochs" in state["plan"] else Sampling
+        return kind(**state["plan"]), tensors, state
+    except (KeyError, TypeError) as problem:
+        raise RunError(f"the checkpoint in {run} was written by another version: {problem}") from None
+
+
+def make_plan(
+    optimizer: str | OptimizerFactory, schedule: Schedule, kl: str | KL, settings: dict[str, Any]
+) -> tuple[Plan, OptimizerFactory | None, Callable[[float], float] | None]:
+    """Split what `fit` was given into a JSON-able plan and the user's own functions."""
+    own_optimizer = None if isinstance(optimizer, str) else optimizer
+    own_schedule = None if isinstance(schedule, str) else schedule
+    plan = Plan(
+        optimizer=optimizer if isinstance(optimizer, str) else CUSTOM,
+        schedule=schedule if isinstance(schedule, str) else CUSTOM,
+        kl=str(KL.parse(kl)),
+        **copy.copy(settings),
+    )
+    return plan, own_optimizer, own_schedule
