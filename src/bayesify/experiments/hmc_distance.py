@@ -32,14 +32,12 @@ COLUMNS = (
     ("agreement", "the share of test inputs to which a method gives HMC's label"),
     (
         "TV",
-        "mean over the test inputs of the total variation between its predictive distribution and HMC's (of densities, "
-        "for the regression)",
+        "mean over the test inputs of the total variation between its predictive distribution and HMC's",
     ),
     ("means apart", "mean distance of predictive means, in standard deviations of HMC's"),
     (
         "std ratio",
-        "the mean predictive standard deviation over HMC's; for classes that of the probabilities over draws, for "
-        "numbers that of the target, noise included",
+        "mean predictive standard deviation over HMC's: of probabilities over draws, or of the target with its noise",
     ),
     ("around", "the same on a grid that reaches 60% of the data's extent beyond it"),
     ("cost", "training seconds over the point estimate's, rough where other work ran on the machine"),

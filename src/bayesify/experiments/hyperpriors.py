@@ -135,8 +135,7 @@ def _pictures(work: Work, found: Cells) -> Iterator[Picture]:
     shown = {
         f"{name} {noise:g}: {family}, {hyper}": found.part("warm", (name, noise), (family, hyper))["surface"]
         for name, (family, hyper, _) in PUBLISHED.items()
-        for noise in [[level for one, level in found.places if one == name][-1]]
-        if name in dict(found.places)
+        for noise in [level for one, level in found.places if one == name][-1:]
     }
     yield Picture(
         work.figure("surfaces", surface_picture(shown)),

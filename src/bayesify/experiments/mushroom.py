@@ -278,11 +278,11 @@ EXPERIMENT = Experiment(
         "pilot": {"seeds": 3, "steps": 8000},
         "variational_tries": [
             {"rate": 1e-3, "noise": 1.0, "prior": "normal:1", "rho": -3.0},
-            {"rate": 1e-3, "noise": 1.0, "prior": "normal:1", "rho": -3.0, "updates": [1, 1, 0]},
-            {"rate": 1e-3, "noise": 1.0, "prior": "normal:3", "rho": -3.0},
+            {"rate": 1e-3, "noise": 0.5, "prior": "normal:1", "rho": -4.0},
             {"rate": 1e-3, "noise": 0.3, "prior": "normal:1", "rho": -4.0},
-            {"rate": 3e-4, "noise": 1.0, "prior": "normal:1", "rho": -3.0},
-            {"rate": 3e-4, "noise": 0.3, "prior": "normal:1", "rho": -4.0},
+            {"rate": 1e-3, "noise": 0.2, "prior": "normal:1", "rho": -4.0},
+            {"rate": 5e-4, "noise": 0.3, "prior": "normal:1", "rho": -4.0},
+            {"rate": 1e-3, "noise": 0.3, "prior": "normal:1", "rho": -4.0, "updates": [8, 8, 0]},
         ],
         "greedy_tries": [
             {"rate": 1e-3, "noise": 1.0},

@@ -12,6 +12,7 @@ from bayesify.report import page as html
 from bayesify.report.pictures import Picture
 from bayesify.training.checkpoint import write_text
 
+_WORDS_OF_A_NUMBER = 4  # 0.1 ± 0.2 points
 COLUMNS = ("", "published", "ours", "what the difference means")
 
 
@@ -28,7 +29,7 @@ def markdown(results: Mapping[str, Any], figures: str) -> str:
         _table(COLUMNS, [[line[key] for key in ("what", "published", "ours", "meaning")] for line in results["lines"]])
     )
     for table in results["tables"]:
-        parts += [f"## {table['title']}", _table(table["headings"], table["rows"], numbers=True)]
+        parts += [f"## {table['title']}", _table(table["headings"], table["rows"])]
         parts += [table["note"]] if table["note"] else []
     for picture in results["pictures"]:
         parts.append(f"![{_once(picture['caption'])}]({figures}{picture['file']})\n\n{picture['caption']}")
@@ -74,10 +75,16 @@ def _how(results: Mapping[str, Any]) -> list[str]:
     return told + ([f"commit {results['commit']}"] if results.get("commit") else [])
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = False) -> str:
-    side = " ---: |" if numbers else " --- |"
-    lines = ["| " + " | ".join(headings) + " |", "| --- |" + side * (len(headings) - 1)]
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of numbers are flush right; the first names the row."""
+    columns = list(zip(*rows, strict=True))[1:]
+    sides = "".join(" ---: |" if all(_is_number(cell) for cell in column) else " --- |" for column in columns)
+    lines = ["| " + " | ".join(headings) + " |", f"| --- |{sides}"]
     return "\n".join([*lines, *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows)])
+
+
+def _is_number(cell: str) -> bool:
+    return len(cell.split()) <= _WORDS_OF_A_NUMBER and (not cell or cell[0] in "0123456789+-−–.")
 
 
 def _cell(text: str) -> str:

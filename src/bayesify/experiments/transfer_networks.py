@@ -10,6 +10,7 @@ plain    a plain network with a fresh start
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ WAYS = {
 }
 VARIATIONAL = ("power", "prior", "start", "nothing")
 RATE = 3e-3
+CLASSES = 5
 
 Pair = tuple[Tensor, Tensor]
 # Way, pictures of each class, the prior's scale and the old posterior's power.
@@ -59,10 +61,10 @@ def one_seed(
 
     Scores are on test pictures, or where something is to be chosen on training pictures that were not learnt from.
     """
-    train, test, inputs = halves(data, new=False)
+    train, test = halves(data, new=False)
     train = _first(train, work["old_examples"])
     plan = {"epochs": work["old_epochs"], "learning_rate": RATE, "schedule": "cosine", "seed": seed, "batch_size": 128}
-    network = _network(work, inputs)
+    network = _network(train)
     posterior = work.fitted(f"{home}/posterior", lambda: _variational(network, "normal:0.3", seed), train, **plan)
     plain = work.fitted(f"{home}/plain", lambda: _plain(network, "normal:0.3", seed), train, **plan)
     assert isinstance(posterior, Variational)
@@ -73,10 +75,10 @@ def one_seed(
         "old_accuracy": metrics.accuracy(posterior.predict(x, draws=work["draws"]).probs, y),
         "cells": [],
     }
-    train, test, _ = halves(data, new=True)
+    train, test = halves(data, new=True)
     for way, count, scale, power in cells:
         few, rest = few_of_each(train, count, seed)
-        method = learnt(work, old, way, few, scale, power, seed, inputs)
+        method = learnt(work, old, way, few, scale, power, seed)
         x, y = _first(rest if choosing else test, work["tested"])
         answer = method.predict(x, draws=work["draws"])
         scored = {"accuracy": metrics.accuracy(answer.probs, y), "nll": -float(answer.log_prob(y).double().mean())}
@@ -85,9 +87,9 @@ def one_seed(
     return found
 
 
-def learnt(work: Work, old: Old, way: str, few: Pair, scale: float, power: float, seed: int, inputs: int) -> Method:
+def learnt(work: Work, old: Old, way: str, few: Pair, scale: float, power: float, seed: int) -> Method:
     """A network that has learnt the new classes from few pictures of each, all in one batch."""
-    network, ordinary = _network(work, inputs), Normal(scale)
+    network, ordinary = _network(few), Normal(scale)
     method: Variational | PointEstimate
     if way in VARIATIONAL:
         prior: Any = ordinary
@@ -117,11 +119,11 @@ def learnt(work: Work, old: Old, way: str, few: Pair, scale: float, power: float
 
 
 @lru_cache(maxsize=4)
-def halves(data: str, *, new: bool) -> tuple[Pair, Pair, int]:
-    """Training and test pictures of the first five classes or of the last five, and how many pixels they have."""
-    names = gather(Recipe(data=data, network="mlp")).class_names
-    found = gather(Recipe(data=data, network="mlp", withhold=names[:5] if new else names[5:]))
-    return found.train, found.test, int(found.train[0].shape[1])
+def halves(data: str, *, new: bool) -> tuple[Pair, Pair]:
+    """Training and test pictures of the first five classes or of the last five."""
+    names = gather(Recipe(data=data, network="cnn")).class_names
+    found = gather(Recipe(data=data, network="cnn", withhold=names[:CLASSES] if new else names[CLASSES:]))
+    return found.train, found.test
 
 
 def few_of_each(pair: Pair, count: int, seed: int) -> tuple[Pair, Pair]:
@@ -133,17 +135,20 @@ def few_of_each(pair: Pair, count: int, seed: int) -> tuple[Pair, Pair]:
     return (x[picked], y[picked]), (x[rest], y[rest])
 
 
-def _network(work: Work, inputs: int) -> Any:
-    units = list(work["units"])
-    return lambda: networks.mlp(inputs, 5, units=units)
+def _network(pair: Pair) -> Any:
+    shape = tuple(pair[0].shape[1:])
+    if min(shape[1:]) < 12:  # the 8x8 digits
+        return lambda: networks.mlp(math.prod(shape), CLASSES, units=32)
+    return lambda: networks.cnn(shape, CLASSES, "lenet")
 
 
 def _variational(network: Any, prior: Any, seed: int) -> Variational:
-    return Variational(network, Categorical(classes=5), prior=prior, estimator="local", start="fresh", seed=seed)
+    likelihood = Categorical(classes=CLASSES)
+    return Variational(network, likelihood, prior=prior, estimator="flipout", start="fresh", seed=seed)
 
 
 def _plain(network: Any, prior: Any, seed: int) -> PointEstimate:
-    return PointEstimate(network, Categorical(classes=5), prior=prior, start="given", seed=seed)
+    return PointEstimate(network, Categorical(classes=CLASSES), prior=prior, start="given", seed=seed)
 
 
 def _take_over(method: Variational | PointEstimate, old: Variational | PointEstimate) -> None:
