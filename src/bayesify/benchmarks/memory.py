@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bayesify.benchmarks import steps, timing
 from bayesify.benchmarks.machine import usable
@@ -90,9 +90,9 @@ def tensors_of_training(make: Callable[[], steps.Step], device: str = "cpu") -> 
 
 
 def alive() -> Iterator[tuple[tuple[str, int], Tensor]]:
-    """Every tensor that Python can reach and that has memory, with the place of its memory."""
+    """Every tensor that Python can reach and that has memory (a compiler's stand-ins have none), with its place."""
     for thing in gc.get_objects():
-        if issubclass(type(thing), Tensor) and thing.layout == torch.strided and thing.device.type != "meta":
+        if type(thing) in {Tensor, nn.Parameter} and thing.layout == torch.strided and thing.device.type != "meta":
             memory = thing.untyped_storage()
             if memory.nbytes():
                 yield (str(thing.device), memory.data_ptr()), thing

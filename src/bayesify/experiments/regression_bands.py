@@ -4,7 +4,8 @@
 
 A method's band is the interquartile range of its functions, draw by draw: it must be narrow where data is and widen
 where there is none. Two hidden layers of ReLU, whose functions go on as lines; tanh saturates, and its bands with it.
-Full preset: 5 seeds, 25 fits and samplings, HMC's the longest: a few minutes each on one core.
+The activation and the settings were looked at on seed 0, which is not scored. Full preset: 5 seeds, 25 fits and
+samplings, HMC's the longest: a few minutes each on one core.
 """
 
 from __future__ import annotations
@@ -210,6 +211,7 @@ EXPERIMENT = Experiment(
     run=run,
     quick={
         "seeds": 2,
+        "first_seed": 100,
         "examples": 100,
         "units": 40,
         "noise": 0.06,
@@ -221,6 +223,7 @@ EXPERIMENT = Experiment(
     },
     full={
         "seeds": 5,
+        "first_seed": 100,
         "examples": 100,
         "units": 40,
         "noise": 0.06,

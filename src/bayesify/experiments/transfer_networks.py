@@ -38,7 +38,8 @@ WAYS = {
     "plain": "plain from scratch",
 }
 VARIATIONAL = ("power", "prior", "start", "nothing")
-RATE = 3e-3
+# Of the first learning, and of the second, whose last layer has far to go in few steps.
+RATE, RATE_OF_FEW = 3e-3, 1e-2
 CLASSES = 5
 
 Pair = tuple[Tensor, Tensor]
@@ -109,7 +110,7 @@ def learnt(work: Work, old: Old, way: str, few: Pair, scale: float, power: float
         few,
         epochs=work["steps"],
         batch_size=len(few[1]),
-        learning_rate=RATE,
+        learning_rate=RATE_OF_FEW,
         schedule="cosine",
         seed=seed,
         compiled=False,

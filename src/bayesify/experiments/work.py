@@ -42,8 +42,9 @@ class Work:
 
     @property
     def seeds(self) -> range:
-        """The seeds of the preset."""
-        return range(at_least("seeds", int(self.settings["seeds"]), 1))
+        """The seeds of the preset: `seeds` of them, from `first_seed` on where earlier ones were used to choose."""
+        first = int(self.settings.get("first_seed", 0))
+        return range(first, first + at_least("seeds", int(self.settings["seeds"]), 1))
 
     def once(self, name: str, compute: Callable[..., Mapping[str, Any]], *arguments: Any) -> dict[str, Any]:
         """A part's plain numbers: `compute(*arguments)` the first time, read from the part's file afterwards."""

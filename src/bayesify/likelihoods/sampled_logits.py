@@ -207,7 +207,8 @@ def _class_first(mean: Tensor, std: Tensor) -> Tensor:
 def _logits(moments: Tensor, table: Tensor) -> Tensor:
     """`[classes, positions, samples]` from means and standard deviations `[2, classes, positions]`."""
     mean, std = moments.unsqueeze(-1)
-    return (std * table.unsqueeze(1)).add_(mean)
+    logits: Tensor = std * table.unsqueeze(1)
+    return logits.add_(mean)
 
 
 def _blocks(mean: Tensor, table: Tensor) -> list[slice]:

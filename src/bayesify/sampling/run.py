@@ -20,7 +20,8 @@ from bayesify.errors import TrainingError
 from bayesify.sampling.hamiltonian import look
 from bayesify.sampling.sampler import Iteration, Sampler
 from bayesify.training import checkpoint
-from bayesify.training.loop import History, deferred_interrupts
+from bayesify.training.interrupts import deferred_interrupts
+from bayesify.training.plan import History
 
 if TYPE_CHECKING:
     from bayesify.methods.hmc import HMC
