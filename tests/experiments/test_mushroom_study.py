@@ -49,7 +49,9 @@ def test_the_settings_are_those_that_were_best_in_short_games_and_nothing_is_don
         seed for _, seed, _, steps in calls if steps == 40
     }
     values = found.numbers["regret"]["variational"]["values"]
-    assert values == [json.loads((tmp_path / "parts" / f"variational-{s}.json").read_text())["regret"] for s in (0, 1)]
+    assert values == [
+        json.loads((tmp_path / "parts" / f"variational-{s}.json").read_text())["regret"] for s in (100, 101)
+    ]
     assert "40 steps: the target is for 50,000." in found.shortfalls
 
 
