@@ -38,13 +38,12 @@ WAYS = {
     "plain": "plain from scratch",
 }
 VARIATIONAL = ("power", "prior", "start", "nothing")
-# Of the first learning, and of the second, whose last layer has far to go in few steps.
-RATE, RATE_OF_FEW = 3e-3, 1e-2
+RATE = 3e-3
 CLASSES = 5
 
 Pair = tuple[Tensor, Tensor]
-# Way, pictures of each class, the prior's scale and the old posterior's power.
-Cell = tuple[str, int, float, float]
+# Way, pictures of each class, and the prior's scale, the learning rate and the old posterior's power.
+Cell = tuple[str, int, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Old:
 def one_seed(
     work: Work, home: str, data: str, seed: int, cells: Sequence[Cell], *, choosing: bool = False
 ) -> dict[str, Any]:
-    """Learn the old classes, then the new ones in each way, from as many pictures and with the prior's scale as given.
+    """Learn the old classes, then the new ones in each way, from as many pictures and with the setting given.
 
     Scores are on test pictures, or where something is to be chosen on training pictures that were not learnt from.
     """
@@ -77,19 +76,20 @@ def one_seed(
         "cells": [],
     }
     train, test = halves(data, new=True)
-    for way, count, scale, power in cells:
+    for way, count, *setting in cells:
         few, rest = few_of_each(train, count, seed)
-        method = learnt(work, old, way, few, scale, power, seed)
+        method = learnt(work, old, way, few, setting, seed)
         x, y = _first(rest if choosing else test, work["tested"])
         answer = method.predict(x, draws=work["draws"])
         scored = {"accuracy": metrics.accuracy(answer.probs, y), "nll": -float(answer.log_prob(y).double().mean())}
-        found["cells"].append({"way": way, "count": count, "scale": scale, "power": power} | scored)
+        found["cells"].append({"way": way, "count": count, "setting": setting} | scored)
     shutil.rmtree(work.folder / "runs" / home, ignore_errors=True)
     return found
 
 
-def learnt(work: Work, old: Old, way: str, few: Pair, scale: float, power: float, seed: int) -> Method:
+def learnt(work: Work, old: Old, way: str, few: Pair, setting: Sequence[float], seed: int) -> Method:
     """A network that has learnt the new classes from few pictures of each, all in one batch."""
+    scale, rate, power = setting
     network, ordinary = _network(few), Normal(scale)
     method: Variational | PointEstimate
     if way in VARIATIONAL:
@@ -110,7 +110,7 @@ def learnt(work: Work, old: Old, way: str, few: Pair, scale: float, power: float
         few,
         epochs=work["steps"],
         batch_size=len(few[1]),
-        learning_rate=RATE_OF_FEW,
+        learning_rate=rate,
         schedule="cosine",
         seed=seed,
         compiled=False,
