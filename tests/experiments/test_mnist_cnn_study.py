@@ -85,6 +85,8 @@ def test_what_the_page_prints_is_what_the_parts_hold(folder, monkeypatch):
     errors = [one["error"] for one in final["seeds"]]
     assert results["numbers"]["error"]["values"] == errors
     assert f"{100 - 50 * sum(errors):.2f} ±" in (folder / "page.md").read_text()
+    surplus = results["numbers"]["expected_less_error"]["mean"]
+    assert surplus == pytest.approx(results["numbers"]["expected"]["mean"] - sum(errors) / 2, abs=1e-6)
     assert "On 400 training pictures only" in results["answer"]
     assert any("99.2%" in one for one in results["shortfalls"])
     # From the parts alone the page can be written again.

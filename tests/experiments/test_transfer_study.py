@@ -19,7 +19,6 @@ SETTINGS = {
     "steps": 25,
     "draws": 5,
     "counts": [5, 10],
-    "choose_at": [5],
     "choosing": 1,
     "scales": [0.001, 1.0],
     "rates": [1e-2],
@@ -98,7 +97,7 @@ def test_a_probe_leaves_the_old_layers_as_they_are(tmp_path, old):
             assert torch.equal(frozen[place.name], expected)
 
 
-def test_the_page_prints_its_parts_and_choices_are_not_made_on_what_is_tested(tmp_path, monkeypatch):
+def test_the_page_prints_its_parts_and_is_written_again_from_them_alone(tmp_path, monkeypatch):
     reproduce(EXPERIMENT, tmp_path / "out", progress=False)
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     parts = [json.loads((tmp_path / "out" / "parts" / f"digits-{seed}.json").read_text()) for seed in range(2)]
@@ -106,13 +105,27 @@ def test_the_page_prints_its_parts_and_choices_are_not_made_on_what_is_tested(tm
     assert results["numbers"]["values"]["digits tuned 10"]["accuracy"]["values"] == accuracies
     assert f"{50 * sum(accuracies):.1f} ±" in (tmp_path / "out" / "page.md").read_text()
     # A prior of 0.001 forbids to learn anything: whatever is chosen, it is not that, but for the last layer alone.
-    assert results["numbers"]["chosen"]["digits"]["plain"][0] == 1.0
-    choice = json.loads((tmp_path / "out" / "parts" / "choose-digits-0.json").read_text())
+    assert results["numbers"]["chosen"]["digits plain 5"][0] == 1.0
+    choice = json.loads((tmp_path / "out" / "parts" / "choose-digits-10-0.json").read_text())
     assert len([one for one in choice["cells"] if one["way"] == "power"]) == 4
     assert not any((tmp_path / "out" / "runs").iterdir())
     (tmp_path / "out" / "results.json").unlink()
     monkeypatch.setattr(transfer, "one_seed", None)
-    assert reproduce(EXPERIMENT, tmp_path / "out", progress=False)["numbers"] == results["numbers"]
+    reproduce(EXPERIMENT, tmp_path / "out", progress=False)
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["numbers"] == results["numbers"]
+
+
+def test_a_choice_never_looks_at_test_pictures(tmp_path, monkeypatch):
+    halves = networks_of.halves
+
+    def hidden(data, *, new):
+        train, test = halves(data, new=new)
+        return train, ((test[0][:0], test[1][:0]) if new else test)
+
+    monkeypatch.setattr(networks_of, "halves", hidden)
+    work = Work(tmp_path, SETTINGS | {"old_epochs": 1, "steps": 2}, progress=False)
+    found = transfer._choosing(work, "x", "digits", 1000, [("plain", 5, 1.0, 1e-2, 1.0)])
+    assert 0 < found["cells"][0]["accuracy"] <= 1
 
 
 def test_the_full_preset_has_what_was_asked_for():

@@ -9,7 +9,6 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.benchmarks import memory, steps
-from bayesify.methods.families import RemadeDraw
 from bayesify.training import step as stepping
 from bayesify.training.compiling import compile_function
 from bayesify.training.step import FusedStep, fused_step
@@ -296,33 +295,19 @@ def test_the_path_taken_is_written_in_the_run_and_a_resumed_run_does_not_ask_aga
     assert resumed.plan.compiled is False
 
 
-def test_what_training_holds_between_steps_is_at_most_2_2_times_plain_training():
+def test_what_training_holds_between_steps_is_at_most_2_2_times_plain_training(monkeypatch):
+    monkeypatch.setattr(stepping, "compile_function", lambda function, example: function)
     generator = torch.Generator().manual_seed(0)
     x, y = torch.rand(8, 784, generator=generator), torch.randint(0, 10, (8,), generator=generator)
 
     def ours():
         method = bf.Variational(bf.networks.mlp(784, 10, units=100), "categorical", prior="scale-mixture:0.75,1,0.01")
-        return steps.training_step(method, x, y, compiled=False)[0]
+        return steps.training_step(method, x, y)[0]
 
     held = memory.tensors_of_training(ours)["held"]
     plain = memory.tensors_of_training(lambda: steps.plain_step(bf.networks.mlp(784, 10, units=100), x, y))["held"]
-    assert held / plain < 2.2
-
-
-def test_what_a_step_keeps_until_its_update_is_rho_and_noise_alone():
-    method = variational(prior="scale-mixture:0.75,1,0.01")
-    kept = []
-
-    def pack(tensor):
-        if tensor.numel() >= method.rho.numel():
-            kept.append((tensor.data_ptr(), tensor.numel()))
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        drawn = RemadeDraw.apply(method.mu, method.rho, torch.ones(1, method.rho.numel()), method._width)
-    assert {place for place, _ in kept} == {method.rho.data_ptr(), kept[-1][0]}
-    assert len(kept) == 2
-    assert drawn.shape == (1, method.rho.numel())
+    # Mean, width, two moments of each and the weights that were given, seven numbers for plain training's four.
+    assert held / plain == pytest.approx(7 / 4, rel=0.02)
 
 
 def test_a_compiler_that_gets_it_wrong_is_found_out(caplog, monkeypatch):

@@ -150,12 +150,13 @@ def scores(known: Predictive, unknown: Predictive, y: Tensor) -> dict[str, Any]:
 
 
 def two_pictures(task: Task) -> dict[str, Any]:
-    """The first test picture of a known class and the first of the unseen one, `[channels, height, width]`."""
+    """The first test picture of a known class and the first of the unseen one, `[channels * height, width]`."""
     data = pictures(task)
     known, unknown = data.test[0][0], data.unknown[0]
+    side = math.isqrt(len(known)) if known.dim() == 1 else known.shape[-1]
     return {
-        "known": _rounded(known),
-        "unknown": _rounded(unknown),
+        "known": _rounded(known.reshape(-1, side)),
+        "unknown": _rounded(unknown.reshape(-1, side)),
         "label": data.class_names[int(data.test[1][0])],
         "class_names": list(data.class_names),
     }
@@ -219,4 +220,4 @@ def _draws(kind: str, task: Task) -> int:
 
 
 def _rounded(values: Tensor) -> Any:
-    return [[round(number, 4) for number in row] for row in values.flatten(0, -2).tolist()]
+    return [[round(number, 4) for number in row] for row in values.tolist()]

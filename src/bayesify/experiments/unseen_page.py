@@ -201,8 +201,8 @@ def answer(
         f"With one budget for all, accuracies on known classes are: {ranks}. Variational networks are "
         f"{than[settled(gap['equal', 'accuracy'])]} MC dropout "
         f"({between(gap['equal', 'accuracy'], '+.1f', 100)} points). "
-        f"The highest AUROC for the unseen class is that of the {KINDS[first]} "
-        f"({written(estimate(values['equal', first]['auroc entropy']))}), {than[settled(lead)]} the {KINDS[second]}'s. "
+        f"The highest AUROC for the unseen class is {written(estimate(values['equal', first]['auroc entropy']))} "
+        f"({KINDS[first]}), {than[settled(lead)]} the next ({KINDS[second]}). "
         f"{WAYS[last].capitalize()}, {len(above)} of the four filter curves lie above the study's at every n."
     )
 

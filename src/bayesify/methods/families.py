@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -181,27 +180,6 @@ class LowRank(Family):
         root, failed = torch.linalg.cholesky_ex(identity + shared.T @ shared)
         # It only fails where numbers have overflowed: no number, as elsewhere, so that training stops and says why.
         return torch.where(failed == 0, root, torch.nan)
-
-
-class RemadeDraw(torch.autograd.Function):
-    """Draws of independent numbers, `mean + width(rho) * eps`, whose gradient makes the widths again from rho.
-
-    Nothing but rho and eps outlives the draw: between two compiled passes, memory is what takes time.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, mean: Tensor, rho: Tensor, eps: Tensor, width: Callable[[Tensor], Tensor]) -> Tensor:
-        ctx.save_for_backward(rho, eps)
-        ctx.width = width
-        return mean + width(rho) * eps
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        (gradient,), (rho, eps) = gradients, ctx.saved_tensors
-        with torch.enable_grad():
-            leaf = rho.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(ctx.width(leaf), leaf, (gradient * eps).sum(0))
-        return gradient.sum(0), slope, None, None
 
 
 FAMILIES = (MeanField.name, FullRank.name, LowRank.name)

@@ -90,7 +90,7 @@ class IVON(Method):
         location, precision = _gaussian(self.prior)
         self.register_buffer("prior_mean", location.to(theta), persistent=False)
         self.register_buffer("prior_precision", precision.to(theta), persistent=False)
-        self._batches = 1
+        self._batches, self._natural = 1, False
 
     def settings(self) -> dict[str, Any]:
         return {"hessian_init": self.hessian_init, "beta1": self.beta1, "beta2": self.beta2}
@@ -106,32 +106,28 @@ class IVON(Method):
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         ((x, y),) = batches
-        if share <= 0:
+        if not isinstance(share, Tensor) and share <= 0:
             raise ValueError(f"ivon's widths follow from the KL's weight, which must be above 0, got {share!r}")
-        weight = share / y.shape[0]
+        data = y.shape[0] / share
         if self.training:
-            self.effective_data.fill_(1.0 / weight)
-        std = self._std(1.0 / weight)
-        outputs, buffers = self._pass(self._draw(std, self._keys(step, draws)), x, step)
+            self.effective_data.fill_(data)
+        std = self._std(data)
+        drawn = self._carrying_price(std.detach()) if self._natural else std
+        outputs, buffers = self._pass(self._draw(drawn, self._keys(step, draws)), x, step)
         nll, kl = self._nll(outputs, y, step), self._divergence(std)
-        return Objective(nll + weight * kl, nll, kl, buffers)
+        return Objective(nll + kl / data, nll, kl, buffers)
 
     def captured(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         """The likelihood's part, with the gradient at the drawn weights and, for the Hessian's estimate, Price's c."""
-        ((x, y),) = batches
-        data = y.shape[0] / share
-        self.effective_data.fill_(data)
-        std = self._std(data).detach()
-        # In value it is sigma; its derivative by h is 1 / sigma, so that by the chain rule h has g eps / sigma.
-        carried = std + (self.hessian - self.hessian.detach()) / std
-        outputs, buffers = self._pass(self._draw(carried, self._keys(step, draws)), x, step)
-        nll = self._nll(outputs, y, step)
-        return Objective(nll, nll, self._divergence(std).detach(), buffers)
+        self._natural = True
+        try:
+            objective = self.objective(batches, step=step, share=share, draws=draws)
+        finally:
+            self._natural = False
+        return Objective(objective.nll, objective.nll, objective.kl.detach(), objective.buffers)
 
     def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         """Leave the gradient at the drawn weights in `mean.grad`, and Price's curvature in `hessian.grad`."""
-        if share <= 0:
-            raise ValueError(f"ivon's widths follow from the KL's weight, which must be above 0, got {share!r}")
         objective = self.captured(batches, step=step, share=share, draws=draws)
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
         found = torch.autograd.grad(objective.nll, trained, allow_unused=True)
@@ -178,6 +174,10 @@ class IVON(Method):
         # No width beyond sqrt(2) times the prior's; the gradient passes, so that it can come back.
         bounded = precision.clamp(min=0.5 * self.prior_precision)
         return torch.rsqrt(bounded.detach() + (precision - precision.detach()))
+
+    def _carrying_price(self, std: Tensor) -> Tensor:
+        """In value sigma; its derivative by h is 1 / sigma, so that by the chain rule h has g eps / sigma."""
+        return std + (self.hessian - self.hessian.detach()) / std
 
     def _draw(self, std: Tensor, keys: Tensor) -> Tensor:
         size = std.shape[0]

@@ -26,7 +26,7 @@ from bayesify.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
 from bayesify.estimators.moments import chain_of, moment_outputs
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.bounds import check_combination, check_plan
-from bayesify.methods.families import RemadeDraw, check_memory, make_family
+from bayesify.methods.families import check_memory, make_family
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.methods.unknowns import Unknowns
 from bayesify.priors import Normal
@@ -158,22 +158,6 @@ class Variational(Method):
         kl = self._divergence(mean, width, theta)
         outputs, buffers = self._noisy(theta, mean, width, x, step)
         nll = self._nll(outputs, y, step)
-        return Objective(nll + share / y.shape[0] * kl, nll, kl, buffers)
-
-    def captured(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
-        """The objective, written so that a compiler keeps little: what the update needs is made again beside it."""
-        plain = self.bound == "elbo" and self.estimator == "weight" and not self._family.correlated
-        if not plain or "objective" in vars(self):  # one that was given an objective of its own has that one
-            return self.objective(batches, step=step, share=share, draws=draws)
-        ((x, y),) = batches
-        eps = self._noise(self._keys(step, draws))
-        mean = self._mean(self.mu)
-        drawn: Any = RemadeDraw.apply
-        theta = self._unknowns.whole(drawn(self._unknowns.pick_random(mean), self.rho, eps, self._width), mean)
-        outputs, buffers = self._noisy(theta, mean, self.rho, x, step)
-        nll = self._nll(outputs, y, step)
-        again, mean, width = self._posterior(self.mu, self.rho, eps)
-        kl = self._divergence(mean, width, again)
         return Objective(nll + share / y.shape[0] * kl, nll, kl, buffers)
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
