@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from scipy import stats
 
 import bayesify as bf
 from bayesify.cli import main
@@ -16,6 +15,7 @@ from bayesify.recipes import against_report
 from bayesify.recipes.against import compare_against
 from bayesify.recipes.entrants import ENTRANTS, SETUPS, Setup, recipe_for
 from bayesify.recipes.reference import LONGEST, surroundings
+from bayesify.statistics import estimate
 
 TINY = ["--epochs", 4, "--warm-up", 20, "--samples", 4, "--chains", 2, "--draws", 8, "--units", 3]
 FEW = {"epochs": 4, "warm_up": 20, "samples": 4, "chains": 2, "units": (3,), "seed": 3}
@@ -193,17 +193,9 @@ def test_a_setting_goes_to_the_methods_that_have_it():
     assert recipe_for(one["sgld"], {"data": "gap"}).learning_rate == 4e-3
 
 
-def test_intervals_over_seeds_are_those_of_student():
-    values = [0.3, 0.1, 0.25, 0.2, 0.4]
-    found = against_report.interval(values)
-    assert found["standard_error"] == pytest.approx(stats.sem(values))
-    assert found["interval"] == pytest.approx(stats.t.interval(0.95, 4, found["mean"], stats.sem(values)))
-    assert set(against_report.interval([0.5])) == {"mean", "values"}
-
-
 def test_the_answer_follows_the_interval_of_the_paired_difference():
     def results(values):
-        rows = {"total_variation": against_report.interval(values)}
+        rows = {"total_variation": estimate(values)}
         return {"paired": rows}
 
     assert "closer to HMC" in against_report.answer(results([-0.1, -0.11, -0.12]))

@@ -13,8 +13,8 @@ from bayesify.errors import RunError
 from bayesify.experiments.experiment import Experiment, reproduce
 from bayesify.experiments.findings import Findings, Line, Picture, Table
 from bayesify.experiments.publishing import publish
-from bayesify.experiments.statistics import between, estimate, paired, percent, settled
 from bayesify.experiments.work import Work
+from bayesify.statistics import between, estimate, paired, percent, settled
 
 CALLS = []
 

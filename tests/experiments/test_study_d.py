@@ -8,9 +8,9 @@ import torch
 from bayesify import Variational, networks
 from bayesify.experiments import study_d
 from bayesify.experiments import study_d_words as words
-from bayesify.experiments.statistics import over_images, sign_test
 from bayesify.experiments.study_d import HALF, STUDY, Trained
 from bayesify.experiments.work import Work
+from bayesify.statistics import over_images, sign_test
 from bayesify.training.fleet import Fleet
 
 TINY = {"data": "digits", "examples": 200, "units": 8, "study_epochs": 4, "epochs": 4, "seeds": 2, "draws": 5}

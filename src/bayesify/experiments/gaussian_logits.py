@@ -23,8 +23,8 @@ from bayesify.experiments.gaussian_logits_cells import (
     timed,
     trained_cell,
 )
-from bayesify.experiments.statistics import between, estimate, paired, percent, settled, written
 from bayesify.experiments.work import Work
+from bayesify.statistics import between, estimate, paired, percent, settled, written
 
 # Means of a thousand logits this close to each other move no probability by more than about a hundredth.
 COLLAPSED = 0.05

@@ -14,13 +14,13 @@ import torch
 from bayesify import runs
 from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.statistics import between, paired, settled, written
 from bayesify.experiments.work import Work
 from bayesify.plots import style
 from bayesify.plots.surfaces import draw_surfaces, panels
 from bayesify.recipes import against_report
 from bayesify.recipes.against import DRAWS, Comparison
 from bayesify.recipes.entrants import ENTRANTS
+from bayesify.statistics import between, paired, settled, written
 
 ABOUT = {
     "moons": "200 points to train on, 1,000 to test, noise 0.4; 2-5-5-2 tanh",

@@ -21,8 +21,8 @@ from bayesify.experiments.prior_cells import FAMILIES, HYPERPRIORS, cells, measu
 from bayesify.experiments.prior_comparison import WAYS, Cells, advantages, part_name
 from bayesify.experiments.prior_figures import advantage_picture, gap_picture, last_layer_picture, surface_picture
 from bayesify.experiments.prior_lines import PUBLISHED, answer, statements
-from bayesify.experiments.statistics import between, estimate, paired, percent, settled, signed
 from bayesify.experiments.work import Work
+from bayesify.statistics import between, estimate, paired, percent, settled, signed
 
 
 def run(work: Work) -> Findings:

@@ -11,10 +11,10 @@ from bayesify.experiments import study_d, study_d_pictures
 from bayesify.experiments import study_d_words as words
 from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.statistics import estimate, paired, percent, settled
 from bayesify.experiments.study_d import HALF, WAYS
 from bayesify.experiments.study_d_words import IN_WORDS
 from bayesify.experiments.work import Work
+from bayesify.statistics import estimate, paired, percent, settled
 
 SHARES = {"uniform": "evenly", "reweighted": "re-weighted"}
 PUBLISHED = -0.003

@@ -23,11 +23,11 @@ from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Picture
 from bayesify.experiments.fleets import trained_fleet, variational
 from bayesify.experiments.mnist_cnn_pictures import gallery, histograms, reliability
-from bayesify.experiments.statistics import estimate
 from bayesify.experiments.work import Work
 from bayesify.predictive import Predictive
 from bayesify.recipes.material import Material, gather
 from bayesify.recipes.recipe import Recipe
+from bayesify.statistics import estimate
 
 SHOWN = 10
 # Of log10 of the variance, and of the expected error, whose first bin is zero alone.

@@ -7,8 +7,8 @@ from typing import Any
 
 from bayesify.experiments.findings import Line, Table
 from bayesify.experiments.fleets import said
-from bayesify.experiments.statistics import between, estimate, percent, settled, written
 from bayesify.experiments.work import Work
+from bayesify.statistics import between, estimate, percent, settled, written
 
 TARGET = 0.992
 TELLING = {"expected_error": "expected error", "variance": "variance", "entropy": "entropy"}

@@ -23,12 +23,12 @@ from bayesify.data import load
 from bayesify.decisions import Mushrooms, play
 from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.statistics import between, estimate, paired, settled, written
 from bayesify.experiments.work import Work
 from bayesify.likelihoods import Gaussian
 from bayesify.methods import Method, PointEstimate, Variational
 from bayesify.networks import mlp
 from bayesify.plots import style
+from bayesify.statistics import between, estimate, paired, settled, written
 
 AGENTS = {"variational": 0.0, "greedy": 0.0, "greedy-1%": 0.01, "greedy-5%": 0.05}
 TITLES = {

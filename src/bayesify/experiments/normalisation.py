@@ -15,9 +15,9 @@ from bayesify.experiments import study_d, study_d_pictures
 from bayesify.experiments import study_d_words as words
 from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.statistics import estimate, paired, percent, settled
 from bayesify.experiments.study_d import CONVERGED, COUNTED, HALF, STUDY
 from bayesify.experiments.work import Work
+from bayesify.statistics import estimate, paired, percent, settled
 
 SCALES = {"126": "pixels / 126", "255": "pixels / 255", "standard": "standardised"}
 OTHERS = ("255", "standard")

@@ -6,8 +6,8 @@ from statistics import fmean
 from typing import Any
 
 from bayesify.experiments.prior_cells import FAMILIES, HYPERPRIORS, cells, measure_cell
-from bayesify.experiments.statistics import estimate, paired, settled
 from bayesify.experiments.work import Work
+from bayesify.statistics import estimate, paired, settled
 
 WAYS = {"plain": "whole KL from the start", "warm": "KL warmed up"}
 Cell = tuple[str, str]

@@ -9,7 +9,7 @@ from typing import Any
 from bayesify.experiments.findings import Line
 from bayesify.experiments.prior_cells import cells
 from bayesify.experiments.prior_comparison import WAYS, Cells
-from bayesify.experiments.statistics import between, estimate, paired, percent, settled, signed, written
+from bayesify.statistics import between, estimate, paired, percent, settled, signed, written
 
 ALMOST = 0.9  # the share of comparisons that we read "almost always" as
 # What the study prints as its best: data set -> (family, hyperprior, accuracy on 300 points).

@@ -14,10 +14,10 @@ from bayesify.experiments import study_d, study_d_pictures
 from bayesify.experiments import study_d_words as words
 from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.statistics import estimate, paired, percent, settled
 from bayesify.experiments.study_d import HALF, QUARTER, WAYS
 from bayesify.experiments.study_d_words import IN_WORDS
 from bayesify.experiments.work import Work
+from bayesify.statistics import estimate, paired, percent, settled
 
 WIDE = "scale-mixture:0.75,1,0.000335463"  # e^-8
 PRIORS = {"gaussian": "normal:1", "half": HALF, "quarter": QUARTER, "wide": WIDE}

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from bayesify.experiments import pruning_pictures, study_d
-from bayesify.experiments.statistics import over_images, paired, settled, sign_test
 from bayesify.experiments.study_d import CONVERGED, HALF, STUDY, Trained
 from bayesify.experiments.work import Work
 from bayesify.pruning import FRACTIONS, RULES, prune
+from bayesify.statistics import over_images, paired, settled, sign_test
 
 PRIORS = {
     "N(0, 1)": "normal:1",

@@ -17,9 +17,9 @@ from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Line, Picture
 from bayesify.experiments.pruned_networks import FAMILIES, PRIORS, as_the_study, at, choice, losses, properly
 from bayesify.experiments.pruning_tables import PUBLISHED, RULE, short
-from bayesify.experiments.statistics import between, estimate, paired, percent, settled
 from bayesify.experiments.work import Work
 from bayesify.pruning import RULES
+from bayesify.statistics import between, estimate, paired, percent, settled
 
 TARGET = 0.0132
 

@@ -8,8 +8,8 @@ from typing import Any
 from bayesify.experiments import study_d_words as words
 from bayesify.experiments.findings import Table
 from bayesify.experiments.pruned_networks import losses
-from bayesify.experiments.statistics import between, estimate, percent
 from bayesify.pruning import FRACTIONS, RULES
+from bayesify.statistics import between, estimate, percent
 
 PUBLISHED = {
     "magnitude": {0.0: 2.03, 0.25: 2.41, 0.5: 5.33, 0.75: 30.67, 0.95: 63.11},

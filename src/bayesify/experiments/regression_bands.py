@@ -20,12 +20,12 @@ from torch import Tensor
 from bayesify import noise
 from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.statistics import between, estimate, paired, settled, written
 from bayesify.experiments.work import Work
 from bayesify.likelihoods import Gaussian
 from bayesify.methods import HMC, Ensemble, MCDropout, Method, PointEstimate, Variational
 from bayesify.networks import mlp
 from bayesify.plots import style
+from bayesify.statistics import between, estimate, paired, settled, written
 
 METHODS = ("point", "mc-dropout", "ensemble", "variational", "hmc")
 NOISE = 0.02

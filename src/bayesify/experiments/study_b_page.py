@@ -9,10 +9,10 @@ from typing import Any
 
 from bayesify.experiments import study_b
 from bayesify.experiments.findings import Findings, Line, Table
-from bayesify.experiments.statistics import between, estimate, over_images, paired, percent, settled, written
 from bayesify.experiments.study_b import KINDS, WAYS, Parts
 from bayesify.experiments.study_b_pictures import pictures
 from bayesify.experiments.work import Work
+from bayesify.statistics import between, estimate, over_images, paired, percent, settled, written
 
 BY = {"mean": "mean weights", "draws": "draws"}
 

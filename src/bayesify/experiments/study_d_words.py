@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayesify.experiments.statistics import settled
 from bayesify.experiments.work import Work
+from bayesify.statistics import settled
 
 IN_WORDS = {
     "study": "as the study ran it",

@@ -18,9 +18,9 @@ from typing import Any
 from bayesify.experiments import transfer_page as page
 from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Picture, Table
-from bayesify.experiments.statistics import estimate, paired
 from bayesify.experiments.transfer_networks import WAYS, Cell, one_seed
 from bayesify.experiments.work import Work
+from bayesify.statistics import estimate, paired
 
 # A choice is made on seeds that are not tested.
 FIRST_CHOICE = 1000

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bayesify.experiments.findings import Line, Table
-from bayesify.experiments.statistics import between, estimate, percent, settled, written
 from bayesify.experiments.transfer_networks import VARIATIONAL, WAYS
 from bayesify.experiments.work import Work
+from bayesify.statistics import between, estimate, percent, settled, written
 
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "8x8 digits"}
 SCORES = ("accuracy", "nll")

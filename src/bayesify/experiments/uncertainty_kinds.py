@@ -17,10 +17,10 @@ import torch
 from bayesify.experiments import uncertainty_kinds_pictures as pictures
 from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.statistics import between, estimate, paired, settled, written
 from bayesify.experiments.uncertainty_kinds_parts import DIGIT_SCORES, KINDS, name_of, on_digits, on_moons, truth
 from bayesify.experiments.work import Work
 from bayesify.sampling.diagnostics import CONVERGED_BELOW
+from bayesify.statistics import between, estimate, paired, settled, written
 
 METHODS = {"variational": "mean-field VI", "hmc": "HMC"}
 

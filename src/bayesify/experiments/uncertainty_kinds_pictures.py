@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bayesify.experiments.statistics import estimate
 from bayesify.plots import style
+from bayesify.statistics import estimate
 
 MOONS = (
     "Moons: above against the number of training examples, below against the share of swapped labels. Dashed: the mean "

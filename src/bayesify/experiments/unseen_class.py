@@ -16,10 +16,10 @@ from bayesify.experiments import unseen_pictures as drawn
 from bayesify.experiments.experiment import Experiment
 from bayesify.experiments.findings import Findings, Picture
 from bayesify.experiments.fleets import variational
-from bayesify.experiments.statistics import paired
 from bayesify.experiments.unseen import KINDS, MEMBERS, cell, choose, two_pictures
 from bayesify.experiments.unseen_page import Cells
 from bayesify.experiments.work import Work
+from bayesify.statistics import paired
 
 
 def run(work: Work) -> Findings:

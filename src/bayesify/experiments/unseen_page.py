@@ -7,9 +7,9 @@ from typing import Any
 
 from bayesify.experiments.findings import Line, Table
 from bayesify.experiments.fleets import said
-from bayesify.experiments.statistics import between, estimate, paired, percent, settled, written
 from bayesify.experiments.unseen import KINDS, SCORES, SHARES
 from bayesify.experiments.work import Work
+from bayesify.statistics import between, estimate, paired, percent, settled, written
 
 # The lecture's table, and its filter curves read off at 1, 2, 3, 5 and 8 thousand of 10,000 pictures.
 ACCURACY = {"plain": 0.649, "ensemble": 0.731, "dropout": 0.706, "variational": 0.684}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,7 @@ from bayesify import runs
 from bayesify.recipes.entrants import REFERENCE, Entrant
 from bayesify.recipes.material import Material
 from bayesify.sampling.diagnostics import CONVERGED_BELOW
+from bayesify.statistics import estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +50,7 @@ def summarise(question: dict[str, Any], entrants: Sequence[Entrant], every: Sequ
             each = [scores.get(name) for scores in values[one.label]]
             numbers = [value for value in each if value is not None]
             if numbers and len(numbers) == len(each):
-                found[name] = interval(numbers)
+                found[name] = estimate(numbers)
         label = FLOOR if one.method == REFERENCE else one.label
         rows.append({"label": label, "method": one.method, "scores": found})
     worst = max(diagnosis["r_hat"] for diagnosis in diagnoses)
@@ -66,18 +65,6 @@ def summarise(question: dict[str, Any], entrants: Sequence[Entrant], every: Sequ
         "rows": rows,
         "paired": _paired(values),
     }
-
-
-def interval(values: Sequence[float]) -> dict[str, Any]:
-    """The mean of values over seeds, its standard error and 95% t interval, which one value cannot tell."""
-    from scipy.special import stdtrit
-
-    mean, count = statistics.fmean(values), len(values)
-    if count < 2:
-        return {"mean": mean, "values": list(values)}
-    error = statistics.stdev(values) / math.sqrt(count)
-    reach = float(stdtrit(count - 1, 0.975)) * error
-    return {"mean": mean, "standard_error": error, "interval": [mean - reach, mean + reach], "values": list(values)}
 
 
 def verdict(results: Mapping[str, Any]) -> str:
@@ -208,7 +195,7 @@ def _paired(values: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]
         pairs = zip(values["Ensemble of 5"], values["Variational"], strict=True)
         apart = [a[name] - b[name] for a, b in pairs if a.get(name) is not None and b.get(name) is not None]
         if len(apart) == len(values["Variational"]):
-            found[name] = interval(apart)
+            found[name] = estimate(apart)
     return found
 
 
