@@ -134,8 +134,9 @@ def natural(**settings):
     return method
 
 
-@pytest.mark.parametrize("settings", [{}, {"bayesian": "last_layer"}])
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("settings", "compiled"), [({}, False), ({"bayesian": "last_layer"}, False), ({"bayesian": "last_layer"}, True)]
+)
 def test_ivon_s_own_update_too(settings, compiled):
     compare(lambda: natural(**settings), "adam", draws=2, compiled=compiled)
 
