@@ -93,7 +93,10 @@ def alive() -> Iterator[tuple[tuple[str, int], Tensor]]:
     """Every tensor that Python can reach and that has memory (a compiler's stand-ins have none), with its place."""
     for thing in gc.get_objects():
         if type(thing) in {Tensor, nn.Parameter} and thing.layout == torch.strided and thing.device.type != "meta":
-            memory = thing.untyped_storage()
+            try:
+                memory = thing.untyped_storage()
+            except NotImplementedError:  # a batched tensor's: what it stands for is there too
+                continue
             if memory.nbytes():
                 yield (str(thing.device), memory.data_ptr()), thing
 

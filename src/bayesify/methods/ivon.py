@@ -90,6 +90,8 @@ class IVON(Method):
         location, precision = _gaussian(self.prior)
         self.register_buffer("prior_mean", location.to(theta), persistent=False)
         self.register_buffer("prior_precision", precision.to(theta), persistent=False)
+        # What a plan says of the data; the buffer holds what training has seen.
+        self._planned_data: float | None = None
         self._batches, self._natural = 1, False
 
     def settings(self) -> dict[str, Any]:
@@ -145,7 +147,7 @@ class IVON(Method):
             self.hessian,
             others,
             self.prior_mean,
-            self.prior_precision / self.effective_data,
+            self.prior_precision / (self._planned_data or self.effective_data),
             learning_rate=learning_rate,
             beta1=self.beta1,
             beta2=self.beta2,
@@ -167,7 +169,7 @@ class IVON(Method):
             raise ValueError(f"ivon's widths follow from the KL's weight, which must not change: kl={plan.kl!r}")
         super()._begin(plan, examples)
         self._batches = examples.count_batches(plan.batch_size)
-        self.effective_data.fill_(examples.n_data / kl.temperature)
+        self._planned_data = examples.n_data / kl.temperature
 
     def _std(self, effective_data: Tensor | float) -> Tensor:
         precision = effective_data * self.hessian + self.prior_precision
