@@ -51,12 +51,6 @@ ROWS = (
         "speed.md",
         "make bench",
     ),
-    (
-        "effective draws a second of our HMC over NumPyro's NUTS (2-5-5-2 network, 700 moons)",
-        "{speed:cpu.parts.hmc.eager_over_numpyro:.1f} times",
-        "speed.md",
-        "bayesify bench hmc",
-    ),
 )
 
 

@@ -54,6 +54,7 @@ def measure(
         for objective in ("log_expected", "expected")
     ]
     result["goals"] = GOALS
+    result |= worst_of(result["gaussian_logits"])
     return result
 
 
@@ -91,6 +92,15 @@ def answers(
         "device": device,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
+    }
+
+
+def worst_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The largest ratio of several, with its quartiles."""
+    worst = max(rows, key=lambda row: float(row["ratio"]))
+    return {
+        "ratio_of_gaussian_logits": worst["ratio"],
+        "ratio_of_gaussian_logits_quartiles": worst["ratio_quartiles"],
     }
 
 
