@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -67,7 +68,10 @@ def test_a_first_interrupt_says_what_it_waits_for_and_a_second_stops(folders, im
             while "bayesify_requests_in_progress 2" not in client.get("/metrics").body.decode():
                 time.sleep(0.01)
             process.send_signal(signal.SIGINT)
-            assert process.stderr.readline() == "finishing 1 request; Ctrl-C again stops now\n"
+            # The monitor's last request may still be on its way out.
+            assert re.fullmatch(
+                r"finishing (1 request|2 requests); Ctrl-C again stops now\n", process.stderr.readline()
+            )
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 130
 

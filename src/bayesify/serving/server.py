@@ -68,10 +68,11 @@ class Server(uvicorn.Server):
             sys.stdout.flush()
             os._exit(130)
         count = self._in_progress()
+        # Before anything is said: the next interrupt may come while it is being said.
+        super().handle_exit(sig, frame)
         if sig == signal.SIGINT and count:
             requests = "1 request" if count == 1 else f"{count} requests"
             print(f"finishing {requests}; Ctrl-C again stops now", file=sys.stderr, flush=True)
-        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Tell what never ends by itself to end, then finish the rest."""
