@@ -1,6 +1,6 @@
 """Study D's first claim: sharing the KL unevenly among batches, 2^(M-i)/(2^M-1), is 0.3 points better than evenly.
 
-The full preset needs about 180 s on one H200 (30 networks of 400 units in three fleets).
+By estimate the full preset needs 180 s on one H200 (30 networks of 400 units in three fleets).
 """
 
 from __future__ import annotations

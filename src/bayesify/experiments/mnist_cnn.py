@@ -3,7 +3,7 @@
 The study shows, for 10,000 pictures, the variance over the draws of each class's probability (here its mean over the
 classes), the "expected error rate" (one minus the share of the commonest label among the draws), mistakes at an
 expected error of exactly zero, and the least confident pictures. Settings are chosen on 10,000 held out pictures and
-refitted on all 60,000. On one H200 the full preset needs about 250 s.
+refitted on all 60,000. The full preset is estimated at 250 s on one H200.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Scaling the inputs scales the first layer's gradients: under plain SGD it is another learning rate there, so the rate is
 also chosen for each scaling (on validation); Adam's steps do not scale with gradients. What is left is the prior, which
-says something else of weights on larger inputs. The full preset needs about 350 s on one H200 (75 networks of 400
+says something else of weights on larger inputs. By estimate the full preset needs 350 s on one H200 (75 networks of 400
 units, in nine fleets).
 """
 

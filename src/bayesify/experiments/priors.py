@@ -1,6 +1,6 @@
 """Study D's second claim: a standard Gaussian prior (1.69%) beats every scale mixture, against the paper.
 
-Also how much a test error of 10 draws moves when only the draws change. The full preset needs about 360 s on one H200
+Also how much a test error of 10 draws moves when only the draws change. Estimated at 360 s on one H200
 (60 networks of 400 units in six fleets).
 """
 

@@ -2,7 +2,7 @@
 
 Three ways: as the study, whose methods had different budgets (50, 5 x 50, 400 and 700 epochs); with one budget of
 example-gradients for all, settings chosen on the study's validation pictures; and those settings refitted on training
-and validation pictures together. On one H200 the full preset needs about 1000 s, a third of it compiling; the digits
+and validation pictures together. Estimated at 1000 s on one H200, a third of it compiling; the digits
 run on the processor whatever the device is (about 900 core seconds, one part for each digit and method).
 """
 
