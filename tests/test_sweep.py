@@ -115,3 +115,8 @@ def test_from_the_command_line_with_a_page(tmp_path, capsys):
         error = capsys.readouterr().err
         assert line in error
         assert error.count("\n") == 1
+
+
+def test_a_precision_that_products_do_not_have_is_refused():
+    with pytest.raises(ValueError, match="unknown precision 'float8'"):
+        sweeping.Search(precision="float8")

@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog="Examples:\n\n"
-        "bayesify sweep paper-grid --device cuda --out runs/paper-grid\n\n"
+        "bayesify sweep paper-grid --device cuda --precision bfloat16 --out runs/paper-grid\n\n"
         "bayesify sweep paper-grid --device cuda --only draws-10-0,draws-10-1 --out runs/paper-grid\n\n"
         "bayesify sweep paper-grid --data digits --normalise standard --units 20 --epochs 20 --halving 2"
     )(sweep)
@@ -34,6 +34,9 @@ def sweep(
         int, typer.Option(metavar="TIMES", help="Drop the worse half so often, after 1/2^n, ..., 1/2 of the epochs.")
     ] = 0,
     per_fleet: Annotated[int, typer.Option(help="Networks trained at once.")] = 27,
+    precision: Annotated[
+        str, typer.Option(help="Of the networks' products: float32, tf32, or bfloat16 (draws and gradients too).")
+    ] = "float32",
     only: Annotated[str | None, typer.Option(metavar="A,B", help="Sub-fleets to train now.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="Name the sub-fleets and what is finished.")] = False,
     seed: Annotated[int, typer.Option(help="Of starts, noise and shuffling.")] = 0,
@@ -59,6 +62,7 @@ def sweep(
         batch_size=batch_size,
         halving=halving,
         per_fleet=per_fleet,
+        precision=precision,
         seed=seed,
     )
     folder = out or Path("runs") / grid

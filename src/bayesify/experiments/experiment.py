@@ -65,12 +65,12 @@ def reproduce(
     from bayesify.experiments.page import write_pages
 
     settings = experiment.settings(preset)
+    work = Work(out, settings, device=device, jobs=jobs, progress=progress)
     _claim(out, {"experiment": experiment.name, "preset": preset, "settings": settings}, overwrite=overwrite)
     done = out / RESULTS
     if done.is_file():
         found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
         return found
-    work = Work(out, settings, device=device, jobs=jobs, progress=progress)
     findings = experiment.run(work)
     seconds, machines = work.cost()
     results = {

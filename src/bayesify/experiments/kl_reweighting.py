@@ -10,7 +10,7 @@ from typing import Any
 from bayesify.experiments import study_d, study_d_pictures
 from bayesify.experiments import study_d_words as words
 from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture, Table
+from bayesify.experiments.findings import Findings, Line, Table
 from bayesify.experiments.study_d import HALF, WAYS
 from bayesify.experiments.study_d_words import IN_WORDS
 from bayesify.experiments.work import Work
@@ -94,17 +94,7 @@ def run(work: Work) -> Findings:
                 "re-weighting throws weights out of it; shared evenly over its 50,000 images that is 0.33 times.",
             )
         ],
-        pictures=[
-            Picture(
-                work.figure("curves", study_d_pictures.curves(parts, SHARES)),
-                "Validation error by epoch (10 draws), mean and range of the seeds. The study watched the test set.",
-            ),
-            Picture(
-                work.figure("weights", study_d_pictures.histograms(parts, SHARES)),
-                "The weights' means over the epochs of the first seed (first to last, light to dark; the outermost "
-                "bins hold all beyond).",
-            ),
-        ],
+        pictures=study_d_pictures.in_training(work, parts, SHARES),
         shortfalls=words.shortfalls(work),
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 from bayesify.experiments import study_d, study_d_pictures
 from bayesify.experiments import study_d_words as words
 from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture, Table
+from bayesify.experiments.findings import Findings, Line, Table
 from bayesify.experiments.study_d import HALF, QUARTER, WAYS
 from bayesify.experiments.study_d_words import IN_WORDS
 from bayesify.experiments.work import Work
@@ -99,17 +99,7 @@ def run(work: Work) -> Findings:
                 "Test error with many draws; the study's way keeps the state best on validation, Adam the last.",
             )
         ],
-        pictures=[
-            Picture(
-                work.figure("curves", study_d_pictures.curves(parts, NAMES)),
-                "Validation error by epoch (10 draws): mean and range of the seeds.",
-            ),
-            Picture(
-                work.figure("weights", study_d_pictures.histograms(parts, NAMES)),
-                "The weights' means over the epochs of the first seed (first to last, light to dark; the outermost "
-                "bins hold all beyond), by prior.",
-            ),
-        ],
+        pictures=study_d_pictures.in_training(work, parts, NAMES),
         shortfalls=words.shortfalls(work),
     )
 

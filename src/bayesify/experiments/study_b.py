@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +235,7 @@ def _point_curves(work: Work, home: str, kind: str, settings: Sequence[Setting],
         data = images(work, setting, held_out=True)
         method = work.fitted(
             f"{home}/{number}",
-            lambda: _single(kind, setting, units, data),  # noqa: B023 -- called at once
+            partial(_single, kind, setting, units, data),
             data["train"],
             validation=data["validation"],
             **_plan(setting),

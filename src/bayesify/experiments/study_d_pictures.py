@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayesify.experiments.findings import Picture
 from bayesify.experiments.study_d import BINS, REACH
 from bayesify.experiments.study_d_words import TITLES
 
@@ -13,8 +14,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from bayesify.experiments.work import Work
+
 _MARKS = [digit * 10.0**power for power in (-3, -2, -1) for digit in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)] + [1.0]
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b5518c")
+
+
+def in_training(work: Work, parts: dict[str, dict[str, Any]], labels: dict[str, str]) -> list[Picture]:
+    """Errors by epoch and weights over the epochs, drawn to files, with their captions."""
+    return [
+        Picture(
+            work.figure("curves", curves(parts, labels)),
+            "Validation error by epoch (10 draws), mean and range of the seeds. The study watched the test set.",
+        ),
+        Picture(
+            work.figure("weights", histograms(parts, labels)),
+            "The weights' means over the epochs of the first seed (first to last, light to dark; the outermost bins "
+            "hold all beyond).",
+        ),
+    ]
 
 
 def curves(parts: dict[str, dict[str, Any]], labels: dict[str, str]) -> Any:

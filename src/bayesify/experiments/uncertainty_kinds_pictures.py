@@ -33,9 +33,11 @@ def on_moons(
             look = style.METHOD_LOOKS[method]
             _line(above, sizes, [found[method, size, 0.0][kind] for size in sizes], look, style.TITLES[method])
             _line(below, list(true), [found[method, at, swap][kind] for swap in true], look, style.TITLES[method])
-        above.set_xscale("log")
+        style.log_sizes(above, sizes)
         if kind == "epistemic":
             above.set_yscale("log")
+            above.yaxis.set_major_formatter("{x:g}")
+            above.yaxis.set_minor_formatter("{x:g}")
             below.set_ylim(bottom=0)
         else:
             dashed: dict[str, Any] = {"color": style.MUTED, "linestyle": (0, (4, 3)), "label": "true entropy"}
@@ -64,7 +66,7 @@ def on_digits(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]]) ->
                 look = style.Look(color, "o", dash)
                 rows = [numbers[size, swap][f"{kind}_{where}"] for size in sizes]
                 _line(axes, sizes, rows, look, f"{label}, {swap:.0%} swapped")
-        axes.set_xscale("log")
+        style.log_sizes(axes, sizes)
         axes.set_ylim(bottom=0)
         style.dress(axes, title=kind, x="training examples", y="nats" if place == 1 else "")
         if place == 1:

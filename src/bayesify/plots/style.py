@@ -13,7 +13,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -165,6 +165,13 @@ def guide(axes: Axes, *, x: float | None = None, y: float | None = None) -> None
         axes.axhline(y, **dashed)
     if x is None and y is None:
         axes.axline((0, 0), slope=1, **dashed)
+
+
+def log_sizes(axes: Axes, sizes: Sequence[float]) -> None:
+    """A logarithmic axis that names the sizes shown on it, as people write them."""
+    axes.set_xscale("log")
+    axes.set_xticks(list(sizes), [f"{size:,g}" for size in sizes])
+    axes.minorticks_off()
 
 
 def legend(axes: Axes, location: Corner = "best") -> None:

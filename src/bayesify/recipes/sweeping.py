@@ -28,6 +28,7 @@ from bayesify.recipes.recipe import Recipe
 from bayesify.recipes.training import check_device
 from bayesify.training import checkpoint
 from bayesify.training.fleet import Fleet
+from bayesify.training.staged import PRECISIONS
 
 SCORES, WINNER, RESULT = "scores.json", "winner", "sweep.json"
 
@@ -80,6 +81,7 @@ class Search:
     scoring_draws: int = 10
     halving: int = 0
     per_fleet: int = 27
+    precision: str = "float32"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -87,6 +89,7 @@ class Search:
         for name in ("units", "layers", "epochs", "batch_size", "scoring_draws", "per_fleet"):
             at_least(name, getattr(self, name), 1)
         at_least("halving", self.halving, 0)
+        choose("precision", self.precision, PRECISIONS)
         if self.halving and self.optimizer != "sgd":
             raise ValueError(f"halving drops networks on the way, which plain sgd alone allows, got {self.optimizer}")
 
@@ -184,6 +187,7 @@ def _train(
             batch_size=search.batch_size,
             optimizer=search.optimizer,
             draws=settings[alive[0]].draws,
+            precision=search.precision,
             seed=search.seed + rung,
             device=device,
             run=folder / f"rung-{rung}",

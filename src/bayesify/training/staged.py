@@ -12,7 +12,8 @@ widths, the prior's part and the update stay in float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -196,16 +197,13 @@ def _width(rho: Tensor) -> Tensor:
     return F.softplus(rho).clamp(min=torch.finfo(rho.dtype).tiny)
 
 
-class _products:  # noqa: N801 -- used as a statement
+@contextmanager
+def _products(precision: str) -> Iterator[None]:
     """Products of float32 matrices as they are, or with the digits of TF32."""
-
-    def __init__(self, precision: str) -> None:
-        self.wanted = "high" if precision == "tf32" else None
-
-    def __enter__(self) -> None:
-        self.before = torch.get_float32_matmul_precision()
-        if self.wanted is not None:
-            torch.set_float32_matmul_precision(self.wanted)
-
-    def __exit__(self, *_: object) -> None:
-        torch.set_float32_matmul_precision(self.before)
+    before = torch.get_float32_matmul_precision()
+    if precision == "tf32":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
