@@ -35,9 +35,7 @@ def on_moons(
             _line(below, list(true), [found[method, at, swap][kind] for swap in true], look, style.TITLES[method])
         style.log_sizes(above, sizes)
         if kind == "epistemic":
-            above.set_yscale("log")
-            above.yaxis.set_major_formatter("{x:g}")
-            above.yaxis.set_minor_formatter("{x:g}")
+            style.log_values(above)
             below.set_ylim(bottom=0)
         else:
             dashed: dict[str, Any] = {"color": style.MUTED, "linestyle": (0, (4, 3)), "label": "true entropy"}

@@ -174,6 +174,16 @@ def log_sizes(axes: Axes, sizes: Sequence[float]) -> None:
     axes.minorticks_off()
 
 
+def log_values(axes: Axes) -> None:
+    """A logarithmic axis of values with the marks 1, 2 and 5 of each decade, written in full."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter("{x:g}")
+
+
 def legend(axes: Axes, location: Corner = "best") -> None:
     """The legend, without a frame, where there is more than one thing to name.
 
