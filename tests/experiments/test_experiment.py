@@ -10,10 +10,10 @@ from scipy import stats
 from bayesify import experiments
 from bayesify.cli.app import main
 from bayesify.errors import RunError
-from bayesify.experiments.experiment import Experiment, reproduce
-from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.publishing import publish
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment, reproduce
+from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.publishing import publish
+from bayesify.experiments.framework.work import Work
 from bayesify.statistics import between, estimate, paired, percent, settled
 
 CALLS = []

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from bayesify.experiments import figures
-from bayesify.experiments.experiment import reproduce
+from bayesify.experiments.framework.experiment import reproduce
 
 
 def test_the_best_gaussian_by_forward_kl_has_the_moments_and_by_reverse_kl_stays_on_a_hump():

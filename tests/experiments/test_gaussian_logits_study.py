@@ -9,9 +9,10 @@ import torch
 
 import bayesify as bf
 from bayesify.data import label_noise
-from bayesify.experiments import gaussian_logits, gaussian_logits_cells
-from bayesify.experiments.experiment import Experiment, reproduce
-from bayesify.experiments.gaussian_logits_pictures import losses
+from bayesify.experiments import gaussian_logits
+from bayesify.experiments.framework.experiment import Experiment, reproduce
+from bayesify.experiments.study_a import logits_cells
+from bayesify.experiments.study_a.logits_pictures import losses
 from bayesify.likelihoods import GaussianLogits
 from bayesify.predictive import Predictive
 from bayesify.recipes.material import Material, read_pairs
@@ -46,7 +47,7 @@ def pictures(monkeypatch):
         names = tuple(map(str, range(10)))
         return Material((x, noisy), None, (x, y), None, "classification", names, 0.0, 1.0, prepared, {})
 
-    monkeypatch.setattr(gaussian_logits_cells, "gather", gather)
+    monkeypatch.setattr(logits_cells, "gather", gather)
 
 
 def test_no_spread_is_best_for_one_objective_and_any_spread_for_the_other():
@@ -84,7 +85,7 @@ def test_scores_are_those_of_known_outputs():
             return Predictive(outputs, self.likelihood)
 
     material = Material((y, y), None, (y, y), None, "classification", (), 0.0, 1.0, None, {})
-    found = gaussian_logits_cells._scores(Known(), material)
+    found = logits_cells._scores(Known(), material)
     assert found["accuracy"] == pytest.approx([1.0, 0.9])
     assert found["spread_auroc"] == pytest.approx([1.0, 0.5])
     assert found["spread_ambiguous"] == pytest.approx([math.log(2)] * 2, rel=1e-6)
@@ -110,7 +111,7 @@ def part(spread, odd, auroc):
 
 
 def test_what_is_said_follows_from_the_numbers():
-    heads, networks = gaussian_logits_cells.HEADS, gaussian_logits_cells.NETWORKS
+    heads, networks = logits_cells.HEADS, logits_cells.NETWORKS
     found = {("mnist", n, "adam", h, s): part(0.003, 0.008, 0.6) for n in networks for h in heads for s in (0.0, 0.3)}
     for network in networks:
         found["mnist", network, "adam", "log_expected", 0.3] = part(0.04, 0.61, 0.994)

@@ -7,7 +7,7 @@ import pytest
 
 import bayesify as bf
 from bayesify.experiments import hmc_distance
-from bayesify.experiments.experiment import Experiment, reproduce
+from bayesify.experiments.framework.experiment import Experiment, reproduce
 from bayesify.recipes.against import Comparison
 from bayesify.recipes.entrants import SETUPS, Setup
 

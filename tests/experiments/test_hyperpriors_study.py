@@ -6,11 +6,12 @@ from statistics import fmean
 import pytest
 import torch
 
-from bayesify.experiments import hyperpriors, prior_cells
-from bayesify.experiments.experiment import Experiment, reproduce
-from bayesify.experiments.prior_cells import cells, hoyer, measure_cell, points
-from bayesify.experiments.prior_comparison import Cells, advantages
-from bayesify.experiments.work import Work
+from bayesify.experiments import hyperpriors
+from bayesify.experiments.framework.experiment import Experiment, reproduce
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_e import hyperprior_cells
+from bayesify.experiments.study_e.hyperprior_cells import cells, hoyer, measure_cell, points
+from bayesify.experiments.study_e.hyperprior_comparison import Cells, advantages
 
 TINY = {
     "seeds": 2,
@@ -29,7 +30,7 @@ TINY = {
 def invented(name, noise, family, scale, warm_up, settings):
     """Numbers as if measured: the second scale is best on validation, hyperpriors gain a point when warmed up."""
     scales = 2 if scale == "fixed" else 1
-    gain = 0.01 if warm_up and scale in prior_cells.HYPERPRIORS else 0.0
+    gain = 0.01 if warm_up and scale in hyperprior_cells.HYPERPRIORS else 0.0
     accuracy = [[0.80 + gain + 0.001 * seed, 0.85 + gain + 0.001 * seed] for seed in range(2)]
     rows = [[accuracy[seed][-1 if scales == 1 else i] for seed in range(2)] for i in range(scales)]
     found = dict.fromkeys(("accuracy", "validation_accuracy"), rows)
@@ -72,7 +73,7 @@ def test_a_cell_learns_and_is_scored_by_the_densities():
 
 
 def test_advantages_are_paired_differences_to_the_scale_chosen_on_validation(tmp_path, monkeypatch):
-    monkeypatch.setattr("bayesify.experiments.prior_comparison.measure_cell", invented)
+    monkeypatch.setattr("bayesify.experiments.study_e.hyperprior_comparison.measure_cell", invented)
     found = Cells(Work(tmp_path, TINY))
     assert found.chosen("warm", ("moons", 0.3), ("normal", "fixed")) == [1, 1]
     assert advantages(found, "plain")["pooled"]["mean"] == pytest.approx(0.0)
@@ -92,7 +93,7 @@ def test_the_page_says_what_the_parts_say_and_repeats_none(tmp_path, monkeypatch
             raise KeyboardInterrupt
         return invented(*arguments)
 
-    monkeypatch.setattr("bayesify.experiments.prior_comparison.measure_cell", counted)
+    monkeypatch.setattr("bayesify.experiments.study_e.hyperprior_comparison.measure_cell", counted)
     base = hyperpriors.EXPERIMENT
     tiny = Experiment(base.name, base.title, base.study, base.question, base.run, TINY, TINY)
     with pytest.raises(KeyboardInterrupt):

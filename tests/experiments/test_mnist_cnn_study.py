@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bayesify.experiments import find, mnist_cnn
-from bayesify.experiments.experiment import Experiment, reproduce
+from bayesify.experiments.framework.experiment import Experiment, reproduce
 from bayesify.experiments.mnist_cnn import run, scores, tried
 from bayesify.likelihoods import Categorical
 from bayesify.predictive import Predictive

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bayesify.experiments import mushroom
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
 
 TINY = mushroom.EXPERIMENT.quick | {"steps": 40, "updates": [1, 1, 10], "pilot": {"seeds": 1, "steps": 20}}
 

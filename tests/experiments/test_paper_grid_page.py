@@ -6,7 +6,7 @@ import pytest
 
 from bayesify.errors import RunError
 from bayesify.experiments import find, paper_grid
-from bayesify.experiments.experiment import Experiment, reproduce
+from bayesify.experiments.framework.experiment import Experiment, reproduce
 from bayesify.recipes.sweeping import Search, sweep
 
 SEARCH = {

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from bayesify.experiments import regression_bands
+from bayesify.experiments.framework.work import Work
 from bayesify.experiments.regression_bands import METHODS, NOISE, curve, examples, measure
-from bayesify.experiments.work import Work
 
 TINY = {
     "seeds": 2,

@@ -6,10 +6,12 @@ from copy import deepcopy
 import pytest
 import torch
 
-from bayesify.experiments import find, study_b, study_b_page
-from bayesify.experiments.experiment import Experiment, reproduce
+from bayesify.experiments import find
+from bayesify.experiments.framework.experiment import Experiment, reproduce
+from bayesify.experiments.framework.work import Work
 from bayesify.experiments.mnist_table import PUBLISHED, as_the_study, ours, run
-from bayesify.experiments.work import Work
+from bayesify.experiments.study_b import page as study_b_page
+from bayesify.experiments.study_b import training
 
 SETTINGS = {
     "data": "digits",
@@ -75,14 +77,14 @@ def test_a_finished_part_is_not_computed_again(folder, monkeypatch):
     (folder / "parts" / "final-ours-plain-8.json").unlink()
     before = (folder / "parts" / "final-ours-plain-12.json").read_bytes()
     computed = []
-    final = study_b.final
+    final = training.final
 
     def counted(work, *cell):
         computed.append(cell[:3])
         return final(work, *cell)
 
-    monkeypatch.setattr(study_b, "final", counted)
-    monkeypatch.setattr(study_b, "choose", None)
+    monkeypatch.setattr(training, "final", counted)
+    monkeypatch.setattr(training, "choose", None)
     reproduce(EXPERIMENT, folder, progress=False)
     assert computed == [("ours", "plain", 8)]
     assert (folder / "parts" / "final-ours-plain-12.json").read_bytes() == before
@@ -92,14 +94,14 @@ def test_a_finished_part_is_not_computed_again(folder, monkeypatch):
 def test_a_fleet_that_was_stopped_keeps_its_curve(tmp_path, monkeypatch):
     setting = SETTINGS["ways"]["ours"]["kinds"]["mixture"][1]
     whole, parts = Work(tmp_path / "a", SETTINGS, progress=False), Work(tmp_path / "b", SETTINGS, progress=False)
-    data = study_b.images(whole, setting, held_out=True)
+    data = training.images(whole, setting, held_out=True)
     assert set(data) == {"train", "validation", "inputs", "classes"}
 
     def make():
-        return [study_b._network(setting, 8, data, 3)]
+        return [training._network(setting, 8, data, 3)]
 
-    expected = study_b._fit(whole, whole.folder / "f", make(), [setting], data)
-    score = study_b.score
+    expected = training._fit(whole, whole.folder / "f", make(), [setting], data)
+    score = training.score
 
     def stop(method, *rest):
         seen = parts.folder / "f" / "curves.json"
@@ -107,11 +109,11 @@ def test_a_fleet_that_was_stopped_keeps_its_curve(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return score(method, *rest)
 
-    monkeypatch.setattr(study_b, "score", stop)
+    monkeypatch.setattr(training, "score", stop)
     with pytest.raises(KeyboardInterrupt):
-        study_b._fit(parts, parts.folder / "f", make(), [setting], data)
-    monkeypatch.setattr(study_b, "score", score)
-    found = study_b._fit(parts, parts.folder / "f", make(), [setting], data)
+        training._fit(parts, parts.folder / "f", make(), [setting], data)
+    monkeypatch.setattr(training, "score", score)
+    found = training._fit(parts, parts.folder / "f", make(), [setting], data)
     # The epoch whose scoring was stopped had been trained: its point is lost, and nothing else.
     assert found[0] == [point for point in expected[0] if point[0] != 3]
     assert expected[0][-1][1] < expected[0][0][1]

@@ -6,15 +6,14 @@ import pytest
 import torch
 
 from bayesify import Variational, networks
-from bayesify.experiments import study_d
-from bayesify.experiments import study_d_words as words
-from bayesify.experiments.study_d import HALF, STUDY, Trained
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_d import training, words
+from bayesify.experiments.study_d.training import HALF, STUDY, Trained
 from bayesify.statistics import over_images, sign_test
 from bayesify.training.fleet import Fleet
 
 TINY = {"data": "digits", "examples": 200, "units": 8, "study_epochs": 4, "epochs": 4, "seeds": 2, "draws": 5}
-QUARTER = study_d.QUARTER
+QUARTER = training.QUARTER
 
 
 def layers(method):
@@ -40,7 +39,7 @@ def test_the_entropy_of_layer_2_counts_twice_and_that_of_layer_3_never(priors):
             for seed, prior in enumerate(priors)
         ]
         if wrong:
-            study_d.miscount(methods[0])
+            training.miscount(methods[0])
         fleet = Fleet(methods)
         fleet.fit((x, y), learning_rates=[rate] * 2, epochs=1, batch_size=20, optimizer="sgd", progress=False)
         return methods
@@ -55,9 +54,9 @@ def test_the_entropy_of_layer_2_counts_twice_and_that_of_layer_3_never(priors):
 
 def fitted(folder, evaluate, way=STUDY):
     work = Work(folder, TINY, progress=False)
-    data = study_d.images(work)
+    data = training.images(work)
     members = {"half": {"prior": HALF}, "quarter": {"prior": QUARTER}}
-    return study_d.train(
+    return training.train(
         work, "networks", way, data, members, units=8, epochs=10, seeds=[0, 1], evaluate=lambda t: evaluate(t, data)
     )
 
@@ -65,7 +64,7 @@ def fitted(folder, evaluate, way=STUDY):
 def test_the_state_kept_is_the_one_that_erred_least_on_validation(tmp_path):
     def check(trained, data):
         for one in trained:
-            error = float(study_d.mistakes(one.method, data.validation, draws=study_d.STUDY_DRAWS).double().mean())
+            error = float(training.mistakes(one.method, data.validation, draws=training.STUDY_DRAWS).double().mean())
             assert error == one.validation == min(seen["error"] for seen in one.seen)
         assert [(one.label, one.seed) for one in trained] == [("half", 0), ("half", 1), ("quarter", 0), ("quarter", 1)]
         return {"least": [one.validation for one in trained]}
@@ -77,10 +76,10 @@ def test_the_state_kept_is_the_one_that_erred_least_on_validation(tmp_path):
 
 def test_a_killed_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
     def numbers(trained, data):
-        return study_d.by_label(trained, study_d.errors(data, draws=5))
+        return training.by_label(trained, training.errors(data, draws=5))
 
     whole = fitted(tmp_path / "whole", numbers)
-    own, calls = study_d.Watch.__call__, []
+    own, calls = training.Watch.__call__, []
 
     def dying(self, epoch, nll):
         own(self, epoch, nll)
@@ -88,11 +87,11 @@ def test_a_killed_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
         if epoch == 5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(study_d.Watch, "__call__", dying)
+    monkeypatch.setattr(training.Watch, "__call__", dying)
     with pytest.raises(KeyboardInterrupt):
         fitted(tmp_path / "killed", numbers)
     monkeypatch.setattr(
-        study_d.Watch, "__call__", lambda self, epoch, nll: (calls.append(epoch), own(self, epoch, nll))
+        training.Watch, "__call__", lambda self, epoch, nll: (calls.append(epoch), own(self, epoch, nll))
     )
     assert fitted(tmp_path / "killed", numbers) == whole
     # A checkpoint is made every second of ten epochs: the fifth is done again, those before it are not.
@@ -105,7 +104,7 @@ def test_skewness_and_asymmetry_are_those_of_the_means():
     method = Variational(lambda: networks.mlp(30, 10, units=20), "categorical", prior="normal:1")
     with torch.no_grad():
         method.mu.copy_(0.02 * torch.distributions.Gamma(2.0, 1.0).sample(method.mu.shape))
-    shape = study_d.shape_of_means(method)
+    shape = training.shape_of_means(method)
     weights = torch.cat([method.mu[p.start : p.stop] for p in method.network.places if "bias" not in p.name])
     assert shape["skewness"] == pytest.approx(float(scipy.stats.skew(weights.detach().double().numpy())), rel=1e-6)
     assert shape["asymmetry"] == pytest.approx(1.0)  # everything lies on one side
@@ -113,7 +112,7 @@ def test_skewness_and_asymmetry_are_those_of_the_means():
     with torch.no_grad():
         half = len(method.mu) // 2
         method.mu[half : 2 * half] = -method.mu[:half]
-    assert study_d.shape_of_means(method)["asymmetry"] < 0.5
+    assert training.shape_of_means(method)["asymmetry"] < 0.5
 
 
 def test_differences_over_images_average_the_seeds_first():
@@ -143,15 +142,15 @@ def test_a_verdict_follows_its_interval():
 
 def test_trained_networks_are_listed_by_label():
     rows = [Trained(label, seed, None, [], 0.5) for label in "ab" for seed in range(2)]
-    found = study_d.by_label(rows, lambda one: {"twice": 2 * one.seed})
+    found = training.by_label(rows, lambda one: {"twice": 2 * one.seed})
     assert {label: [row["twice"] for row in every] for label, every in found.items()} == {"a": [0, 2], "b": [0, 2]}
 
 
 def test_widths_that_were_not_trained_are_still_those_they_started_from():
     method = Variational(lambda: networks.mlp(9, 3, units=9), "categorical", prior="normal:1", rho="uniform:-5,-4")
-    assert study_d.widths_kept(method) == pytest.approx(1.0)
+    assert training.widths_kept(method) == pytest.approx(1.0)
     with torch.no_grad():
         method.rho.add_(torch.randn(method.rho.shape, generator=torch.Generator().manual_seed(0)))
-    assert study_d.widths_kept(method) < 0.6
+    assert training.widths_kept(method) < 0.6
     constant = Variational(lambda: networks.mlp(9, 3, units=9), "categorical", prior="normal:1", rho=-5.0)
-    assert study_d.widths_kept(constant) is None
+    assert training.widths_kept(constant) is None

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from bayesify.experiments import find, posterior_widths, pruned_networks, study_d
-from bayesify.experiments.experiment import Experiment, reproduce
-from bayesify.experiments.work import Work
+from bayesify.experiments import find
+from bayesify.experiments.framework.experiment import Experiment, reproduce
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_d import pruning_networks, pruning_widths, training
 
 TINY = {"data": "digits", "examples": 150, "units": 6, "study_epochs": 2, "epochs": 2, "seeds": 2, "draws": 4}
 OWN = {
@@ -28,7 +29,7 @@ def tiny(name):
 
 @pytest.mark.parametrize("name", ["kl-reweighting", "priors", "normalisation"])
 def test_a_stopped_experiment_goes_on_and_its_page_holds_the_numbers_of_its_parts(name, tmp_path, monkeypatch):
-    own, trained = study_d.train, []
+    own, trained = training.train, []
 
     def dying(work, part, *rest, **settings):
         trained.append(part)
@@ -36,7 +37,7 @@ def test_a_stopped_experiment_goes_on_and_its_page_holds_the_numbers_of_its_part
             raise KeyboardInterrupt
         return own(work, part, *rest, **settings)
 
-    monkeypatch.setattr(study_d, "train", dying)
+    monkeypatch.setattr(training, "train", dying)
     with pytest.raises(KeyboardInterrupt):
         reproduce(tiny(name), tmp_path, progress=False)
     results = reproduce(tiny(name), tmp_path, progress=False)
@@ -62,7 +63,7 @@ def test_the_answer_about_reweighting_follows_the_numbers(tmp_path):
     for gain, said in ((-0.003, "it helps"), (0.003, "it hurts"), (0.0, "no difference that can be told")):
         folder = tmp_path / said.replace(" ", "-")
         (folder / "parts").mkdir(parents=True)
-        for way in study_d.WAYS:
+        for way in training.WAYS:
             rows = {
                 kl: [network(0.02 + 0.001 * seed + add * (1 + 0.1 * seed) + 1e-5 * (-1) ** seed) for seed in range(4)]
                 for kl, add in (("uniform", 0.0), ("reweighted", gain))
@@ -83,7 +84,7 @@ def network(error):
             "asymmetry": 0.01,
             "in_spike": 0.5,
             "widths": [0.01, 0.01, 0.01],
-            "counts": [1] * study_d.BINS,
+            "counts": [1] * training.BINS,
         }
         for epoch in (1, 2)
     ]
@@ -116,9 +117,9 @@ def test_a_loss_is_seen_where_an_interval_lies_above_zero():
         last = {"fraction": 0.98, "errors": errors, "more": [5] * 4, "fewer": [0] * 4, "images": {"interval": images}}
         return {"snr": [whole, last]}
 
-    assert not pruned_networks.losses(row([0.009, 0.011, 0.012, 0.008], [-0.001, 0.001]))["seen"]
-    assert pruned_networks.losses(row([0.012, 0.013, 0.012, 0.013], [-0.001, 0.001]))["seen"]
-    found = pruned_networks.losses(row([0.009, 0.011, 0.012, 0.008], [0.0001, 0.001]))
+    assert not pruning_networks.losses(row([0.009, 0.011, 0.012, 0.008], [-0.001, 0.001]))["seen"]
+    assert pruning_networks.losses(row([0.012, 0.013, 0.012, 0.013], [-0.001, 0.001]))["seen"]
+    found = pruning_networks.losses(row([0.009, 0.011, 0.012, 0.008], [0.0001, 0.001]))
     assert found["seen"]
     assert found["p"] == pytest.approx([2 / 32] * 4)
 
@@ -130,14 +131,14 @@ def test_orders_are_judged_by_the_posterior_that_is_taken_to_be_right():
 
     method = Variational(lambda: networks.mlp(12, 3, layers=0), "categorical", prior="normal:1", rho="uniform:-5,-2")
     test = torch.randn(40, 12, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
-    same = posterior_widths.against(method, method.mean_weights, method.std, test)
+    same = pruning_widths.against(method, method.mean_weights, method.std, test)
     assert same["ratio"] == pytest.approx(1.0)
     assert same["rank_correlation"] == pytest.approx(1.0)
     assert same["errors"]["own"] == same["errors"]["widths"] == same["errors"]["reference"]
     # Twice too small everywhere: the ratio tells, and no order changes.
-    wider = posterior_widths.against(method, method.mean_weights, 2 * method.std, test)
+    wider = pruning_widths.against(method, method.mean_weights, 2 * method.std, test)
     assert wider["ratio"] == pytest.approx(0.5)
     assert wider["errors"] == same["errors"]
     # The other way round: what goes first now went last.
-    turned = posterior_widths.against(method, 1 / method.mean_weights, 1 / method.std, test)
+    turned = pruning_widths.against(method, 1 / method.mean_weights, 1 / method.std, test)
     assert turned["rank_correlation"] == pytest.approx(-1.0)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from bayesify.experiments import find, transfer
-from bayesify.experiments import transfer_networks as networks_of
-from bayesify.experiments.experiment import Experiment, reproduce
+from bayesify.experiments.framework.experiment import Experiment, reproduce
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_e import transfer_networks as networks_of
 from bayesify.experiments.transfer import run
-from bayesify.experiments.work import Work
 
 SETTINGS = {
     "data": ["digits"],

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import bayesify as bf
-from bayesify.experiments import uncertainty_kinds, uncertainty_kinds_parts
-from bayesify.experiments.experiment import Experiment, reproduce
-from bayesify.experiments.work import Work
+from bayesify.experiments import uncertainty_kinds
+from bayesify.experiments.framework.experiment import Experiment, reproduce
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_a import uncertainty_parts
 from bayesify.recipes.material import gather
 
 TINY = {
@@ -33,7 +34,7 @@ def eight_by_eight(monkeypatch):
     def small(recipe, raw=None):
         return gather(replace(recipe, data="digits") if recipe.data == "mnist" else recipe, raw)
 
-    monkeypatch.setattr(uncertainty_kinds_parts, "gather", small)
+    monkeypatch.setattr(uncertainty_parts, "gather", small)
 
 
 def test_an_interrupted_run_goes_on_and_its_page_has_the_numbers_of_its_parts(tmp_path, monkeypatch):
@@ -73,26 +74,26 @@ def test_slopes_are_those_of_known_laws():
 
 def test_the_true_entropy_is_a_coin_s_when_half_of_the_labels_are_swapped(tmp_path):
     work = Work(tmp_path, TINY)
-    assert uncertainty_kinds_parts.truth(work, 0.5)["entropy"] == pytest.approx([math.log(2)] * 2)
-    clean, swapped = (uncertainty_kinds_parts.truth(work, swap)["entropy"] for swap in (0.0, 0.3))
+    assert uncertainty_parts.truth(work, 0.5)["entropy"] == pytest.approx([math.log(2)] * 2)
+    clean, swapped = (uncertainty_parts.truth(work, swap)["entropy"] for swap in (0.0, 0.3))
     assert all(0.2 < a < b < math.log(2) for a, b in zip(clean, swapped, strict=True))
     # The same by counting: the labels' log-likelihood under the true probabilities, within 4.5 standard errors.
-    raw = uncertainty_kinds_parts._moons(work, 0, 60)
-    probs = uncertainty_kinds_parts.planar.moons(0.4).probs(raw.x_test)
+    raw = uncertainty_parts._moons(work, 0, 60)
+    probs = uncertainty_parts.planar.moons(0.4).probs(raw.x_test)
     losses = -probs.gather(1, raw.y_test[:, None]).log()[:, 0]
     assert abs(float(losses.mean()) - clean[0]) < 4.5 * float(losses.std()) / math.sqrt(len(losses))
 
 
 def test_test_inputs_do_not_depend_on_the_size_and_sets_hold_the_smaller_ones(tmp_path):
     work = Work(tmp_path, TINY)
-    few, many = (uncertainty_kinds_parts._moons(work, 1, size) for size in (20, 60))
+    few, many = (uncertainty_parts._moons(work, 1, size) for size in (20, 60))
     assert torch.equal(few.x_test, many.x_test)
     assert torch.equal(few.x_train, many.x_train[:20])
 
 
 def test_swapped_digits_are_aleatoric_where_they_are_swapped(tmp_path):
     work = Work(tmp_path, {**TINY, "digit_steps": 200, "digit_draws": 10}, progress=False)
-    clean, swapped = (uncertainty_kinds_parts.on_digits(work, 900, swap) for swap in (0.0, 0.5))
+    clean, swapped = (uncertainty_parts.on_digits(work, 900, swap) for swap in (0.0, 0.5))
     for before, after in zip(clean["aleatoric_ambiguous"], swapped["aleatoric_ambiguous"], strict=True):
         assert after - before > 0.15
     for where in ("aleatoric_ambiguous", "aleatoric_others"):

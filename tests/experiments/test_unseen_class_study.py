@@ -6,10 +6,12 @@ import math
 import pytest
 import torch
 
-from bayesify.experiments import find, unseen, unseen_class, unseen_page
-from bayesify.experiments.experiment import Experiment, reproduce
+from bayesify.experiments import find, unseen_class
+from bayesify.experiments.framework.experiment import Experiment, reproduce
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_c import unseen_networks as unseen
+from bayesify.experiments.study_c import unseen_page
 from bayesify.experiments.unseen_class import as_the_study, digit_kinds, run, tried
-from bayesify.experiments.work import Work
 from bayesify.likelihoods import Categorical
 from bayesify.predictive import Predictive
 

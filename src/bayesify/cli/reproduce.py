@@ -43,7 +43,7 @@ def reproduce(
     """
     from bayesify import experiments
     from bayesify.errors import choose
-    from bayesify.experiments.experiment import PRESETS
+    from bayesify.experiments.framework.experiment import PRESETS
 
     choose("preset", preset, PRESETS)
     wanted = list(dict.fromkeys(names or []))
@@ -64,8 +64,8 @@ def reproduce(
 
 
 def _run(experiment: Any, out: Path, publish: Path | None, **settings: Any) -> dict[str, Any]:
-    from bayesify.experiments.experiment import reproduce as run
-    from bayesify.experiments.publishing import publish as copy
+    from bayesify.experiments.framework.experiment import reproduce as run
+    from bayesify.experiments.framework.publishing import publish as copy
     from bayesify.recipes.training import check_device
 
     check_device(settings["device"])

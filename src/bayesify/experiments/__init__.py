@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bayesify.errors import choose
 
 if TYPE_CHECKING:
-    from bayesify.experiments.experiment import Experiment
+    from bayesify.experiments.framework.experiment import Experiment
 
 NAMES = (
     "coin",

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from bayesify.exact import Coin, Grid
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.work import Work
 
 # What the lecture prints for its 19 points: (heads, tails) -> P(head).
 PUBLISHED = {(3, 0): 0.7793, (40, 0): 0.9437}

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.work import Work
 
 # Two humps: weight, mean, standard deviation of each.
 HUMPS = ((0.6, -1.6, 0.55), (0.4, 2.0, 0.6))

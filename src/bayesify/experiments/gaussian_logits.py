@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bayesify.experiments import gaussian_logits_pictures as pictures
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.gaussian_logits_cells import (
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_a import logits_pictures as pictures
+from bayesify.experiments.study_a.logits_cells import (
     COVERAGES,
     HEADS,
     NETWORKS,
@@ -23,7 +24,6 @@ from bayesify.experiments.gaussian_logits_cells import (
     timed,
     trained_cell,
 )
-from bayesify.experiments.work import Work
 from bayesify.statistics import between, estimate, paired, percent, settled, written
 
 # Means of a thousand logits this close to each other move no probability by more than about a hundredth.

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from bayesify import runs
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.work import Work
 from bayesify.plots import style
 from bayesify.plots.surfaces import draw_surfaces, panels
 from bayesify.recipes import against_report

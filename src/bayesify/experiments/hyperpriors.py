@@ -15,13 +15,18 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
 
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Picture, Table
-from bayesify.experiments.prior_cells import FAMILIES, HYPERPRIORS, cells, measure_hmc
-from bayesify.experiments.prior_comparison import WAYS, Cells, advantages, part_name
-from bayesify.experiments.prior_figures import advantage_picture, gap_picture, last_layer_picture, surface_picture
-from bayesify.experiments.prior_lines import PUBLISHED, answer, statements
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Picture, Table
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_e.hyperprior_cells import FAMILIES, HYPERPRIORS, cells, measure_hmc
+from bayesify.experiments.study_e.hyperprior_comparison import WAYS, Cells, advantages, part_name
+from bayesify.experiments.study_e.hyperprior_lines import PUBLISHED, answer, statements
+from bayesify.experiments.study_e.hyperprior_pictures import (
+    advantage_picture,
+    gap_picture,
+    last_layer_picture,
+    surface_picture,
+)
 from bayesify.statistics import between, estimate, paired, percent, settled, signed
 
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayesify.experiments import study_d, study_d_pictures
-from bayesify.experiments import study_d_words as words
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Table
-from bayesify.experiments.study_d import HALF, WAYS
-from bayesify.experiments.study_d_words import IN_WORDS
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Table
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_d import pictures, training, words
+from bayesify.experiments.study_d.training import HALF, WAYS
+from bayesify.experiments.study_d.words import IN_WORDS
 from bayesify.statistics import estimate, paired, percent, settled
 
 SHARES = {"uniform": "evenly", "reweighted": "re-weighted"}
@@ -94,15 +93,15 @@ def run(work: Work) -> Findings:
                 "re-weighting throws weights out of it; shared evenly over its 50,000 images that is 0.33 times.",
             )
         ],
-        pictures=study_d_pictures.in_training(work, parts, SHARES),
+        pictures=pictures.in_training(work, parts, SHARES),
         shortfalls=words.shortfalls(work),
     )
 
 
 def networks(work: Work, way: str) -> dict[str, Any]:
     """Both weightings with every seed, trained one way."""
-    data = study_d.images(work)
-    return study_d.train(
+    data = training.images(work)
+    return training.train(
         work,
         way,
         WAYS[way],
@@ -111,7 +110,7 @@ def networks(work: Work, way: str) -> dict[str, Any]:
         units=work["units"],
         epochs=work["epochs" if way == "converged" else "study_epochs"],
         seeds=work.seeds,
-        evaluate=lambda trained: study_d.by_label(trained, study_d.errors(data, draws=work["draws"])),
+        evaluate=lambda trained: training.by_label(trained, training.errors(data, draws=work["draws"])),
     )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from bayesify.exact import Grid, LinearRegression
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.work import Work
 
 X = torch.linspace(-2, 2, 4, dtype=torch.float64)
 Y = torch.tensor([-6.2503, -2.5021, -6.0753, 7.9208], dtype=torch.float64)

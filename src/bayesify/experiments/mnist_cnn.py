@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from bayesify import metrics, networks
-from bayesify.experiments import mnist_cnn_page as page
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Picture
-from bayesify.experiments.fleets import trained_fleet, variational
-from bayesify.experiments.mnist_cnn_pictures import gallery, histograms, reliability
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Picture
+from bayesify.experiments.framework.fleets import trained_fleet, variational
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_e import cnn_page as page
+from bayesify.experiments.study_e.cnn_pictures import gallery, histograms, reliability
 from bayesify.predictive import Predictive
 from bayesify.recipes.material import Material, gather
 from bayesify.recipes.recipe import Recipe

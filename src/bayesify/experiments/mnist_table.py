@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings
-from bayesify.experiments.study_b_page import Published, table
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_b.page import Published, table
 
 PUBLISHED = Published(
     study={200: 0.0251, 400: 0.0233, 800: 0.0216, 1200: 0.0276},

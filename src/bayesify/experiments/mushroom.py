@@ -21,9 +21,9 @@ import torch
 
 from bayesify.data import load
 from bayesify.decisions import Mushrooms, play
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.work import Work
 from bayesify.likelihoods import Gaussian
 from bayesify.methods import Method, PointEstimate, Variational
 from bayesify.networks import mlp

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bayesify.experiments import study_d, study_d_pictures
-from bayesify.experiments import study_d_words as words
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.study_d import CONVERGED, COUNTED, HALF, STUDY
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_d import pictures, training, words
+from bayesify.experiments.study_d.training import CONVERGED, COUNTED, HALF, STUDY
 from bayesify.statistics import estimate, paired, percent, settled
 
 SCALES = {"126": "pixels / 126", "255": "pixels / 255", "standard": "standardised"}
@@ -80,7 +79,7 @@ def run(work: Work) -> Findings:
         ],
         pictures=[
             Picture(
-                work.figure("curves", study_d_pictures.curves(pictured, SCALES)),
+                work.figure("curves", pictures.curves(pictured, SCALES)),
                 "Validation error by epoch (10 draws): mean and range of the seeds.",
             )
         ],
@@ -96,10 +95,10 @@ TITLES = {"study": "as the study", "tuned": "rate chosen", "converged": "Adam, f
 
 def networks(work: Work, way: str, scale: str) -> dict[str, Any]:
     """One scaling with every seed (and rate), trained one way."""
-    data, (_, trained_by) = study_d.images(work, scale), WAYS[way]
+    data, (_, trained_by) = training.images(work, scale), WAYS[way]
     tried = work["rates"] if way == "tuned" else [trained_by.rate]
     kl = "reweighted" if way == "study" else "uniform"
-    rates = study_d.train(
+    rates = training.train(
         work,
         f"{way}-{scale}",
         trained_by,
@@ -108,7 +107,7 @@ def networks(work: Work, way: str, scale: str) -> dict[str, Any]:
         units=work["units"],
         epochs=work["epochs" if way == "converged" else "study_epochs"],
         seeds=work.seeds,
-        evaluate=lambda trained: study_d.by_label(trained, study_d.errors(data, draws=work["draws"])),
+        evaluate=lambda trained: training.by_label(trained, training.errors(data, draws=work["draws"])),
     )
     return {"rates": rates}
 

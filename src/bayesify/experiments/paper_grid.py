@@ -18,9 +18,9 @@ from statistics import median
 from typing import Any
 
 from bayesify.errors import RunError
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.work import Work
 from bayesify.recipes.sweep_report import hyperparameter_figure
 from bayesify.recipes.sweeping import RESULT, SCORES, Search, by_hyperparameter, sweep
 

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from statistics import stdev
 from typing import Any
 
-from bayesify.experiments import study_d, study_d_pictures
-from bayesify.experiments import study_d_words as words
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Table
-from bayesify.experiments.study_d import HALF, QUARTER, WAYS
-from bayesify.experiments.study_d_words import IN_WORDS
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Table
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_d import pictures, training, words
+from bayesify.experiments.study_d.training import HALF, QUARTER, WAYS
+from bayesify.experiments.study_d.words import IN_WORDS
 from bayesify.statistics import estimate, paired, percent, settled
 
 WIDE = "scale-mixture:0.75,1,0.000335463"  # e^-8
@@ -99,16 +98,16 @@ def run(work: Work) -> Findings:
                 "Test error with many draws; the study's way keeps the state best on validation, Adam the last.",
             )
         ],
-        pictures=study_d_pictures.in_training(work, parts, NAMES),
+        pictures=pictures.in_training(work, parts, NAMES),
         shortfalls=words.shortfalls(work),
     )
 
 
 def networks(work: Work, way: str, family: str) -> dict[str, Any]:
     """A family's priors with every seed, trained one way."""
-    data = study_d.images(work)
-    measure = study_d.errors(data, draws=work["draws"], repeats=work["repeats"] if way == "study" else 0)
-    return study_d.train(
+    data = training.images(work)
+    measure = training.errors(data, draws=work["draws"], repeats=work["repeats"] if way == "study" else 0)
+    return training.train(
         work,
         f"{way}-{family}",
         WAYS[way],
@@ -117,7 +116,7 @@ def networks(work: Work, way: str, family: str) -> dict[str, Any]:
         units=work["units"],
         epochs=work["epochs" if way == "converged" else "study_epochs"],
         seeds=work.seeds,
-        evaluate=lambda trained: study_d.by_label(trained, measure),
+        evaluate=lambda trained: training.by_label(trained, measure),
     )
 
 

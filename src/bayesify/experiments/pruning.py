@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from bayesify.experiments import posterior_widths, pruning_pictures, pruning_tables
-from bayesify.experiments import study_d_words as words
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture
-from bayesify.experiments.pruned_networks import FAMILIES, PRIORS, as_the_study, at, choice, losses, properly
-from bayesify.experiments.pruning_tables import PUBLISHED, RULE, short
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Picture
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_d import pruning_pictures, pruning_tables, pruning_widths, words
+from bayesify.experiments.study_d.pruning_networks import FAMILIES, PRIORS, as_the_study, at, choice, losses, properly
+from bayesify.experiments.study_d.pruning_tables import PUBLISHED, RULE, short
 from bayesify.pruning import RULES
 from bayesify.statistics import between, estimate, paired, percent, settled
 
@@ -33,7 +32,7 @@ def run(work: Work) -> Findings:
         for family in FAMILIES
     }
     tasks["choice"] = (choice, work)
-    parts = work.every(tasks | posterior_widths.tasks(work))
+    parts = work.every(tasks | pruning_widths.tasks(work))
     winner = min(work["candidates"], key=lambda name: (parts["choice"][name]["pruned"], parts["choice"][name]["error"]))
     rows: dict[tuple[str, int], Any] = {}
     for units in (small, large):
@@ -48,9 +47,7 @@ def run(work: Work) -> Findings:
     gaps = {
         key: paired(at(row, "snr", 0.75)["errors"], at(row, "magnitude", 0.75)["errors"]) for key, row in rows.items()
     }
-    blame = {
-        kind: [parts[posterior_widths.part(kind, seed)] for seed in work.seeds] for kind in posterior_widths.HIDDEN
-    }
+    blame = {kind: [parts[pruning_widths.part(kind, seed)] for seed in work.seeds] for kind in pruning_widths.HIDDEN}
     study = rows["as the study, (1/2, 1, e^-6)", small]
     loss = losses(chosen)
     lines = [
@@ -144,7 +141,7 @@ def _blamed(kind: str, found: Sequence[Mapping[str, Any]]) -> Line:
     ratio, correlation = (fmean(one[name] for one in found) for name in ("ratio", "rank_correlation"))
     gain, whole = _better_order(found, "widths"), _better_order(found, "reference")
     return Line(
-        f"are underestimated widths to blame? {kind} on digits, against {posterior_widths.REFERENCE[kind]}",
+        f"are underestimated widths to blame? {kind} on digits, against {pruning_widths.REFERENCE[kind]}",
         "suspected, not tested",
         f"mean-field widths are {ratio:.2f} of the right ones (median), the orders' rank correlation is "
         f"{correlation:.3f}",
@@ -154,7 +151,7 @@ def _blamed(kind: str, found: Sequence[Mapping[str, Any]]) -> Line:
 
 
 def _better_order(found: Sequence[Mapping[str, Any]], order: str = "widths") -> dict[str, Any]:
-    place = 1 + posterior_widths.FRACTIONS.index(0.75)
+    place = 1 + pruning_widths.FRACTIONS.index(0.75)
     return paired([one["errors"][order][place] for one in found], [one["errors"]["own"][place] for one in found])
 
 

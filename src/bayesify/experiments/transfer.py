@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bayesify.experiments import transfer_page as page
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Picture, Table
-from bayesify.experiments.transfer_networks import WAYS, Cell, one_seed
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Picture, Table
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_e import transfer_page as page
+from bayesify.experiments.study_e.transfer_networks import WAYS, Cell, one_seed
 from bayesify.statistics import estimate, paired
 
 # A choice is made on seeds that are not tested.

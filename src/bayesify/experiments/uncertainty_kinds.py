@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from bayesify.experiments import uncertainty_kinds_pictures as pictures
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Line, Picture, Table
-from bayesify.experiments.uncertainty_kinds_parts import DIGIT_SCORES, KINDS, name_of, on_digits, on_moons, truth
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_a import uncertainty_pictures as pictures
+from bayesify.experiments.study_a.uncertainty_parts import DIGIT_SCORES, KINDS, name_of, on_digits, on_moons, truth
 from bayesify.sampling.diagnostics import CONVERGED_BELOW
 from bayesify.statistics import between, estimate, paired, settled, written
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bayesify.experiments import unseen_page as page
-from bayesify.experiments import unseen_pictures as drawn
-from bayesify.experiments.experiment import Experiment
-from bayesify.experiments.findings import Findings, Picture
-from bayesify.experiments.fleets import variational
-from bayesify.experiments.unseen import KINDS, MEMBERS, cell, choose, two_pictures
-from bayesify.experiments.unseen_page import Cells
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.experiment import Experiment
+from bayesify.experiments.framework.findings import Findings, Picture
+from bayesify.experiments.framework.fleets import variational
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_c import unseen_page as page
+from bayesify.experiments.study_c import unseen_pictures as drawn
+from bayesify.experiments.study_c.unseen_networks import KINDS, MEMBERS, cell, choose, two_pictures
+from bayesify.experiments.study_c.unseen_page import Cells
 from bayesify.statistics import paired
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from bayesify import metrics
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
 from bayesify.likelihoods import GaussianLogits
 from bayesify.methods import Ensemble, Method, PointEstimate
 from bayesify.recipes.building import make_likelihood, make_network

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
 from bayesify.statistics import settled
 
 IN_WORDS = {

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesify import metrics, networks, noise
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
 from bayesify.likelihoods import Categorical
 from bayesify.methods import Method, PointEstimate, Variational
 from bayesify.priors import Normal, Posterior

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bayesify.experiments import study_d_words as words
-from bayesify.experiments.findings import Table
-from bayesify.experiments.pruned_networks import losses
+from bayesify.experiments.framework.findings import Table
+from bayesify.experiments.study_d import words
+from bayesify.experiments.study_d.pruning_networks import losses
 from bayesify.pruning import FRACTIONS, RULES
 from bayesify.statistics import between, estimate, percent
 

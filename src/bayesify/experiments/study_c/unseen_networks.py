@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from bayesify import metrics
-from bayesify.experiments.fleets import Setting, trained_fleet
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.fleets import Setting, trained_fleet
+from bayesify.experiments.framework.work import Work
 from bayesify.likelihoods import Categorical
 from bayesify.methods import Ensemble, MCDropout, Method, PointEstimate
 from bayesify.predictive import Predictive

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesify.experiments.findings import Picture
-from bayesify.experiments.study_d import BINS, REACH
-from bayesify.experiments.study_d_words import TITLES
+from bayesify.experiments.framework.findings import Picture
+from bayesify.experiments.study_d.training import BINS, REACH
+from bayesify.experiments.study_d.words import TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from bayesify.experiments.work import Work
+    from bayesify.experiments.framework.work import Work
 
 _MARKS = [digit * 10.0**power for power in (-3, -2, -1) for digit in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)] + [1.0]
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b5518c")

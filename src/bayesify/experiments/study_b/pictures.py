@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bayesify.experiments.findings import Picture
-from bayesify.experiments.study_b import BINS, KINDS, REACH, WAYS, Parts
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.findings import Picture
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_b.training import BINS, KINDS, REACH, WAYS, Parts
 
 LOOKS = {"plain": "point", "dropout": "mc-dropout", "gaussian": "ivon", "mixture": "variational"}
 TICKS = [0.01, 0.012, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.1, 0.12, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7]

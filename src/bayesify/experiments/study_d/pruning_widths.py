@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bayesify import HMC, Variational, networks
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
 from bayesify.pruning import prunable_weights, scores
 from bayesify.recipes.material import gather
 from bayesify.recipes.recipe import Recipe

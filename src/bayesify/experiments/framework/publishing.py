@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bayesify.errors import RunError
 from bayesify.experiments import NAMES
-from bayesify.experiments.experiment import RESULTS
-from bayesify.experiments.page import markdown
+from bayesify.experiments.framework.experiment import RESULTS
+from bayesify.experiments.framework.page import markdown
 from bayesify.training import checkpoint
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bayesify.experiments.findings import Line, Table
-from bayesify.experiments.fleets import said
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.findings import Line, Table
+from bayesify.experiments.framework.fleets import said
+from bayesify.experiments.framework.work import Work
 from bayesify.statistics import between, estimate, percent, settled, written
 
 TARGET = 0.992

@@ -10,7 +10,7 @@ import torch
 from bayesify import noise as noises
 from bayesify.data import DataSet, label_noise, load
 from bayesify.exact import planar
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
 from bayesify.methods import HMC, Variational
 from bayesify.recipes.building import make_method, suited
 from bayesify.recipes.entrants import ENTRANTS, SETUPS, recipe_for

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bayesify.experiments.findings import Line, Table
-from bayesify.experiments.fleets import said
-from bayesify.experiments.unseen import KINDS, SCORES, SHARES
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.findings import Line, Table
+from bayesify.experiments.framework.fleets import said
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_c.unseen_networks import KINDS, SCORES, SHARES
 from bayesify.statistics import between, estimate, paired, percent, settled, written
 
 # The lecture's table, and its filter curves read off at 1, 2, 3, 5 and 8 thousand of 10,000 pictures.

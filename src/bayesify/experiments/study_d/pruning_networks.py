@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from bayesify.experiments import pruning_pictures, study_d
-from bayesify.experiments.study_d import CONVERGED, HALF, STUDY, Trained
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_d import pruning_pictures, training
+from bayesify.experiments.study_d.training import CONVERGED, HALF, STUDY, Trained
 from bayesify.pruning import FRACTIONS, RULES, prune
 from bayesify.statistics import over_images, paired, settled, sign_test
 
@@ -25,8 +25,8 @@ LAST = 0.98
 
 def as_the_study(work: Work, units: int) -> dict[str, Any]:
     """The study's networks: its prior, its defects, the state best on validation."""
-    data = study_d.images(work)
-    return study_d.train(
+    data = training.images(work)
+    return training.train(
         work,
         f"study-{units}",
         STUDY,
@@ -41,8 +41,8 @@ def as_the_study(work: Work, units: int) -> dict[str, Any]:
 
 def properly(work: Work, units: int, name: str, priors: Sequence[str]) -> dict[str, Any]:
     """Networks under these priors, trained on all training images: nothing is left to choose."""
-    data = study_d.images(work, everything=True)
-    return study_d.train(
+    data = training.images(work, everything=True)
+    return training.train(
         work,
         name,
         CONVERGED,
@@ -57,20 +57,20 @@ def properly(work: Work, units: int, name: str, priors: Sequence[str]) -> dict[s
 
 def choice(work: Work) -> dict[str, Any]:
     """Validation errors of the candidates, whole and without 98% of their weights; the test part is not touched."""
-    data = study_d.images(work)
+    data = training.images(work)
 
     def validated(trained: list[Trained]) -> dict[str, Any]:
         return {
             one.label: {
-                "error": float(study_d.mistakes(one.method, data.validation, draws=work["draws"]).double().mean()),
+                "error": float(training.mistakes(one.method, data.validation, draws=work["draws"]).double().mean()),
                 "pruned": float(
-                    study_d.mistakes(prune(one.method, LAST), data.validation, draws=work["draws"]).double().mean()
+                    training.mistakes(prune(one.method, LAST), data.validation, draws=work["draws"]).double().mean()
                 ),
             }
             for one in trained
         }
 
-    return study_d.train(
+    return training.train(
         work,
         "choice",
         CONVERGED,
@@ -88,13 +88,13 @@ def pruned(trained: Sequence[Trained], test: tuple[torch.Tensor, torch.Tensor], 
     found: dict[str, Any] = {}
     for label in dict.fromkeys(one.label for one in trained):
         methods = [one.method for one in trained if one.label == label]
-        whole = [study_d.mistakes(method, test, draws=draws) for method in methods]
-        kept = [study_d.widths_kept(method) for method in methods]
+        whole = [training.mistakes(method, test, draws=draws) for method in methods]
+        kept = [training.widths_kept(method) for method in methods]
         found[label] = {"shape": pruning_pictures.shape(methods[0]), "widths_kept": kept}
         for rule in RULES:
             rows = []
             for fraction in FRACTIONS:
-                wrong = [study_d.mistakes(prune(method, fraction, rule), test, draws=draws) for method in methods]
+                wrong = [training.mistakes(prune(method, fraction, rule), test, draws=draws) for method in methods]
                 rows.append(
                     {
                         "fraction": fraction,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesify.experiments.study_d import BINS, REACH
-from bayesify.experiments.study_d_pictures import below, logarithmic
+from bayesify.experiments.study_d.pictures import below, logarithmic
+from bayesify.experiments.study_d.training import BINS, REACH
 from bayesify.pruning import RULES, kept_weights, prunable_weights, scores
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
 from bayesify.likelihoods import Categorical
 from bayesify.methods import Variational
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from bayesify import Variational, networks
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
 from bayesify.initialisation import start_rho
 from bayesify.likelihoods import Categorical
 from bayesify.pruning import prunable_weights

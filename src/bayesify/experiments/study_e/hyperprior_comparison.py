@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from bayesify.experiments.prior_cells import FAMILIES, HYPERPRIORS, cells, measure_cell
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_e.hyperprior_cells import FAMILIES, HYPERPRIORS, cells, measure_cell
 from bayesify.statistics import estimate, paired, settled
 
 WAYS = {"plain": "whole KL from the start", "warm": "KL warmed up"}

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from bayesify import metrics, networks
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.work import Work
 from bayesify.likelihoods import Categorical
 from bayesify.methods import Ensemble, MCDropout, Method, PointEstimate, Variational
 from bayesify.plots.weights import sampled_weights

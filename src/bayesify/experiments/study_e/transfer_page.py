@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bayesify.experiments.findings import Line, Table
-from bayesify.experiments.transfer_networks import VARIATIONAL, WAYS
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.findings import Line, Table
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_e.transfer_networks import VARIATIONAL, WAYS
 from bayesify.statistics import between, estimate, percent, settled, written
 
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "8x8 digits"}
@@ -130,7 +130,7 @@ def shortfalls(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> list[str]:
 def picture(values: Values, data: Sequence[str], counts: Sequence[int]) -> Any:
     from matplotlib.ticker import NullLocator
 
-    from bayesify.experiments.study_d_pictures import below
+    from bayesify.experiments.study_d.pictures import below
     from bayesify.plots import style
 
     colors = ("#1f2328", "#0072b2", "#3a9bd0", "#59636e", "#d55e00", "#c77c00", "#b5518c")

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bayesify.experiments import study_b
-from bayesify.experiments.findings import Findings, Line, Table
-from bayesify.experiments.study_b import KINDS, WAYS, Parts
-from bayesify.experiments.study_b_pictures import pictures
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.findings import Findings, Line, Table
+from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_b import training
+from bayesify.experiments.study_b.pictures import pictures
+from bayesify.experiments.study_b.training import KINDS, WAYS, Parts
 from bayesify.statistics import between, estimate, over_images, paired, percent, settled, written
 
 BY = {"mean": "mean weights", "draws": "draws"}
@@ -36,13 +36,13 @@ def table(work: Work, published: Published) -> Findings:
     ways = work["ways"]
     cells = [(way, kind) for way, told in ways.items() for kind in told["kinds"]]
     asked = [(way, kind, units) for way, kind in cells for units in ways[way]["choose_at"]]
-    listed = work.every({_name("choose", *one): (study_b.choose, work, *one) for one in asked})
+    listed = work.every({_name("choose", *one): (training.choose, work, *one) for one in asked})
     chosen = {one: listed[_name("choose", *one)] for one in asked}
     wanted = [(way, kind, units) for way, kind in cells for units in ways[way]["widths"]]
     settings = {one: chosen[one[0], one[1], _nearest(one[2], ways[one[0]]["choose_at"])]["chosen"] for one in wanted}
-    done = work.every({_name("final", *one): (study_b.final, work, *one, settings[one]) for one in wanted})
+    done = work.every({_name("final", *one): (training.final, work, *one, settings[one]) for one in wanted})
     tested: Parts = {one: done[_name("final", *one)] for one in wanted}
-    shown = work.once("images", study_b.nine_images, work)
+    shown = work.once("images", training.nine_images, work)
     best = _best_width(chosen)
     comparisons = {
         (units, kind): compare(tested["ours", "mixture", units], tested["ours", kind, units])

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from bayesify.errors import RunError, choose
-from bayesify.experiments.findings import Findings
-from bayesify.experiments.work import Work
+from bayesify.experiments.framework.findings import Findings
+from bayesify.experiments.framework.work import Work
 from bayesify.training import checkpoint
 
 PRESETS = ("quick", "full")
@@ -62,7 +62,7 @@ def reproduce(
 
     With several `jobs`, parts that do not depend on each other run in processes of their own, one thread each.
     """
-    from bayesify.experiments.page import write_pages
+    from bayesify.experiments.framework.page import write_pages
 
     settings = experiment.settings(preset)
     work = Work(out, settings, device=device, jobs=jobs, progress=progress)

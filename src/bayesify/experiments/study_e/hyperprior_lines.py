@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
 
-from bayesify.experiments.findings import Line
-from bayesify.experiments.prior_cells import cells
-from bayesify.experiments.prior_comparison import WAYS, Cells
+from bayesify.experiments.framework.findings import Line
+from bayesify.experiments.study_e.hyperprior_cells import cells
+from bayesify.experiments.study_e.hyperprior_comparison import WAYS, Cells
 from bayesify.statistics import between, estimate, paired, percent, settled, signed, written
 
 ALMOST = 0.9  # the share of comparisons that we read "almost always" as
