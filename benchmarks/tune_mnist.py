@@ -1,8 +1,8 @@
 """Which settings of Bayes by Backprop err least on MNIST's validation part: `python benchmarks/tune_mnist.py`.
 
 Fleets of variational networks (784-H-H-10) with different priors, rates, starts and seeds learn from 50,000 images; the
-other 10,000 decide. The test part is never opened, and the KL has its full weight: the objective is the ELBO. Networks
-of a fleet share width, estimator, batch size, epochs, schedule, optimiser, draws per step, pixels' scale and the
+other 10,000 decide. The test part is never opened. The KL has its full weight, so that the objective is the ELBO, unless
+`--kl` names a temperature. Networks of a fleet share width, estimator, batch size, epochs, schedule, optimiser, draws per step, pixels' scale and the
 prior's family; everything else may differ inside one. Each fleet's scores are printed (and kept, one JSON line for each
 network) when it ends; what the file holds already is not trained again.
 
@@ -26,7 +26,6 @@ from pathlib import Path
 import torch
 
 from bayesify import Variational, networks
-from bayesify.errors import TrainingError
 from bayesify.recipes.material import gather
 from bayesify.recipes.recipe import Recipe
 from bayesify.training.fleet import Fleet
@@ -179,7 +178,8 @@ def train(settings: list[Setting], data: dict, options: argparse.Namespace) -> t
             timed["first"] = now
         if epoch <= common.epochs - options.last:
             return
-        for number, own in enumerate(scores):
+        for number in set(range(len(settings))) - set(fleet.diverged):
+            own = scores[number]
             with torch.no_grad():
                 reader.mu.copy_(fleet.parameters[places["mu"]][number])
                 reader.rho.copy_(fleet.parameters[places["rho"]][number])
@@ -188,28 +188,21 @@ def train(settings: list[Setting], data: dict, options: argparse.Namespace) -> t
             timed["scoring"] += time.perf_counter() - now
 
     bfloat16 = {"precision": "bfloat16"} if options.precision == "bfloat16" and common.estimator == "weight" else {}
-    try:
-        fleet.fit(
-            data["train"],
-            learning_rates=[one.rate for one in settings],
-            kl=[one.kl for one in settings],
-            epochs=common.epochs,
-            batch_size=common.batch,
-            optimizer=common.optimizer,
-            schedule=common.schedule,
-            draws=common.draws,
-            device=options.device,
-            progress=False,
-            on_epoch=after,
-            **bfloat16,
-        )
-    except TrainingError as problem:
-        finite = [all(bool(torch.isfinite(p[n]).all()) for p in fleet.parameters) for n in range(len(settings))]
-        gone = [row_of(one, None) for one, good in zip(settings, finite, strict=True) if not good]
-        print(f"{problem}: the other {sum(finite)} are trained again without them", flush=True)
-        again = [one for one, good in zip(settings, finite, strict=True) if good]
-        found, steps = train(again, data, options) if again else ([], 1.0)
-        return gone + found, steps
+    fleet.fit(
+        data["train"],
+        learning_rates=[one.rate for one in settings],
+        kl=[one.kl for one in settings],
+        epochs=common.epochs,
+        batch_size=common.batch,
+        optimizer=common.optimizer,
+        schedule=common.schedule,
+        draws=common.draws,
+        device=options.device,
+        may_diverge=True,
+        progress=False,
+        on_epoch=after,
+        **bfloat16,
+    )
     rows = [row_of(one, own) for one, own in zip(settings, scores, strict=True)]
     steps = timed["last"] - timed["first"] - timed["scoring"]
     whole = steps * common.epochs / max(1, common.epochs - 1) or 1.0
@@ -249,8 +242,6 @@ def material_of(pixels: str, options: argparse.Namespace) -> dict:
 def settings_of(options: argparse.Namespace) -> list[Setting]:
     """The plan's, or the product of what the command line names, each with every seed."""
     named = {name: getattr(options, name) for name in NAMES if getattr(options, name) is not None}
-    if any("temperature" in kl or "warm" in kl for kl in named.get("kl", [])):
-        raise SystemExit("the objective is the ELBO here: --kl is uniform or reweighted, without options")
     grids = PLANS[options.plan] if options.plan else [{}]
     grids = [grid | named for grid in grids]
     listed = [

@@ -49,6 +49,15 @@ def test_every_setting_is_scored_and_the_best_is_tested(tmp_path):
     assert not list(tmp_path.glob("**/fleet.safetensors"))
 
 
+def test_a_setting_that_diverges_is_counted_and_loses(tmp_path, monkeypatch):
+    wild = [replace(SETTINGS[0], learning_rate=1e30), *SETTINGS[1:]]
+    monkeypatch.setitem(sweeping.GRIDS, "small", lambda batch_size: wild)
+    result = sweep(SMALL, tmp_path, progress=False)
+    assert result["scored"] == 8
+    assert result["rows"][0]["validation_error"] is None
+    assert result["best"]["learning_rate"] == 0.5
+
+
 def test_stopped_anywhere_it_goes_on_and_trains_nothing_twice(tmp_path, monkeypatch):
     whole = sweep(SMALL, tmp_path / "whole", progress=False)
     first = sweep(SMALL, tmp_path / "parts", only=["draws-2-0"], progress=False)

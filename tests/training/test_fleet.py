@@ -176,6 +176,23 @@ def test_what_cannot_sail_together_is_refused(tmp_path):
         make().fit(data(), learning_rates=[0.01, 1e30, 0.01], epochs=3, optimizer="sgd", progress=False)
 
 
+def test_a_network_that_diverges_leaves_the_others_as_they_are(tmp_path):
+    settings = {"epochs": 3, "optimizer": "sgd", "progress": False, "may_diverge": True}
+    calm, wild = make(), make()
+    calm.fit(data(), learning_rates=[0.01, 0.02, 0.03], **settings)
+    wild.fit(data(), learning_rates=[0.01, 1e30, 0.03], run=tmp_path, **settings)
+    assert wild.diverged == [1]
+    for number in (0, 2):
+        for one, other in zip(calm.methods[number].parameters(), wild.methods[number].parameters(), strict=True):
+            assert torch.equal(one, other)
+    again = make()
+    again.fit(data(), learning_rates=[0.01, 1e30, 0.03], run=tmp_path, **settings | {"epochs": 4})
+    assert again.diverged == [1]
+    assert len(again.nll) == 4
+    with pytest.raises(bf.TrainingError, match=r"networks \[0, 1, 2\] of the fleet"):
+        make().fit(data(), learning_rates=[1e30] * 3, **settings)
+
+
 def rows_of(seed, rows=70):
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, 3, generator=generator)

@@ -191,6 +191,7 @@ def _train(
             seed=search.seed + rung,
             device=device,
             run=folder / f"rung-{rung}",
+            may_diverge=True,
             progress=progress,
         )
         done += epochs
@@ -235,15 +236,12 @@ def _score(
     search: Search, method: Variational, setting: Setting, number: int, epochs: int, material: Material
 ) -> dict[str, Any]:
     assert material.validation is not None
+    row = {"number": number, **asdict(setting), "epochs": epochs, "validation_error": None, "validation_nll": None}
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in method.parameters()):
+        return row
     found = evaluation.evaluate(method, material.validation, draws=search.scoring_draws)
     error, nll = 1 - (found.accuracy or 0.0), found.nll if found.nll is not None else math.nan
-    return {
-        "number": number,
-        **asdict(setting),
-        "epochs": epochs,
-        "validation_error": error if math.isfinite(error) else None,
-        "validation_nll": nll if math.isfinite(nll) else None,
-    }
+    return row | {"validation_error": error, "validation_nll": nll if math.isfinite(nll) else None}
 
 
 def _order(row: dict[str, Any]) -> tuple[float, float]:

@@ -78,6 +78,7 @@ class Fleet:
         precision: str = "float32",
         run: str | Path | None = None,
         checkpoint_every: int = 1,
+        may_diverge: bool = False,
         progress: bool = True,
         on_epoch: Callable[[int, list[float]], None] = lambda _, __: None,
     ) -> list[list[float]]:
@@ -98,6 +99,7 @@ class Fleet:
             precision: of the networks' products: `float32`, `tf32`, or `bfloat16` (draws and gradients too).
             run: a folder for checkpoints; one that is there is gone on from.
             checkpoint_every: epochs between checkpoints.
+            may_diverge: go on where some networks stop being finite; the others are not touched by it.
             progress: show a bar.
             on_epoch: called with the number of epochs done and their last NLLs.
 
@@ -158,6 +160,11 @@ class Fleet:
                 order = examples.orders(seed, epoch, 1, where)
                 self.nll.append(self._epoch(step, examples, order, table, sizes, graphed))
                 step.record()
+                gone = self.diverged
+                if gone and not (may_diverge and len(gone) < len(self)):
+                    raise TrainingError(
+                        f"networks {gone[:10]} of the fleet stopped being finite: lower their learning rates"
+                    )
                 if (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs:
                     self._keep(run, made, epoch + 1, asked)
                 on_epoch(epoch + 1, self.nll[-1])
@@ -201,10 +208,13 @@ class Fleet:
                 step.done += 1
                 start += size
         means: list[float] = (total / examples.n_data).tolist()
-        if not all(torch.isfinite(parameter).all() for parameter in self.parameters):
-            bad = [n for n in range(len(self)) if not all(torch.isfinite(p[n]).all() for p in self.parameters)]
-            raise TrainingError(f"networks {bad[:10]} of the fleet stopped being finite: lower their learning rates")
         return means
+
+    @property
+    def diverged(self) -> list[int]:
+        """The networks that have stopped being finite."""
+        finite = torch.stack([torch.isfinite(parameter.flatten(1)).all(1) for parameter in self.parameters]).all(0)
+        return [number for number, good in enumerate(finite.tolist()) if not good]
 
     def _keep(
         self, run: str | Path | None, optimizer: torch.optim.Optimizer, epochs: int, asked: dict[str, Any]
