@@ -11,7 +11,7 @@ import bayesify as bf
 from bayesify.data import label_noise
 from bayesify.experiments import gaussian_logits
 from bayesify.experiments.framework.experiment import Experiment, reproduce
-from bayesify.experiments.study_a import logits_cells
+from bayesify.experiments.study_a import logits_cells, logits_page
 from bayesify.experiments.study_a.logits_pictures import losses
 from bayesify.likelihoods import GaussianLogits
 from bayesify.predictive import Predictive
@@ -116,16 +116,16 @@ def test_what_is_said_follows_from_the_numbers():
     for network in networks:
         found["mnist", network, "adam", "log_expected", 0.3] = part(0.04, 0.61, 0.994)
     times = {"training": {"plain": 1.0, "expected": 1.2, "log_expected": 1.2}}
-    assert gaussian_logits._shortfalls(found, times, [0.3]) == []
-    assert gaussian_logits._answer(found, [0.3]).startswith("Both objectives collapse")
+    assert logits_page.shortfalls(found, times, [0.3]) == []
+    assert logits_page.answer(found, [0.3]).startswith("Both objectives collapse")
     found["mnist", "cnn", "adam", "log_expected", 0.3] = part(0.04, 0.61, 0.97)
     found["mnist", "mlp", "adam", "log_expected", 0.0] = part(0.2, 0.2, 0.5)
     times["training"]["expected"] = 1.5
-    said = gaussian_logits._shortfalls(found, times, [0.3])
+    said = logits_page.shortfalls(found, times, [0.3])
     assert len(said) == 3
     assert any("cnn: 0.970" in one and "wanted 0.99" in one for one in said)
     assert any("1.50 times as long" in one for one in said)
-    assert gaussian_logits._answer(found, [0.3]).startswith("Only expected collapses")
+    assert logits_page.answer(found, [0.3]).startswith("Only expected collapses")
 
 
 def test_an_interrupted_run_goes_on_and_its_page_has_the_numbers_of_its_parts(pictures, tmp_path, monkeypatch):

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from bayesify.experiments import find, mnist_cnn
+from bayesify.experiments import find
 from bayesify.experiments.framework.experiment import Experiment, reproduce
-from bayesify.experiments.mnist_cnn import run, scores, tried
+from bayesify.experiments.mnist_cnn import run, tried
+from bayesify.experiments.study_e import cnn_networks
+from bayesify.experiments.study_e.cnn_networks import scores
 from bayesify.likelihoods import Categorical
 from bayesify.predictive import Predictive
 
@@ -41,14 +43,14 @@ def test_expected_errors_and_confident_mistakes_are_counts_of_draws():
     assert [one[0] for one in found["error_counts"]] == [1, 1]
     # 0.9 three times and 0.1 once: a variance of 0.12 in either class.
     highest = np.flatnonzero(found["variance_counts"][0])[-1]
-    assert mnist_cnn.VARIANCE_EDGES[highest] <= np.log10(0.12) <= mnist_cnn.VARIANCE_EDGES[highest + 1] or (
-        np.log10(0.12) > mnist_cnn.VARIANCE_EDGES[-1]
+    assert cnn_networks.VARIANCE_EDGES[highest] <= np.log10(0.12) <= cnn_networks.VARIANCE_EDGES[highest + 1] or (
+        np.log10(0.12) > cnn_networks.VARIANCE_EDGES[-1]
     )
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    out, gather = tmp_path_factory.mktemp("cnn"), mnist_cnn.gather
+    out, gather = tmp_path_factory.mktemp("cnn"), cnn_networks.gather
 
     def larger(recipe):
         """The 8x8 digits with every pixel doubled: the study's network needs 16x16."""
@@ -61,7 +63,7 @@ def folder(tmp_path_factory):
         return replace(found, **parts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mnist_cnn, "gather", larger)
+        patch.setattr(cnn_networks, "gather", larger)
         reproduce(EXPERIMENT, out, progress=False)
     return out
 
@@ -91,7 +93,7 @@ def test_what_the_page_prints_is_what_the_parts_hold(folder, monkeypatch):
     assert any("99.2%" in one for one in results["shortfalls"])
     # From the parts alone the page can be written again.
     (folder / "results.json").unlink()
-    monkeypatch.setattr(mnist_cnn, "trained_fleet", None)
+    monkeypatch.setattr(cnn_networks, "trained_fleet", None)
     assert reproduce(EXPERIMENT, folder, progress=False)["numbers"] == results["numbers"]
 
 

@@ -12,6 +12,7 @@ from bayesify.experiments.framework.work import Work
 from bayesify.experiments.mnist_table import PUBLISHED, as_the_study, ours, run
 from bayesify.experiments.study_b import page as study_b_page
 from bayesify.experiments.study_b import training
+from bayesify.experiments.study_b.comparison import compare
 
 SETTINGS = {
     "data": "digits",
@@ -133,13 +134,13 @@ def part(wrong_by_seed, images=1000):
 def test_one_is_better_only_where_seeds_and_images_say_so():
     many = part([set(range(50 + s)) for s in range(5)])
     few = part([set(range(20 + s % 2)) for s in range(5)])
-    found = study_b_page.compare(few, many)
+    found = compare(few, many)
     assert found["sign"] == -1
     assert found["over_images"]["mean"] == pytest.approx(found["over_seeds"]["mean"])
-    assert study_b_page.compare(many, few)["sign"] == 1
+    assert compare(many, few)["sign"] == 1
     # Every seed errs on one image more, always the same: seeds are sure, images are not.
     one_more = part([set(range(20 + s % 2)) | {999} for s in range(5)])
-    found = study_b_page.compare(one_more, few)
+    found = compare(one_more, few)
     assert found["over_seeds"]["mean"] == pytest.approx(0.001)
     assert found["sign"] == 0
 

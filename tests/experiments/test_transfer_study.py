@@ -110,7 +110,7 @@ def test_the_page_prints_its_parts_and_is_written_again_from_them_alone(tmp_path
     assert len([one for one in choice["cells"] if one["way"] == "power"]) == 4
     assert not any((tmp_path / "out" / "runs").iterdir())
     (tmp_path / "out" / "results.json").unlink()
-    monkeypatch.setattr(transfer, "one_seed", None)
+    monkeypatch.setattr(transfer, "one_seed", pytest.fail)
     reproduce(EXPERIMENT, tmp_path / "out", progress=False)
     assert json.loads((tmp_path / "out" / "results.json").read_text())["numbers"] == results["numbers"]
 
@@ -124,7 +124,7 @@ def test_a_choice_never_looks_at_test_pictures(tmp_path, monkeypatch):
 
     monkeypatch.setattr(networks_of, "halves", hidden)
     work = Work(tmp_path, SETTINGS | {"old_epochs": 1, "steps": 2}, progress=False)
-    found = transfer._choosing(work, "x", "digits", 1000, [("plain", 5, 1.0, 1e-2, 1.0)])
+    found = networks_of.one_seed(work, "x", "digits", 1000, [("plain", 5, 1.0, 1e-2, 1.0)], choosing=True)
     assert 0 < found["cells"][0]["accuracy"] <= 1
 
 

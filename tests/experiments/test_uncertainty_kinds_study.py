@@ -10,7 +10,7 @@ import bayesify as bf
 from bayesify.experiments import uncertainty_kinds
 from bayesify.experiments.framework.experiment import Experiment, reproduce
 from bayesify.experiments.framework.work import Work
-from bayesify.experiments.study_a import uncertainty_parts
+from bayesify.experiments.study_a import uncertainty_page, uncertainty_parts
 from bayesify.recipes.material import gather
 
 TINY = {
@@ -68,8 +68,10 @@ def test_an_interrupted_run_goes_on_and_its_page_has_the_numbers_of_its_parts(tm
 def test_slopes_are_those_of_known_laws():
     sizes = [50, 200, 800]
     found = {("hmc", n, 0.0): {"epistemic": [3 / n, 5 / n], "aleatoric": [0.4, 0.3]} for n in sizes}
-    assert uncertainty_kinds._slopes(found, "hmc", "epistemic", sizes)["values"] == pytest.approx([-1.0, -1.0])
-    assert uncertainty_kinds._slopes(found, "hmc", "aleatoric", sizes)["values"] == pytest.approx([0.0, 0.0], abs=1e-12)
+    assert uncertainty_page.slopes_of(found, "hmc", "epistemic", sizes)["values"] == pytest.approx([-1.0, -1.0])
+    assert uncertainty_page.slopes_of(found, "hmc", "aleatoric", sizes)["values"] == pytest.approx(
+        [0.0, 0.0], abs=1e-12
+    )
 
 
 def test_the_true_entropy_is_a_coin_s_when_half_of_the_labels_are_swapped(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 
 import pytest
 import torch
@@ -125,6 +126,25 @@ def test_what_the_page_prints_is_what_the_parts_hold_and_nothing_is_computed_twi
     again = reproduce(EXPERIMENT, folder, progress=False)
     assert computed == ["study-plain"]
     assert again["numbers"] == results["numbers"]
+
+
+def test_choices_are_made_at_once_and_then_all_cells_in_processes_too(folder, monkeypatch):
+    asked = []
+    every = Work.every
+
+    def recorded(self, parts):
+        asked.append(list(parts))
+        # Whatever is sent to another process has to survive the way there.
+        assert all(pickle.loads(pickle.dumps(one)) for one in parts.values())
+        return every(self, parts)
+
+    monkeypatch.setattr(Work, "every", recorded)
+    found = unseen_class._cifar(Work(folder, SETTINGS, progress=False))
+    assert asked == [
+        ["choose-plain", "choose-dropout", "choose-variational"],
+        [f"{way}-{kind}" for way in ("study", "equal", "refit") for kind in unseen.KINDS],
+    ]
+    assert found["refit"]["ensemble"] == part(folder, "refit-ensemble")
 
 
 def test_targets_that_are_missed_are_listed_with_by_how_much():

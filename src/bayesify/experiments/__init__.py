@@ -1,6 +1,9 @@
 """Every table and figure of the studies as one command: `bayesify reproduce NAME`.
 
 A file here is one experiment: what was published, how it is run, what it shows. The library does the work.
+
+    framework   what an experiment is, work that is kept, findings and their pages
+    study_a ... what the experiments of one study are made of: networks and cells, words and tables, pictures
 """
 
 from __future__ import annotations

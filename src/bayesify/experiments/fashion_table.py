@@ -7,7 +7,8 @@ from bayesify.experiments.framework.findings import Findings
 from bayesify.experiments.framework.work import Work
 from bayesify.experiments.mnist_table import EXPERIMENT as ON_MNIST
 from bayesify.experiments.mnist_table import MIXTURES, WIDTHS, as_the_study, ours
-from bayesify.experiments.study_b.page import Published, table
+from bayesify.experiments.study_b.comparison import Published
+from bayesify.experiments.study_b.page import table
 
 PUBLISHED = Published(study={200: 0.1263, 400: 0.132, 800: 0.1281}, targets={None: 0.10})
 

@@ -2,17 +2,15 @@
 
 The factorial of network, optimiser and head on clean labels, and both networks with Adam where labels of 1 and 7 are
 swapped. The seeds of a cell are trained at once, as members of an ensemble that are scored one by one. The full preset
-takes 36 such cells of 5 epochs, about 8 minutes of a GPU, more than half of it for compiling.
+takes 36 such cells of 5 epochs, each of which compiles its step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from bayesify.experiments.framework.experiment import Experiment
-from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.findings import Findings, Picture
 from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_a import logits_page as page
 from bayesify.experiments.study_a import logits_pictures as pictures
 from bayesify.experiments.study_a.logits_cells import (
     COVERAGES,
@@ -24,14 +22,6 @@ from bayesify.experiments.study_a.logits_cells import (
     timed,
     trained_cell,
 )
-from bayesify.statistics import between, estimate, paired, percent, settled, written
-
-# Means of a thousand logits this close to each other move no probability by more than about a hundredth.
-COLLAPSED = 0.05
-PUBLISHED = {"mnist": (0.979, 0.978), "cifar10": (0.4527, 0.4437)}
-CLAIMED = (0.97, 0.993)
-SECONDS = {"training": (200, 789), "answering": (41, 340)}
-WANTED_AUROC, WANTED_RATIO = 0.99, 1.3
 
 
 def run(work: Work) -> Findings:
@@ -41,185 +31,24 @@ def run(work: Work) -> Findings:
     parts = work.every({name_of(cell): (trained_cell, work, *cell) for cell in cells})
     found = {cell: parts[name_of(cell)] for cell in cells}
     times = work.once("times", timed, work)
-    lines = [*_accuracies(found), *_claim(found), *_spreads(found, work["swaps"]), *_coverage(found, work["swaps"])]
-    for what, (plain, sampled) in SECONDS.items():
-        ratio = times[what]["expected"] / times[what]["plain"]
-        lines.append(
-            Line(
-                f"{what} with {work['samples']} samples over plain, time",
-                f"{sampled / plain:.1f}x ({plain} to {sampled} microseconds an example)",
-                f"{ratio:.2f}x ({times['machine']})",
-                "less is lost than in the study" if ratio < sampled / plain else "no less is lost than in the study",
-            )
-        )
     return Findings(
-        answer=_answer(found, work["swaps"]),
-        lines=lines,
-        numbers={"cells": {name_of(cell): _summary(part) for cell, part in found.items()}, "times": times},
-        tables=[_table("Clean labels", clean, found), _table("Labels of 1 and 7 swapped", swapped, found)],
+        answer=page.answer(found, work["swaps"]),
+        lines=[
+            *page.accuracies(found),
+            *page.claim(found),
+            *page.spreads(found, work["swaps"]),
+            *page.coverage(found, work["swaps"]),
+            *page.seconds(times, work["samples"]),
+        ],
+        numbers={"cells": {name_of(cell): page.summary(part) for cell, part in found.items()}, "times": times},
+        tables=[page.table("Clean labels", clean, found), page.table("Labels of 1 and 7 swapped", swapped, found)],
         pictures=[
             Picture(work.figure("why", pictures.why()), pictures.WHY),
             Picture(work.figure("spread", pictures.spreads(found, work["swaps"])), pictures.SPREADS),
             Picture(work.figure("coverage", pictures.coverage(found, COVERAGES)), pictures.COVERAGE),
         ],
-        shortfalls=_shortfalls(found, times, work["swaps"]),
+        shortfalls=page.shortfalls(found, times, work["swaps"]),
     )
-
-
-def _summary(part: dict[str, Any]) -> dict[str, Any]:
-    names = ("accuracy", "nll", "entropy_auroc", "spread", "spread_ambiguous", "spread_others", "spread_auroc")
-    return {name: estimate(part[name]) for name in names if name in part}
-
-
-def _accuracies(found: dict[Cell, Any]) -> list[Line]:
-    lines = []
-    for data, published in PUBLISHED.items():
-        plain = found.get((data, "mlp", "adam", "plain", 0.0))
-        if plain is None:
-            continue
-        for head, value in (("plain", published[0]), ("expected", published[1]), ("log_expected", None)):
-            part = found[data, "mlp", "adam", head, 0.0]
-            apart = paired(part["accuracy"], plain["accuracy"])
-            meaning = "the yardstick" if head == "plain" else _compared(apart, "plain")
-            shown = "not run" if value is None else f"{100 * value:.2f}%"
-            lines.append(
-                Line(f"{data}, MLP, Adam, {head}: accuracy", shown, percent(estimate(part["accuracy"])), meaning)
-            )
-    return lines
-
-
-def _claim(found: dict[Cell, Any]) -> list[Line]:
-    """What the claimed jump from 97% to 99.3% may have been."""
-    slow, fast = (found["mnist", "cnn", optimiser, "plain", 0.0]["accuracy"] for optimiser in ("sgd", "adam"))
-    heads = [paired(found["mnist", "cnn", "adam", head, 0.0]["accuracy"], fast) for head in HEADS[1:]]
-    best = max(heads, key=lambda one: float(one["mean"]))
-    return [
-        Line(
-            "a CNN on mnist: from plain descent to Adam, no Gaussian anywhere",
-            f"{CLAIMED[0]:.0%} to {CLAIMED[1]:.1%}, claimed for the Gaussian logits (reported in study A)",
-            f"{percent(estimate(slow))} to {percent(estimate(fast))}",
-            f"the optimiser alone makes {100 * paired(fast, slow)['mean']:+.2f} points; Gaussian logits on top of it "
-            f"{100 * best['mean']:+.2f} at best ({between(best, '+.2f', 100)})",
-        )
-    ]
-
-
-def _spreads(found: dict[Cell, Any], swaps: Sequence[float]) -> list[Line]:
-    lines = []
-    for head in HEADS[1:]:
-        spread = estimate(found["mnist", "mlp", "adam", head, 0.0]["spread"])
-        lines.append(
-            Line(
-                f"mean spread of the logits, clean mnist, MLP, Adam, {head}",
-                "tiny" if head == "expected" else "not run",
-                written(spread),
-                f"it starts near 0.69; {_collapsed(spread)}",
-            )
-        )
-    for swap in swaps:
-        for network in NETWORKS:
-            for head in HEADS[1:]:
-                part = found["mnist", network, "adam", head, swap]
-                odd, others = estimate(part["spread_ambiguous"]), estimate(part["spread_others"])
-                lines.append(
-                    Line(
-                        f"{swap:.0%} of 1 and 7 swapped, {network.upper()}, {head}: spread on them, elsewhere, AUROC",
-                        "not run",
-                        f"{written(odd)}, {written(others)}, {written(estimate(part['spread_auroc']))}",
-                        f"on 1 and 7 {_collapsed(odd)}; the plain network's entropy has AUROC "
-                        f"{written(estimate(found['mnist', network, 'adam', 'plain', swap]['entropy_auroc']))}",
-                    )
-                )
-    return lines
-
-
-def _coverage(found: dict[Cell, Any], swaps: Sequence[float]) -> list[Line]:
-    at = COVERAGES.index(0.9)
-    lines = []
-    for swap in (0.0, *swaps):
-        plain = [one[at] for one in found["mnist", "mlp", "adam", "plain", swap]["by_confidence"]]
-        part = found["mnist", "mlp", "adam", "log_expected", swap]
-        ours, spread = ([one[at] for one in part[by]] for by in ("by_confidence", "by_spread"))
-        lines.append(
-            Line(
-                f"accuracy of the surest 90%, {swap:.0%} swapped, MLP, log_expected",
-                "never done",
-                f"{percent(estimate(ours))} by confidence, {percent(estimate(spread))} by spread; "
-                f"plain {percent(estimate(plain))}",
-                f"by confidence {_compared(paired(ours, plain), 'plain')}; by spread "
-                f"{_compared(paired(spread, ours), 'by confidence')}",
-            )
-        )
-    return lines
-
-
-def _compared(apart: dict[str, Any], other: str) -> str:
-    """A paired difference of accuracies in words."""
-    words = {1: f"better than {other}", -1: f"worse than {other}", 0: f"cannot be told apart from {other}"}
-    return f"{words[settled(apart)]}: {100 * apart['mean']:+.2f} points ({between(apart, '+.2f', 100)})"
-
-
-def _collapsed(spread: dict[str, Any]) -> str:
-    return f"{'collapsed' if spread['mean'] < COLLAPSED else 'not collapsed'} (the mark is {COLLAPSED})"
-
-
-def _answer(found: dict[Cell, Any], swaps: Sequence[float]) -> str:
-    clean = {head: estimate(found["mnist", "mlp", "adam", head, 0.0]["spread"]) for head in HEADS[1:]}
-    said = ", ".join(f"{head} {written(one)}" for head, one in clean.items())
-    gone = [head for head, one in clean.items() if one["mean"] < COLLAPSED]
-    told = {2: "Both objectives collapse", 1: f"Only {''.join(gone)} collapses", 0: "Neither objective collapses"}
-    most = max(swaps)
-    part = {head: found["mnist", "mlp", "adam", head, most] for head in HEADS[1:]}
-    spoken = "; ".join(
-        f"{head} {written(estimate(one['spread_ambiguous']))} on them and {written(estimate(one['spread_others']))} "
-        f"elsewhere, AUROC {written(estimate(one['spread_auroc']))}"
-        for head, one in part.items()
-    )
-    return (
-        f"{told[len(gone)]} on clean digits (mean spread {said}). With {most:.0%} of the 1s and 7s relabelled the "
-        f"spread is: {spoken}. The first objective is convex in the logits, so that no spread is its optimum for any "
-        "data; the second only stops pushing where labels disagree."
-    )
-
-
-def _table(title: str, cells: Sequence[Cell], found: dict[Cell, Any]) -> Table:
-    rows = []
-    for cell in cells:
-        data, network, optimiser, head, swap = cell
-        one = _summary(found[cell])
-        spread = [written(one[name]) if name in one else "" for name in ("spread", "spread_auroc")]
-        told = [percent(one["accuracy"]), written(one["nll"]), *spread, written(one["entropy_auroc"])]
-        rows.append([f"{data}, {network}, {optimiser}, {head}" + (f", {swap:.0%}" if swap else ""), *told])
-    headings = ["cell", "accuracy", "NLL", "mean spread", "AUROC of spread for 1 and 7", "AUROC of entropy for 1 and 7"]
-    note = "Means over seeds with their standard errors; the seeds of a cell share its swapped labels."
-    return Table(
-        title, headings, rows, note + " For cifar10 classes 1 and 7 are car and horse, and nothing is swapped."
-    )
-
-
-def _shortfalls(found: dict[Cell, Any], times: dict[str, Any], swaps: Sequence[float]) -> list[str]:
-    missed = []
-    most = max(swaps)
-    for network in NETWORKS:
-        for head in HEADS[1:]:
-            spread = estimate(found["mnist", network, "adam", head, 0.0]["spread"])
-            if spread["mean"] >= COLLAPSED:
-                missed.append(
-                    f"{head} does not collapse on clean mnist ({network}, Adam): mean spread {written(spread)}"
-                )
-        stays = estimate(found["mnist", network, "adam", "expected", most]["spread_ambiguous"])
-        if stays["mean"] >= COLLAPSED:
-            missed.append(f"expected does not stay collapsed with {most:.0%} swapped ({network}): {written(stays)}")
-        auroc = estimate(found["mnist", network, "adam", "log_expected", most]["spread_auroc"])
-        if round(auroc["mean"], 2) < WANTED_AUROC:
-            missed.append(
-                f"AUROC of the spread, {most:.0%} swapped, {network}: {written(auroc)}, wanted {WANTED_AUROC}"
-            )
-    for head in HEADS[1:]:
-        ratio = times["training"][head] / times["training"]["plain"]
-        if ratio > WANTED_RATIO:
-            missed.append(f"training with {head} takes {ratio:.2f} times as long as plain, wanted {WANTED_RATIO}")
-    return missed
 
 
 EXPERIMENT = Experiment(

@@ -185,10 +185,7 @@ def _table(data: str, results: Mapping[str, Any]) -> Table:
 
 
 def _cell(found: dict[str, Any] | None, form: str) -> str:
-    if found is None:
-        return "–"
-    error = f" ± {found['standard_error']:{form}}" if "standard_error" in found else ""
-    return f"{found['mean']:{form}}{error}"
+    return "–" if found is None else written(found, form)
 
 
 def _pictures(work: Work, data: str, picture: dict[str, Any] | None) -> list[Picture]:

@@ -1,6 +1,6 @@
 """Study D's first claim: sharing the KL unevenly among batches, 2^(M-i)/(2^M-1), is 0.3 points better than evenly.
 
-By estimate the full preset needs 180 s on one H200 (30 networks of 400 units in three fleets).
+The full preset trains 30 networks of 400 units, in three fleets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bayesify.experiments.framework.work import Work
 from bayesify.experiments.study_d import pictures, training, words
 from bayesify.experiments.study_d.training import HALF, WAYS
 from bayesify.experiments.study_d.words import IN_WORDS
-from bayesify.statistics import estimate, paired, percent, settled
+from bayesify.statistics import estimate, paired, percent, settled, signed
 
 SHARES = {"uniform": "evenly", "reweighted": "re-weighted"}
 PUBLISHED = -0.003
@@ -45,7 +45,7 @@ def run(work: Work) -> Findings:
             Line(
                 f"skewness of the weights, {IN_WORDS[way]}",
                 "re-weighting is slightly more symmetric" if way == "study" else "not done",
-                ", ".join(f"{words.signed(skewness[kl], 3, '', 1.0)} {SHARES[kl]}" for kl in SHARES),
+                ", ".join(f"{signed(skewness[kl])} {SHARES[kl]}" for kl in SHARES),
                 f"|skewness| {_sided(symmetry[way], 'larger with re-weighting', 'smaller with re-weighting')}",
             )
         )
@@ -68,7 +68,7 @@ def run(work: Work) -> Findings:
             IN_WORDS[way],
             SHARES[kl],
             percent(estimate(errors[way, kl])),
-            words.signed(estimate([one["skewness"] for one in last[way, kl]]), 3, "", 1.0),
+            signed(estimate([one["skewness"] for one in last[way, kl]])),
             percent(estimate([one["asymmetry"] for one in last[way, kl]])),
             percent(estimate([one["in_spike"] for one in last[way, kl]]), 1),
         ]
@@ -116,7 +116,7 @@ def networks(work: Work, way: str) -> dict[str, Any]:
 
 def _answer(gain: dict[str, dict[str, Any]]) -> str:
     said = {1: "hurts", -1: "helps", 0: "makes no difference that can be told"}
-    told = "; ".join(f"{IN_WORDS[way]}: it {said[settled(gain[way])]} ({words.signed(gain[way])})" for way in WAYS)
+    told = "; ".join(f"{IN_WORDS[way]}: it {said[settled(gain[way])]} ({words.points(gain[way])})" for way in WAYS)
     there = gain["study"].get("interval", (0.0, 0.0))
     inside = there[0] <= PUBLISHED <= there[1]
     return f"Does KL re-weighting lower the test error? {told}. The published gain of 0.3 points " + (
@@ -130,7 +130,7 @@ def _answer(gain: dict[str, dict[str, Any]]) -> str:
 
 def _sided(difference: dict[str, Any], larger: str, smaller: str) -> str:
     side = {1: larger, -1: smaller, 0: "cannot be told apart"}[settled(difference)]
-    return f"{side} ({words.signed(difference, 3, '', 1.0)})"
+    return f"{side} ({signed(difference)})"
 
 
 def _widths(last: dict[tuple[str, str], Any], way: str) -> list[float]:

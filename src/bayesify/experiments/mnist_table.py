@@ -1,7 +1,7 @@
 """Study B's table and the paper's on MNIST: four widths, two priors, against plain and dropout networks.
 
-The full preset trains 2 x 4 x 4 cells of five seeds and 228 epochs more: an estimated 5 minutes of arithmetic on one
-H200, not measured yet, and as much again to compile, which `--jobs 8` would do beside it.
+The full preset trains 2 x 4 x 4 cells of five seeds, and one of 228 epochs. Each compiles a network of its own: with
+`--jobs 8` some compile while others train.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 from bayesify.experiments.framework.experiment import Experiment
 from bayesify.experiments.framework.findings import Findings
 from bayesify.experiments.framework.work import Work
-from bayesify.experiments.study_b.page import Published, table
+from bayesify.experiments.study_b.comparison import Published
+from bayesify.experiments.study_b.page import table
 
 PUBLISHED = Published(
     study={200: 0.0251, 400: 0.0233, 800: 0.0216, 1200: 0.0276},

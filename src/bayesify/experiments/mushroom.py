@@ -48,6 +48,8 @@ TARGET, TARGET_STEPS = 4000.0, 50_000
 RANDOM = 4.91  # regret of a step played at random
 POINTS = 100
 FIRST_PILOT = 1000
+# One agent of each kind plays the short games.
+PILOTS = ("variational", "greedy")
 
 
 def run(work: Work) -> Findings:
@@ -87,17 +89,16 @@ def _pilot(work: Work) -> dict[str, dict[str, dict[str, Any]]]:
     """Regret of short games by kind of agent and by the settings tried, as text; seeds of their own."""
     plan = work["pilot"]
     seeds = range(FIRST_PILOT, FIRST_PILOT + plan["seeds"])
-    agents = {"variational": "variational", "greedy": "greedy"}
     asked = {
         f"pilot-{kind}-{number}-{seed}": (kind, json.dumps(own), seed)
-        for kind in agents
+        for kind in PILOTS
         for number, own in enumerate(work[f"{kind}_tries"])
         for seed in seeds
     }
     short = work.settings | {"steps": plan["steps"]}
-    told = work.every({key: (game, agents[k], seed, short | json.loads(t)) for key, (k, t, seed) in asked.items()})
+    told = work.every({key: (game, k, seed, short | json.loads(t)) for key, (k, t, seed) in asked.items()})
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for kind in agents:
+    for kind in PILOTS:
         texts = dict.fromkeys(text for one, text, _ in asked.values() if one == kind)
         found[kind] = {
             text: estimate([told[key]["regret"] for key, (k, t, _) in asked.items() if (k, t) == (kind, text)])

@@ -4,7 +4,7 @@ A search is made of sub-fleets; each is a part here. They may be trained by this
 `runs/sweep` of its folder, or elsewhere: where the environment's BAYESIFY_SWEEP names the folder of a search, finished
 or not, what is finished there is read and nothing is trained.
 
-The full preset makes 3.4e8 steps of one network and draw: at 13 to 15 microseconds each, an estimated 75 to 85 minutes.
+The full preset makes 3.4e8 steps of one network and draw.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Study D's fourth claim: pruning by signal-to-noise is worse than by magnitude.
 
 The table of both rules at 400 and 1200 units, as the study trained and with Adam under three kinds of prior; and a
-network of 1200 units whose prior is chosen on validation by its error without 98% of the weights. The full preset needs
-about 850 s on one H200 (60 networks in eight fleets) and 3 minutes on one CPU core for the widths.
+network of 1200 units whose prior is chosen on validation by its error without 98% of the weights. The full preset has
+60 networks in eight fleets, and small ones that need no GPU for the widths.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run(work: Work) -> Findings:
         Line(
             f"signal-to-noise less magnitude at 75%, {name}, {units} units",
             "+10.38 points (study D)" if (name, units) == ("as the study, (1/2, 1, e^-6)", small) else "not done",
-            words.signed(gap),
+            words.points(gap),
             f"signal-to-noise {'is ' if settled(gap) else 'and magnitude '}{words.verdict(gap)}",
         )
         for (name, units), gap in gaps.items()
@@ -74,7 +74,7 @@ def run(work: Work) -> Findings:
             f"{large} units, 98% pruned by signal-to-noise, prior {short(winner)} chosen on validation",
             "target: 1.32% with no loss that a paired test can see",
             f"{percent(estimate(chosen['snr'][0]['errors']))} unpruned, {percent(estimate(loss['errors']))} pruned",
-            f"{words.signed(loss['seeds'])}; over seeds {between(loss['seeds'], '+.2f', 100)}; over images "
+            f"{words.points(loss['seeds'])}; over seeds {between(loss['seeds'], '+.2f', 100)}; over images "
             f"{between(loss['images'], '+.2f', 100)}; smallest p of a seed {min(loss['p']):.2g}: "
             + ("a loss is seen" if loss["seen"] else "no loss is seen"),
         )
@@ -169,7 +169,7 @@ def _answer(
         f"networks trained as the study did ({' and '.join(str(units) for name, units in gaps if 'study' in name)} "
         f"units); in those trained with Adam it is better in {counts[-1]}, worse in {counts[1]}, not told apart in "
         f"{counts[0]}. Without 98% of its weights the {large}-unit network with the chosen prior errs on "
-        f"{percent(estimate(loss['errors']))}, {words.signed(loss['seeds'])}: "
+        f"{percent(estimate(loss['errors']))}, {words.points(loss['seeds'])}: "
         + ("a loss that paired tests see. " if loss["seen"] else "no loss that a paired test can see. ")
         + (
             f"Right widths give a better order to prune in for {' and '.join(helped)}: there they are to blame."

@@ -6,20 +6,21 @@ A network learns the first five classes from thousands of pictures. Then it is g
 of the other five; its last layer has to start anew. With the old posterior as the prior every weight may move as far as
 the old data left it open; discounted (`Posterior(..., power=)`), the old data count for less. Against both: the same
 network that knows nothing, one that only starts where the old means are, and plain networks, fine-tuned, with all but
-the last layer fixed, and from scratch. Seeds change the old network, the new pictures and the noise. On 16 cores the
-full preset needs about twelve minutes (`--jobs 16`); a GPU is no help.
+the last layer fixed, and from scratch. Seeds change the old network, the new pictures and the noise. Parts run on the
+processor whatever the device is, many at once with `--jobs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from bayesify.experiments.framework.experiment import Experiment
 from bayesify.experiments.framework.findings import Findings, Picture, Table
 from bayesify.experiments.framework.work import Work
 from bayesify.experiments.study_e import transfer_page as page
-from bayesify.experiments.study_e.transfer_networks import WAYS, Cell, one_seed
+from bayesify.experiments.study_e.transfer_networks import WAYS, one_seed
 from bayesify.statistics import estimate, paired
 
 # A choice is made on seeds that are not tested.
@@ -29,13 +30,12 @@ Setting = tuple[float, float, float]
 
 
 def run(work: Work) -> Findings:
-    # Small networks and few pictures: a GPU would wait for Python.
-    work = Work(work.folder, work.settings, device="cpu", jobs=work.jobs, progress=work.progress)
+    work = work.on_processor()
     counts = work["counts"]
     tried = work.every(
         {
             f"choose-{data}-{count}-{n}": (
-                _choosing,
+                partial(one_seed, choosing=True),
                 work,
                 f"choose-{data}-{count}-{n}",
                 data,
@@ -127,10 +127,6 @@ def run(work: Work) -> Findings:
         ],
         shortfalls=page.shortfalls(work, gaps),
     )
-
-
-def _choosing(work: Work, home: str, data: str, seed: int, cells: Sequence[Cell]) -> dict[str, Any]:
-    return one_seed(work, home, data, seed, cells, choosing=True)
 
 
 def _tried(work: Work, way: str) -> list[Setting]:

@@ -2,29 +2,22 @@
 
 Both are measured on fixed test inputs: mean mutual information (epistemic) and mean expected entropy (aleatoric). On
 moons, whose true class probabilities are known, while the training set grows, each set holding the smaller ones, and
-while labels are swapped; on digits, 1 and 7 being swapped, the study's own example. The full preset takes about 80
-minutes of one core, most of it for HMC; nearly all parts can run at once.
+while labels are swapped; on digits, 1 and 7 being swapped, the study's own example. Most of the full preset's time goes
+to HMC; nearly all parts can run at once.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import torch
 
 from bayesify.experiments.framework.experiment import Experiment
-from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify.experiments.framework.findings import Findings, Picture
 from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_a import uncertainty_page as page
 from bayesify.experiments.study_a import uncertainty_pictures as pictures
+from bayesify.experiments.study_a.uncertainty_page import METHODS
 from bayesify.experiments.study_a.uncertainty_parts import DIGIT_SCORES, KINDS, name_of, on_digits, on_moons, truth
-from bayesify.sampling.diagnostics import CONVERGED_BELOW
-from bayesify.statistics import between, estimate, paired, settled, written
-
-METHODS = {"variational": "mean-field VI", "hmc": "HMC"}
-
-Found = Mapping[tuple[str, int, float], Mapping[str, list[float]]]
+from bayesify.statistics import estimate
 
 
 def run(work: Work) -> Findings:
@@ -44,12 +37,14 @@ def run(work: Work) -> Findings:
     }
     numbers = {cell: parts[f"digits-{cell[0]}-{round(100 * cell[1])}"] for cell in _digit_cells(work)}
     true = {swap: work.once(f"truth-{round(100 * swap)}", truth, work, swap)["entropy"] for swap in _swaps(work)}
-    slopes = {method: {kind: _slopes(found, method, kind, work["sizes"]) for kind in KINDS} for method in METHODS}
-    lines, said = _on_sizes(found, slopes, true, work), _on_swaps(found, true, work)
+    slopes = {
+        method: {kind: page.slopes_of(found, method, kind, work["sizes"]) for kind in KINDS} for method in METHODS
+    }
+    lines, said = page.on_sizes(found, slopes, true, work), page.on_swaps(found, true, work)
     rhat = max((max(one["r_hat"]) for one in found.values() if "r_hat" in one), default=1.0)
     return Findings(
         answer=" ".join([*(line.meaning for line in lines[:2]), *(line.meaning for line in said[:2])]),
-        lines=[*lines, *said, *_on_digits(numbers, work)],
+        lines=[*lines, *said, *page.on_digits(numbers, work)],
         numbers={
             "slopes": slopes,
             "true_entropy": {str(swap): estimate(values) for swap, values in true.items()},
@@ -63,12 +58,12 @@ def run(work: Work) -> Findings:
             ],
             "largest_r_hat": rhat,
         },
-        tables=[_table(found, true), _digit_table(numbers)],
+        tables=[page.table(found, true), page.digit_table(numbers)],
         pictures=[
             Picture(work.figure("moons", pictures.on_moons(found, true, work["sizes"], work["at"])), pictures.MOONS),
             Picture(work.figure("digits", pictures.on_digits(numbers)), pictures.DIGITS),
         ],
-        shortfalls=_shortfalls(rhat),
+        shortfalls=page.shortfalls(rhat),
     )
 
 
@@ -82,124 +77,6 @@ def _swaps(work: Work) -> list[float]:
 
 def _gathered(parts: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
     return {name: [part[name] for part in parts] for name in (*KINDS, "r_hat") if all(name in one for one in parts)}
-
-
-def _slopes(found: Found, method: str, kind: str, sizes: Sequence[int]) -> dict[str, Any]:
-    """How an uncertainty goes with the number of examples: the slope of its logarithm by least squares, by seed.
-
-    -1 is the law of large samples for a mutual information; 0 does not change.
-    """
-    x = torch.tensor(sizes, dtype=torch.float64).log()
-    y = torch.tensor([found[method, size, 0.0][kind] for size in sizes], dtype=torch.float64).log()
-    away = (x - x.mean()).unsqueeze(-1)
-    return estimate(((away * y).sum(0) / away.square().sum()).tolist())
-
-
-def _on_sizes(found: Found, slopes: Mapping[str, Any], true: Mapping[float, list[float]], work: Work) -> list[Line]:
-    few, many = min(work["sizes"]), max(work["sizes"])
-    lines = []
-    for method, name in METHODS.items():
-        epistemic, aleatoric = slopes[method]["epistemic"], slopes[method]["aleatoric"]
-        words = {-1: "can be trained away", 0: "cannot be told to change", 1: "grows"}
-        ends = [estimate(found[method, size, 0.0]["epistemic"]) for size in (few, many)]
-        lines.append(
-            Line(
-                f"{name}: epistemic on moons from {few} to {many} examples",
-                '"can be trained away" (study A, not shown)',
-                f"{written(ends[0], '.4f')} to {written(ends[1], '.4f')} nats",
-                f"With {name} epistemic uncertainty {words[settled(epistemic)]}: its logarithm has slope "
-                f"{epistemic['mean']:+.2f} against that of the examples ({between(epistemic, '+.2f')}); aleatoric has "
-                f"{aleatoric['mean']:+.2f} ({between(aleatoric, '+.2f')}).",
-            )
-        )
-    for method, name in METHODS.items():
-        ours = found[method, many, 0.0]["aleatoric"]
-        apart = paired(ours, true[0.0])
-        words = {-1: "below the truth", 0: "cannot be told from the truth", 1: "above the truth"}
-        lines.append(
-            Line(
-                f"{name}: aleatoric on moons with {many} examples",
-                "inherent to the data (study A, not shown)",
-                f"{written(estimate(ours))} nats; the labels' true entropy is {written(estimate(true[0.0]))}",
-                f"{words[settled(apart)]}: {apart['mean']:+.4f} ({between(apart)})",
-            )
-        )
-    return lines
-
-
-def _on_swaps(found: Found, true: Mapping[float, list[float]], work: Work) -> list[Line]:
-    most, at = max(work["swaps"]), work["at"]
-    lines = []
-    for method, name in METHODS.items():
-        before, after = found[method, at, 0.0], found[method, at, most]
-        up = {kind: paired(after[kind], before[kind]) for kind in KINDS}
-        due = estimate([b - a for a, b in zip(true[0.0], true[most], strict=True)])
-        words = {1: "grows", 0: "cannot be told to change", -1: "shrinks"}
-        lines.append(
-            Line(
-                f"{name}: {most:.0%} of moons' labels swapped, {at} examples",
-                "not run",
-                f"aleatoric {up['aleatoric']['mean']:+.3f}, epistemic {up['epistemic']['mean']:+.3f} nats",
-                f"With {name} aleatoric uncertainty {words[settled(up['aleatoric'])]} with swapped labels: "
-                f"{up['aleatoric']['mean']:+.3f} nats ({between(up['aleatoric'], '+.3f')}; the truth "
-                f"{due['mean']:+.3f}); epistemic {words[settled(up['epistemic'])]}: {up['epistemic']['mean']:+.3f} "
-                f"({between(up['epistemic'], '+.3f')}).",
-            )
-        )
-    return lines
-
-
-def _on_digits(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]], work: Work) -> list[Line]:
-    most, many, few = max(work["swaps"]), max(work["digits"]), min(work["digits"])
-    one, clean = numbers[many, most], numbers[many, 0.0]
-    up = {where: paired(one[f"aleatoric_{where}"], clean[f"aleatoric_{where}"]) for where in ("ambiguous", "others")}
-    entropy = -most * math.log(most) - (1 - most) * math.log(1 - most)
-    down = paired(numbers[many, most]["epistemic_ambiguous"], numbers[few, most]["epistemic_ambiguous"])
-    words = {-1: "is trained away", 0: "cannot be told to change", 1: "grows"}
-    return [
-        Line(
-            f"digits, {most:.0%} of 1 and 7 swapped, {many} examples: aleatoric on 1 and 7, elsewhere",
-            "a 1 that looks like a 7 (study A's example, not shown)",
-            f"{written(estimate(one['aleatoric_ambiguous']))}, {written(estimate(one['aleatoric_others']))} nats",
-            f"swapping adds {up['ambiguous']['mean']:+.3f} on 1 and 7 (the swaps' entropy is {entropy:.3f}) and "
-            f"{up['others']['mean']:+.3f} elsewhere; from {few} to {many} examples epistemic on 1 and 7 "
-            f"{words[settled(down)]} ({down['mean']:+.3f}, {between(down, '+.3f')})",
-        )
-    ]
-
-
-def _table(found: Found, true: Mapping[float, list[float]]) -> Table:
-    rows = []
-    for (method, size, swap), of in found.items():
-        told = [written(estimate(of[kind]), ".4f") for kind in KINDS]
-        rhat = f"{max(of['r_hat']):.4f}" if "r_hat" in of else ""
-        rows.append([METHODS[method], str(size), f"{swap:.0%}", *told, written(estimate(true[swap]), ".4f"), rhat])
-    headings = [
-        "method",
-        "examples",
-        "swapped",
-        "aleatoric",
-        "epistemic",
-        "true entropy of the labels",
-        "largest R-hat",
-    ]
-    return Table("Moons, means over the test inputs in nats", headings, rows, "Means over seeds, standard errors.")
-
-
-def _digit_table(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]]) -> Table:
-    rows = [
-        [f"{size}, {swap:.0%} swapped", *(written(estimate(one[name]), ".4f") for name in DIGIT_SCORES)]
-        for (size, swap), one in numbers.items()
-    ]
-    headings = ["examples", *(name.replace("_ambiguous", " on 1 and 7").replace("_", " on ") for name in DIGIT_SCORES)]
-    return Table("Digits, variational 784-100-10", headings, rows, "Test labels are as they were.")
-
-
-def _shortfalls(rhat: float) -> list[str]:
-    if rhat < CONVERGED_BELOW:
-        return []
-    told = f"the largest R-hat of a prediction is {rhat:.4f}, wanted below {CONVERGED_BELOW}"
-    return [f"HMC's chains do not agree everywhere: {told}; two means are asked of it, not its tails."]
 
 
 EXPERIMENT = Experiment(

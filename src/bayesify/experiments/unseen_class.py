@@ -2,13 +2,14 @@
 
 Three ways: as the study, whose methods had different budgets (50, 5 x 50, 400 and 700 epochs); with one budget of
 example-gradients for all, settings chosen on the study's validation pictures; and those settings refitted on training
-and validation pictures together. Estimated at 1000 s on one H200, a third of it compiling; the digits
-run on the processor whatever the device is (about 900 core seconds, one part for each digit and method).
+and validation pictures together. The digits run on the processor whatever the device is, one part for each digit and
+method; of the pictures the choices are made first, and then every method in every way is a part of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from bayesify.experiments.framework.experiment import Experiment
@@ -39,7 +40,7 @@ def run(work: Work) -> Findings:
         answer=page.scope(work) + page.answer(found, values, gap),
         lines=lines,
         numbers=page.numbers(values, gap, digits),
-        tables=[*page.tables(found, values), page.chosen_table(work), page.digit_table(digits)],
+        tables=[*page.tables(found, values), page.chosen_table(work, _choices(work)), page.digit_table(digits)],
         pictures=[
             Picture(
                 work.figure("filter", drawn.filter_curves(found, page.WAYS, page.FILTER)),
@@ -65,54 +66,49 @@ def run(work: Work) -> Findings:
 
 
 def _digits(work: Work) -> dict[tuple[str, str], dict[str, Any]]:
-    # Small networks on a few thousand pictures: a GPU would wait for Python.
-    on_processor = Work(work.folder, work.settings, device="cpu", jobs=work.jobs, progress=work.progress)
-    task = work["digits"]
-    parts = {
-        f"digit-{digit}-{kind}": (
-            cell,
-            on_processor,
-            task | {"unseen": digit},
-            f"digit-{digit}-{kind}",
-            kind,
-            task["kinds"][kind],
-        )
-        for digit in task["withheld"]
-        for kind in KINDS
-    }
-    every = on_processor.every(parts)
-    return {(digit, kind): every[f"digit-{digit}-{kind}"] for digit in task["withheld"] for kind in KINDS}
+    work, task = work.on_processor(), work["digits"]
+    asked = {(digit, kind): f"digit-{digit}-{kind}" for digit in task["withheld"] for kind in KINDS}
+    every = work.every(
+        {
+            name: (cell, work, task | {"unseen": digit}, name, kind, task["kinds"][kind])
+            for (digit, kind), name in asked.items()
+        }
+    )
+    return {one: every[name] for one, name in asked.items()}
 
 
 def _cifar(work: Work) -> dict[str, Cells]:
-    task = work["cifar"]
-    found: dict[str, Cells] = {"study": {}}
-    for kind, setting in task["study"].items():
-        found["study"][kind] = work.once(f"study-{kind}", cell, work, task, f"study-{kind}", kind, setting)
+    """Every way and kind; nothing is chosen for the study's way, and the settings of the others first."""
+    task, choices = work["cifar"], _choices(work)
+    settings = {("study", kind): setting for kind, setting in task["study"].items()}
     for way in ("equal", "refit") if task["refit"] else ("equal",):
-        found[way] = {}
-        for kind in KINDS:
-            setting = _choice(work, kind)
-            found[way][kind] = work.once(
-                f"{way}-{kind}", _ours, work, task, f"{way}-{kind}", kind, setting, way == "refit"
-            )
+        settings |= {(way, kind): _chosen(choices, kind) for kind in KINDS}
+    parts = work.every(
+        {
+            f"{way}-{kind}": (partial(cell, everything=way == "refit"), work, task, f"{way}-{kind}", kind, setting)
+            for (way, kind), setting in settings.items()
+        }
+    )
+    found: dict[str, Cells] = {}
+    for way, kind in settings:
+        found.setdefault(way, {})[kind] = parts[f"{way}-{kind}"]
     return found
 
 
-def _choice(work: Work, kind: str) -> dict[str, Any]:
-    """What validation chose; members of an ensemble are plain networks with a fifth of the epochs."""
+def _choices(work: Work) -> dict[str, dict[str, Any]]:
+    """What validation says of every setting, by kind."""
     task = work["cifar"]
-    own = "plain" if kind == "ensemble" else kind
-    settings = task["tried"][own]
-    part = work.once(f"choose-{own}", choose, work, task, f"choose-{own}", own, settings)
-    chosen: dict[str, Any] = part["chosen"]
-    return chosen | {"epochs": chosen["epochs"] // MEMBERS} if kind == "ensemble" else chosen
+    tried = task["tried"]
+    parts = work.every({f"choose-{kind}": (choose, work, task, f"choose-{kind}", kind, tried[kind]) for kind in tried})
+    return {kind: parts[f"choose-{kind}"] for kind in tried}
 
 
-def _ours(
-    work: Work, task: Mapping[str, Any], home: str, kind: str, setting: Mapping[str, Any], everything: bool
-) -> dict[str, Any]:
-    return cell(work, task, home, kind, setting, everything=everything)
+def _chosen(choices: Mapping[str, Mapping[str, Any]], kind: str) -> dict[str, Any]:
+    """The best setting; members of an ensemble are plain networks with a fifth of the epochs."""
+    if kind != "ensemble":
+        return dict(choices[kind]["chosen"])
+    chosen = dict(choices["plain"]["chosen"])
+    return chosen | {"epochs": chosen["epochs"] // MEMBERS}
 
 
 def as_the_study(epochs: Mapping[str, int], batch: int = 128) -> dict[str, Any]:

@@ -40,6 +40,10 @@ class Work:
         """A setting of the preset."""
         return self.settings[name]
 
+    def on_processor(self) -> Work:
+        """The same work without its accelerator, for networks so small that one would wait for Python."""
+        return Work(self.folder, self.settings, device="cpu", jobs=self.jobs, progress=self.progress)
+
     @property
     def seeds(self) -> range:
         """The seeds of the preset: `seeds` of them, from `first_seed` on where earlier ones were used to choose."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from bayesify import metrics
+from bayesify.experiments.framework.examples import first
 from bayesify.experiments.framework.work import Work
 from bayesify.likelihoods import GaussianLogits
 from bayesify.methods import Ensemble, Method, PointEstimate
@@ -87,9 +88,8 @@ def _material(work: Work, data: str, network: str, head: str, swap: float) -> tu
         data=data, method="point", normalise="255", likelihood=likelihood, label_noise=noise, **NETWORKS[network]
     )
     material = gather(recipe)
-    train, test = work["examples"] or len(material.train[0]), work["test"] or len(material.test[0])
-    first = (material.train[0][:train], material.train[1][:train])
-    return recipe, replace(material, train=first, test=(material.test[0][:test], material.test[1][:test]))
+    few = replace(material, train=first(material.train, work["examples"]), test=first(material.test, work["test"]))
+    return recipe, few
 
 
 def _scores(method: Method, material: Material) -> dict[str, Any]:

@@ -1,34 +1,18 @@
-"""The page of study B's tables: every width and kind of network beside what was published, and what differs."""
+"""The page of study B's experiments: every width and kind of network beside what was published, and what differs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from bayesify.experiments.framework.findings import Findings, Line, Table
+from bayesify.experiments.framework.findings import Findings, Line
 from bayesify.experiments.framework.work import Work
-from bayesify.experiments.study_b import training
+from bayesify.experiments.study_b import tables, training
+from bayesify.experiments.study_b.comparison import BY, Published, compare, errors_of, share, usual
 from bayesify.experiments.study_b.pictures import pictures
-from bayesify.experiments.study_b.training import KINDS, WAYS, Parts
-from bayesify.statistics import between, estimate, over_images, paired, percent, settled, written
-
-BY = {"mean": "mean weights", "draws": "draws"}
-
-
-@dataclass(frozen=True)
-class Published:
-    """Test errors as shares, by units: study B's own, the paper's by kind, and what we hold ourselves to.
-
-    The target without a number of units is of the width that errs least on validation.
-    """
-
-    study: Mapping[int, float]
-    longer: Mapping[int, float] = field(default_factory=dict)
-    baselines: Mapping[str, float] = field(default_factory=dict)
-    paper: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    targets: Mapping[int | None, float] = field(default_factory=dict)
+from bayesify.experiments.study_b.training import KINDS, Parts
+from bayesify.statistics import percent
 
 
 def table(work: Work, published: Published) -> Findings:
@@ -70,44 +54,14 @@ def table(work: Work, published: Published) -> Findings:
             "best_width": best,
         },
         tables=[
-            _errors(work, published, tested),
-            _differences(comparisons),
-            _calibration(tested),
-            _choices(chosen),
+            tables.errors(work, published, tested),
+            tables.differences(comparisons),
+            tables.calibration(tested),
+            tables.choices(chosen),
         ],
         pictures=pictures(work, chosen, tested, shown),
         shortfalls=_shortfalls(work, published, tested, best),
     )
-
-
-def errors_of(part: Mapping[str, Any], by: str) -> dict[str, Any]:
-    """The test error over seeds."""
-    return estimate([one["error"] for one in part[by]["seeds"]])
-
-
-def usual(part: Mapping[str, Any]) -> str:
-    """How a network answers where nothing else is said: by draws, if it has any."""
-    return "draws" if "draws" in part else "mean"
-
-
-def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """The first one's test error less the second's, over seeds and over images; its sign where both have the same."""
-    ours, theirs = ([one["error"] for one in part[usual(part)]["seeds"]] for part in (first, second))
-    by_seed, by_image = paired(ours, theirs), over_images([_shares(first)], [_shares(second)])
-    signs = {settled(by_seed), settled(by_image)}
-    return {"over_seeds": by_seed, "over_images": by_image, "sign": signs.pop() if len(signs) == 1 else 0}
-
-
-def verdict(found: Mapping[str, Any]) -> str:
-    return {-1: "errs less", 1: "errs more", 0: "cannot be told apart"}[found["sign"]]
-
-
-def _shares(part: Mapping[str, Any]) -> list[float]:
-    """Of each test image, the share of seeds that misread it."""
-    found, answered = [0.0] * part["tested"], part[usual(part)]
-    for place, count in answered["wrong"].items():
-        found[int(place)] = count / len(answered["seeds"])
-    return found
 
 
 def _answer(work: Work, published: Published, tested: Parts, comparisons: Any, best: int) -> str:
@@ -141,7 +95,7 @@ def _study_lines(work: Work, published: Published, tested: Parts) -> list[Line]:
         lines.append(
             Line(
                 f"{units} units, {part['setting']['epochs']} epochs, N(0, 1), mean weights",
-                _share(told),
+                share(told),
                 f"{percent(ours)} ({percent(errors_of(part, 'draws'))} by draws)",
                 _set_against(work, ours, told),
             )
@@ -206,67 +160,6 @@ def _set_against(work: Work, ours: Mapping[str, Any], told: float | None) -> str
     return f"{away:+.2f} points; the published value is {inside} our 95% interval over seeds"
 
 
-def _errors(work: Work, published: Published, tested: Parts) -> Table:
-    widths = sorted({units for _, _, units in tested})
-    rows = []
-    for way, kind in dict.fromkeys((way, kind) for way, kind, _ in tested):
-        for by, words in BY.items():
-            parts = [tested.get((way, kind, units)) for units in widths]
-            if any(part is not None and by in part for part in parts):
-                how = "" if kind == "plain" else f", {'as trained' if kind == 'dropout' and by == 'mean' else words}"
-                cells = [percent(errors_of(part, by)) if part else "" for part in parts]
-                rows.append([f"{KINDS[kind]}{how} ({WAYS[way]})", *cells])
-    quoted = {"study B, N(0, 1)": published.study, "study B, N(0, 1), 228 epochs": published.longer} | {
-        f"the paper, {KINDS[kind]}": told for kind, told in published.paper.items()
-    }
-    for name, told in quoted.items():
-        if any(units in told for units in widths):
-            rows.append([f"published: {name}", *(_share(told.get(units)) if units in told else "" for units in widths)])
-    note = f"Mean over {len(work.seeds)} seeds ± its standard error; {work['draws']} draws."
-    return Table("Test error", ["network", *(f"{units} units" for units in widths)], rows, note)
-
-
-def _differences(comparisons: Any) -> Table:
-    rows = [
-        [
-            f"{KINDS[kind]}, {units} units",
-            f"{100 * found['over_seeds']['mean']:+.2f}",
-            between(found["over_seeds"], "+.2f", 100).removeprefix("95% interval "),
-            between(found["over_images"], "+.2f", 100).removeprefix("95% interval "),
-            verdict(found),
-        ]
-        for (units, kind), found in comparisons.items()
-    ]
-    return Table(
-        "Scale mixture less the others, at our settings",
-        ["less", "points", "95% over seeds", "95% over images", "the scale mixture"],
-        rows,
-        "Test errors by draws, plain networks by their weights. One errs less where both intervals say so.",
-    )
-
-
-def _calibration(tested: Parts) -> Table:
-    rows = []
-    for (way, kind, units), part in tested.items():
-        if way == "ours":
-            seeds = part[usual(part)]["seeds"]
-            nll, ece = (estimate([one[name] for one in seeds]) for name in ("nll", "ece"))
-            rows.append([f"{KINDS[kind]}, {units} units", written(nll, ".4f"), percent(ece)])
-    return Table("Likelihood and calibration, at our settings", ["network", "test NLL", "ECE"], rows)
-
-
-def _choices(chosen: Parts) -> Table:
-    rows = []
-    for (way, kind, units), part in chosen.items():
-        best, setting = part["rows"][part["best"]], part["chosen"]
-        told = ", ".join(f"{name} {value}" for name, value in setting.items() if value is not None)
-        rows.append(
-            [f"{KINDS[kind]}, {units} units ({WAYS[way]})", str(len(part["rows"])), f"{100 * best['error']:.2f}%", told]
-        )
-    note = "Chosen on a sixth of the training data, one seed; other widths take the choice of the nearest one listed."
-    return Table("Choices", ["network", "settings tried", "validation error", "the best one"], rows, note)
-
-
 def _shortfalls(work: Work, published: Published, tested: Parts, best: int) -> list[str]:
     found = []
     for units, target in published.targets.items():
@@ -303,7 +196,3 @@ def _nearest(units: int, known: list[int]) -> int:
 
 def _name(what: str, way: str, kind: str, units: int) -> str:
     return f"{what}-{way}-{kind}-{units}"
-
-
-def _share(told: float | None) -> str:
-    return "not published" if told is None else f"{100 * told:.2f}%"

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from bayesify import metrics, networks
+from bayesify.experiments.framework.examples import first
 from bayesify.experiments.framework.work import Work
 from bayesify.likelihoods import Categorical
 from bayesify.methods import Ensemble, MCDropout, Method, PointEstimate, Variational
@@ -113,9 +114,9 @@ def images(work: Work, setting: Mapping[str, Any], *, held_out: bool) -> dict[st
         assert material.validation is not None
         sixth = None if most is None else most // 6
         rest = None if most is None or sixth is None else most - sixth
-        found = {"train": _first(material.train, rest), "validation": _first(material.validation, sixth)}
+        found = {"train": first(material.train, rest), "validation": first(material.validation, sixth)}
     else:
-        found = {"train": _first(material.train, most), "test": _first(material.test, work["tested"])}
+        found = {"train": first(material.train, most), "test": first(material.test, work["tested"])}
     return {name: (x.to(work.device), y.to(work.device)) for name, (x, y) in found.items()} | {
         "inputs": int(material.train[0].shape[1]),
         "classes": len(material.class_names),
@@ -132,10 +133,6 @@ def score(method: Method, x: Tensor, y: Tensor, by: str, draws: int, seed: int =
         "ece": metrics.expected_calibration_error(predictive.probs, y),
         "wrong": wrong.int(),
     }
-
-
-def _first(part: tuple[Tensor, Tensor], most: int | None) -> tuple[Tensor, Tensor]:
-    return part[0][:most], part[1][:most]
 
 
 # Variational networks: fleets.

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from bayesify import metrics
+from bayesify.experiments.framework.examples import Pair, first
 from bayesify.experiments.framework.fleets import Setting, trained_fleet
 from bayesify.experiments.framework.work import Work
 from bayesify.likelihoods import Categorical
@@ -54,14 +55,14 @@ Task = Mapping[str, Any]
 class Pictures:
     """Prepared examples; `everything` is training and validation together."""
 
-    train: tuple[Tensor, Tensor]
-    validation: tuple[Tensor, Tensor]
-    test: tuple[Tensor, Tensor]
+    train: Pair
+    validation: Pair
+    test: Pair
     unknown: Tensor
     class_names: tuple[str, ...]
 
     @property
-    def everything(self) -> tuple[Tensor, Tensor]:
+    def everything(self) -> Pair:
         x, y = (torch.cat(parts) for parts in zip(self.train, self.validation, strict=True))
         return x, y
 
@@ -86,9 +87,9 @@ def _pictures(
     unknown = None if tested is None else -(-tested // (len(found.class_names) + 1))
     known = None if tested is None or unknown is None else tested - unknown
     return Pictures(
-        (found.train[0][:examples], found.train[1][:examples]),
-        (found.validation[0][:held], found.validation[1][:held]),
-        (found.test[0][:known], found.test[1][:known]),
+        first(found.train, examples),
+        first(found.validation, held),
+        first(found.test, known),
         found.unknown[:unknown],
         found.class_names,
     )
@@ -170,7 +171,7 @@ def _trained(
     setting: Setting,
     seeds: Sequence[int],
     data: Pictures,
-    train: tuple[Tensor, Tensor],
+    train: Pair,
 ) -> list[Method]:
     if kind == "variational":
         network, classes = _network(task, data, None), len(data.class_names)

@@ -9,7 +9,7 @@ from bayesify.experiments.framework.findings import Line, Table
 from bayesify.experiments.framework.fleets import said
 from bayesify.experiments.framework.work import Work
 from bayesify.experiments.study_c.unseen_networks import KINDS, SCORES, SHARES
-from bayesify.statistics import between, estimate, paired, percent, settled, written
+from bayesify.statistics import between, estimate, paired, percent, settled, signed, written
 
 # The lecture's table, and its filter curves read off at 1, 2, 3, 5 and 8 thousand of 10,000 pictures.
 ACCURACY = {"plain": 0.649, "ensemble": 0.731, "dropout": 0.706, "variational": 0.684}
@@ -83,7 +83,7 @@ def gap_line(way: str, gap: Gaps) -> Line:
     return Line(
         f"variational less MC dropout, accuracy, {WAYS[way]}",
         f"{100 * (ACCURACY['variational'] - ACCURACY['dropout']):+.1f} points" if way == "study" else "not done",
-        written(gap[way, "accuracy"], "+.1f", " points", 100.0).replace("± +", "± "),
+        signed(gap[way, "accuracy"], ".1f", " points", 100.0),
         f"variational is {_word(gap[way, 'accuracy'])}; its NLL is "
         f"{_word(gap[way, 'nll'], less_is_better=True)} ({between(gap[way, 'nll'], '+.3f')}), telling the unseen class "
         f"{_word(gap[way, 'auroc entropy'])} ({between(gap[way, 'auroc entropy'], '+.3f')})",
@@ -126,10 +126,9 @@ def tables(found: Mapping[str, Cells], values: Values) -> list[Table]:
     ]
 
 
-def chosen_table(work: Work) -> Table:
+def chosen_table(work: Work, choices: Cells) -> Table:
     rows = []
-    for kind in ("plain", "dropout", "variational"):
-        part = work.once(f"choose-{kind}", dict)
+    for kind, part in choices.items():
         for number, (setting, row) in enumerate(zip(work["cifar"]["tried"][kind], part["rows"], strict=True)):
             mark = "chosen" if number == part["best"] else ""
             rows.append(

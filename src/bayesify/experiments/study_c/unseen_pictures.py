@@ -23,7 +23,7 @@ def filter_curves(
     ways: Mapping[str, Cells], titles: Mapping[str, str], published: Mapping[str, Sequence[float]]
 ) -> Any:
     """Accuracy among the most certain of all test pictures: the mean of the seeds, and the study's five points."""
-    from bayesify.experiments.study_d.pictures import below
+    from bayesify.experiments.framework.drawing import below
     from bayesify.plots import style
 
     figure = style.new_figure(3.3 * len(ways), 3.6)

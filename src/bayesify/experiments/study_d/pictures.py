@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayesify.experiments.framework.drawing import below, logarithmic
 from bayesify.experiments.framework.findings import Picture
 from bayesify.experiments.study_d.training import BINS, REACH
 from bayesify.experiments.study_d.words import TITLES
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from bayesify.experiments.framework.work import Work
 
-_MARKS = [digit * 10.0**power for power in (-3, -2, -1) for digit in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)] + [1.0]
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b5518c")
 
 
@@ -68,7 +65,7 @@ def histograms(parts: dict[str, dict[str, Any]], labels: dict[str, str]) -> Any:
             pictured = [seen for seen in found[label][0]["seen"] if "counts" in seen]
             for number, seen in enumerate(pictured):
                 counts = np.array(seen["counts"])
-                dark = 0.2 + 0.8 * (number + 1) / len(pictured)
+                dark = min(1.0, 0.2 + 0.8 * (number + 1) / len(pictured))
                 axes.stairs(counts / counts.sum(), edges, color=color, alpha=dark, linewidth=1.0)
             axes.set_yscale("log")
             style.dress(
@@ -78,33 +75,3 @@ def histograms(parts: dict[str, dict[str, Any]], labels: dict[str, str]) -> Any:
                 y="" if column else labels[label],
             )
     return figure
-
-
-def logarithmic(axes: Axes) -> None:
-    """A logarithmic axis of errors with marks that can be read, however few decades it spans."""
-    from matplotlib.ticker import NullLocator
-
-    from bayesify.plots import style
-
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    axes.yaxis.set_minor_locator(NullLocator())
-    shown = [mark for mark in _MARKS if low <= mark <= high]
-    axes.set_yticks(shown[:: -(-len(shown) // 7)] if shown else [low, high])
-    style.percent(axes, "y")
-
-
-def below(figure: Figure) -> None:
-    """One legend below all plots of a figure."""
-    from bayesify.plots import style
-
-    handles, names = figure.axes[-1].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        names,
-        loc="outside lower center",
-        ncols=2 if max(map(len, names)) > 25 else min(len(names), 4),
-        frameon=False,
-        fontsize=style.SMALL_SIZE,
-        labelcolor=style.INK,
-    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesify.experiments.study_d.pictures import below, logarithmic
+from bayesify.experiments.framework.drawing import below, logarithmic
 from bayesify.experiments.study_d.training import BINS, REACH
 from bayesify.pruning import RULES, kept_weights, prunable_weights, scores
 

@@ -54,7 +54,7 @@ def costs(rows: Mapping[tuple[str, int], Any]) -> Table:
             [
                 name,
                 str(units),
-                words.signed(loss["seeds"]),
+                words.points(loss["seeds"]),
                 between(loss["seeds"], "+.2f", 100),
                 between(loss["images"], "+.2f", 100),
                 f"{min(loss['p']):.2g}",

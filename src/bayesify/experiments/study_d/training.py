@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from bayesify import Variational, networks
+from bayesify.experiments.framework.examples import Pair, first
 from bayesify.experiments.framework.work import Work
 from bayesify.initialisation import start_rho
 from bayesify.likelihoods import Categorical
@@ -62,9 +63,9 @@ WAYS = {"study": STUDY, "counted": COUNTED, "converged": CONVERGED}
 class Images:
     """Training, validation and test examples, `(x, y)` each."""
 
-    train: tuple[Tensor, Tensor]
-    validation: tuple[Tensor, Tensor]
-    test: tuple[Tensor, Tensor]
+    train: Pair
+    validation: Pair
+    test: Pair
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def images(work: Work, normalise: str = "126", *, everything: bool = False) -> I
     recipe = Recipe(data=work["data"], normalise=normalise, validation=1 / 6, network="mlp")
     found = gather(recipe)
     assert found.validation is not None
-    train, validation, test = (_first(part, work["examples"]) for part in (found.train, found.validation, found.test))
+    train, validation, test = (first(part, work["examples"]) for part in (found.train, found.validation, found.test))
     if everything:
         train = torch.cat((train[0], validation[0])), torch.cat((train[1], validation[1]))
     return Images(train, validation, test)
@@ -163,7 +164,7 @@ def miscount(method: Variational) -> None:
 class Watch:
     """Validation error and the means' distribution as training goes on, and each network where it erred least."""
 
-    def __init__(self, fleet: Fleet, validation: tuple[Tensor, Tensor], epochs: int, file: Path) -> None:
+    def __init__(self, fleet: Fleet, validation: Pair, epochs: int, file: Path) -> None:
         self.fleet, self.validation, self.file = fleet, validation, file
         self.due = {1, epochs, *range(0, epochs, -(-epochs // 30))} - {0}
         self.pictured = {1, epochs, *range(0, epochs, -(-epochs // (SNAPSHOTS - 1)))} & self.due
@@ -203,9 +204,7 @@ class Watch:
         return [[row[number] for _, row in ordered] for number in range(len(self.fleet))]
 
 
-def mistakes(
-    method: Variational, data: tuple[Tensor, Tensor], *, draws: int, seed: int = 0, by: str = "draws"
-) -> Tensor:
+def mistakes(method: Variational, data: Pair, *, draws: int, seed: int = 0, by: str = "draws") -> Tensor:
     """Which images are answered wrongly, `[n]`."""
     x, y = data
     answered = method.predict(x.to(method.mu.device), draws=draws, seed=seed, by=by).probs.argmax(-1).cpu()
@@ -274,7 +273,3 @@ def _network(way: Way, data: Images, prior: str, units: int, seed: int) -> Varia
         rho=way.rho,
         seed=seed,
     )
-
-
-def _first(part: tuple[Tensor, Tensor], count: int | None) -> tuple[Tensor, Tensor]:
-    return part[0][:count], part[1][:count]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bayesify.experiments.framework.work import Work
-from bayesify.statistics import settled
+from bayesify.statistics import between, settled, signed
 
 IN_WORDS = {
     "study": "as the study ran it",
@@ -15,20 +15,18 @@ IN_WORDS = {
 TITLES = {"study": "as the study", "counted": "entropies counted once", "converged": "Adam, falling rate"}
 
 
-def signed(found: dict[str, Any], digits: int = 2, unit: str = " points", times: float = 100.0) -> str:
-    """A difference with its sign, and its standard error without one."""
-    error = f" ± {times * found['standard_error']:.{digits}f}" if "standard_error" in found else ""
-    return f"{times * found['mean']:+.{digits}f}{error}{unit}"
+def points(difference: dict[str, Any]) -> str:
+    """A difference of errors in percentage points."""
+    return signed(difference, ".2f", " points", 100.0)
 
 
-def verdict(difference: dict[str, Any], *, digits: int = 2) -> str:
+def verdict(difference: dict[str, Any]) -> str:
     """A difference of errors (ours less the other) in words, by its 95% interval, in percentage points."""
+    mean = f"{100 * difference['mean']:+.2f} points"
     if "interval" not in difference:
-        return f"{100 * difference['mean']:+.{digits}f} points in one seed: nothing can be said"
-    low, high = (100 * edge for edge in difference["interval"])
+        return f"{mean} in one seed: nothing can be said"
     said = {1: "worse", -1: "better", 0: "cannot be told apart"}[settled(difference)]
-    interval = f"95% interval {low:+.{digits}f} to {high:+.{digits}f}"
-    return f"{said}: {100 * difference['mean']:+.{digits}f} points ({interval})"
+    return f"{said}: {mean} ({between(difference, '+.2f', 100)})"
 
 
 def scope(work: Work) -> str:

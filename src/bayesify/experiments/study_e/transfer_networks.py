@@ -18,9 +18,10 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from bayesify import metrics, networks, noise
+from bayesify.experiments.framework.examples import Pair, first
 from bayesify.experiments.framework.work import Work
 from bayesify.likelihoods import Categorical
 from bayesify.methods import Method, PointEstimate, Variational
@@ -41,7 +42,6 @@ VARIATIONAL = ("power", "prior", "start", "nothing")
 RATE = 3e-3
 CLASSES = 5
 
-Pair = tuple[Tensor, Tensor]
 # Way, pictures of each class, and the prior's scale, the learning rate and the old posterior's power.
 Cell = tuple[str, int, float, float, float]
 
@@ -62,7 +62,7 @@ def one_seed(
     Scores are on test pictures, or where something is to be chosen on training pictures that were not learnt from.
     """
     train, test = halves(data, new=False)
-    train = _first(train, work["old_examples"])
+    train = first(train, work["old_examples"])
     plan = {"epochs": work["old_epochs"], "learning_rate": RATE, "schedule": "cosine", "seed": seed, "batch_size": 128}
     network = _network(train)
     posterior = work.fitted(f"{home}/posterior", lambda: _variational(network, "normal:0.3", seed), train, **plan)
@@ -70,7 +70,7 @@ def one_seed(
     assert isinstance(posterior, Variational)
     assert isinstance(plain, PointEstimate)
     old = Old(posterior, plain)
-    x, y = _first(test, work["tested"])
+    x, y = first(test, work["tested"])
     found: dict[str, Any] = {
         "old_accuracy": metrics.accuracy(posterior.predict(x, draws=work["draws"]).probs, y),
         "cells": [],
@@ -79,7 +79,7 @@ def one_seed(
     for way, count, *setting in cells:
         few, rest = few_of_each(train, count, seed)
         method = learnt(work, old, way, few, setting, seed)
-        x, y = _first(rest if choosing else test, work["tested"])
+        x, y = first(rest if choosing else test, work["tested"])
         answer = method.predict(x, draws=work["draws"])
         scored = {"accuracy": metrics.accuracy(answer.probs, y), "nll": -float(answer.log_prob(y).double().mean())}
         found["cells"].append({"way": way, "count": count, "setting": setting} | scored)
@@ -181,7 +181,3 @@ def _fixed(module: nn.Module, old: PointEstimate) -> nn.Module:
 def _last_layer(module: nn.Module) -> str:
     names: list[str] = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
     return names[-1]
-
-
-def _first(pair: Pair, most: int | None) -> Pair:
-    return pair[0][:most], pair[1][:most]

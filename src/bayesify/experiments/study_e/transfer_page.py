@@ -13,13 +13,9 @@ from bayesify.statistics import between, estimate, percent, settled, written
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "8x8 digits"}
 SCORES = ("accuracy", "nll")
 OURS = "power"
-OTHERS = {
-    "prior": "the whole old posterior",
-    "nothing": "no old data",
-    "start": "the old means as a start alone",
-    "tuned": "fine-tuning",
-    "probe": "training the last layer only",
-}
+OTHERS = {"nothing": "no old data", "start": "the old means as a start alone", "tuned": "fine-tuning"}
+# What it must beat to be of use.
+RIVALS = ("nothing", "tuned")
 
 # By data, way and count: the chosen scale's values, one for each seed.
 Values = Mapping[tuple[str, str, int], Mapping[str, list[float]]]
@@ -30,10 +26,10 @@ def line(data: str, count: int, values: Values, gaps: Mapping[Any, dict[str, Any
     with_it, without = (percent(estimate(values[data, way, count]["accuracy"]), 1) for way in (OURS, "nothing"))
     tuned = percent(estimate(values[data, "tuned", count]["accuracy"]), 1)
     meaning = "; ".join(
-        f"against {words} {said[settled(gaps[data, other, count, 'accuracy'])]} in accuracy "
+        f"against {OTHERS[other]} {said[settled(gaps[data, other, count, 'accuracy'])]} in accuracy "
         f"({between(gaps[data, other, count, 'accuracy'], '+.1f', 100)} points) and "
         f"{said[-settled(gaps[data, other, count, 'nll'])]} in NLL ({between(gaps[data, other, count, 'nll'], '+.3f')})"
-        for other, words in (("nothing", "no old data"), ("tuned", "fine-tuning"))
+        for other in RIVALS
     )
     return Line(
         f"{TITLES.get(data, data)}, {count} pictures of each new class",
@@ -86,11 +82,7 @@ def _edges(gap: Mapping[str, Any]) -> str:
 def answer(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> str:
     cells = [(data, count) for data in work["data"] for count in work["counts"]]
     told = []
-    for other, words in (
-        ("nothing", "no old data"),
-        ("start", "the old means as a start alone"),
-        ("tuned", "fine-tuning"),
-    ):
+    for other, words in OTHERS.items():
         better, worse = (
             {
                 score: sum(settled(gaps[data, other, count, score]) == sign * side for data, count in cells)
@@ -112,11 +104,11 @@ def answer(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> str:
 
 def shortfalls(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> list[str]:
     told = [
-        f"{TITLES.get(data, data)}, {count} of each: the old posterior is not shown to help against {words} "
+        f"{TITLES.get(data, data)}, {count} of each: the old posterior is not shown to help against {OTHERS[other]} "
         f"({between(gaps[data, other, count, 'accuracy'], '+.1f', 100)} points of accuracy)."
         for data in work["data"]
         for count in work["counts"]
-        for other, words in (("nothing", "no old data"), ("tuned", "fine-tuning"))
+        for other in RIVALS
         if settled(gaps[data, other, count, "accuracy"]) < 1
     ]
     if len(work.seeds) < 10:
@@ -130,7 +122,7 @@ def shortfalls(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> list[str]:
 def picture(values: Values, data: Sequence[str], counts: Sequence[int]) -> Any:
     from matplotlib.ticker import NullLocator
 
-    from bayesify.experiments.study_d.pictures import below
+    from bayesify.experiments.framework.drawing import below
     from bayesify.plots import style
 
     colors = ("#1f2328", "#0072b2", "#3a9bd0", "#59636e", "#d55e00", "#c77c00", "#b5518c")
