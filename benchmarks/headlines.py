@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[1]
 START, END = "<!-- headlines -->", "<!-- end of headlines -->"
 _TV = "scores.total_variation"
 _HMC = "hmc-distance:numbers.data"
+_LOGITS = "gaussian-logits:numbers.cells.mnist-mlp-adam"
+_SLOPES = "uncertainty-kinds:numbers.slopes.hmc"
 # What, the result, the file that the page is beside, and the command.
 ROWS = (
     (
@@ -44,6 +46,33 @@ ROWS = (
             "bayesify reproduce hmc-distance --preset full",
         )
         for data, said in (("moons", "200 moons"), ("gap", "a regression with a gap"), ("mnist", "300 MNIST images"))
+    ),
+    (
+        "MNIST, 784-400-400-10: a scale mixture and N(0, 1), trained to convergence; as study D trained them",
+        (
+            "{priors:numbers.errors.converged_wide.mean:.2%} and {priors:numbers.errors.converged_gaussian.mean:.2%}; "
+            "{priors:numbers.errors.study_quarter.mean:.2%} and {priors:numbers.errors.study_gaussian.mean:.2%}"
+        ),
+        "priors.md",
+        "bayesify reproduce priors --preset full --device cuda",
+    ),
+    (
+        "study E's CNN on MNIST, 100 draws: test error",
+        "{mnist-cnn:numbers.error.mean:.2%} ± {mnist-cnn:numbers.error.standard_error:.2%}",
+        "mnist-cnn.md",
+        "bayesify reproduce mnist-cnn --preset full --device cuda",
+    ),
+    (
+        "Gaussian logits, 30% of 1s and 7s relabelled: AUROC of the spread for them, log_expected; expected",
+        f"{{{_LOGITS}-log_expected-30.spread_auroc.mean:.3f}}; {{{_LOGITS}-expected-30.spread_auroc.mean:.3f}}",
+        "gaussian-logits.md",
+        "bayesify reproduce gaussian-logits --preset full --device cuda",
+    ),
+    (
+        "moons from 50 to 1600 examples: slope of log epistemic uncertainty in log examples, by HMC; aleatoric",
+        f"{{{_SLOPES}.epistemic.mean:.2f}}; {{{_SLOPES}.aleatoric.mean:.2f}}",
+        "uncertainty-kinds.md",
+        "bayesify reproduce uncertainty-kinds --preset full",
     ),
     (
         "a variational training step over a plain one with fused Adam, two CPU cores (scale mixture; Normal prior)",
