@@ -1,10 +1,10 @@
 """Which settings of Bayes by Backprop err least on MNIST's validation part: `python benchmarks/tune_mnist.py`.
 
 Fleets of variational networks (784-H-H-10) with different priors, rates, starts and seeds learn from 50,000 images; the
-other 10,000 decide. The test part is never opened. The KL has its full weight, so that the objective is the ELBO, unless
-`--kl` names a temperature. Networks of a fleet share width, estimator, batch size, epochs, schedule, optimiser, draws per step, pixels' scale and the
-prior's family; everything else may differ inside one. Each fleet's scores are printed (and kept, one JSON line for each
-network) when it ends; what the file holds already is not trained again.
+other 10,000 decide. The test part is never opened. The objective is the ELBO unless `--kl` names a temperature.
+Networks of a fleet share width, estimator, batch size, epochs, schedule, optimiser, draws per step, pixels' scale and
+the prior's family; everything else may differ inside one. Each fleet's scores are printed (and kept, one JSON line for
+each network) when it ends; what the file holds already is not trained again.
 
     python benchmarks/tune_mnist.py --device cuda --plan first --minutes 9 --out tune.jsonl
     python benchmarks/tune_mnist.py --device cuda --units 1200 --estimator local --pi 0.5 0.75 --sigma2 -7 -8 --seeds 3
@@ -26,6 +26,7 @@ from pathlib import Path
 import torch
 
 from bayesify import Variational, networks
+from bayesify.pruning import prune
 from bayesify.recipes.material import gather
 from bayesify.recipes.recipe import Recipe
 from bayesify.training.fleet import Fleet
@@ -183,7 +184,7 @@ def train(settings: list[Setting], data: dict, options: argparse.Namespace) -> t
             with torch.no_grad():
                 reader.mu.copy_(fleet.parameters[places["mu"]][number])
                 reader.rho.copy_(fleet.parameters[places["rho"]][number])
-            own.append(score(reader, data, epoch, options.draws_at_test) | {"train_nll": nll[number]})
+            own.append(score(reader, data, epoch, options) | {"train_nll": nll[number]})
         if epoch < common.epochs:
             timed["scoring"] += time.perf_counter() - now
 
@@ -210,14 +211,17 @@ def train(settings: list[Setting], data: dict, options: argparse.Namespace) -> t
     return rows, whole
 
 
-def score(method: Variational, data: dict, seed: int, draws: int) -> dict:
-    """Error (a share) and NLL on validation by draws and by the mean weights."""
+def score(method: Variational, data: dict, seed: int, options: argparse.Namespace) -> dict:
+    """Error (a share) and NLL on validation by draws, by the mean weights, and by draws of a pruned network."""
     x, y = data["validation"]
     found = {}
-    for by in ("draws", "mean"):
-        predictive = method.predict(x, draws=draws, seed=seed, by=by, batch_size=len(x))
-        found[f"{by}_error"] = float((predictive.probs.argmax(-1) != y).double().mean())
-        found[f"{by}_nll"] = -float(predictive.log_prob(y).double().mean())
+    asked = [("draws", method, "draws"), ("mean", method, "mean")]
+    if options.prune:
+        asked.append(("pruned", prune(method, options.prune), "draws"))
+    for name, one, by in asked:
+        predictive = one.predict(x, draws=options.draws_at_test, seed=seed, by=by, batch_size=len(x))
+        found[f"{name}_error"] = float((predictive.probs.argmax(-1) != y).double().mean())
+        found[f"{name}_nll"] = -float(predictive.log_prob(y).double().mean())
     return found
 
 
@@ -304,7 +308,7 @@ def show(rows: list[dict]) -> None:
 
 
 def table(rows: list[dict], most: int | None = None) -> None:
-    """Seeds of a setting in one line: error % and NLL by draws and by mean weights, training NLL, then the setting."""
+    """Seeds of a setting in one line: error % and NLL by draws and by mean weights, of what is left, in training."""
     groups: dict[str, list[dict]] = {}
     for row in rows:
         key = json.dumps({name: row["setting"][name] for name in NAMES})
@@ -322,11 +326,12 @@ def table(rows: list[dict], most: int | None = None) -> None:
         spread = f"+-{statistics.stdev(errors) / math.sqrt(len(errors)):.3f}" if len(errors) > 1 else ""
         text = (
             f"  {statistics.fmean(errors):6.3f}{spread:<8} {means['draws_nll']:.4f}  "
-            f"{100 * means['mean_error']:6.3f} {means['mean_nll']:.4f}  {means['train_nll']:.4f}  "
+            f"{100 * means['mean_error']:6.3f} {means['mean_nll']:.4f}  "
+            f"{100 * means.get('pruned_error', math.nan):6.3f}  {means['train_nll']:.4f}  "
             f"x{len(own)} {own[0]['prior']}  {told}"
         )
         lines.append((means["draws_error"], text))
-    print("  draws: error % nll  mean weights: error % nll  training nll  seeds prior setting")
+    print("  draws: error % nll  mean weights: error % nll  pruned: error %  training nll  seeds prior setting")
     print("\n".join([text for _, text in sorted(lines)[:most]] + lost[:most]), flush=True)
 
 
@@ -344,6 +349,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=9.0, help="no fleet is begun that would end later")
     parser.add_argument("--per-fleet", type=int, default=54, help="networks of 400 units; fewer wider ones")
     parser.add_argument("--draws-at-test", dest="draws_at_test", type=int, default=50)
+    parser.add_argument("--prune", type=float, help="also score without this share of the weights, by signal-to-noise")
     parser.add_argument("--last", type=int, default=3, help="epochs whose scores are averaged")
     parser.add_argument("--data", default="mnist", choices=("mnist", "fashion-mnist"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -23,7 +23,11 @@ SETTINGS = {
     "pictured": 8,
     "ways": {
         "study": {"widths": [8], "choose_at": [8], "kinds": as_the_study(2)},
-        "ours": {"widths": [8, 12], "choose_at": [8], "kinds": ours(4, 3, ["scale-mixture:0.75,1,0.002"], rate=0.03)},
+        "ours": {
+            "widths": [8, 12],
+            "choose_at": [8],
+            "kinds": ours(4, 3, [1.0], ["scale-mixture:0.75,1,0.002"], rate=0.03),
+        },
     },
 }
 for way in SETTINGS["ways"].values():

@@ -16,7 +16,8 @@ OWN = {
     "normalisation": {"rates": [0.03, 0.1]},
     "pruning": {
         "units": [4, 6],
-        "candidates": ["scale-mixture:0.1,1,0.00247875", "scale-mixture:0.3,1,0.00247875"],
+        "candidate_epochs": 2,
+        "candidates": ["scale-mixture:0.1,1,0.00247875", "scale-mixture:0.3,1,0.00247875 uniform,temperature=0.3"],
         "widths": {"units": 3, "epochs": 2, "warm_up": 20, "samples": 5},
     },
 }

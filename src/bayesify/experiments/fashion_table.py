@@ -6,7 +6,7 @@ from bayesify.experiments.framework.experiment import Experiment
 from bayesify.experiments.framework.findings import Findings
 from bayesify.experiments.framework.work import Work
 from bayesify.experiments.mnist_table import EXPERIMENT as ON_MNIST
-from bayesify.experiments.mnist_table import MIXTURES, WIDTHS, as_the_study, ours
+from bayesify.experiments.mnist_table import MIXTURES, TEMPERATURES, WIDTHS, as_the_study, ours
 from bayesify.experiments.study_b.comparison import Published
 from bayesify.experiments.study_b.page import table
 
@@ -30,7 +30,7 @@ EXPERIMENT = Experiment(
         "data": "fashion-mnist",
         "ways": {
             "study": {"widths": WIDTHS, "choose_at": [400], "kinds": as_the_study()},
-            "ours": {"widths": WIDTHS, "choose_at": [400, 1200], "kinds": ours(100, 30, MIXTURES)},
+            "ours": {"widths": WIDTHS, "choose_at": [400, 1200], "kinds": ours(200, 50, TEMPERATURES, MIXTURES)},
         },
     },
 )

@@ -15,7 +15,7 @@ from bayesify.experiments.framework.experiment import Experiment
 from bayesify.experiments.framework.findings import Findings, Line, Picture
 from bayesify.experiments.framework.work import Work
 from bayesify.experiments.study_d import pruning_pictures, pruning_tables, pruning_widths, words
-from bayesify.experiments.study_d.pruning_networks import FAMILIES, PRIORS, as_the_study, at, choice, losses, properly
+from bayesify.experiments.study_d.pruning_networks import FAMILIES, as_the_study, at, choice, losses, properly, winner
 from bayesify.experiments.study_d.pruning_tables import PUBLISHED, RULE, short
 from bayesify.pruning import RULES
 from bayesify.statistics import between, estimate, paired, percent, settled
@@ -33,17 +33,14 @@ def run(work: Work) -> Findings:
     }
     tasks["choice"] = (choice, work)
     parts = work.every(tasks | pruning_widths.tasks(work))
-    winner = min(work["candidates"], key=lambda name: (parts["choice"][name]["pruned"], parts["choice"][name]["error"]))
+    best = min(work["candidates"], key=lambda name: (parts["choice"][name]["pruned"], parts["choice"][name]["error"]))
     rows: dict[tuple[str, int], Any] = {}
     for units in (small, large):
         rows["as the study, (1/2, 1, e^-6)", units] = parts[f"study-{units}"]["study"]
         for family, names in FAMILIES.items():
             rows |= {(f"Adam, {name}", units): parts[f"adam-{units}-{family}"][name] for name in names}
-    known = next((f"Adam, {name}" for name, prior in PRIORS.items() if prior == winner), None)
-    if known is None:
-        again = work.once("chosen", properly, work, large, "chosen", [winner])
-        rows[f"chosen on validation, {short(winner)}", large] = again[winner]
-    chosen = rows[known or f"chosen on validation, {short(winner)}", large]
+    chosen = work.once("chosen", winner, work, large, best)[best]
+    rows[f"chosen on validation, {short(best)}", large] = chosen
     gaps = {
         key: paired(at(row, "snr", 0.75)["errors"], at(row, "magnitude", 0.75)["errors"]) for key, row in rows.items()
     }
@@ -71,7 +68,7 @@ def run(work: Work) -> Findings:
     ]
     lines.append(
         Line(
-            f"{large} units, 98% pruned by signal-to-noise, prior {short(winner)} chosen on validation",
+            f"{large} units, 98% pruned by signal-to-noise, prior {short(best)} chosen on validation",
             "target: 1.32% with no loss that a paired test can see",
             f"{percent(estimate(chosen['snr'][0]['errors']))} unpruned, {percent(estimate(loss['errors']))} pruned",
             f"{words.points(loss['seeds'])}; over seeds {between(loss['seeds'], '+.2f', 100)}; over images "
@@ -109,7 +106,7 @@ def run(work: Work) -> Findings:
                 for rule in RULES
             },
             "snr_less_magnitude_at_75": {f"{name} | {units}": gap for (name, units), gap in gaps.items()},
-            "chosen": {"prior": winner, "unpruned": estimate(chosen["snr"][0]["errors"]), **loss},
+            "chosen": {"prior": best, "unpruned": estimate(chosen["snr"][0]["errors"]), **loss},
             "widths": blame,
             "widths_kept": {str(units): value for units, value in kept.items()},
             "peaks": peaks,
@@ -205,7 +202,8 @@ EXPERIMENT = Experiment(
         "units": [30, 60],
         "study_epochs": 4,
         "epochs": 6,
-        "candidates": ["scale-mixture:0.1,1,0.00247875", "scale-mixture:0.25,1,0.00247875"],
+        "candidate_epochs": 6,
+        "candidates": ["scale-mixture:0.1,1,0.00247875", "scale-mixture:0.25,1,0.00247875 uniform,temperature=0.3"],
         "seeds": 2,
         "draws": 10,
         "widths": {"units": 8, "epochs": 20, "warm_up": 40, "samples": 40},
@@ -216,13 +214,14 @@ EXPERIMENT = Experiment(
         "units": [400, 1200],
         "study_epochs": 150,
         "epochs": 120,
+        "candidate_epochs": 200,
         "candidates": [
             "scale-mixture:0.05,1,0.00247875",
-            "scale-mixture:0.1,1,0.00247875",
-            "scale-mixture:0.25,1,0.00247875",
-            "scale-mixture:0.1,0.367879,0.00247875",
-            "scale-mixture:0.1,1,0.000911882",
-            "scale-mixture:0.25,0.367879,0.000911882",
+            "scale-mixture:0.1,1,0.00247875 uniform,temperature=0.3",
+            "scale-mixture:0.1,1,0.000335463",
+            "scale-mixture:0.1,1,0.000335463 uniform,temperature=0.3",
+            "scale-mixture:0.25,1,0.000335463 uniform,temperature=0.3",
+            "scale-mixture:0.25,1,0.000335463 uniform,temperature=0.1",
         ],
         "seeds": 5,
         "draws": 50,

@@ -72,5 +72,8 @@ def choices(chosen: Parts) -> Table:
         rows.append(
             [f"{KINDS[kind]}, {units} units ({WAYS[way]})", str(len(part["rows"])), f"{100 * best['error']:.2f}%", told]
         )
-    note = "Chosen on a sixth of the training data, one seed; other widths take the choice of the nearest one listed."
+    note = (
+        "Chosen on a sixth of the training data, one seed; other widths take the choice of the nearest one listed. "
+        "A temperature below one weighs the KL less: the result is then no posterior of the stated prior."
+    )
     return Table("Choices", ["network", "settings tried", "validation error", "the best one"], rows, note)

@@ -183,6 +183,7 @@ def _fit(
     fleet.fit(
         data["train"],
         learning_rates=[one["rate"] for one in settings],
+        kl=[one.get("kl", "uniform") for one in settings],
         epochs=epochs,
         batch_size=common["batch"],
         optimizer=common["optimizer"],

@@ -19,8 +19,10 @@ RULE = {"snr": "signal-to-noise", "magnitude": "magnitude"}
 
 
 def short(prior: str) -> str:
-    """A mixture's numbers."""
-    return prior.replace("scale-mixture:", "mixture ").replace(",", ", ")
+    """A mixture's numbers, and its temperature where it has one."""
+    mixture, _, kl = prior.partition(" ")
+    told = mixture.replace("scale-mixture:", "mixture ").replace(",", ", ")
+    return f"{told}, {kl.partition(',')[2].replace('=', ' ')}" if "," in kl else told
 
 
 def errors(rows: Mapping[tuple[str, int], Any]) -> Table:
