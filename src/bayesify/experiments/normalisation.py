@@ -126,7 +126,8 @@ def _answer(gain: Mapping[tuple[str, str], dict[str, Any]]) -> str:
             for other in OTHERS
         ]
         told.append(f"{trained}: {' and '.join(said)}")
-    return "Is dividing pixels by 126 better? " + "; ".join(told) + "."
+    answer = "; ".join(told)
+    return f"Is dividing pixels by 126 better? {answer[0].upper()}{answer[1:]}."
 
 
 EXPERIMENT = Experiment(

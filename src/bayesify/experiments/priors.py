@@ -145,7 +145,8 @@ def _answer(against: Mapping[tuple[str, str], dict[str, Any]]) -> str:
             if names
         ]
         told.append(f"{IN_WORDS[way]}: {', '.join(said)}")
-    return "Does a Gaussian prior beat the scale mixtures? " + "; ".join(told) + "."
+    answer = "; ".join(told)
+    return f"Does a Gaussian prior beat the scale mixtures? {answer[0].upper()}{answer[1:]}."
 
 
 EXPERIMENT = Experiment(

@@ -85,10 +85,11 @@ def by_seed(seeds: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def answer(work: Work, values: Mapping[str, list[float]], over: dict[str, Any]) -> str:
-    scope = "" if work["examples"] is None else f"On {work['examples']:,} training pictures only, no test of it: "
+    few = f"On {work['examples']:,} training pictures only, no test of it: the"
+    subject = "The" if work["examples"] is None else few
     says = {1: "more than", -1: "less than", 0: "not to be told from"}
     return (
-        f"{scope}the study's network reaches {percent(estimate([1 - one for one in values['error']]))} with "
+        f"{subject} study's network reaches {percent(estimate([1 - one for one in values['error']]))} with "
         f"{work['draws']} draws. Its expected error rate is {percent(estimate(values['expected']))} on average, "
         f"{says[settled(over)]} the actual {percent(estimate(values['error']))}, and tells mistakes with an AUROC of "
         f"{written(estimate(values['tells_expected_error']))}. At an expected error of zero "

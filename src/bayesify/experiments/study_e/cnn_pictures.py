@@ -26,9 +26,9 @@ def histograms(found: Mapping[str, Any], variances: Any, errors: Any) -> Any:
             axes.stairs(count, edges, fill=True, facecolor=color, alpha=0.18)
             axes.stairs(count, edges, color=color, linewidth=1.4, label=answer)
         axes.set_yscale("symlog", linthresh=1)
-        axes.set_ylim(0, None)
+        axes.set_ylim(0, 20 * counts.max())  # room for the legend
         style.dress(axes, x=said, y="pictures" if place == 1 else "", grid="y")
-        style.legend(axes, "upper right" if place == 2 else "upper left")
+        style.legend(axes, "upper right")
     return figure
 
 
