@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ _CHAINS = (0x9E3779B9, 0x85EBCA6B)
 # Pairs made at once without a compiler: few enough for the cache, many enough that Python does not count.
 _BLOCK_PAIRS = 1 << 16
 _WORTH_BLOCKS = 1 << 17
+_mixing: Callable[[Tensor], Tensor] | None = None
 
 
 class Stream(enum.IntEnum):
@@ -147,6 +149,25 @@ def permutation(keys: Tensor, size: int) -> Tensor:
     return torch.argsort((h.long() << 32) | (g.long() & _WORD), dim=-1, stable=True)
 
 
+def mix(v: Tensor) -> Tensor:
+    """The hash of int32 numbers, one by one."""
+    # int32 shifts are arithmetic in torch; the masks make them logical.
+    v = (v ^ ((v >> 16) & 0xFFFF)) * 0x7FEB352D
+    v = (v ^ ((v >> 15) & 0x1FFFF)) * (0x846CA68B - (1 << 32))
+    return v ^ ((v >> 16) & 0xFFFF)
+
+
+@contextmanager
+def mixing(operation: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Inside, hashes are made by this operation, which gives the same numbers: a compiler may prefer it."""
+    global _mixing
+    _mixing = operation
+    try:
+        yield
+    finally:
+        _mixing = None  # also where two threads trace at once: the numbers are the same either way
+
+
 def _is_eager_on_cpu(keys: Tensor) -> bool:
     """Whether this is plain arithmetic, that no compiler, tracer or vmap looks at."""
     return (
@@ -208,10 +229,7 @@ def _unit(h: Tensor) -> Tensor:
 
 
 def _mix(v: Tensor) -> Tensor:
-    # int32 shifts are arithmetic in torch; the masks make them logical.
-    v = (v ^ ((v >> 16) & 0xFFFF)) * 0x7FEB352D
-    v = (v ^ ((v >> 15) & 0x1FFFF)) * (0x846CA68B - (1 << 32))
-    return v ^ ((v >> 16) & 0xFFFF)
+    return (_mixing or mix)(v)
 
 
 def _mix_pair(word: int) -> tuple[int, int]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from bayesify import noise
+from bayesify.training.hashing import one_operation
 
 logger = logging.getLogger("bayesify")
 
@@ -42,15 +46,36 @@ def worth_compiling(weights: int, steps: int, device: torch.device) -> bool:
 def compile_function(function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
     """A function of tensors alone, traced on this example and compiled for its shapes; the example is not changed.
 
-    Tracing runs the Python once on imaginary tensors, so there is nothing to guard and nothing to recompile.
+    Tracing runs the Python once on imaginary tensors, so there is nothing to guard and nothing to recompile. What was
+    compiled is kept in the compiler's folder, from which the same trace, whatever is in its tensors, takes it again.
     """
     from torch._inductor import compile as compile_graph
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    graph = make_fx(function, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
-    with torch.no_grad():
-        compiled: Callable[..., Any] = compile_graph(graph, list(example), options=dict(_OPTIONS))
+    with noise.mixing(one_operation()):
+        graph = make_fx(function, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
+    with torch.no_grad(), _kept(example) as shown:
+        compiled: Callable[..., Any] = compile_graph(graph, shown, options=dict(_OPTIONS))
     return compiled
+
+
+@contextmanager
+def _kept(example: Sequence[Any]) -> Iterator[list[Any]]:
+    """What to show the compiler in place of the example; inside, it looks up and keeps what it makes, where it can.
+
+    It does so for graphs whose shapes it has a record of, as its own tracer gives them: here, that all are as they are.
+    """
+    from torch._guards import TracingContext, tracing
+    from torch._inductor import config
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    if config.cpp_wrapper:  # what is written in C++ throughout cannot be kept
+        yield list(example)
+        return
+    mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)
+    with tracing(TracingContext(mode)):
+        yield [mode.from_tensor(tensor, static_shapes=True) for tensor in example]
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:

@@ -140,15 +140,24 @@ def shape_of(leaves: Sequence[Tensor]) -> tuple[Any, ...]:
 
 
 class _Objective(nn.Module):
-    """The objective as a module, so that its parameters and buffers can be given from outside."""
+    """The objective as a module, so that its parameters and buffers, and the seed among them, can be given."""
+
+    seed: Tensor
 
     def __init__(self, method: Method, draws: int) -> None:
         super().__init__()
         self.method: Any = method
         self.draws = draws
+        # A tensor like the step number, so that what was compiled for one seed serves the others; keys have 64 bits.
+        seed = (method.seed + 2**63) % 2**64 - 2**63
+        self.register_buffer("seed", torch.tensor(seed, device=next(method.parameters()).device))
 
     def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        objective: Objective = self.method.captured(batches, step=step, share=share, draws=self.draws)
+        own, self.method.seed = self.method.seed, self.seed
+        try:
+            objective: Objective = self.method.captured(batches, step=step, share=share, draws=self.draws)
+        finally:
+            self.method.seed = own
         self.method.absorb(objective)
         return objective.loss, objective.nll
 
