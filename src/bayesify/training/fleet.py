@@ -28,7 +28,7 @@ from bayesify.training.examples import Batch, Examples, TensorExamples, as_examp
 from bayesify.training.graphs import GraphedSteps
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import make_optimizer, rate_factor
-from bayesify.training.staged import Stages, can_be_staged
+from bayesify.training.staged import StagedSteps, Stages, can_be_staged
 from bayesify.training.step import FusedStep
 from bayesify.training.updates import update_rule
 
@@ -151,7 +151,7 @@ class Fleet:
         if compiled or (compiled is None and where.type == "cuda"):
             step.compile([examples.fetch(torch.arange(min(batch_size, examples.n_data)))])
             if where.type == "cuda":
-                graphed = GraphedSteps(step, examples, batch_size, 1, (len(self),))
+                graphed = step.graphed(examples, batch_size)
         bar = tqdm(total=epochs, initial=begun, unit="epoch", disable=None if progress else True, leave=False)
         with bar:
             for epoch in range(begun, epochs):
@@ -287,6 +287,12 @@ class FleetStep(FusedStep):
         numbers = torch.tensor(self.numbers(1.0, 1e-3), dtype=self.state[0].dtype, device=where)
         self.method.train()
         self.stages.compile(self.state, torch.tensor(1, device=where), numbers, leaves)
+
+    def graphed(self, examples: TensorExamples, batch_size: int) -> GraphedSteps:
+        """Replays of the step, on a GPU."""
+        if self.stages is None:
+            return GraphedSteps(self, examples, batch_size, 1, (len(self.fleet),))
+        return StagedSteps(self, self.stages, examples, batch_size)
 
     def run(self, layout: Any, *tensors: Tensor) -> Tensor:
         known, count = len(self.state), len(self.names)

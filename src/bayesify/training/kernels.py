@@ -1,10 +1,13 @@
-"""The first and the last stage of a fleet's step (`staged.py`) as two GPU kernels, written in Triton.
+"""The first and the last stage of a fleet's step (`staged.py`) as GPU kernels, written in Triton, one launch each.
 
 What a compiler makes of these stages is bound by arithmetic: each number's noise is a hash, a logarithm and a cosine.
 Here the two numbers that Box and Muller make of one hash are used together, sine and cosine come from the hardware
 (their error, 4e-7, is below that of the draws' precision), and the noise of every draw is made again in registers where
-it is needed. Used for scale mixtures and Gaussians with SGD or Adam, and only after the results have been compared
-with the plain stages.
+it is needed. For a small network launches are what costs: one kernel serves all its tensors, and where the data and the
+counters are on the GPU (`StagedSteps`), one more takes the batch and makes the keys, and the last one counts.
+
+Used for scale mixtures and Gaussians with SGD or Adam, and only after the results have been compared with the plain
+stages.
 """
 
 from __future__ import annotations
@@ -23,13 +26,18 @@ from bayesify.priors.densities import Normal, ScaleMixture
 from bayesify.training.updates import AdamRule, SGDRule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from bayesify.training.graphs import GraphedSteps
     from bayesify.training.staged import Stages
 
 _BLOCK = 512  # pairs for each program
+_WARPS = 4
+_PLACES = 16  # tensors that one launch serves
+_WIDE = 1024  # numbers that a program copies at once
 _STEP_OF_ANGLE = tl.constexpr(2 * math.pi / 2**24)
 _TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
+_STREAM = tl.constexpr(int(Stream.TRAINING))
 
 
 def suits(stages: Stages) -> bool:
@@ -43,71 +51,109 @@ def suits(stages: Stages) -> bool:
 def make_keys(seeds: Tensor, step: Tensor, draws: int) -> Tensor:
     """Keys `[networks, draws, 2]` of a step's draws, as `noise.keys` makes them for each seed."""
     found = torch.empty(len(seeds), draws, 2, dtype=torch.int32, device=seeds.device)
-    _make_keys[(len(seeds), draws)](seeds, step, found, int(Stream.TRAINING))
+    _make_keys[(1,)](seeds, step, found, len(seeds), draws, _WIDE)
     return found
 
 
-def sample(stages: Stages, means: Sequence[Tensor], rhos: Sequence[Tensor], keys: Tensor) -> list[Tensor]:
+def fetch(stages: Stages, steps: GraphedSteps, size: int) -> tuple[list[Tensor], Tensor, Tensor]:
+    """The batch of this size that the counter points to, the keys of its step and its row of numbers."""
+    x, y, seeds = steps.examples.x, steps.examples.y, stages.fleet.seeds
+    keys = torch.empty(len(seeds), stages.draws, 2, dtype=torch.int32, device=y.device)
+    leaves = [x.new_empty(size, *x.shape[1:], dtype=stages.dtype), y.new_empty(size, *y.shape[1:])]
+    numbers = torch.empty_like(steps.numbers[0])
+    widths = [leaf.numel() // size for leaf in leaves]
+    _fetch[(size + 1, triton.cdiv(max(widths), _WIDE))](
+        x,
+        y,
+        steps.order,
+        steps.numbers,
+        seeds,
+        steps.first_step,
+        steps.batch,
+        *leaves,
+        numbers,
+        keys,
+        steps.batch_size,
+        steps.order.shape[1],
+        len(steps.numbers),
+        *widths,
+        size,
+        *numbers.shape,
+        stages.draws,
+        _WIDE,
+    )
+    return leaves, keys, numbers
+
+
+def sample(stages: Stages, state: Sequence[Tensor], keys: Tensor) -> list[Tensor]:
     """Draws `[networks * draws, n]` of every place."""
+    mean, rho = state[:2]
     networks, draws = keys.shape[:2]
-    found = []
-    for place, mean, rho in zip(stages.network.places, means, rhos, strict=True):
-        size = mean.shape[1]
-        theta = torch.empty(networks * draws, size, dtype=stages.dtype, device=mean.device)
-        first, grid = _programs(place.start, size, networks)
-        _sample[grid](mean, rho, theta, keys, place.start, size, first, mean.stride(0), draws, _BLOCK)
-        found.append(theta)
-    return found
+    sizes = [place.shape.numel() for place in stages.network.places]
+    theta = [torch.empty(networks * draws, size, dtype=stages.dtype, device=mean.device) for size in sizes]
+    for part, starts, programs in _launches(stages):
+        grid = (programs[-1], networks)
+        _sample[grid](
+            mean, rho, tuple(theta[part]), keys, mean.stride(0), starts, programs, draws, _BLOCK, num_warps=_WARPS
+        )
+    return theta
 
 
 def update(
     stages: Stages,
-    columns: Sequence[Sequence[Tensor]],
+    state: Sequence[Tensor],
     keys: Tensor,
-    priors: Tensor,
     numbers: Tensor,
     batch: int,
     gradients: Sequence[Tensor],
+    counted: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> None:
-    """Means, rhos and the optimiser's state of every place, in place; `columns` are those, each by place."""
+    """Means, rhos and the optimiser's state, in place.
+
+    `counted` is the step's NLL, the sum that it is added to, times the batch's size, and the counter that moves on.
+    """
     networks, draws = keys.shape[:2]
+    mean, rho, *slots = state
     adam = isinstance(stages.rule, AdamRule)
-    betas = stages.rule.group["betas"] if adam else (0.0, 0.0)
-    mixture = isinstance(stages.family, ScaleMixture)
-    for index, (place, gradient) in enumerate(zip(stages.network.places, gradients, strict=True)):
-        mean, rho, *rest = (column[index] for column in columns)
-        slots = rest if adam else [mean] * 4
-        size = mean.shape[1]
-        first, grid = _programs(place.start, size, networks)
-        _update[grid](
+    priors = stages.fleet.numbers
+    for part, starts, programs in _launches(stages):
+        last = counted is not None and part.stop >= len(gradients)
+        _update[(programs[-1], networks)](
             mean,
             rho,
-            *slots,
-            gradient,
+            *(slots if adam else [mean] * 4),
+            tuple(gradients[part]),
             keys,
             priors,
             numbers,
-            place.start,
-            size,
-            first,
-            mean.stride(0),
-            slots[0].stride(0),
+            *(counted if counted is not None and last else (mean,) * 3),
             batch,
             priors.shape[1],
             numbers.shape[1],
-            *betas,
+            *(stages.rule.group["betas"] if adam else (0.0, 0.0)),
             stages.rule.group["eps"] if adam else 0.0,
+            mean.stride(0),
+            starts,
+            programs,
             draws,
-            mixture,
+            isinstance(stages.family, ScaleMixture),
             adam,
+            last,
             _BLOCK,
+            num_warps=_WARPS,
         )
 
 
-def _programs(start: int, size: int, networks: int) -> tuple[int, tuple[int, int]]:
-    """The first block of 32 elements that a place touches, and the grid of programs over its pairs."""
-    first, last = start // 32, -(-(start + size) // 32)
-    return first, (triton.cdiv((last - first) * 16, _BLOCK), networks)
+def _launches(stages: Stages) -> Iterator[tuple[slice, tuple[int, ...], tuple[int, ...]]]:
+    """Each launch's places, where they start and the last one stops, the first program of each and how many."""
+    places = stages.network.places
+    for begin in range(0, len(places), _PLACES):
+        own = places[begin : begin + _PLACES]
+        programs = [0]
+        for place in own:
+            blocks = -(-place.stop // 32) - place.start // 32
+            programs.append(programs[-1] + triton.cdiv(blocks * 16, _BLOCK))
+        yield slice(begin, begin + _PLACES), (*(place.start for place in own), own[-1].stop), tuple(programs)
 
 
 @triton.jit
@@ -123,26 +169,92 @@ def _fold(value, word, position: tl.constexpr):
 
 
 @triton.jit
-def _make_keys(seeds, step, found, stream: tl.constexpr):
-    network, draw = tl.program_id(0), tl.program_id(1)
-    seed, now = tl.load(seeds + network), tl.load(step)
-    for chain in tl.static_range(2):
-        value = tl.full([], 0x9E3779B9 if chain == 0 else 0x85EBCA6B, tl.uint32)
-        value = _fold(value, (seed & 0xFFFFFFFF).to(tl.uint32), 0)
-        value = _fold(value, ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32), 1)
-        value = _fold(value, stream, 2)
-        value = _fold(value, 0, 3)
-        value = _fold(value, (now & 0xFFFFFFFF).to(tl.uint32), 4)
-        value = _fold(value, ((now >> 32) & 0xFFFFFFFF).to(tl.uint32), 5)
-        value = _fold(value, draw.to(tl.uint32), 6)
-        tl.store(found + (network * tl.num_programs(1) + draw) * 2 + chain, value.to(tl.int32, bitcast=True))
+def _write_keys(seeds, now, found, networks: tl.constexpr, draws: tl.constexpr, block: tl.constexpr):
+    for begin in range(0, networks * draws, block):
+        index = begin + tl.arange(0, block)
+        own = index < networks * draws
+        seed = tl.load(seeds + index // draws, own, 0)
+        for chain in tl.static_range(2):
+            value = tl.full([block], 0x9E3779B9 if chain == 0 else 0x85EBCA6B, tl.uint32)
+            value = _fold(value, (seed & 0xFFFFFFFF).to(tl.uint32), 0)
+            value = _fold(value, ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32), 1)
+            value = _fold(value, _STREAM, 2)
+            value = _fold(value, 0, 3)
+            value = _fold(value, (now & 0xFFFFFFFF).to(tl.uint32), 4)
+            value = _fold(value, ((now >> 32) & 0xFFFFFFFF).to(tl.uint32), 5)
+            value = _fold(value, (index % draws).to(tl.uint32), 6)
+            tl.store(found + 2 * index + chain, value.to(tl.int32, bitcast=True), own)
 
 
 @triton.jit
-def _two_normals(keys, draw, pairs):
+def _make_keys(seeds, step, found, networks: tl.constexpr, draws: tl.constexpr, block: tl.constexpr):
+    _write_keys(seeds, tl.load(step), found, networks, draws, block)
+
+
+@triton.jit
+def _copy(origin, found, width, first, block: tl.constexpr):
+    column = first + tl.arange(0, block)
+    tl.store(found + column, tl.load(origin + column, column < width).to(found.dtype.element_ty), column < width)
+
+
+@triton.jit
+def _fetch(
+    x,
+    y,
+    order,
+    table,
+    seeds,
+    first_step,
+    counter,
+    x_found,
+    y_found,
+    numbers,
+    keys,
+    batch_size,
+    examples,
+    batches,
+    x_width,
+    y_width,
+    size,
+    networks: tl.constexpr,
+    number_width: tl.constexpr,
+    draws: tl.constexpr,
+    block: tl.constexpr,
+):
+    row, part = tl.program_id(0), tl.program_id(1)
+    batch = tl.load(counter)
+    if row < size:
+        # A trial step near the end of the data must not reach beyond it.
+        example = tl.load(order + tl.minimum(batch * batch_size + row, examples - 1))
+        _copy(x + example * x_width, x_found + row.to(tl.int64) * x_width, x_width, part * block, block)
+        _copy(y + example * y_width, y_found + row.to(tl.int64) * y_width, y_width, part * block, block)
+    elif part == 0:
+        _write_keys(seeds, tl.load(first_step) + batch, keys, networks, draws, block)
+        table += tl.minimum(batch, batches - 1) * (networks * number_width)
+        for begin in range(0, networks * number_width, block):
+            _copy(table, numbers, networks * number_width, begin, block)
+
+
+@triton.jit
+def _own(tensors, starts: tl.constexpr, programs: tl.constexpr, block: tl.constexpr):
+    """The tensor of the place that this program works on, the place's start and size, and the program's pairs."""
+    program = tl.program_id(0)
+    tensor, start, size, first = tensors[0], starts[0], starts[1] - starts[0], 0
+    for index in tl.static_range(1, len(starts) - 1):
+        here = program >= programs[index]
+        tensor = tl.where(here, tensors[index], tensor)
+        start = tl.where(here, starts[index], start)
+        size = tl.where(here, starts[index + 1] - starts[index], size)
+        first = tl.where(here, programs[index], first)
+    pair = start // 32 * 16 + (program - first) * block + tl.arange(0, block)
+    return tensor, start, size, pair
+
+
+@triton.jit
+def _two_normals(keys, draw, pair):
     a = tl.load(keys + 2 * draw).to(tl.uint32, bitcast=True)
     b = tl.load(keys + 2 * draw + 1).to(tl.uint32, bitcast=True)
-    h = _mix(_mix(pairs ^ a) + b)
+    h = _mix(_mix(pair.to(tl.uint32) ^ a) + b)
     g = _mix(h ^ 0x5BD1E995)
     unit = tl.minimum(((h >> 8).to(tl.float32) + 0.5) * 5.9604644775390625e-08, 0.999999940395355)
     radius = tl.sqrt(-2.0 * tl.log(unit))
@@ -157,23 +269,32 @@ def _softplus(x):
 
 
 @triton.jit
-def _sample(means, rhos, theta, keys, start, size, first, stride, draws: tl.constexpr, block: tl.constexpr):
+def _sample(
+    means,
+    rhos,
+    theta,
+    keys,
+    stride: tl.constexpr,
+    starts: tl.constexpr,
+    programs: tl.constexpr,
+    draws: tl.constexpr,
+    block: tl.constexpr,
+):
     network = tl.program_id(1).to(tl.int64)
-    pair = tl.program_id(0) * block + tl.arange(0, block)
+    theta, start, size, pair = _own(theta, starts, programs, block)
     # Elements of a pair are sixteen apart in a block of 32.
-    one = (first + pair // 16) * 32 + pair % 16 - start
+    one = pair // 16 * 32 + pair % 16
     two = one + 16
-    here, there = (one >= 0) & (one < size), (two >= 0) & (two < size)
-    mean_one = tl.load(means + network * stride + one, here, 0.0)
-    mean_two = tl.load(means + network * stride + two, there, 0.0)
-    width_one = _softplus(tl.load(rhos + network * stride + one, here, 0.0))
-    width_two = _softplus(tl.load(rhos + network * stride + two, there, 0.0))
-    pairs = (first * 16 + pair).to(tl.uint32)
+    here, there = (one >= start) & (one < start + size), (two >= start) & (two < start + size)
+    means += network * stride
+    rhos += network * stride
+    mean_one, mean_two = tl.load(means + one, here, 0.0), tl.load(means + two, there, 0.0)
+    width_one, width_two = _softplus(tl.load(rhos + one, here, 0.0)), _softplus(tl.load(rhos + two, there, 0.0))
     for draw in range(draws):
-        cosine, sine = _two_normals(keys + network * 2 * draws, draw, pairs)
+        cosine, sine = _two_normals(keys + network * 2 * draws, draw, pair)
         row = theta + (network * draws + draw) * size
-        tl.store(row + one, (mean_one + width_one * cosine).to(theta.dtype.element_ty), here)
-        tl.store(row + two, (mean_two + width_two * sine).to(theta.dtype.element_ty), there)
+        tl.store(row + (one - start), (mean_one + width_one * cosine).to(theta.dtype.element_ty), here)
+        tl.store(row + (two - start), (mean_two + width_two * sine).to(theta.dtype.element_ty), there)
 
 
 @triton.jit
@@ -184,19 +305,10 @@ def _score(z, decay, difference, odds):
 
 
 @triton.jit
-def _moved(
-    place, slope, first_moments, second_moments, where, mask, size, correction, beta1, beta2, eps, adam: tl.constexpr
-):
-    """How far a parameter moves, and Adam's moments, in place."""
-    if adam:
-        mean = beta1 * tl.load(first_moments + where, mask, 0.0) + (1.0 - beta1) * slope
-        square = beta2 * tl.load(second_moments + where, mask, 0.0) + (1.0 - beta2) * slope * slope
-        tl.store(first_moments + where, mean, mask)
-        tl.store(second_moments + where, square, mask)
-        place -= size * mean / (tl.sqrt(square) * correction + eps)
-    else:
-        place -= size * slope
-    return place
+def _moments(first_moments, second_moments, where, mask, slope, beta1, beta2):
+    mean = beta1 * tl.load(first_moments + where, mask, 0.0) + (1.0 - beta1) * slope
+    square = beta2 * tl.load(second_moments + where, mask, 0.0) + (1.0 - beta2) * slope * slope
+    return mean, square
 
 
 @triton.jit
@@ -211,50 +323,48 @@ def _update(
     keys,
     priors,
     numbers,
-    start,
-    size,
-    first,
-    stride,
-    slot_stride,
+    nll,
+    total,
+    counter,
     batch,
     prior_width,
     number_width,
     beta1,
     beta2,
     eps,
+    stride: tl.constexpr,
+    starts: tl.constexpr,
+    programs: tl.constexpr,
     draws: tl.constexpr,
     mixture: tl.constexpr,
     adam: tl.constexpr,
+    counted: tl.constexpr,
     block: tl.constexpr,
 ):
     network = tl.program_id(1).to(tl.int64)
-    pair = tl.program_id(0) * block + tl.arange(0, block)
-    pairs = (first * 16 + pair).to(tl.uint32)
+    gradients, start, size, pair = _own(gradients, starts, programs, block)
+    one = pair // 16 * 32 + pair % 16
+    two = one + 16
+    here, there = (one >= start) & (one < start + size), (two >= start) & (two < start + size)
+    at_one, at_two = network * stride + one, network * stride + two
+    mean_one, mean_two = tl.load(means + at_one, here, 0.0), tl.load(means + at_two, there, 0.0)
+    rho_one, rho_two = tl.load(rhos + at_one, here, 0.0), tl.load(rhos + at_two, there, 0.0)
+    width_one, width_two = _softplus(rho_one), _softplus(rho_two)
     share = tl.load(numbers + network * number_width) / batch
     rate = tl.load(numbers + network * number_width + 1)
-    correction = tl.load(numbers + network * number_width + 2) if adam else 0.0
-    centre = tl.load(priors + network * prior_width + prior_width - 1)
-    one = (first + pair // 16) * 32 + pair % 16 - start
-    two = one + 16
-    here, there = (one >= 0) & (one < size), (two >= 0) & (two < size)
-    mean_one = tl.load(means + network * stride + one, here, 0.0)
-    mean_two = tl.load(means + network * stride + two, there, 0.0)
-    rho_one = tl.load(rhos + network * stride + one, here, 0.0)
-    rho_two = tl.load(rhos + network * stride + two, there, 0.0)
-    width_one, width_two = _softplus(rho_one), _softplus(rho_two)
+    prior = priors + network * prior_width
+    centre = tl.load(prior + prior_width - 1)
     slope_one = tl.zeros([block], tl.float32)
     slope_two = tl.zeros([block], tl.float32)
     stretch_one = tl.zeros([block], tl.float32)
     stretch_two = tl.zeros([block], tl.float32)
     if mixture:
-        decay = tl.load(priors + network * prior_width + 1)
-        difference = tl.load(priors + network * prior_width + 2)
-        odds = tl.load(priors + network * prior_width + 3)
+        decay, difference, odds = tl.load(prior + 1), tl.load(prior + 2), tl.load(prior + 3)
     for draw in range(draws):
-        cosine, sine = _two_normals(keys + network * 2 * draws, draw, pairs)
+        cosine, sine = _two_normals(keys + network * 2 * draws, draw, pair)
         row = gradients + (network * draws + draw) * size
-        gradient_one = tl.load(row + one, here, 0.0).to(tl.float32)
-        gradient_two = tl.load(row + two, there, 0.0).to(tl.float32)
+        gradient_one = tl.load(row + (one - start), here, 0.0).to(tl.float32)
+        gradient_two = tl.load(row + (two - start), there, 0.0).to(tl.float32)
         if mixture:
             gradient_one -= share * _score(mean_one + width_one * cosine - centre, decay, difference, odds)
             gradient_two -= share * _score(mean_two + width_two * sine - centre, decay, difference, odds)
@@ -266,7 +376,7 @@ def _update(
     stretch_one = stretch_one / draws - share / width_one
     stretch_two = stretch_two / draws - share / width_two
     if not mixture:
-        scale = tl.load(priors + network * prior_width)
+        scale = tl.load(prior)
         precision = share / (scale * scale)
         slope_one += precision * (mean_one - centre)
         slope_two += precision * (mean_two - centre)
@@ -274,20 +384,31 @@ def _update(
         stretch_two += precision * width_two
     stretch_one *= tl.sigmoid(rho_one)
     stretch_two *= tl.sigmoid(rho_two)
-    own = network * slot_stride
-    mean_one = _moved(
-        mean_one, slope_one, mean_first, mean_second, own + one, here, rate, correction, beta1, beta2, eps, adam
-    )
-    mean_two = _moved(
-        mean_two, slope_two, mean_first, mean_second, own + two, there, rate, correction, beta1, beta2, eps, adam
-    )
-    rho_one = _moved(
-        rho_one, stretch_one, rho_first, rho_second, own + one, here, rate, correction, beta1, beta2, eps, adam
-    )
-    rho_two = _moved(
-        rho_two, stretch_two, rho_first, rho_second, own + two, there, rate, correction, beta1, beta2, eps, adam
-    )
-    tl.store(means + network * stride + one, mean_one, here)
-    tl.store(means + network * stride + two, mean_two, there)
-    tl.store(rhos + network * stride + one, rho_one, here)
-    tl.store(rhos + network * stride + two, rho_two, there)
+    if adam:
+        # Everything is read before anything is written, so that no read waits for a write.
+        correction = tl.load(numbers + network * number_width + 2)
+        slope_one, square_one = _moments(mean_first, mean_second, at_one, here, slope_one, beta1, beta2)
+        slope_two, square_two = _moments(mean_first, mean_second, at_two, there, slope_two, beta1, beta2)
+        stretch_one, turn_one = _moments(rho_first, rho_second, at_one, here, stretch_one, beta1, beta2)
+        stretch_two, turn_two = _moments(rho_first, rho_second, at_two, there, stretch_two, beta1, beta2)
+        tl.store(mean_first + at_one, slope_one, here)
+        tl.store(mean_first + at_two, slope_two, there)
+        tl.store(mean_second + at_one, square_one, here)
+        tl.store(mean_second + at_two, square_two, there)
+        tl.store(rho_first + at_one, stretch_one, here)
+        tl.store(rho_first + at_two, stretch_two, there)
+        tl.store(rho_second + at_one, turn_one, here)
+        tl.store(rho_second + at_two, turn_two, there)
+        slope_one /= tl.sqrt(square_one) * correction + eps
+        slope_two /= tl.sqrt(square_two) * correction + eps
+        stretch_one /= tl.sqrt(turn_one) * correction + eps
+        stretch_two /= tl.sqrt(turn_two) * correction + eps
+    tl.store(means + at_one, mean_one - rate * slope_one, here)
+    tl.store(means + at_two, mean_two - rate * slope_two, there)
+    tl.store(rhos + at_one, rho_one - rate * stretch_one, here)
+    tl.store(rhos + at_two, rho_two - rate * stretch_two, there)
+    if counted and tl.program_id(0) == 0:
+        # Nothing of this step reads the counter any more.
+        tl.store(total + network, tl.load(total + network) + tl.load(nll + network).to(tl.float64) * batch)
+        if network == 0:
+            tl.store(counter, tl.load(counter) + 1)

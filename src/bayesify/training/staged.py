@@ -7,14 +7,16 @@
 The noise costs less to make twice than to keep. The last stage's likelihood is linear in the draws, so differentiating
 its objective gives the chain rule to mu and rho, the prior's part and the entropy's in one pass, whatever the prior and
 the optimiser. In `bfloat16` the draws and their gradients have half the bytes, and products run on tensor cores; means,
-widths, the prior's part and the update stay in float32.
+widths, the prior's part and the update stay in float32. Where kernels of our own do the first and the last stage
+(`kernels.py`), they take the batch from the data on the GPU and keep count as well (`StagedSteps`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,16 +25,20 @@ from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 from bayesify import noise
-from bayesify.errors import choose
+from bayesify.errors import choose, first_line
 from bayesify.priors.varying import VaryingPrior
 from bayesify.training.compiling import compile_function
+from bayesify.training.examples import TensorExamples, take
+from bayesify.training.graphs import GraphedSteps
 from bayesify.training.step import check_same, shape_of
 
 if TYPE_CHECKING:
     from bayesify.training.fleet import FleetStep
 
+logger = logging.getLogger("bayesify")
 PRECISIONS = ("float32", "tf32", "bfloat16")
-_Stages = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]
+_Sample = Callable[[Sequence[Tensor], Tensor], tuple[Tensor, ...]]
+_Update = Callable[[Sequence[Tensor], Tensor, Tensor, Tensor, Sequence[Tensor]], None]
 
 
 class Stages:
@@ -50,71 +56,134 @@ class Stages:
 
     def __call__(self, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]) -> Tensor:
         """Make the step in place; each network's NLL."""
-        sample, gradients, update = self._compiled.get(shape_of(leaves)) or self._plain
-        own = self._slices(state)
-        with _products(self.precision):
-            *draws, keys = sample(*own[0], *own[1], self.fleet.seeds, step)
-            nll: Tensor
-            nll, *found = gradients(*draws, *leaves)
-            update(*pytree.tree_leaves(own), keys, self.fleet.numbers, numbers, leaves[-1], *found)
-        return nll
+        leaves = self._cast(leaves)
+        return self._make(self._compiled.get(shape_of(leaves)) or self._plain, state, step, numbers, leaves)
 
     def compile(self, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]) -> None:
         """Compile for batches of this shape, and check the result against the plain arithmetic."""
-        own = self._slices([tensor.clone() for tensor in state])
+        leaves = self._cast(leaves)
+        if shape_of(leaves) in self._compiled:
+            return
+        given = step, numbers, leaves
+
+        def result(stages: _Stages) -> list[Tensor]:
+            copies = [tensor.clone() for tensor in state]
+            return [self._make(stages, copies, *given), *copies]
+
+        expected = result(self._plain)
+        # Coarse gradients have other signs where they are nearly zero, which Adam makes as large as any.
+        tolerance = {"tolerance": 0.3} if self.precision == "bfloat16" else {}
+        for by_kernels in (True, False) if self._has_kernels() else (False,):
+            try:
+                made = self._compile(by_kernels, state, *given)
+                _check_finite(expected, result(made), [torch.zeros_like(expected[0]), *state], **tolerance)
+            except Exception as problem:
+                if not by_kernels:
+                    raise
+                logger.warning("kernels are not used (%s): the stages are compiled", first_line(problem)[:160])
+            else:
+                self._compiled[shape_of(leaves)] = made
+                return
+
+    def by_kernels(self, leaves: Sequence[Tensor]) -> bool:
+        """Whether the first and the last stage are kernels for batches of this shape."""
+        stages = self._compiled.get(shape_of(self._cast(leaves)))
+        return stages is not None and stages.by_kernels
+
+    def advance(self, steps: GraphedSteps, size: int) -> None:
+        """A step of a graph, by kernels from the batch to the count of the steps."""
+        from bayesify.training import kernels
+
+        state = steps.fused.state
         with _products(self.precision):
+            leaves, keys, numbers = kernels.fetch(self, steps, size)
+            draws = kernels.sample(self, state, keys)
+            nll, *found = self._compiled[shape_of(leaves)].gradients(*draws, *leaves)
+            kernels.update(self, state, keys, numbers, size, found, (nll, steps.nll, steps.batch))
+
+    def _make(
+        self, stages: _Stages, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]
+    ) -> Tensor:
+        with _products(self.precision):
+            *draws, keys = stages.sample(state, step)
+            nll: Tensor
+            nll, *found = stages.gradients(*draws, *leaves)
+            stages.update(state, keys, numbers, leaves[-1], found)
+        return nll
+
+    def _cast(self, leaves: Sequence[Tensor]) -> list[Tensor]:
+        """The batch with inputs in the draws' precision."""
+        x, y = leaves
+        return [x.to(self.dtype), y]
+
+    def _has_kernels(self) -> bool:
+        if not self.fleet.parameters[0].is_cuda:
+            return False
+        try:
+            from bayesify.training import kernels
+        except ImportError:
+            return False
+        return kernels.suits(self)
+
+    def _compile(
+        self, by_kernels: bool, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]
+    ) -> _Stages:
+        with _products(self.precision):
+            if by_kernels:
+                ours, renew = self._kernels()
+                *draws, _ = ours(state, step)
+                return _Stages(ours, compile_function(self._gradients, (*draws, *leaves)), renew, by_kernels=True)
+            own = self._slices(state)
             first = (*own[0], *own[1], self.fleet.seeds, step)
-            sample, update = self._kernels() or (compile_function(self._sample, first), None)
+            sample = compile_function(self._sample, first)
             *draws, keys = sample(*first)
             second = (*draws, *leaves)
             gradients = compile_function(self._gradients, second)
             _, *found = gradients(*second)
             third = (*pytree.tree_leaves(own), keys, self.fleet.numbers, numbers, leaves[-1], *found)
-            update = update or compile_function(self._update, third)
-        results = []
-        for stages in ({}, {shape_of(leaves): (sample, gradients, update)}):
-            self._compiled, kept = stages, self._compiled
-            copies = [tensor.clone() for tensor in state]
-            results.append([self(copies, step, numbers, leaves), *copies])
-            self._compiled = kept
-        # Coarse gradients have other signs where they are nearly zero, which Adam makes as large as any.
-        tolerance = {"tolerance": 0.3} if self.precision == "bfloat16" else {}
-        check_same(results[0], results[1], [torch.zeros_like(results[0][0]), *state], **tolerance)
-        self._compiled[shape_of(leaves)] = sample, gradients, update
+            return self._by_place(sample, gradients, compile_function(self._update, third))
 
-    def _kernels(self) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-        """The first and the last stage by kernels of our own, where there are such."""
-        if not self.fleet.parameters[0].is_cuda:
-            return None
-        try:
-            from bayesify.training import kernels
-        except ImportError:
-            return None
-        if not kernels.suits(self):
-            return None
-        count, slots = len(self.network.places), 2 + sum(len(own) for own in self.rule.state)
+    def _kernels(self) -> tuple[_Sample, _Update]:
+        from bayesify.training import kernels
 
-        def sample(*given: Tensor) -> tuple[Tensor, ...]:
-            seeds, step = given[2 * count :]
-            keys = kernels.make_keys(seeds, step, self.draws)
-            return *kernels.sample(self, given[:count], given[count : 2 * count], keys), keys
+        def sample(state: Sequence[Tensor], step: Tensor) -> tuple[Tensor, ...]:
+            keys = kernels.make_keys(self.fleet.seeds, step, self.draws)
+            return *kernels.sample(self, state, keys), keys
 
-        def update(*given: Tensor) -> None:
-            columns = [given[place * count : (place + 1) * count] for place in range(slots)]
-            keys, priors, numbers, targets, *found = given[slots * count :]
-            kernels.update(self, columns, keys, priors, numbers, targets.shape[0], found)
+        def update(
+            state: Sequence[Tensor], keys: Tensor, numbers: Tensor, targets: Tensor, found: Sequence[Tensor]
+        ) -> None:
+            kernels.update(self, state, keys, numbers, targets.shape[0], found)
 
         return sample, update
+
+    @property
+    def _plain(self) -> _Stages:
+        return self._by_place(self._sample, self._gradients, self._update)
+
+    def _by_place(
+        self, sample: Callable[..., Any], gradients: Callable[..., Any], update: Callable[..., Any]
+    ) -> _Stages:
+        """Stages that see the state place by place: a compiler would copy the whole where it writes to a part."""
+
+        def sample_all(state: Sequence[Tensor], step: Tensor) -> tuple[Tensor, ...]:
+            means, rhos = self._slices(state[:2])
+            draws: tuple[Tensor, ...] = sample(*means, *rhos, self.fleet.seeds, step)
+            return draws
+
+        def update_all(
+            state: Sequence[Tensor], keys: Tensor, numbers: Tensor, targets: Tensor, found: Sequence[Tensor]
+        ) -> None:
+            own = pytree.tree_leaves(self._slices(state))
+            update(*own, keys, self.fleet.numbers, numbers, targets, *found)
+
+        return _Stages(sample_all, gradients, update_all)
 
     def _keys(self, seeds: Tensor, step: Tensor) -> Tensor:
         def of(seed: Tensor) -> Tensor:
             return noise.keys(seed, noise.Stream.TRAINING, step=step, draws=range(self.draws), device=seed.device)
 
         return vmap(of)(seeds)
-
-    @property
-    def _plain(self) -> _Stages:
-        return self._sample, self._gradients, self._update
 
     def _slices(self, state: Sequence[Tensor]) -> list[list[Tensor]]:
         """Means, widths and each slot of the optimiser's state, every one by place: `[networks, n]`."""
@@ -139,7 +208,7 @@ class Stages:
             tensors = {
                 place.name: leaf.view(-1, *place.shape) for place, leaf in zip(self.network.places, leaves, strict=True)
             }
-            outputs = self.network.chained(tensors, x.to(self.dtype))
+            outputs = self.network.chained(tensors, x)
             nll = -self.likelihood.log_prob(outputs, y).mean(1)
             found = torch.autograd.grad(nll.sum(), leaves)
         return nll.detach().view(-1, self.draws).mean(1), *found
@@ -182,6 +251,50 @@ class Stages:
         return mean.unsqueeze(1) + width.unsqueeze(1) * eps
 
 
+class StagedSteps(GraphedSteps):
+    """Replays of a fleet's step in stages: where those are kernels, everything around the products is."""
+
+    def __init__(self, step: FleetStep, stages: Stages, examples: TensorExamples, batch_size: int) -> None:
+        super().__init__(step, examples, batch_size, 1, (len(step.fleet),))
+        self.stages = stages
+        self._by_kernels: set[int] = set()
+
+    def _capture(self, size: int) -> torch.cuda.CUDAGraph:
+        x, y = self.examples.x, self.examples.y
+        batch = (take(x, slice(size)), y[:size])
+        self.fused.compile([batch])
+        if isinstance(x, Tensor) and x.is_contiguous() and y.is_contiguous() and self.stages.by_kernels(batch):
+            try:
+                self._check(size)
+                self._by_kernels.add(size)
+            except Exception as problem:  # noqa: BLE001 -- without the kernels of its ends the step is as good
+                logger.warning("kernels do not take the batch (%s): torch does", first_line(problem)[:160])
+        return super()._capture(size)
+
+    def _check(self, size: int) -> None:
+        """Raise where a step by kernels is not the same step; everything stays as it was."""
+        changed = [*self.fused.state, self.nll, self.batch]
+        before = [tensor.clone() for tensor in changed]
+        results = []
+        for step in (super()._step, lambda size: self.stages.advance(self, size)):
+            try:
+                step(size)
+                results.append([tensor.clone() for tensor in changed])
+            finally:
+                for tensor, old in zip(changed, before, strict=True):
+                    tensor.copy_(old)
+        (*expected, at), (*found, found_at) = results
+        _check_finite(expected, found, before[:-1])
+        if at != found_at:
+            raise ValueError(f"the counter is at {int(found_at)}, not at {int(at)}")
+
+    def _step(self, size: int) -> None:
+        if size in self._by_kernels:
+            self.stages.advance(self, size)
+        else:
+            super()._step(size)
+
+
 def can_be_staged(step: FleetStep) -> bool:
     """Whether the fleet's networks are plain chains of random weights whose noise is that of the weights alone."""
     method = step.fleet.methods[0]
@@ -191,6 +304,24 @@ def can_be_staged(step: FleetStep) -> bool:
     return (
         everything and plain and not method.likelihood.noisy and not any(True for _ in method.likelihood.parameters())
     )
+
+
+class _Stages(NamedTuple):
+    """(state, step) -> (*draws, keys);  (*draws, x, y) -> (NLL, *gradients);  (state, keys, numbers, y, gradients)."""
+
+    sample: _Sample
+    gradients: Callable[..., tuple[Tensor, ...]]
+    update: _Update
+    by_kernels: bool = False
+
+
+def _check_finite(
+    expected: Sequence[Tensor], found: Sequence[Tensor], before: Sequence[Tensor], **tolerance: float
+) -> None:
+    """Raise where networks' rows differ by more than rounding; a network that has diverged is like no other."""
+    finite = torch.stack([torch.isfinite(rows).view(len(rows), -1).all(1) for rows in expected]).all(0)
+    plain, other, old = ([rows[finite] for rows in tensors] for tensors in (expected, found, before))
+    check_same(plain, other, old, **tolerance)
 
 
 def _width(rho: Tensor) -> Tensor:
