@@ -20,7 +20,7 @@ from torch.func import functional_call, vmap
 from torch.utils import _pytree as pytree
 from tqdm import tqdm
 
-from bayesify.errors import RunError, TrainingError, at_least
+from bayesify.errors import RunError, TrainingError, at_least, choose
 from bayesify.methods.variational import Variational
 from bayesify.priors.varying import VaryingPrior, varying
 from bayesify.training import checkpoint
@@ -28,7 +28,7 @@ from bayesify.training.examples import Batch, Examples, TensorExamples, as_examp
 from bayesify.training.graphs import GraphedSteps
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import make_optimizer, rate_factor
-from bayesify.training.staged import StagedSteps, Stages, can_be_staged
+from bayesify.training.staged import PRECISIONS, StagedSteps, Stages, can_be_staged, products
 from bayesify.training.step import FusedStep
 from bayesify.training.updates import update_rule
 
@@ -256,6 +256,7 @@ class FleetStep(FusedStep):
         self.buffers: dict[str, Tensor] = {}
         self._compiled: dict[Any, Callable[..., Tensor]] = {}
         self.bind(optimizer)
+        self.precision = choose("precision", precision, PRECISIONS)
         together = not fleet.apart and fleet.family is not None
         self.stages = Stages(self, precision) if together and can_be_staged(self) else None
         if self.stages is None and precision == "bfloat16":
@@ -276,7 +277,9 @@ class FleetStep(FusedStep):
 
     def evaluate(self, layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor) -> Tensor:
         if self.stages is None:
-            return super().evaluate(layout, leaves, step, numbers)
+            # Compiled products are the library's own, which look at the precision when they are called.
+            with products(self.precision):
+                return super().evaluate(layout, leaves, step, numbers)
         return self.stages(self.state, step, numbers, leaves)
 
     def compile(self, batches: list[Batch]) -> None:

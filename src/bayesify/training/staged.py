@@ -95,7 +95,7 @@ class Stages:
         from bayesify.training import kernels
 
         state = steps.fused.state
-        with _products(self.precision):
+        with products(self.precision):
             leaves, keys, numbers = kernels.fetch(self, steps, size)
             draws = kernels.sample(self, state, keys)
             nll, *found = self._compiled[shape_of(leaves)].gradients(*draws, *leaves)
@@ -104,7 +104,7 @@ class Stages:
     def _make(
         self, stages: _Stages, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]
     ) -> Tensor:
-        with _products(self.precision):
+        with products(self.precision):
             *draws, keys = stages.sample(state, step)
             nll: Tensor
             nll, *found = stages.gradients(*draws, *leaves)
@@ -128,7 +128,7 @@ class Stages:
     def _compile(
         self, by_kernels: bool, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]
     ) -> _Stages:
-        with _products(self.precision):
+        with products(self.precision):
             if by_kernels:
                 ours, renew = self._kernels()
                 *draws, _ = ours(state, step)
@@ -329,7 +329,7 @@ def _width(rho: Tensor) -> Tensor:
 
 
 @contextmanager
-def _products(precision: str) -> Iterator[None]:
+def products(precision: str) -> Iterator[None]:
     """Products of float32 matrices as they are, or with the digits of TF32."""
     before = torch.get_float32_matmul_precision()
     if precision == "tf32":

@@ -50,6 +50,11 @@ class Work:
         first = int(self.settings.get("first_seed", 0))
         return range(first, first + at_least("seeds", int(self.settings["seeds"]), 1))
 
+    @property
+    def precision(self) -> str:
+        """Of a fleet's products: those of a GPU are several times faster with the digits of TF32."""
+        return "tf32" if self.device.startswith("cuda") else "float32"
+
     def once(self, name: str, compute: Callable[..., Mapping[str, Any]], *arguments: Any) -> dict[str, Any]:
         """A part's plain numbers: `compute(*arguments)` the first time, read from the part's file afterwards."""
         file = self._file(name)
@@ -118,7 +123,9 @@ class Work:
         if all((one / runs.MODEL).is_file() for one in homes):
             loaded: list[Any] = [runs.load(one).to(self.device) for one in homes]
             return loaded
-        Fleet(methods).fit(data, device=self.device, progress=self.progress, run=home, **settings)
+        Fleet(methods).fit(
+            data, device=self.device, precision=self.precision, progress=self.progress, run=home, **settings
+        )
         for method, one in zip(methods, homes, strict=True):
             method.save(one)
         (home / "fleet.safetensors").unlink(missing_ok=True)

@@ -189,6 +189,7 @@ def _fit(
         optimizer=common["optimizer"],
         schedule=common["schedule"],
         device=work.device,
+        precision=work.precision,
         run=folder,
         checkpoint_every=max(1, epochs // 5),
         progress=work.progress,

@@ -128,6 +128,7 @@ def train(
         draws=way.draws,
         kl=[one.get("kl", way.kl) for one in every],
         device=work.device,
+        precision=work.precision,
         run=home,
         checkpoint_every=max(1, epochs // 5),
         progress=work.progress,
