@@ -10,6 +10,8 @@ each network) when it ends; what the file holds already is not trained again.
     python benchmarks/tune_mnist.py --device cuda --units 1200 --estimator local --pi 0.5 0.75 --sigma2 -7 -8 --seeds 3
     python benchmarks/tune_mnist.py --show --out tune.jsonl
 
+What was found so far is in docs/results/mnist-tuning.jsonl (`--show --out docs/results/mnist-tuning.jsonl`).
+
 Sigmas are given by their logarithms, as in the paper. `--random 200` takes so many of the product at random.
 """
 

@@ -17,7 +17,7 @@ logger = logging.getLogger("bayesify")
 
 # Compiling a step takes this long (two cores); an uncompiled step costs this much more, per weight and, on a GPU, per
 # step, because there Python is slower than the arithmetic (`bayesify bench step` with and without `--eager`).
-_SECONDS_TO_COMPILE = 30.0
+_SECONDS_TO_COMPILE = 15.0
 _SECONDS_PER_WEIGHT = 1.5e-8
 _SECONDS_PER_STEP_ON_GPU = 1.5e-3
 # Where the processor can, a product and a sum are one operation that rounds once.
