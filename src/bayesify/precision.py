@@ -32,14 +32,20 @@ def passes_in(precision: str, device: torch.device, dtype: torch.dtype) -> Itera
         dtype: of the weights; those in double precision are there for their digits, and `auto` leaves them alone.
 
     """
+    chosen = decided(precision, device, dtype)
+    with torch.autocast(device.type, torch.bfloat16, enabled=chosen == "bfloat16"):
+        yield chosen
+
+
+def decided(precision: str, device: torch.device, dtype: torch.dtype) -> str:
+    """What `passes_in` decides: `full` or `bfloat16`."""
     chosen = choose("precision", precision, PRECISIONS)
     if chosen == "bfloat16" and time_ratio(device) is None:
         raise ValueError(f"precision bfloat16 is not there on {device}: use 'full', or 'auto' to find out by itself")
     if chosen == "auto":
         ratio = time_ratio(device) if dtype == torch.float32 else None
         chosen = "bfloat16" if ratio is not None and ratio < _WORTH else "full"
-    with torch.autocast(device.type, torch.bfloat16, enabled=chosen == "bfloat16"):
-        yield chosen
+    return chosen
 
 
 @cache

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify import noise
+from bayesify import cores, noise
 from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Classification, Likelihood, Regression
 from bayesify.likelihoods.classification import entropy
@@ -33,6 +33,8 @@ REGRESSION_SCORES = ("width", "std", "variance", "aleatoric", "epistemic")
 # Draws whose probabilities are in memory at once while an answer is summed up; and about how many numbers that is.
 _PIECE = 16
 _PIECE_ELEMENTS = 1 << 17
+# Outputs from which several cores are faster than one after the other.
+_WORTH_CORES = 1 << 20
 
 
 class Predictive:
@@ -293,10 +295,13 @@ class Predictive:
         likelihood, keys = self._classification("probs"), self._likelihood_keys()
         # What is added to what is the same whatever the batch: a few draws, then the next.
         inputs = max(1, _PIECE_ELEMENTS // (_PIECE * max(1, self.outputs[0, :1].numel())))
-        columns = []
-        for rows in self.outputs.split(inputs, 1):
+
+        def means(rows: Tensor) -> list[Tensor]:
             totals = [likelihood.totals(part, some) for part, some in _in_pieces(rows, keys)]
-            columns.append([torch.stack(sums).sum(0) / self.draws for sums in zip(*totals, strict=True)])
+            return [torch.stack(sums).sum(0) / self.draws for sums in zip(*totals, strict=True)]
+
+        worth = self.outputs.numel() >= _WORTH_CORES and not self.outputs.requires_grad
+        columns = cores.side_by_side(means, self.outputs.split(inputs, 1), self.outputs.device, worth=worth)
         probs, entropies = (torch.cat(parts) for parts in zip(*columns, strict=True))
         return probs, entropies
 

@@ -73,17 +73,20 @@ def answers(
         "draws": lambda: _said(bnn.predict(x, draws=draws)),
         "one_pass": _passes(network, x, best, 1),
         "moments": lambda: _said(bnn.predict(x, by="moments")),
+        "moments_auto": lambda: _said(bnn.predict(x, by="moments", precision="auto")),
     }
     timings = timing.take_turns(contenders, rounds=rounds, steps=1, device=device, progress=progress)
     found = {
         name: timing.ratio(timings[name], timings[plain])
-        for name, plain in (("draws", "passes"), ("moments", "one_pass"))
+        for name, plain in (("draws", "passes"), ("moments", "one_pass"), ("moments_auto", "one_pass"))
     }
     return {
         "ratio": found["draws"]["ratio"],
         "ratio_quartiles": found["draws"]["quartiles"],
         "ratio_of_moments": found["moments"]["ratio"],
         "ratio_of_moments_quartiles": found["moments"]["quartiles"],
+        "ratio_of_moments_auto": found["moments_auto"]["ratio"],
+        "ratio_of_moments_auto_quartiles": found["moments_auto"]["quartiles"],
         **{f"{name}_ms": timing.spread(values)["median"] for name, values in timings.items()},
         "best_batch": best,
         "units": units,
@@ -145,7 +148,8 @@ def lines(result: dict[str, Any]) -> list[str]:
     draws = f"{result['draws']} draws take {result['ratio']:.2f} times as many passes"
     said = [
         f"{draws} (quartiles {low:.2f} to {high:.2f}, goal {GOALS['draws']})",
-        f"moments take {result['ratio_of_moments']:.2f} passes (goal {GOALS['moments']:g})",
+        f"moments take {result['ratio_of_moments']:.2f} passes (goal {GOALS['moments']:g}), "
+        f"{result['ratio_of_moments_auto']:.2f} with precision auto",
     ]
     for each in result["gaussian_logits"]:
         said.append(

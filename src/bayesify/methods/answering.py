@@ -7,29 +7,33 @@ batch mates nor on the pieces.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from bayesify import noise
+from bayesify import cores, noise
 from bayesify.errors import at_least, choose
-from bayesify.estimators.moments import POINTS, Gaussians, Propagation, contrast_of, stand_ins
+from bayesify.estimators.moments import POINTS, Gaussians, contrast_of, prediction_of, stand_ins
 from bayesify.interface import count
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.checking import few, same_kind, try_network
 from bayesify.network import LOOP_FROM_WEIGHTS, Network
-from bayesify.precision import PRECISIONS, passes_in
+from bayesify.precision import PRECISIONS, decided, passes_in
 from bayesify.predictive import Predictive
 from bayesify.training.examples import as_inputs, take, to_device
 
+Drawing = Callable[[Sequence[int]], Tensor]
 _DRAW_ELEMENTS = 1 << 24
 _PASS_ELEMENTS = 1 << 22
 _CACHED_ELEMENTS = 1 << 19
 # A pass with moments keeps about this many tensors of a layer's size for its way back.
 _COPIES_FOR_MOMENTS = 8
+# Weights times inputs in a piece of work, from which (some milliseconds) it is worth a core of its own.
+_WORTH_A_CORE = 1 << 26
 
 
 def pieces(weights: int, widest: int, batch_size: int, device: torch.device) -> tuple[int, int]:
@@ -92,7 +96,7 @@ class Answering(nn.Module, ABC):
                 of plain chains); or `mean` for the one function at the posterior's mean weights.
             batch_size: inputs evaluated together (the answer does not depend on it).
             precision: of the passes: `full`, that of the weights; `bfloat16`, which keeps fewer digits; or `auto`, that
-                is bfloat16 where a probe finds it faster.
+                is bfloat16 where a probe finds it faster. Moments keep their means in full.
 
         """
         at_least("draws", draws, 1)
@@ -101,11 +105,7 @@ class Answering(nn.Module, ABC):
         count_draws = {"mean": 1, "moments": POINTS}.get(by, min(draws, self.held or draws))
         numbers = range(count_draws)
         if by == "moments":
-            if precision == "bfloat16":
-                raise ValueError(
-                    'by="moments" subtracts what is nearly equal: precision must be "full", got "bfloat16"'
-                )
-            outputs = self._by_moments(x, batch_size)
+            outputs = self._by_moments(x, batch_size, precision)
         else:
             with passes_in(precision, self.network.initial.device, self.network.dtype):
                 outputs = self._outputs(x, numbers, seed, by, batch_size)
@@ -127,7 +127,11 @@ class Answering(nn.Module, ABC):
     def _try(self, x: Any) -> Tensor:
         return try_network(self.network, x)
 
-    def _by_moments(self, x: Any, batch_size: int) -> Tensor:
+    def _drawing(self, seed: int) -> Drawing:
+        """`weights` of one seed, by the draws' numbers; what they have in common may be computed once."""
+        return lambda draws: self.weights(draws, seed)
+
+    def _by_moments(self, x: Any, batch_size: int, precision: str) -> Tensor:
         if not self.independent:
             kind = type(self).__name__ + (f" of family {self.family}" if hasattr(self, "family") else "")
             raise ValueError(
@@ -136,14 +140,21 @@ class Answering(nn.Module, ABC):
             )
         std = self.std
         assert isinstance(std, Tensor)
-        propagation = Propagation(self.network, self.mean_weights, std)
+        device = self.network.initial.device
+        half = decided(precision, device, self.network.dtype) == "bfloat16"
+        propagation = prediction_of(self.network, self.mean_weights, std, half=half, insist=precision == "bfloat16")
         x, widest = self._looked_at(x, batch_size)
         batch_size = max(1, min(batch_size, _PASS_ELEMENTS // (_COPIES_FOR_MOMENTS * widest)))
-        contrast, device = contrast_of(self.likelihood), self.network.initial.device
-        parts = [
-            propagation(to_device(take(x, slice(start, start + batch_size)), device), contrast)
-            for start in range(0, count(x), batch_size)
-        ]
+        contrast, total = contrast_of(self.likelihood), count(x)
+        number, workers = -(-total // batch_size), cores.workers_for(device)
+        worth = batch_size * self.network.size >= _WORTH_A_CORE and number >= workers
+        if worth:
+            number = -(-number // workers) * workers  # as many pieces for every core
+
+        def propagate(rows: slice) -> Gaussians:
+            return propagation(to_device(take(x, rows), device), contrast)
+
+        parts = cores.side_by_side(propagate, _even(total, number), device, worth=worth)
         means, variances = (torch.cat([getattr(part, name) for part in parts]) for name in ("mean", "variance"))
         return stand_ins(Gaussians(means, variances))
 
@@ -161,17 +172,23 @@ class Answering(nn.Module, ABC):
         device = self.network.initial.device
         total = count(x)
         chunk, batch_size = pieces(self.network.size, widest, min(batch_size, total), device)
-        gathered = []
-        for first in range(0, len(numbers), chunk):
-            some = numbers[first : first + chunk]
-            theta = self.mean_weights.unsqueeze(0) if by == "mean" else self.weights(some, seed)
+        drawing = self._drawing(seed)
+
+        def evaluate(some: Sequence[int]) -> Tensor:
+            theta = self.mean_weights.unsqueeze(0) if by == "mean" else drawing(some)
             dropout = None if by == "mean" else self._dropout_keys(some, seed)
             kept = None if by == "mean" else self._kept(some, seed)
             rows = []
             for start in range(0, total, batch_size):
                 part = to_device(take(x, slice(start, start + batch_size)), device)
                 rows.append(self._evaluate(theta, part, dropout, kept))
-            gathered.append(torch.cat(rows, 1) if len(rows) > 1 else rows[0])
+            return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
+
+        # A chain is a function of tensors; other modules are called one at a time.
+        worth = self.network.is_chain and self.network.size >= LOOP_FROM_WEIGHTS
+        worth &= chunk * total * self.network.size >= _WORTH_A_CORE
+        draws = [numbers[first : first + chunk] for first in range(0, len(numbers), chunk)]
+        gathered = cores.side_by_side(evaluate, draws, device, worth=worth)
         return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
 
     def _evaluate(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
@@ -179,3 +196,10 @@ class Answering(nn.Module, ABC):
         if each:
             x = pytree.tree_map_only(Tensor, lambda t: t.expand(theta.shape[0], *t.shape), x)
         return self.network.outputs(theta, x, dropout=dropout, fixed_mask=True, each=each, kept=kept)[0]
+
+
+def _even(total: int, number: int) -> list[slice]:
+    """Parts of a range that differ by one at most, the larger ones first."""
+    size, larger = divmod(total, number)
+    starts = [part * size + min(part, larger) for part in range(number + 1)]
+    return [slice(*ends) for ends in pairwise(starts)]

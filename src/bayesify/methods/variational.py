@@ -25,6 +25,7 @@ from bayesify.errors import choose
 from bayesify.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
 from bayesify.estimators.moments import chain_of, moment_outputs
 from bayesify.likelihoods import Likelihood
+from bayesify.methods.answering import Drawing
 from bayesify.methods.bounds import check_combination, check_plan
 from bayesify.methods.families import check_memory, make_family
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
@@ -163,6 +164,11 @@ class Variational(Method):
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         return self._drawn(draws, seed)[:, : self.network.size]
 
+    @torch.no_grad()
+    def _drawing(self, seed: int) -> Drawing:
+        moments = self._mean(self.mu), self._width(self.rho)
+        return lambda draws: self._drawn(draws, seed, moments)[:, : self.network.size]
+
     @property
     def mean_weights(self) -> Tensor:
         return self._mean(self.mu)[: self.network.size].detach()
@@ -193,8 +199,11 @@ class Variational(Method):
     def _posterior(self, mu: Tensor, rho: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Draws of all unknowns from noise `[draws, R + H]`, their means, and the widths."""
         mean, width = self._mean(mu), self._width(rho)
+        return self._around(mean, width, eps), mean, width
+
+    def _around(self, mean: Tensor, width: Tensor, eps: Tensor) -> Tensor:
         z = self._family.draw(self._unknowns.pick_random(mean), width, self.factor, eps)
-        return self._unknowns.whole(z, mean), mean, width
+        return self._unknowns.whole(z, mean)
 
     def _divergence(self, mean: Tensor, width: Tensor, theta: Tensor) -> Tensor:
         assert self.prior is not None
@@ -263,12 +272,15 @@ class Variational(Method):
     def _marginal_std(self) -> Tensor:
         return self._family.std(self._width(self.rho), self.factor)
 
-    def _drawn(self, draws: Sequence[int], seed: int) -> Tensor:
+    @torch.no_grad()
+    def _drawn(self, draws: Sequence[int], seed: int, moments: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """Draws of all unknowns; `moments` are their means and widths, where somebody has them already."""
         keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
         # A product of one row rounds differently from the same row among others: correlated draws are made one by one.
         rows = self._noise(keys).split(1 if self._family.correlated else max(1, len(draws)))
-        with torch.no_grad():
-            return torch.cat([self._posterior(self.mu, self.rho, eps)[0] for eps in rows])
+        mean, width = moments or (self._mean(self.mu), self._width(self.rho))
+        each = [self._around(mean, width, eps) for eps in rows]
+        return each[0] if len(each) == 1 else torch.cat(each)
 
     def _keys(self, step: int, draws: int) -> Tensor:
         return noise.keys(self.seed, noise.Stream.TRAINING, step=step, draws=range(draws), device=self.mu.device)

@@ -1,7 +1,17 @@
 """The estimator `moments`: means and variances instead of draws, for prediction and for training."""
 
 from bayesify.estimators.moments.gaussians import Gaussians
+from bayesify.estimators.moments.perceptron import prediction_of
 from bayesify.estimators.moments.propagation import Propagation, chain_of
 from bayesify.estimators.moments.readout import POINTS, contrast_of, moment_outputs, stand_ins
 
-__all__ = ["POINTS", "Gaussians", "Propagation", "chain_of", "contrast_of", "moment_outputs", "stand_ins"]
+__all__ = [
+    "POINTS",
+    "Gaussians",
+    "Propagation",
+    "chain_of",
+    "contrast_of",
+    "moment_outputs",
+    "prediction_of",
+    "stand_ins",
+]

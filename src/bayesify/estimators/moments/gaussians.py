@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 # Beyond this many standard deviations a normal has nothing left, in any precision; and its square is finite.
-_FAR = 40.0
+FAR = 40.0
 # Points half a standard deviation apart, out to four. For functions that bend on a scale below one standard deviation
 # this rule is better than one of Gauss and Hermite with as many points, whose middle ones lie further apart.
 _STEP, _STEPS = 0.5, 8
@@ -120,13 +120,17 @@ def integrated(function: Callable[[Tensor], Tensor], mean: Tensor, variance: Ten
 
 def root(variance: Tensor) -> Tensor:
     """The standard deviation; where nothing varies, a tiny one, with a gradient of zero."""
-    # Far below rounding, and far above where its inverse, cubed in a gradient, would overflow.
-    return variance.clamp(min=math.sqrt(torch.finfo(variance.dtype).tiny)).sqrt()
+    return variance.clamp(min=least_variance(variance.dtype)).sqrt()
+
+
+def least_variance(dtype: torch.dtype) -> float:
+    """Far below rounding, and far above where its inverse, cubed in a gradient, would overflow."""
+    return math.sqrt(torch.finfo(dtype).tiny)
 
 
 def _excess(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """`Phi(a)`, `phi(a)` and the product of the mean excess of a standard normal above -a and below it."""
-    a = a.clamp(-_FAR, _FAR)
+    a = a.clamp(-FAR, FAR)
     density = torch.exp(-0.5 * (a * a)) * (1.0 / math.sqrt(2.0 * math.pi))
     below = 0.5 * torch.erfc(a * -math.sqrt(0.5))
     return below, density, (density + a * below) * (density - a * (1.0 - below))
@@ -135,7 +139,7 @@ def _excess(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _rectified_in_place(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, variance and slope of `max(z, 0)`, as above, with every temporary used again: half the time of new ones."""
     std = root(variance)
-    a = (mean / std).clamp_(-_FAR, _FAR)
+    a = (mean / std).clamp_(-FAR, FAR)
     density = (a * a).mul_(-0.5).exp_().mul_(1.0 / math.sqrt(2.0 * math.pi))
     slope = (a * -math.sqrt(0.5)).erfc_().mul_(0.5)
     under = (1.0 - slope).mul_(a).neg_().add_(density)

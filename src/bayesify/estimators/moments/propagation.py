@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Links = list[tuple[str, nn.Module]]
 Contrast = Callable[[Tensor], Tensor]
+# The variance of a combination of the outputs, `[batch]`, by its coefficients `[batch, ...]`.
+Linked = Callable[[Tensor], Tensor]
 # Each direction is one more backward pass.
 SEPARATELY = 4
 
@@ -63,10 +65,7 @@ class Propagation:
 
     def forward_moments(self, x: Any) -> Iterator[tuple[str, Gaussians]]:
         """Moments after every layer, each with the layer's name, units taken for independent."""
-        (given, *more), named = self.network.arguments(x)
-        if more or named or not isinstance(given, Tensor) or not given.is_floating_point():
-            raise ValueError("moments need one tensor of real numbers as the input: use draws")
-        now = Gaussians(given.to(self.network.dtype))
+        now = Gaussians(self.given(x))
         for prefix, layer in self.links:
             now = RULES[type(layer)](layer, now, self.tensors[prefix], self.train)
             if now.variance is not None and not now.mean.requires_grad:
@@ -85,16 +84,13 @@ class Propagation:
         """
         differentiable = self.train and torch.is_grad_enabled()
         with torch.enable_grad():
-            steps = [
-                (type(layer), now) for (_, layer), (_, now) in zip(self.links, self.forward_moments(x), strict=True)
-            ]
-            outputs = steps[-1][1]
+            outputs, linked = self.passed(x)
             mean, variance = outputs.mean, outputs.variance
             if variance is None:
                 return Gaussians(mean, torch.zeros_like(mean))
             if contrast is None and mean[0].numel() <= SEPARATELY:
                 directions = torch.eye(mean[0].numel(), dtype=mean.dtype, device=mean.device)
-                each = [self._linked(steps, row.view(mean[0].shape).expand_as(mean)) for row in directions]
+                each = [linked(row.view(mean[0].shape).expand_as(mean)) for row in directions]
                 variance = torch.stack(each, 1).view(mean.shape)
             else:
                 direction = (contrast or signs)(mean.detach())
@@ -102,11 +98,23 @@ class Propagation:
                 fresh = torch.zeros_like(variance) if outputs.fresh is None else outputs.fresh
                 inherited = variance - fresh
                 squares = direction.square()
-                alone, wanted = _weigh(squares, inherited), self._linked(steps, direction) - _weigh(squares, fresh)
+                alone, wanted = weigh(squares, inherited), linked(direction) - weigh(squares, fresh)
                 smallest = torch.finfo(alone.dtype).tiny
                 factor = torch.where(alone > smallest, wanted / alone.clamp(min=smallest), 1.0).clamp(min=0.0)
                 variance = fresh + inherited * factor.view(-1, *[1] * (mean.dim() - 1))
         return Gaussians(mean, variance) if differentiable else Gaussians(mean.detach(), variance.detach())
+
+    def given(self, x: Any) -> Tensor:
+        """The one tensor that the network takes."""
+        (given, *more), named = self.network.arguments(x)
+        if more or named or not isinstance(given, Tensor) or not given.is_floating_point():
+            raise ValueError("moments need one tensor of real numbers as the input: use draws")
+        return given.to(self.network.dtype)
+
+    def passed(self, x: Any) -> tuple[Gaussians, Linked]:
+        """Forward moments of the outputs, and the way back, until the next call."""
+        steps = [(type(layer), now) for (_, layer), (_, now) in zip(self.links, self.forward_moments(x), strict=True)]
+        return steps[-1][1], lambda direction: self._linked(steps, direction)
 
     def _linked(self, steps: Sequence[tuple[type[nn.Module], Gaussians]], direction: Tensor) -> Tensor:
         """The variance of `direction . outputs`, one number per input."""
@@ -117,11 +125,11 @@ class Propagation:
         variance, before = torch.zeros_like(direction.flatten(1)[:, 0]), None
         for (kind, now), slope in zip(noisy, slopes, strict=True):
             squares = slope.square()
-            after = _weigh(squares, now.variance)
+            after = weigh(squares, now.variance)
             if kind not in REGISTRY:
                 variance = variance + (after if before is None else (after - before).clamp(min=0.0))
             elif now.fresh is not None:
-                variance = variance + _weigh(squares, now.fresh)
+                variance = variance + weigh(squares, now.fresh)
             before = after
         return variance
 
@@ -144,6 +152,12 @@ def signs(mean: Tensor) -> Tensor:
     return noise.signs(key, mean[0].numel()).to(mean.dtype).view(mean[0].shape).expand_as(mean)
 
 
+def weigh(squares: Tensor, variance: Tensor | None) -> Tensor:
+    """Their sum of products, one number per input."""
+    assert variance is not None
+    return (squares * variance).flatten(1).sum(1)
+
+
 def _collect(module: nn.Module, prefix: str, links: Links, train: bool) -> None:
     kind = type(module).__name__
     where = f"layer {prefix[:-1]!r} ({kind})" if prefix else f"a network of type {kind}, which is no nn.Sequential"
@@ -160,8 +174,3 @@ def _collect(module: nn.Module, prefix: str, links: Links, train: bool) -> None:
     if reason:
         raise ValueError(f"moments cannot pass {where}, {reason}: use draws")
     links.append((prefix, module))
-
-
-def _weigh(squares: Tensor, variance: Tensor | None) -> Tensor:
-    assert variance is not None
-    return (squares * variance).flatten(1).sum(1)
