@@ -63,6 +63,25 @@ def test_logits_hundreds_apart_neither_overflow_nor_vanish(of_logs, scale):
             torch.testing.assert_close(left.double(), right, rtol=2e-3, atol=2e-3)
 
 
+def test_powers_of_two_are_those_of_the_library():
+    t = torch.cat((-torch.logspace(-8, 2.09, 100_001), torch.arange(-125.0, 1.0)))
+    for dtype, rounding in ((torch.float32, 3e-7), (torch.float64, 1e-15)):
+        found, exact = sampled_logits._power_of_two(t.to(dtype)).double(), torch.exp2(t.double())
+        assert float((found / exact - 1).abs().max()) < rounding
+    far = sampled_logits._power_of_two(torch.tensor([-126.0, -1000.0, -1e30, -math.inf]))
+    assert torch.finfo(torch.float32).tiny < float(far.min()) <= float(far.max()) <= 2.0**-125
+    assert bool(sampled_logits._power_of_two(torch.tensor(math.nan)).isnan())
+
+
+@pytest.mark.parametrize("of_logs", [True, False])
+def test_single_precision_is_as_good_in_one_loop_as_in_blocks(of_logs):
+    given = case(torch.float32, scale=3.0, classes=10, samples=1000)
+    exact = by_autograd(*(part.double() if part.is_floating_point() else part for part in given), of_logs=of_logs)
+    loop = sampled_logits._in_one_loop(*given, of_logs)
+    for found, expected in zip(loop, exact, strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=2e-6)
+
+
 def test_a_traced_objective_and_a_mapped_one_are_the_plain_one():
     likelihood = GaussianLogits(samples=12)
     outputs = torch.randn(1, POSITIONS, 2 * CLASSES, generator=torch.Generator().manual_seed(1))

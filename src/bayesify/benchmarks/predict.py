@@ -146,10 +146,10 @@ def lines(result: dict[str, Any]) -> list[str]:
     """The result in words."""
     low, high = result["ratio_quartiles"]
     draws = f"{result['draws']} draws take {result['ratio']:.2f} times as many passes"
+    moments = f"moments take {result['ratio_of_moments']:.2f} passes (goal {GOALS['moments']:g})"
     said = [
         f"{draws} (quartiles {low:.2f} to {high:.2f}, goal {GOALS['draws']})",
-        f"moments take {result['ratio_of_moments']:.2f} passes (goal {GOALS['moments']:g}), "
-        f"{result['ratio_of_moments_auto']:.2f} with precision auto",
+        f"{moments}, {result['ratio_of_moments_auto']:.2f} with precision auto",
     ]
     for each in result["gaussian_logits"]:
         said.append(

@@ -23,6 +23,9 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 _BLOCK_ON_CPU, _BLOCK = 1 << 18, 1 << 24
 # With more classes than this a compiled loop over samples would hold more than a processor has registers for.
 _UNROLLED = 32
+_LOG2_E = 1.0 / math.log(2.0)
+# 2^f for f from 0 to 1 to a relative 1.1e-7 (interpolation at Chebyshev's points), by powers of f.
+_POWER_OF_TWO = (0.9999998984, 0.6931544897, 0.2401418182, 0.05586033708, 0.008949590423, 0.001893754058)
 
 
 def log_mean(mean: Tensor, std: Tensor, labels: Tensor, table: Tensor, *, of_logs: bool) -> Tensor:
@@ -142,8 +145,11 @@ def _in_blocks(
 
 
 def _in_one_loop(mean: Tensor, std: Tensor, labels: Tensor, table: Tensor, of_logs: bool) -> tuple[Tensor, ...]:
-    """The same class by class, so that a compiler makes one loop over samples of it, with everything in registers."""
-    mean, std, table = _in_memory(mean), _in_memory(std), _in_memory(table)
+    """The same class by class, so that a compiler makes one loop over samples of it, with everything in registers.
+
+    Logits are in units of log 2, because a power of two is cheaper than one of e.
+    """
+    mean, std, table = _in_memory(mean * _LOG2_E), _in_memory(std * _LOG2_E), _in_memory(table)
     noise = [row.unsqueeze(1) for row in table.unbind(1)]
     index = labels.view(1, -1, 1).expand(mean.shape[0], -1, 1)
     mean_of_label, std_of_label = (moment.gather(-1, index) for moment in (mean, std))
@@ -161,15 +167,15 @@ def _in_one_loop(mean: Tensor, std: Tensor, labels: Tensor, table: Tensor, of_lo
     top = _in_memory(first)
     of_label = torch.addcmul(mean_of_label, std_of_label, noise_of_label) - top
     best = of_label.amax(-1, keepdim=True)
-    weights = [torch.exp(logit - top) for logit in logits()]
+    weights = [_power_of_two(logit - top) for logit in logits()]
     total = weights[0]
     for weight in weights[1:]:
         total = total + weight
     if of_logs:
-        value, shares = (of_label - total.log()).mean(-1), torch.ones_like(total)
+        value, shares = (of_label / _LOG2_E - total.log()).mean(-1), torch.ones_like(total)
     else:
-        shares = torch.exp(of_label - best) / total
-        value = best.squeeze(-1) + shares.mean(-1).log()
+        shares = _power_of_two(of_label - best) / total
+        value = best.squeeze(-1) / _LOG2_E + shares.mean(-1).log()
     whole = shares.sum(-1, keepdim=True)
     ratio = shares / total
     probs = [weight * ratio for weight in weights]
@@ -177,6 +183,23 @@ def _in_one_loop(mean: Tensor, std: Tensor, labels: Tensor, table: Tensor, of_lo
     by_std = torch.stack([(part * z).sum(-1) for part, z in zip(probs, noise, strict=True)], -1) / whole
     hit = torch.nn.functional.one_hot(labels, mean.shape[2]).to(mean.dtype)
     return value, hit - by_mean, hit * ((shares * noise_of_label).sum(-1, keepdim=True) / whole) - by_std
+
+
+def _power_of_two(t: Tensor) -> Tensor:
+    """`2^t` for t up to zero: a polynomial of the fraction, and the rest as the exponent's bits.
+
+    The exponential of a math library takes longer on a CPU. Nothing is smaller than 2^-125, beside a largest one of 1:
+    denormal numbers are slow.
+    """
+    if t.device.type != "cpu" or t.dtype != torch.float32:
+        return torch.exp2(t)
+    t = t.clamp(min=-125.0)
+    whole = torch.floor(t)
+    fraction = t - whole
+    power = torch.full_like(t, _POWER_OF_TWO[-1])
+    for coefficient in reversed(_POWER_OF_TWO[:-1]):
+        power = power * fraction + coefficient
+    return power * ((whole.to(torch.int32) + 127) << 23).view(torch.float32)
 
 
 @torch.library.custom_op("bayesify::in_memory", mutates_args=())
