@@ -95,6 +95,21 @@ def test_short_rows_have_the_softmax_and_entropy_of_torch(classes, dtype):
     torch.testing.assert_close(p.std.double(), probs.std(0, correction=0), rtol=0, atol=10 * tolerance)
 
 
+def test_answers_leave_the_outputs_as_they_are_and_pass_gradients():
+    logits = torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(0))
+    for contiguous in (logits, logits.mT.contiguous().mT):
+        p = Predictive(contiguous.clone(), Categorical(class_dim=-1))
+        assert p.probs.isfinite().all()
+        assert torch.equal(p.outputs, logits)
+    leaf = logits.clone().requires_grad_()
+    p = Predictive(leaf, Categorical())
+    (slope,) = torch.autograd.grad(p.probs[:, 0].sum() + p.aleatoric.sum(), leaf)
+    again = logits.clone().requires_grad_()
+    probs = again.softmax(-1)
+    expected = probs.mean(0)[:, 0].sum() - (probs * probs.log()).sum(-1).mean(0).sum()
+    torch.testing.assert_close(slope, torch.autograd.grad(expected, again)[0])
+
+
 def test_an_entropy_far_below_rounding_keeps_its_digits():
     p = Predictive(torch.tensor([[[0.0, -30.0]], [[0.0, -30.0]]]), Categorical())
     assert p.aleatoric.item() == pytest.approx(31 * 9.357623e-14, rel=1e-4)  # e^-30 (1 + 30): 1 - p would be zero

@@ -139,16 +139,17 @@ class Categorical(Labels):
 
     def totals(self, outputs: Tensor, keys: Tensor | None = None) -> tuple[Tensor, Tensor]:
         logits = self._class_axis_last(outputs)
-        if not _short_rows(logits):
+        if not _short_rows(logits) or logits.requires_grad:
             return super().totals(outputs, keys)
-        # Classes before inputs: every operation then runs along inputs. With d the distances below the largest logit,
-        # H = log sum exp(-d) + sum p d, where nothing is subtracted.
-        below = logits.movedim(-1, 1).contiguous()
-        below = (below - below.amax(1, keepdim=True)).clamp(min=torch.finfo(below.dtype).min)
-        weights = torch.exp(below)
-        whole = weights.sum(1, keepdim=True)
-        probs = weights / whole
-        entropies = whole.log().squeeze(1) - (probs * below).sum(1)
+        # Classes before inputs: every operation then runs along inputs, in place, because new memory costs more than
+        # arithmetic. With d the distances below the largest logit, H = log sum exp(-d) + sum p d, where nothing is
+        # subtracted.
+        below = logits.movedim(-1, 1).clone(memory_format=torch.contiguous_format)
+        below.sub_(below.amax(1, keepdim=True)).clamp_(min=torch.finfo(below.dtype).min)
+        probs = torch.exp(below)
+        whole = probs.sum(1, keepdim=True)
+        probs.div_(whole)
+        entropies = whole.log().squeeze(1) - below.mul_(probs).sum(1)
         return probs.sum(0).movedim(0, -1).contiguous(), entropies.sum(0)
 
     def log_prob(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
