@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from bayesify import chain
 from bayesify.network import Network
@@ -80,6 +81,22 @@ def test_a_chain_gives_the_numbers_and_gradients_of_single_calls(kind, batch):
         (alone,) = torch.autograd.grad((output[0] * weighting[draw]).sum(), row)
         torch.testing.assert_close(gradient[draw], alone)
     assert torch.equal(x, before)
+
+
+def test_no_gradient_of_a_weight_is_copied_to_be_turned_round():
+    network = Network(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 7), nn.ReLU(), nn.Linear(7, 2)))
+    draws = [normal(3, place.shape.numel(), seed=seed) for seed, place in enumerate(network.places)]
+
+    def gradients(*given):
+        *draws, x = given
+        leaves = [tensor.detach().requires_grad_() for tensor in draws]
+        tensors = {place.name: leaf.view(-1, *place.shape) for place, leaf in zip(network.places, leaves, strict=True)}
+        return torch.autograd.grad(network.chained(tensors, x).square().sum(), leaves)
+
+    graph = make_fx(gradients, tracing_mode="fake", _allow_non_fake_inputs=True)(*draws, normal(5, 4)).graph
+    weights = {(3, *place.shape) for place in network.places}
+    copied = [node.meta["val"].shape for node in graph.nodes if node.target is torch.ops.aten.clone.default]
+    assert not weights & {tuple(shape) for shape in copied}
 
 
 def frozen(module):

@@ -112,9 +112,10 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, shared: bool) -> Ten
         y = F.linear(x, weight.flatten(0, 1), None if bias is None else bias.flatten())
         return y.view(x.shape[0], draws, width).transpose(0, 1)
     rows = x.expand(draws, *x.shape) if shared else x
-    flat = rows.flatten(1, -2)
-    product = torch.bmm(flat, weight.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), flat, weight.mT)
-    return product.view(*rows.shape[:-1], width)
+    flat = rows.flatten(1, -2).mT
+    # The weights come first: their gradient is a product in their own order then, and nothing has to be turned round.
+    product = torch.bmm(weight, flat) if bias is None else torch.baddbmm(bias.unsqueeze(2), weight, flat)
+    return product.mT.view(*rows.shape[:-1], width)
 
 
 def _convolution(layer: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None, shared: bool) -> Tensor:

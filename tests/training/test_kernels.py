@@ -13,6 +13,9 @@ from bayesify.training import staged
 from bayesify.training.examples import TensorExamples
 from bayesify.training.fleet import Fleet, FleetStep
 from bayesify.training.optimisation import make_optimizer
+from bayesify.training.single import SingleStep
+from bayesify.training.step import FusedStep
+from bayesify.training.updates import update_rule
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -148,6 +151,35 @@ def test_batch_counter_and_sum_by_kernels_are_those_of_torch(kernels, precision)
         steps._step(size)
         assert int(steps.batch) == at + 1
         assert (steps.nll > before[-1]).all()
+
+
+@pytest.mark.parametrize(("prior", "optimizer", "draws"), [(MIXTURE, "adam", 1), (NORMAL, "sgd", 2)])
+def test_one_network_s_epoch_by_kernels_is_the_fused_one(kernels, prior, optimizer, draws):
+    x, y = torch.randn(ROWS, FEATURES, device=DEVICE), torch.randint(0, CLASSES, (ROWS,), device=DEVICE)
+    order = torch.randperm(ROWS, device=DEVICE)
+    trained = []
+    for path in ("fused", "kernels"):
+        torch.manual_seed(1)
+        network = bf.networks.mlp(FEATURES, CLASSES, units=(21, 5))
+        method = bf.Variational(network, "categorical", prior=prior, seed=2**63 + 5, rho=-2.0).to(DEVICE)
+        method.train()
+        made = method.make_optimizer(optimizer, 0.01)
+        if path == "fused":
+            step = FusedStep(method, update_rule(made), draws)
+            for number, rows in enumerate(order.split(16)):
+                step([(x[rows], y[rows])], number, 0.5, 0.01)
+        else:
+            step = SingleStep(method, made, draws)
+            steps = staged.StagedSteps(step, step.stages, TensorExamples(x, y), 16)
+            steps.begin(order.view(1, -1), [step.numbers(0.5, 0.01, ahead) for ahead in range(2)], 0, 0)
+            for size in (16, 8):
+                step.stages._compiled[staged.shape_of([x[:size], y[:size]])] = stages_by_kernels(step)
+                steps._check(size)
+                steps._by_kernels.add(size)
+                steps._step(size)
+        trained.append(list(method.parameters()))
+    for one, other in zip(*trained, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_a_network_that_has_diverged_does_not_fail_the_check_of_the_others(kernels):

@@ -33,7 +33,7 @@ def test_kernels_that_fail_or_differ_leave_the_step_to_the_compiler(problem, mon
             raise RuntimeError("out of resources\nand more")
         return (wrong(stages) if problem == "differs" else stages._plain)._replace(by_kernels=True)
 
-    monkeypatch.setattr(stages, "_has_kernels", lambda: True)
+    monkeypatch.setattr(stages, "has_kernels", lambda: True)
     monkeypatch.setattr(stages, "_compile", compile_stages)
     before = [tensor.clone() for tensor in step.state]
     step.compile([tuple(leaves)])

@@ -21,7 +21,8 @@ from bayesify.methods.variational import Variational
 from bayesify.training.examples import TensorExamples
 from bayesify.training.graphs import GraphedSteps
 from bayesify.training.loop import Plan
-from bayesify.training.step import FusedStep, fused_step
+from bayesify.training.single import graphed_steps
+from bayesify.training.step import fused_step
 
 INPUTS, CLASSES = 784, 10
 # Of MNIST: it sets the weight of the KL and nothing of the work.
@@ -123,10 +124,10 @@ def prepared(
 class GraphedEpochs:
     """Epochs of one method on a GPU: each step is a replay of one captured graph."""
 
-    def __init__(self, fused: FusedStep, examples: TensorExamples, batch_size: int, members: int = 1) -> None:
-        self.fused, self.examples, self.batch_size, self.members = fused, examples, batch_size, members
-        self.batches = examples.count_batches(batch_size)
-        self.graphed = GraphedSteps(fused, examples, batch_size, members)
+    def __init__(self, graphed: GraphedSteps, members: int = 1) -> None:
+        self.graphed, self.members = graphed, members
+        self.fused, self.examples, self.batch_size = graphed.fused, graphed.examples, graphed.batch_size
+        self.batches = self.examples.count_batches(self.batch_size)
         self._epoch = 0
         self._done = self.batches
 
@@ -136,10 +137,10 @@ class GraphedEpochs:
     ) -> GraphedEpochs:
         """Those of a method on data that is already there."""
         made, batches = prepared(method, x[:batch_size], y[:batch_size], draws, optimizer)
-        fused = fused_step(method, made, draws, batches)
-        if fused is None:
+        graphed = graphed_steps(method, made, draws, TensorExamples(x, y), batch_size, batches)
+        if graphed is None:
             raise ValueError(f"the step of {method.name} is not fused here, and only a fused step can be captured")
-        return cls(fused, TensorExamples(x, y), batch_size, method.members)
+        return cls(graphed, method.members)
 
     def step(self) -> None:
         """The next step of an epoch without its last, smaller batch; a new epoch is set up where one ends."""

@@ -29,7 +29,7 @@ from bayesify.training.graphs import GraphedSteps
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import make_optimizer, rate_factor
 from bayesify.training.staged import PRECISIONS, StagedSteps, Stages, can_be_staged, products
-from bayesify.training.step import FusedStep
+from bayesify.training.step import FusedStep, signed
 from bayesify.training.updates import update_rule
 
 
@@ -47,7 +47,7 @@ class Fleet:
         priors = [method.prior for method in self.methods]
         self.family, self.numbers = varying([prior for prior in priors if prior is not None])
         self.numbers = self.numbers.to(self.parameters[0].dtype)
-        self.seeds = torch.tensor([method.seed for method in self.methods])
+        self.seeds = torch.tensor([signed(method.seed) for method in self.methods])
         self.apart = False
         self.nll: list[list[float]] = []
 
@@ -282,14 +282,15 @@ class FleetStep(FusedStep):
                 return super().evaluate(layout, leaves, step, numbers)
         return self.stages(self.state, step, numbers, leaves)
 
-    def compile(self, batches: list[Batch]) -> None:
+    def compile(self, batches: list[Batch], *, kernels_only: bool = False) -> None:
         if self.stages is None:
             super().compile(batches)
             return
         where, leaves = self.state[0].device, pytree.tree_leaves(batches)
         numbers = torch.tensor(self.numbers(1.0, 1e-3), dtype=self.state[0].dtype, device=where)
         self.method.train()
-        self.stages.compile(self.state, torch.tensor(1, device=where), numbers, leaves)
+        now = torch.tensor(1, device=where)
+        self.stages.compile(self.state, now, numbers, leaves, kernels_only=kernels_only)
 
     def graphed(self, examples: TensorExamples, batch_size: int) -> GraphedSteps:
         """Replays of the step, on a GPU."""

@@ -202,7 +202,7 @@ class Trainer:
                 self.progress.seen += own
                 yield number + 1
         finally:
-            total += graphed.nll
+            total += graphed.nll.sum()
 
     def _fuse(self, batch: list[Batch], bar: Any) -> None:
         plan, method, self._asked = self.plan, self.method, True
@@ -213,10 +213,16 @@ class Trainer:
             )
         if wanted:
             bar.set_description("compiling the step, once")
-            self._fused = fused_step(method, self.optimizer, plan.draws, batch)
+            if self._device.type == "cuda" and isinstance(self.examples, TensorExamples):
+                # A fleet is made of methods, and those of this file.
+                from bayesify.training.single import graphed_steps
+
+                given = (method, self.optimizer, plan.draws, self.examples, plan.batch_size)
+                self._graphed = graphed_steps(*given, batch)
+                self._fused = None if self._graphed is None else self._graphed.fused
+            else:
+                self._fused = fused_step(method, self.optimizer, plan.draws, batch)
             bar.set_description(None)
-        if self._fused is not None and self._device.type == "cuda" and isinstance(self.examples, TensorExamples):
-            self._graphed = GraphedSteps(self._fused, self.examples, plan.batch_size, method.members)
         self.plan = method.plan = replace(plan, compiled=self._fused is not None)
 
     def _step(self, batch: list[Batch], number: int, size: int) -> Tensor:

@@ -59,8 +59,19 @@ class Stages:
         leaves = self._cast(leaves)
         return self._make(self._compiled.get(shape_of(leaves)) or self._plain, state, step, numbers, leaves)
 
-    def compile(self, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]) -> None:
-        """Compile for batches of this shape, and check the result against the plain arithmetic."""
+    def compile(
+        self,
+        state: Sequence[Tensor],
+        step: Tensor,
+        numbers: Tensor,
+        leaves: Sequence[Tensor],
+        *,
+        kernels_only: bool = False,
+    ) -> None:
+        """Compile for batches of this shape, and check the result against the plain arithmetic.
+
+        Kernels that fail or differ make way for the compiler's stages, unless there is something better than those.
+        """
         leaves = self._cast(leaves)
         if shape_of(leaves) in self._compiled:
             return
@@ -73,17 +84,27 @@ class Stages:
         expected = result(self._plain)
         # Coarse gradients have other signs where they are nearly zero, which Adam makes as large as any.
         tolerance = {"tolerance": 0.3} if self.precision == "bfloat16" else {}
-        for by_kernels in (True, False) if self._has_kernels() else (False,):
+        for by_kernels in (True, False) if self.has_kernels() else (False,):
             try:
                 made = self._compile(by_kernels, state, *given)
                 _check_finite(expected, result(made), [torch.zeros_like(expected[0]), *state], **tolerance)
             except Exception as problem:
-                if not by_kernels:
+                if kernels_only or not by_kernels:
                     raise
                 logger.warning("kernels are not used (%s): the stages are compiled", first_line(problem)[:160])
             else:
                 self._compiled[shape_of(leaves)] = made
                 return
+
+    def has_kernels(self) -> bool:
+        """Whether there are kernels for the first and the last stage."""
+        if not self.fleet.parameters[0].is_cuda:
+            return False
+        try:
+            from bayesify.training import kernels
+        except ImportError:
+            return False
+        return kernels.suits(self)
 
     def by_kernels(self, leaves: Sequence[Tensor]) -> bool:
         """Whether the first and the last stage are kernels for batches of this shape."""
@@ -115,15 +136,6 @@ class Stages:
         """The batch with inputs in the draws' precision."""
         x, y = leaves
         return [x.to(self.dtype), y]
-
-    def _has_kernels(self) -> bool:
-        if not self.fleet.parameters[0].is_cuda:
-            return False
-        try:
-            from bayesify.training import kernels
-        except ImportError:
-            return False
-        return kernels.suits(self)
 
     def _compile(
         self, by_kernels: bool, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]

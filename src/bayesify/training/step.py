@@ -124,7 +124,7 @@ class FusedStep:
 def fused_step(method: Method, optimizer: Optimizer, draws: int, batches: list[Batch]) -> FusedStep | None:
     """The compiled step where everything in it can be; otherwise None, with one logged reason."""
     try:
-        _check_capturable(method, optimizer, batches)
+        check_capturable(method, optimizer, batches)
         step = FusedStep(method, update_rule(optimizer), draws)
         step.compile(batches)
     except Exception as problem:  # noqa: BLE001 -- no compiler, a layer that cannot be captured: the plain path is there
@@ -143,30 +143,13 @@ def shape_of(leaves: Sequence[Tensor]) -> tuple[Any, ...]:
     return tuple((tuple(leaf.shape), leaf.dtype) for leaf in leaves)
 
 
-class _Objective(nn.Module):
-    """The objective as a module, so that its parameters and buffers, and the seed among them, can be given."""
-
-    seed: Tensor
-
-    def __init__(self, method: Method, draws: int) -> None:
-        super().__init__()
-        self.method: Any = method
-        self.draws = draws
-        # A tensor like the step number, so that what was compiled for one seed serves the others; keys have 64 bits.
-        seed = (method.seed + 2**63) % 2**64 - 2**63
-        self.register_buffer("seed", torch.tensor(seed, device=next(method.parameters()).device))
-
-    def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        own, self.method.seed = self.method.seed, self.seed
-        try:
-            objective: Objective = self.method.captured(batches, step=step, share=share, draws=self.draws)
-        finally:
-            self.method.seed = own
-        self.method.absorb(objective)
-        return objective.loss, objective.nll
+def signed(seed: int) -> int:
+    """The number that a tensor can hold with the 64 bits that keys are made of."""
+    return (seed + 2**63) % 2**64 - 2**63
 
 
-def _check_capturable(method: Method, optimizer: Optimizer, batches: list[Batch]) -> None:
+def check_capturable(method: Method, optimizer: Optimizer, batches: list[Batch]) -> None:
+    """Raise where the step is not one function of tensors."""
     if not capturable(method):
         raise ValueError(f"the step of {method.name} is not one function of tensors")
     if {id(p) for p in method.parameters()} != {id(p) for group in optimizer.param_groups for p in group["params"]}:
@@ -180,6 +163,28 @@ def _check_capturable(method: Method, optimizer: Optimizer, batches: list[Batch]
         raise ValueError(f"the network could not be traced: {trace.problem}")
     if trace.uses_generator:
         raise ValueError("the network draws random numbers of its own")
+
+
+class _Objective(nn.Module):
+    """The objective as a module, so that its parameters and buffers, and the seed among them, can be given."""
+
+    seed: Tensor
+
+    def __init__(self, method: Method, draws: int) -> None:
+        super().__init__()
+        self.method: Any = method
+        self.draws = draws
+        # A tensor like the step number, so that what was compiled for one seed serves the others.
+        self.register_buffer("seed", torch.tensor(signed(method.seed), device=next(method.parameters()).device))
+
+    def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        own, self.method.seed = self.method.seed, self.seed
+        try:
+            objective: Objective = self.method.captured(batches, step=step, share=share, draws=self.draws)
+        finally:
+            self.method.seed = own
+        self.method.absorb(objective)
+        return objective.loss, objective.nll
 
 
 @contextmanager
