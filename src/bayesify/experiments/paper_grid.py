@@ -215,5 +215,5 @@ EXPERIMENT = Experiment(
             "per_fleet": 4,
         }
     },
-    full={"search": asdict(Search())},
+    full={"search": asdict(Search(precision="bfloat16"))},
 )
