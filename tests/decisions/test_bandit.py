@@ -5,6 +5,7 @@ import torch
 
 import bayesify as bf
 from bayesify.decisions import Mushrooms, play
+from bayesify.decisions.bandit import _Answers
 
 
 def toy(steps, seed=0):
@@ -97,7 +98,79 @@ def test_only_the_latest_interactions_are_learned_from():
     assert late[5000] > 1.2
 
 
+def test_features_stand_beside_both_acts_or_beside_eating_alone():
+    x, poisonous = torch.tensor([[1.0, 0.0]]), torch.zeros(1)
+    both, eating = (Mushrooms(x, poisonous, 1, shown=shown).inputs(x[0]) for shown in ("both", "eating"))
+    assert both.tolist() == [[1, 0, 1, 0], [1, 0, 0, 1]]
+    assert eating.tolist() == [[0, 0, 1, 0], [1, 0, 0, 1]]
+
+
+def test_the_first_decisions_are_chance_and_the_same_for_all_agents():
+    """A network that eats nothing eats half of the first ones: 100 of 200, with a standard error of 7.1."""
+    firsts = []
+    for kind in ("point", "variational"):
+        unwilling = agent(kind)
+        with torch.no_grad():
+            (unwilling.theta if kind == "point" else unwilling.mu).zero_()
+        acts = play(unwilling, toy(300), steps=300, first_by_chance=200, updates=0, compiled=False).acts
+        assert abs(int(acts[:200].sum()) - 100) < 3.5 * 7.1
+        firsts.append((acts[:200], int(acts[200:].sum())))
+    assert torch.equal(firsts[0][0], firsts[1][0])
+    assert firsts[0][1] == 0  # all answers are zero, and the first of them is passing
+
+
+def test_a_learning_rate_may_depend_on_the_decisions_made():
+    ends = []
+    for steps in (10, 30):
+        own = agent()
+        play(own, toy(30), steps=steps, updates=1, learning_rate=lambda done: 0.01 * (done <= 10), compiled=False)
+        ends.append(own.theta.detach().clone())
+    assert torch.equal(*ends)
+    assert not torch.equal(ends[0], agent().theta)
+
+
+def test_a_prior_that_counts_more_holds_the_weights_nearer_to_zero():
+    """And a function of the decisions made is asked at each of them."""
+    norms, asked = {}, []
+    for weight in (0.0, 30.0):
+        own = bf.PointEstimate(
+            bf.networks.mlp(4, 1, units=16, layers=1), bf.likelihoods.Gaussian(1.0), prior="normal:0.1", start="fresh"
+        )
+
+        def counted(done, weight=weight):
+            asked.append(done)
+            return weight
+
+        play(own, toy(100), steps=100, epsilon=0.5, updates=2, learning_rate=0.02, prior_weight=counted, compiled=False)
+        norms[weight] = float(own.theta.detach().norm())
+    assert norms[30.0] < 0.5 * norms[0.0]
+    assert asked == [*range(1, 101)] * 2
+
+
+def test_compiled_decisions_are_the_plain_ones_and_each_has_its_own_weights():
+    own, inputs = agent("variational", rho=0.0), toy(1).inputs(torch.tensor([1.0, 0.0]))
+    own.network.traced(inputs)
+    plain, compiled = (_Answers(own, inputs, 1, 3, compiled) for compiled in (False, True))
+    answers = torch.stack([plain.of(inputs, step) for step in range(400)])
+    assert torch.allclose(answers[:20], torch.stack([compiled.of(inputs, step) for step in range(20)]), atol=1e-5)
+    with torch.no_grad():
+        own.mu.add_(0.5)  # learning goes on: what is compiled reads the weights as they are
+    assert torch.allclose(plain.of(inputs, 0), compiled.of(inputs, 0), atol=1e-5)
+    assert not torch.allclose(plain.of(inputs, 0), answers[0])
+    with torch.no_grad():
+        own.mu.sub_(0.5)
+        drawn = own.network.outputs(own.weights(range(4000), 9), inputs)[0].reshape(4000, 2)
+    # the same distribution as the method's own draws: means within 3.5 standard errors
+    error = (drawn.var(0) / 4000 + answers.var(0) / 400).sqrt()
+    assert bool(((drawn.mean(0) - answers.mean(0)).abs() < 3.5 * error).all())
+    assert len(answers.unique(dim=0)) == 400
+
+
 def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ValueError, match="first_by_chance must be an integer of at least 0, got -1"):
+        play(agent(), toy(5), steps=5, first_by_chance=-1)
+    with pytest.raises(ValueError, match="unknown shown 'eat'; did you mean 'eating'"):
+        Mushrooms(torch.ones(1, 2), torch.zeros(1), 1, shown="eat")
     with pytest.raises(ValueError, match="epsilon must be from 0 to 1, got 2"):
         play(agent(), toy(5), steps=5, epsilon=2)
     with pytest.raises(ValueError, match="steps must be an integer of at least 1, got 0"):

@@ -8,7 +8,7 @@ import torch
 from bayesify.experiments import mushroom
 from bayesify.experiments.framework.work import Work
 
-TINY = mushroom.EXPERIMENT.quick | {"steps": 40, "updates": [1, 1, 10], "pilot": {"seeds": 1, "steps": 20}}
+TINY = mushroom.EXPERIMENT.quick | {"steps": 40, "updates": [[10, 1], [40, 0.5]], "pilot": {"seeds": 1, "steps": 20}}
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def few(monkeypatch):
 
 @pytest.mark.usefixtures("few")
 def test_a_game_adds_up():
-    told = mushroom.game("greedy-5%", 0, TINY | {"rate": 1e-3, "noise": 1.0})
+    told = mushroom.game("greedy-5%", 0, TINY | {"rate": 1e-3, "noise": 1.0, "shown": "both"})
     assert told["curve"][-1] == told["regret"]
     assert told["edible_passed"] * 5 <= told["regret"] + 5 * told["poisonous_eaten"]
     assert len(told["curve"]) == 40
@@ -55,7 +55,41 @@ def test_the_settings_are_those_that_were_best_in_short_games_and_nothing_is_don
     assert "40 steps: the target is for 50,000." in found.shortfalls
 
 
+def test_minibatches_follow_the_plan():
+    plan = [[10, 8], [30, 2], [1000, 0.5]]
+    asked = [mushroom.minibatches(plan, done) for done in range(1, 1101)]
+    assert asked[:30] == [8] * 10 + [2] * 20
+    assert set(asked[30:]) == {0, 4}
+    assert sum(asked[32:1032]) == 500  # half a minibatch for each decision, after the plan's end too
+
+
+def test_the_prior_counts_less_at_first_and_once_in_the_end():
+    assert [mushroom.prior_weight((0.04, 100), done) for done in (1, 100, 200, 500, 10_000)] == [
+        0.04,
+        0.04,
+        pytest.approx(0.16),
+        pytest.approx(1.0),
+        1.0,
+    ]
+    assert mushroom.prior_weight((1.0, 1), 1) == mushroom.prior_weight((1.0, 1), 999) == 1.0
+
+
+def test_the_parts_of_a_game_add_up_to_its_regret():
+    curve = [3 * n for n in range(1, 101)]
+    table = mushroom._periods({"greedy": [{"curve": curve, "every": 500}, {"curve": curve, "every": 500}]})
+    assert list(table.headings[1:]) == [
+        "steps 0 to 500",
+        "steps 500 to 5,000",
+        "steps 5,000 to 20,000",
+        "steps 20,000 to 50,000",
+    ]
+    assert sum(int(text.split()[0]) for text in table.rows[0][1:]) == 300
+
+
 def test_a_missed_target_is_told_with_its_size():
     regret = {"variational": {"mean": 4500.0}}
-    assert mushroom._shortfalls(regret, {}, 50_000) == ["Regret is 500 above the target of 4,000."]
+    assert mushroom._shortfalls(regret, {}, 50_000) == [
+        "Regret is 500 above the target of 4,000.",
+        *mushroom.TRIED,
+    ]
     assert mushroom._shortfalls({"variational": {"mean": 3900.0}}, {}, 50_000) == []
