@@ -151,3 +151,14 @@ def test_numbers_and_shapes_that_differ_are_another_function(empty):
         x = torch.ones(size)
         assert compile_function(partial(moved, number), (x,))(x).tolist() == [2 + number] * size
         assert empty() == count
+
+
+def test_code_for_another_number_of_threads_is_another_function(empty):
+    threads = torch.get_num_threads()
+    try:
+        for number, count in ((1, (0, 1, 0)), (2, (0, 2, 0)), (1, (1, 2, 0))):
+            torch.set_num_threads(number)
+            assert compile_function(partial(moved, 1.0), (torch.ones(2),))(torch.ones(2)).tolist() == [3.0, 3.0]
+            assert empty() == count
+    finally:
+        torch.set_num_threads(threads)

@@ -55,7 +55,9 @@ def compile_function(function: Callable[..., Any], example: tuple[Any, ...]) -> 
     with noise.mixing(one_operation()):
         graph = make_fx(function, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
     with torch.no_grad(), _kept(example) as shown:
-        compiled: Callable[..., Any] = compile_graph(graph, shown, options=dict(_OPTIONS))
+        # The code is made for a number of threads: without its name, one made for another number would be found.
+        options = {**_OPTIONS, "cpp.threads": torch.get_num_threads()}
+        compiled: Callable[..., Any] = compile_graph(graph, shown, options=options)
     return compiled
 
 
