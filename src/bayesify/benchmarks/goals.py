@@ -71,6 +71,14 @@ GOALS = (
         "answers by moments / one plain pass", 4.0, "cpu", "predict", "ratio_of_moments", "ratio_of_moments_quartiles"
     ),
     Goal(
+        "the same, variances in bfloat16 where that is faster (precision auto)",
+        4.0,
+        "cpu",
+        "predict",
+        "ratio_of_moments_auto",
+        "ratio_of_moments_auto_quartiles",
+    ),
+    Goal(
         "GaussianLogits with 1000 samples, training step / plain step, the worst of four",
         1.3,
         "cpu",
