@@ -22,6 +22,7 @@ from bayesify.experiments.framework.work import Work
 from bayesify.training import checkpoint
 
 PRESETS = ("quick", "full")
+PACKAGE = Path(__file__).parents[2]
 QUESTION, RESULTS = "experiment.json", "results.json"
 
 
@@ -116,15 +117,19 @@ def _clear(out: Path) -> None:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this package is run from, with a mark where files differ from it."""
+    """The commit of the checkout that this package is run from, with a mark where the package differs from it."""
+    commit, changed = _git("rev-parse", "--short", "HEAD"), _git("status", "--porcelain", "--", str(PACKAGE))
+    return f"{commit}-dirty" if commit and changed else commit or None
+
+
+def _git(*words: str) -> str:
     try:
-        here = Path(__file__).parent
         told = subprocess.run(  # noqa: S603
-            ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude=*"],  # noqa: S607
+            ["git", "-C", str(PACKAGE), *words],  # noqa: S607
             capture_output=True,
             text=True,
             check=True,
         )
     except (OSError, subprocess.CalledProcessError):
-        return None
-    return told.stdout.strip() or None
+        return ""
+    return told.stdout.strip()

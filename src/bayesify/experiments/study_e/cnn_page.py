@@ -85,8 +85,8 @@ def by_seed(seeds: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def answer(work: Work, values: Mapping[str, list[float]], over: dict[str, Any]) -> str:
-    few = f"On {work['examples']:,} training pictures only, no test of it: the"
-    subject = "The" if work["examples"] is None else few
+    few = work["examples"]
+    subject = "The" if few is None else f"On {few:,} training pictures only, no test of it: the"
     says = {1: "more than", -1: "less than", 0: "not to be told from"}
     return (
         f"{subject} study's network reaches {percent(estimate([1 - one for one in values['error']]))} with "
