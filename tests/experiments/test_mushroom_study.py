@@ -7,6 +7,7 @@ import torch
 
 from bayesify.experiments import mushroom
 from bayesify.experiments.framework.work import Work
+from bayesify.experiments.study_f import mushroom_games
 
 TINY = mushroom.EXPERIMENT.quick | {"steps": 40, "updates": [[10, 1], [40, 0.5]], "pilot": {"seeds": 1, "steps": 20}}
 
@@ -14,12 +15,12 @@ TINY = mushroom.EXPERIMENT.quick | {"steps": 40, "updates": [[10, 1], [40, 0.5]]
 @pytest.fixture
 def few(monkeypatch):
     x = torch.eye(6).repeat(10, 1)
-    monkeypatch.setattr(mushroom, "mushrooms", lambda: (x, (torch.arange(60) % 6 < 3).long()))
+    monkeypatch.setattr(mushroom_games, "mushrooms", lambda: (x, (torch.arange(60) % 6 < 3).long()))
 
 
 @pytest.mark.usefixtures("few")
 def test_a_game_adds_up():
-    told = mushroom.game("greedy-5%", 0, TINY | {"rate": 1e-3, "noise": 1.0, "shown": "both"})
+    told = mushroom_games.game("greedy-5%", 0, TINY | {"rate": 1e-3, "noise": 1.0, "shown": "both"})
     assert told["curve"][-1] == told["regret"]
     assert told["edible_passed"] * 5 <= told["regret"] + 5 * told["poisonous_eaten"]
     assert len(told["curve"]) == 40
@@ -28,7 +29,7 @@ def test_a_game_adds_up():
 @pytest.mark.usefixtures("few")
 def test_the_settings_are_those_that_were_best_in_short_games_and_nothing_is_done_twice(tmp_path, monkeypatch):
     calls = []
-    real = mushroom.game
+    real = mushroom_games.game
 
     def counted(agent, seed, settings):
         calls.append((agent, seed, settings["rate"], settings["steps"]))
@@ -57,21 +58,21 @@ def test_the_settings_are_those_that_were_best_in_short_games_and_nothing_is_don
 
 def test_minibatches_follow_the_plan():
     plan = [[10, 8], [30, 2], [1000, 0.5]]
-    asked = [mushroom.minibatches(plan, done) for done in range(1, 1101)]
+    asked = [mushroom_games.minibatches(plan, done) for done in range(1, 1101)]
     assert asked[:30] == [8] * 10 + [2] * 20
     assert set(asked[30:]) == {0, 4}
     assert sum(asked[32:1032]) == 500  # half a minibatch for each decision, after the plan's end too
 
 
 def test_the_prior_counts_less_at_first_and_once_in_the_end():
-    assert [mushroom.prior_weight((0.04, 100), done) for done in (1, 100, 200, 500, 10_000)] == [
+    assert [mushroom_games.prior_weight((0.04, 100), done) for done in (1, 100, 200, 500, 10_000)] == [
         0.04,
         0.04,
         pytest.approx(0.16),
         pytest.approx(1.0),
         1.0,
     ]
-    assert mushroom.prior_weight((1.0, 1), 1) == mushroom.prior_weight((1.0, 1), 999) == 1.0
+    assert mushroom_games.prior_weight((1.0, 1), 1) == mushroom_games.prior_weight((1.0, 1), 999) == 1.0
 
 
 def test_the_parts_of_a_game_add_up_to_its_regret():

@@ -1,0 +1,1 @@
+"""What the paper's other experiments are made of: mushroom_* for `mushroom`."""
