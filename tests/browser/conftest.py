@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+WAIT = 30_000  # milliseconds: what is there sooner is not waited for, and the processors may have other tests to run
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "studio"))
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -38,8 +40,9 @@ def studio(program, tmp_path_factory, reproduced_results):
 @pytest.fixture(scope="module")
 def browser(program):
     # Its event loop must not outlive the module: other tests run loops of their own in this process.
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=WAIT)
     with sync_playwright() as driver:
         launched = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield launched
@@ -52,7 +55,7 @@ class Visit:
     def __init__(self, page, address):
         self.page, self.address = page, address
         self.complaints, self.asked = [], []
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(WAIT)
         page.on(
             "console",
             lambda message: self.complaints.append(message.text) if message.type in {"error", "warning"} else None,
