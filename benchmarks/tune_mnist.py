@@ -365,6 +365,8 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("tune.jsonl"))
     parser.add_argument("--show", action="store_true", help="only print what the file holds")
     options = parser.parse_args()
+    if options.prune is not None and not 0 < options.prune < 1:
+        parser.error(f"--prune is a share between 0 and 1, got {options.prune:g}")
     if not options.plan and not options.show and all(getattr(options, name) is None for name in NAMES):
         options.plan = "first"
     return options
