@@ -309,6 +309,28 @@ def test_a_link_to_a_trained_surface_trains_it_again(visit):
     expect(again).not_to_have_url(re.compile("trained=1"))
 
 
+def test_training_waits_for_its_points_and_the_last_ones_asked_for_count(visit):
+    visited, held = visit(), []
+    page = visited.page
+    page.route("**/understand/points?*", lambda route: held.append(route))
+    visited.open("?page=understand&n=20")
+    train = page.get_by_role("button", name="Train")
+    expect(train).to_be_disabled()
+    page.get_by_role("combobox", name="Data", exact=True).select_option("circles")
+    while len(held) < 2:
+        page.wait_for_timeout(20)
+    first, last = held
+    last.continue_()
+    expect(train).to_be_enabled()
+    expect(page.get_by_text("20 points")).to_be_visible()
+    board = page.get_by_role("application", name="Points and posterior surface")
+    circles = board.inner_html()
+    with page.expect_response("**/understand/points?data=moons*"):
+        first.continue_()
+    page.wait_for_timeout(200)
+    assert board.inner_html() == circles
+
+
 def test_a_stream_that_is_cut_off_is_said_to_be(visit):
     page = visit().open("?page=understand&n=20")
     part = 'event: frame\ndata: {"share": 0.1}\n\n'

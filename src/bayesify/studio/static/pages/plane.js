@@ -15,7 +15,7 @@ export async function show(place, head) {
     "Colours are the answer, and fade where it is uncertain. Train, look beyond the data, then add a point where the network asks for one.")));
   const [options, state] = [await get("understand/options"), pageState(DEFAULTS)];
   if (!options.methods.some((method) => method.name === state.method)) state.set({ method: options.methods[0].name });
-  let frame = null, trained = null, stopping = null, drawsShown = [], shownLesson = "";
+  let frame = null, trained = null, stopping = null, asked = 0, drawsShown = [], shownLesson = "";
 
   const tools = [["0", "Add ●"], ["1", "Add ▲"], ["move", "Move"], ["remove", "Remove"]];
   let tool = "0";
@@ -43,14 +43,21 @@ export async function show(place, head) {
 
   const lesson = () => ({ points: board.points, low: board.view.low, high: board.view.high, method: state.method, units: state.units, layers: state.layers, activation: state.activation, prior: priorText(), epochs: state.epochs, learning_rate: state.rate, seed: state.seed });
 
+  // Until its points are there, nothing can be trained; of several requests the last one counts.
   async function fresh() {
     stop();
+    const mine = ++asked;
+    trainButton.disabled = true;
     try {
-      board.points = state.points ? unpackPoints(state.points) : (await get("understand/points", { data: state.data, n: state.n, noise: state.noise, seed: state.seed })).points;
+      const points = state.points ? unpackPoints(state.points) : (await get("understand/points", { data: state.data, n: state.n, noise: state.noise, seed: state.seed })).points;
+      if (mine !== asked) return;
+      board.points = points;
       trouble.replaceChildren();
     } catch (error) {
-      trouble.replaceChildren(problem(error));
+      if (mine === asked) trouble.replaceChildren(problem(error));
       return;
+    } finally {
+      if (mine === asked) trainButton.disabled = false;
     }
     board.fitView();
     frame = trained = null;
