@@ -50,7 +50,7 @@ def side_by_side(
         with torch.no_grad(), torch.autocast("cpu", dtype, enabled=autocast):
             return work(piece)
 
-    futures = [_pool(workers, torch.get_num_threads() // workers).submit(alone, piece) for piece in pieces]
+    futures = [pool(workers, torch.get_num_threads() // workers).submit(alone, piece) for piece in pieces]
     try:
         return [future.result() for future in futures]
     finally:
@@ -64,7 +64,7 @@ def workers_for(device: torch.device) -> int:
 
 
 @cache
-def _pool(workers: int, threads_each: int) -> ThreadPoolExecutor:
+def pool(workers: int, threads_each: int) -> ThreadPoolExecutor:
     """Threads that stay for the next time, each with its own number of threads for torch's operations."""
     mine = torch.get_num_threads()
     ready = threading.Barrier(workers + 1)
@@ -74,15 +74,15 @@ def _pool(workers: int, threads_each: int) -> ThreadPoolExecutor:
         torch.set_num_threads(threads_each)
         ready.wait()
 
-    pool = ThreadPoolExecutor(workers, "bayesify")
+    made = ThreadPoolExecutor(workers, "bayesify")
     for _ in range(workers):
-        pool.submit(begin)
+        made.submit(begin)
     ready.wait()
     # The number is the thread's own, but also what threads yet to come begin with.
     torch.set_num_threads(mine)
-    return pool
+    return made
 
 
 if hasattr(os, "register_at_fork"):
     # A child has none of its parent's threads.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=pool.cache_clear)

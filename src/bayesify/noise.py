@@ -71,17 +71,17 @@ def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) 
 def keys(
     seed: int | Tensor,
     stream: int,
-    network: int = 0,
+    network: int | Tensor = 0,
     step: int | Tensor = 0,
     draws: Iterable[int] = (0,),
     device: torch.device | str | None = None,
 ) -> Tensor:
     """One key per draw, `[draws, 2]` int32, ready for the functions below (and for vmap, compile and CUDA graphs).
 
-    A seed or step that is a tensor (int64, no axes) is read where the key is made, so that a compiled step serves all
-    steps, and a batched one all seeds.
+    A seed or step (int64) or network (int32) that is a tensor without axes is read where the key is made, so that a
+    compiled step serves all steps, and a batched one all seeds.
     """
-    if not isinstance(seed, Tensor) and not isinstance(step, Tensor):
+    if not isinstance(seed, Tensor) and not isinstance(step, Tensor) and not isinstance(network, Tensor):
         rows = [key(seed, stream, network, step, draw) for draw in draws]
         return torch.tensor(rows, dtype=torch.int32, device=device).reshape(-1, 2)
     place = seed.device if isinstance(seed, Tensor) else step.device if isinstance(step, Tensor) else device

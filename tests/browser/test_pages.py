@@ -312,7 +312,11 @@ def test_a_link_to_a_trained_surface_trains_it_again(visit):
 def test_training_waits_for_its_points_and_the_last_ones_asked_for_count(visit):
     visited, held = visit(), []
     page = visited.page
-    page.route("**/understand/points?*", lambda route: held.append(route))
+
+    def hold(route):
+        held.append(route)
+
+    page.route("**/understand/points?*", hold)
     visited.open("?page=understand&n=20")
     train = page.get_by_role("button", name="Train")
     expect(train).to_be_disabled()

@@ -11,7 +11,8 @@ import torch
 import bayesify as bf
 from bayesify.training import staged
 from bayesify.training.examples import TensorExamples
-from bayesify.training.fleet import Fleet, FleetStep
+from bayesify.training.fleet import Fleet
+from bayesify.training.fleet_step import FleetStep
 from bayesify.training.optimisation import make_optimizer
 from bayesify.training.single import SingleStep
 from bayesify.training.step import FusedStep

@@ -5,7 +5,8 @@ import torch
 
 import bayesify as bf
 from bayesify.training import staged
-from bayesify.training.fleet import Fleet, FleetStep
+from bayesify.training.fleet import Fleet
+from bayesify.training.fleet_step import FleetStep
 from bayesify.training.optimisation import make_optimizer
 
 

@@ -200,8 +200,8 @@ def _contenders(
     if device == "cuda":
         data = steps.images(200 * batch_size, device)
         return {
-            "variational": steps.GraphedEpochs.of(ours, *data, batch_size, draws).step,
-            "plain": steps.GraphedEpochs.of(plain, *data, batch_size).step,
+            "variational": steps.Epochs.of(ours, *data, batch_size, draws).step,
+            "plain": steps.Epochs.of(plain, *data, batch_size).step,
         }
     data = steps.images(batch_size)
     return {

@@ -32,8 +32,8 @@ def measure(
         raise ValueError("graphs are captured on a GPU: use --device cuda, or bench step on a CPU")
     x, y = steps.images(n_data, device)
     progress("compiling and capturing")
-    ours = steps.GraphedEpochs.of(steps.variational(units, prior, estimator), x, y, batch_size, draws)
-    plain = steps.GraphedEpochs.of(steps.point(units), x, y, batch_size)
+    ours = steps.Epochs.of(steps.variational(units, prior, estimator), x, y, batch_size, draws)
+    plain = steps.Epochs.of(steps.point(units), x, y, batch_size)
     contenders = {
         "plain": steps.plain_step(steps.perceptron(units), x[:batch_size], y[:batch_size]),
         "graphed_plain": plain.step,

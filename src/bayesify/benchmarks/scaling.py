@@ -99,7 +99,7 @@ def _step(units: int, batch: int, draws: int, device: str, compiled: bool) -> st
     method = steps.variational(units)
     if device == "cpu":
         return steps.training_step(method, *steps.images(batch), draws=draws, compiled=compiled)[0]
-    return steps.GraphedEpochs.of(method, *steps.images(50 * batch, device), batch, draws).step
+    return steps.Epochs.of(method, *steps.images(50 * batch, device), batch, draws).step
 
 
 def _over_weights(sizes: Sequence[int], device: str, compiled: bool) -> dict[str, steps.Step]:
@@ -123,7 +123,7 @@ def _over_data(sizes: Sequence[int], device: str, compiled: bool) -> dict[str, s
             epoch = steps.training_epoch(steps.variational(UNITS), x, y, BATCH, compiled=compiled)
             epochs[f"{count} images"] = epoch
         else:
-            epochs[f"{count} images"] = steps.GraphedEpochs.of(steps.variational(UNITS), x, y, BATCH).epoch
+            epochs[f"{count} images"] = steps.Epochs.of(steps.variational(UNITS), x, y, BATCH).epoch
     return epochs
 
 

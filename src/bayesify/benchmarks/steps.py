@@ -18,6 +18,7 @@ from bayesify.likelihoods import Categorical
 from bayesify.methods.method import Method
 from bayesify.methods.point import PointEstimate
 from bayesify.methods.variational import Variational
+from bayesify.training.apart import StepsApart, members_apart
 from bayesify.training.examples import TensorExamples
 from bayesify.training.graphs import GraphedSteps
 from bayesify.training.loop import Plan
@@ -80,9 +81,14 @@ def training_step(
 
 
 def training_epoch(method: Method, x: Tensor, y: Tensor, batch_size: int, *, compiled: bool = True) -> Step:
-    """An epoch of a method: its order, its batches fetched one by one, its steps."""
-    run, _ = _stepper(method, x[:batch_size], y[:batch_size], 1, "adam", compiled)
+    """An epoch of a method as `fit` makes it: its order, its batches fetched one by one, its steps."""
     examples, numbers = TensorExamples(x, y), itertools.count()
+    if compiled:
+        made, batches = prepared(method, x[:batch_size], y[:batch_size])
+        apart = members_apart(method, made, examples, batch_size, batches)
+        if apart is not None:
+            return Epochs(apart, examples, batch_size, method.members).epoch
+    run, _ = _stepper(method, x[:batch_size], y[:batch_size], 1, "adam", compiled)
 
     def epoch() -> None:
         for batches in examples.batches(batch_size, 0, next(numbers), method.members):
@@ -121,26 +127,29 @@ def prepared(
     return method.make_optimizer(optimizer, RATE), [(x, y)] * method.members
 
 
-class GraphedEpochs:
-    """Epochs of one method on a GPU: each step is a replay of one captured graph."""
+class Epochs:
+    """Epochs of one method whose steps are replays of one captured graph, or handed out to the cores of a CPU."""
 
-    def __init__(self, graphed: GraphedSteps, members: int = 1) -> None:
-        self.graphed, self.members = graphed, members
-        self.fused, self.examples, self.batch_size = graphed.fused, graphed.examples, graphed.batch_size
-        self.batches = self.examples.count_batches(self.batch_size)
+    def __init__(
+        self, graphed: GraphedSteps | StepsApart, examples: TensorExamples, batch_size: int, members: int = 1
+    ) -> None:
+        self.graphed, self.fused, self.members = graphed, graphed.fused, members
+        self.examples, self.batch_size = examples, batch_size
+        self.batches = examples.count_batches(batch_size)
         self._epoch = 0
         self._done = self.batches
 
     @classmethod
     def of(
         cls, method: Method, x: Tensor, y: Tensor, batch_size: int, draws: int = 1, optimizer: str = "adam"
-    ) -> GraphedEpochs:
-        """Those of a method on data that is already there."""
+    ) -> Epochs:
+        """Those of a method on a GPU, on data that is already there."""
         made, batches = prepared(method, x[:batch_size], y[:batch_size], draws, optimizer)
-        graphed = graphed_steps(method, made, draws, TensorExamples(x, y), batch_size, batches)
+        examples = TensorExamples(x, y)
+        graphed = graphed_steps(method, made, draws, examples, batch_size, batches)
         if graphed is None:
             raise ValueError(f"the step of {method.name} is not fused here, and only a fused step can be captured")
-        return cls(graphed, method.members)
+        return cls(graphed, examples, batch_size, method.members)
 
     def step(self) -> None:
         """The next step of an epoch without its last, smaller batch; a new epoch is set up where one ends."""
@@ -156,6 +165,7 @@ class GraphedEpochs:
         for number in range(self.batches):
             self.graphed.step(min(self.batch_size, self.examples.n_data - number * self.batch_size))
         self._done = self.batches
+        self.graphed.nll  # noqa: B018 -- where steps are handed out, this waits for them
 
     def begin(self) -> None:
         """Set the next epoch up."""

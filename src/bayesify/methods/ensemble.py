@@ -60,9 +60,16 @@ class Ensemble(Method):
         return {"members": self.members}
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        return self.objective_of(range(self.members), batches, step=step, share=share)
+
+    def objective_of(
+        self, members: Sequence[int | Tensor], batches: list[Batch], *, step: int, share: float
+    ) -> Objective:
+        """The sum over some members, with a batch for each; `theta` and the buffers have just their rows."""
         x = pytree.tree_map(lambda *leaves: torch.stack(leaves), *[batch[0] for batch in batches])
-        outputs, buffers = self._member_outputs(x, step)
-        losses = [self._nll(outputs[m : m + 1], y, step, network=m) for m, (_, y) in enumerate(batches)]
+        outputs, buffers = self._member_outputs(members, x, step)
+        pairs = zip(outputs.split(1), members, batches, strict=True)
+        losses = [self._nll(own, y, step, network=member) for own, member, (_, y) in pairs]
         nll, penalty = torch.stack(losses).sum(), self._penalty(step, 1)
         return Objective(nll + share / batches[0][1].shape[0] * penalty, nll, penalty, buffers)
 
@@ -74,6 +81,11 @@ class Ensemble(Method):
         return self.theta.detach()[list(draws)]
 
     @property
+    def member_buffers(self) -> list[str]:
+        """The names of the buffers that have a row for each member."""
+        return [_slot(name) for name in self.network.buffer_names]
+
+    @property
     def mean_weights(self) -> Tensor:
         raise ValueError('an ensemble has no mean weights that mean anything: use by="draws"')
 
@@ -81,11 +93,11 @@ class Ensemble(Method):
     def held(self) -> int | None:
         return self.members
 
-    def _member_outputs(self, x: Any, step: int) -> tuple[Tensor, dict[str, Tensor]]:
+    def _member_outputs(self, members: Sequence[int | Tensor], x: Any, step: int) -> tuple[Tensor, dict[str, Tensor]]:
         one = pytree.tree_map_only(Tensor, lambda t: t[0], x)
-        keys = [self._training_dropout(one, step, 1, member) for member in range(self.members)]
+        keys = [self._training_dropout(one, step, 1, member) for member in members]
         dropout = None if keys[0] is None else torch.cat([k for k in keys if k is not None])
-        kept = self._member_buffers(range(self.members))
+        kept = self._member_buffers(range(len(members)))
         return self.network.outputs(self._member_weights(), x, train=True, dropout=dropout, each=True, kept=kept)
 
     def _penalty(self, step: int, draws: int) -> Tensor:

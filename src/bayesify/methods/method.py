@@ -316,11 +316,11 @@ class Method(Answering):
     def _end(self) -> None:
         """Let go of what only training needs."""
 
-    def _nll(self, outputs: Tensor, y: Tensor, step: int, network: int = 0) -> Tensor:
+    def _nll(self, outputs: Tensor, y: Tensor, step: int, network: int | Tensor = 0) -> Tensor:
         """Mean over draws and batch of the negative log-likelihood."""
         return -self._log_prob(outputs, y, step, network).mean()
 
-    def _log_prob(self, outputs: Tensor, y: Tensor, step: int, network: int = 0) -> Tensor:
+    def _log_prob(self, outputs: Tensor, y: Tensor, step: int, network: int | Tensor = 0) -> Tensor:
         """The log-likelihood of a step's outputs, `[draws, batch]`."""
         keys = None
         if self.likelihood.noisy:
@@ -328,7 +328,7 @@ class Method(Answering):
             keys = noise.keys(self.seed, noise.Stream.LOGITS, network, step + 1, draws, outputs.device)
         return self.likelihood.log_prob(outputs, y, keys)
 
-    def _training_dropout(self, x: Any, step: int, draws: int, network: int = 0) -> Tensor | None:
+    def _training_dropout(self, x: Any, step: int, draws: int, network: int | Tensor = 0) -> Tensor | None:
         sites = self.network.traced(x).dropout_sites
         if sites is not None and not sites:
             return None

@@ -43,11 +43,16 @@ def worth_compiling(weights: int, steps: int, device: torch.device) -> bool:
     return steps * saved > _SECONDS_TO_COMPILE
 
 
-def compile_function(function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
+def compile_function(
+    function: Callable[..., Any], example: tuple[Any, ...], *, threads: int | None = None
+) -> Callable[..., Any]:
     """A function of tensors alone, traced on this example and compiled for its shapes; the example is not changed.
 
     Tracing runs the Python once on imaginary tensors, so there is nothing to guard and nothing to recompile. What was
     compiled is kept in the compiler's folder, from which the same trace, whatever is in its tensors, takes it again.
+
+    With `threads` it is made for being called from several Python threads at the same time, each of which has so many
+    threads of torch's own: it is written in C++ throughout, which does not hold the other Python threads up.
     """
     from torch._inductor import compile as compile_graph
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -56,7 +61,7 @@ def compile_function(function: Callable[..., Any], example: tuple[Any, ...]) -> 
         graph = make_fx(function, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
     with torch.no_grad(), _kept(example) as shown:
         # The code is made for a number of threads: without its name, one made for another number would be found.
-        options = {**_OPTIONS, "cpp.threads": torch.get_num_threads()}
+        options = {**_OPTIONS, "cpp.threads": threads or torch.get_num_threads(), "cpp_wrapper": threads is not None}
         compiled: Callable[..., Any] = compile_graph(graph, shown, options=options)
     return compiled
 

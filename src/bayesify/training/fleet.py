@@ -10,27 +10,30 @@ have given.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 from torch.utils import _pytree as pytree
 from tqdm import tqdm
 
-from bayesify.errors import RunError, TrainingError, at_least, choose
+from bayesify.errors import RunError, TrainingError, at_least, first_line
 from bayesify.methods.variational import Variational
-from bayesify.priors.varying import VaryingPrior, varying
+from bayesify.priors.varying import varying
 from bayesify.training import checkpoint
-from bayesify.training.examples import Batch, Examples, TensorExamples, as_examples
+from bayesify.training.apart import StepsApart
+from bayesify.training.compiling import worth_compiling
+from bayesify.training.examples import Examples, TensorExamples, as_examples
+from bayesify.training.fleet_step import FleetStep
 from bayesify.training.graphs import GraphedSteps
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import make_optimizer, rate_factor
-from bayesify.training.staged import PRECISIONS, StagedSteps, Stages, can_be_staged, products
 from bayesify.training.step import FusedStep, signed
-from bayesify.training.updates import update_rule
+
+logger = logging.getLogger("bayesify")
 
 
 class Fleet:
@@ -95,7 +98,7 @@ class Fleet:
             kl: one for all or one for each network.
             seed: of the order of the examples, which all share.
             device: where to train.
-            compiled: compile the step; None does on a GPU.
+            compiled: compile the step; None does on a GPU, and on a CPU where it saves more time than it takes.
             precision: of the networks' products: `float32`, `tf32`, or `bfloat16` (draws and gradients too).
             run: a folder for checkpoints; one that is there is gone on from.
             checkpoint_every: epochs between checkpoints.
@@ -137,29 +140,26 @@ class Fleet:
         }
         begun = self._restore(run, made, step, asked)
         batches = examples.count_batches(batch_size)
+        graphed = self._faster(step, examples, batch_size, epochs * batches, compiled)
+        counted: FusedStep = step if graphed is None else graphed.fused
         # Not every optimiser counts its steps; the noise of a step is keyed by its number.
-        step.done = begun * batches
+        counted.done = begun * batches
 
         def numbers(number: int, size: int, ahead: int) -> list[tuple[float, ...]]:
-            done = step.done + ahead
+            done = counted.done + ahead
             rate = rate_factor(schedule, done / (epochs * batches))
             shares = (w.share(number, batches, size, examples.n_data) * w.factor(done / batches) for w in weightings)
             pairs = zip(shares, learning_rates, strict=True)
             return [(share, *step.rule.numbers(own * rate, done)) for share, own in pairs]
 
-        graphed = None
-        if compiled or (compiled is None and where.type == "cuda"):
-            step.compile([examples.fetch(torch.arange(min(batch_size, examples.n_data)))])
-            if where.type == "cuda":
-                graphed = step.graphed(examples, batch_size)
         bar = tqdm(total=epochs, initial=begun, unit="epoch", disable=None if progress else True, leave=False)
         with bar:
             for epoch in range(begun, epochs):
                 sizes = [min(batch_size, examples.n_data - n * batch_size) for n in range(batches)]
                 table = [numbers(n, size, n) for n, size in enumerate(sizes)]
                 order = examples.orders(seed, epoch, 1, where)
-                self.nll.append(self._epoch(step, examples, order, table, sizes, graphed))
-                step.record()
+                self.nll.append(self._epoch(counted, examples, order, table, sizes, graphed))
+                counted.record()
                 gone = self.diverged
                 if gone and not (may_diverge and len(gone) < len(self)):
                     raise TrainingError(
@@ -183,14 +183,30 @@ class Fleet:
             method.eval()
         return self.methods
 
+    def _faster(
+        self, step: FleetStep, examples: TensorExamples, batch_size: int, steps: int, compiled: bool | None
+    ) -> GraphedSteps | StepsApart | None:
+        """Compile the step where that was asked for or pays; what then makes an epoch's steps, if not Python."""
+        where = self.parameters[0].device
+        weights = step.method.network.size * step.draws * len(self)
+        if not (compiled or (compiled is None and (where.type == "cuda" or worth_compiling(weights, steps, where)))):
+            return None
+        try:
+            return step.faster(examples, batch_size)
+        except Exception as problem:
+            if compiled or where.type == "cuda":
+                raise
+            logger.warning("the fleet's step is not compiled (%s): the plain path is used", first_line(problem)[:160])
+            return None
+
     def _epoch(
         self,
-        step: FleetStep,
+        step: FusedStep,
         examples: TensorExamples,
         order: Tensor,
         table: list[list[tuple[float, ...]]],
         sizes: list[int],
-        graphed: GraphedSteps | None,
+        graphed: GraphedSteps | StepsApart | None,
     ) -> list[float]:
         if graphed is not None:
             graphed.begin(order, table, step.done, 0)
@@ -244,106 +260,6 @@ class Fleet:
         step.bind(optimizer)
         self.nll = state["nll"]
         return int(state["epochs"])
-
-
-class FleetStep(FusedStep):
-    """The fused step of all networks of a fleet; `numbers` has one row for each."""
-
-    def __init__(self, fleet: Fleet, optimizer: torch.optim.Optimizer, draws: int, precision: str = "float32") -> None:
-        self.method, self.draws, self.fleet = fleet.methods[0], draws, fleet
-        self.objective: nn.Module = _OneObjective(self.method, fleet.family, draws)
-        self.names = [f"method.{name}" for name in fleet.names]
-        self.buffers: dict[str, Tensor] = {}
-        self._compiled: dict[Any, Callable[..., Tensor]] = {}
-        self.bind(optimizer)
-        self.precision = choose("precision", precision, PRECISIONS)
-        together = not fleet.apart and fleet.family is not None
-        self.stages = Stages(self, precision) if together and can_be_staged(self) else None
-        if self.stages is None and precision == "bfloat16":
-            raise ValueError("bfloat16 is for fleets of plain chains with the weight estimator: use float32 or tf32")
-
-    def bind(self, optimizer: torch.optim.Optimizer) -> None:
-        """Take the state from where the optimiser has it now."""
-        self.rule = update_rule(optimizer)
-        self.done = self.rule.count()
-        self.state = [
-            *(parameter.detach() for parameter in self.fleet.parameters),
-            *(tensor for slots in self.rule.state for tensor in slots),
-        ]
-
-    def numbers(self, share: Any, rate: Any, ahead: int = 0) -> tuple[Any, ...]:
-        """A row for each network, of the same share and rate: what the compiler is shown."""
-        return (super().numbers(share, rate, ahead),) * len(self.fleet)
-
-    def evaluate(self, layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor) -> Tensor:
-        if self.stages is None:
-            # Compiled products are the library's own, which look at the precision when they are called.
-            with products(self.precision):
-                return super().evaluate(layout, leaves, step, numbers)
-        return self.stages(self.state, step, numbers, leaves)
-
-    def compile(self, batches: list[Batch], *, kernels_only: bool = False) -> None:
-        if self.stages is None:
-            super().compile(batches)
-            return
-        where, leaves = self.state[0].device, pytree.tree_leaves(batches)
-        numbers = torch.tensor(self.numbers(1.0, 1e-3), dtype=self.state[0].dtype, device=where)
-        self.method.train()
-        now = torch.tensor(1, device=where)
-        self.stages.compile(self.state, now, numbers, leaves, kernels_only=kernels_only)
-
-    def graphed(self, examples: TensorExamples, batch_size: int) -> GraphedSteps:
-        """Replays of the step, on a GPU."""
-        if self.stages is None:
-            return GraphedSteps(self, examples, batch_size, 1, (len(self.fleet),))
-        return StagedSteps(self, self.stages, examples, batch_size)
-
-    def run(self, layout: Any, *tensors: Tensor) -> Tensor:
-        known, count = len(self.state), len(self.names)
-        state, (step, numbers, *leaves) = tensors[:known], tensors[known:]
-        batches = pytree.tree_unflatten(leaves, layout)
-        share, *rates = numbers.unbind(-1)
-        parameters = [tensor.detach().requires_grad_() for tensor in state[:count]]
-        rest = iter(state[count:])
-
-        def losses(
-            own: list[Tensor], seed: Tensor, prior: Tensor, weight: Tensor, batches: list[Batch]
-        ) -> tuple[Tensor, Tensor]:
-            given = dict(zip(self.names, own, strict=True))
-            found: tuple[Tensor, Tensor] = functional_call(self.objective, given, (batches, step, weight, seed, prior))
-            return found
-
-        with torch.enable_grad():
-            axes = (0, 0, 0, 0, 1 if self.fleet.apart else None)
-            loss, nll = vmap(losses, axes)(parameters, self.fleet.seeds, self.fleet.numbers, share, batches)
-            gradients = torch.autograd.grad(loss.sum(), parameters)
-        with torch.no_grad():
-            for parameter, gradient, slots in zip(state, gradients, self.rule.state, strict=False):
-                own = [next(rest) for _ in slots]
-                wide = [rate.view(-1, *[1] * (parameter.dim() - 1)) for rate in rates]
-                self.rule.apply(parameter, gradient, own, wide)
-        return nll.detach()
-
-
-class _OneObjective(nn.Module):
-    def __init__(self, method: Variational, family: Any, draws: int) -> None:
-        super().__init__()
-        self.method: Any = method
-        self.family, self.draws = family, draws
-
-    def forward(
-        self, batches: list[Batch], step: Tensor, share: Tensor, seed: Tensor, numbers: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        method = self.method
-        kept = method.seed, method.prior
-        method.seed = seed
-        if self.family is not None:
-            method.prior = VaryingPrior(self.family, numbers)
-        try:
-            objective = method.objective(batches, step=step, share=share, draws=self.draws)
-        finally:
-            method.seed, method.prior = kept
-        return objective.loss, objective.nll
 
 
 def _together(every: Sequence[Examples], networks: int) -> TensorExamples:

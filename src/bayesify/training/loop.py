@@ -31,6 +31,7 @@ from bayesify.training.step import FusedStep, capturable, fused_step
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
+    from bayesify.training.apart import StepsApart
 
 __all__ = ["History", "Plan", "Schedule", "Trainer", "extended", "make_plan", "resume_plan"]
 
@@ -81,7 +82,7 @@ class Trainer:
         self._device = next(method.parameters()).device
         self._asked = False
         self._fused: FusedStep | None = None
-        self._graphed: GraphedSteps | None = None
+        self._graphed: GraphedSteps | StepsApart | None = None
 
     @property
     def total_steps(self) -> int:
@@ -186,7 +187,7 @@ class Trainer:
         finally:
             progress.nll_sum = float(total)
 
-    def _replays(self, graphed: GraphedSteps, epoch: int, skip: int, total: Tensor) -> Iterator[int]:
+    def _replays(self, graphed: GraphedSteps | StepsApart, epoch: int, skip: int, total: Tensor) -> Iterator[int]:
         size, n_data, first = self.plan.batch_size, self.examples.n_data, epoch * self.batches
         assert isinstance(self.examples, TensorExamples)
         order = self.examples.orders(self.plan.seed, epoch, self.method.members, self._device)
@@ -221,9 +222,19 @@ class Trainer:
                 self._graphed = graphed_steps(*given, batch)
                 self._fused = None if self._graphed is None else self._graphed.fused
             else:
-                self._fused = fused_step(method, self.optimizer, plan.draws, batch)
+                self._graphed = self._apart(batch)
+                fused = self._graphed and self._graphed.fused
+                self._fused = fused or fused_step(method, self.optimizer, plan.draws, batch)
             bar.set_description(None)
         self.plan = method.plan = replace(plan, compiled=self._fused is not None)
+
+    def _apart(self, batch: list[Batch]) -> StepsApart | None:
+        if not isinstance(self.examples, TensorExamples):
+            return None
+        # An ensemble is a method, and methods are made of this file.
+        from bayesify.training.apart import members_apart
+
+        return members_apart(self.method, self.optimizer, self.examples, self.plan.batch_size, batch)
 
     def _step(self, batch: list[Batch], number: int, size: int) -> Tensor:
         method, step = self.method, self.progress.step

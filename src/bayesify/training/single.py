@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from bayesify.errors import first_line
 from bayesify.methods.variational import Variational
 from bayesify.training.examples import Batch, TensorExamples
-from bayesify.training.fleet import Fleet, FleetStep
+from bayesify.training.fleet import Fleet
+from bayesify.training.fleet_step import FleetStep
 from bayesify.training.graphs import GraphedSteps
 from bayesify.training.staged import StagedSteps
 from bayesify.training.step import check_capturable, fused_step

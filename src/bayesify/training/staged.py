@@ -33,7 +33,7 @@ from bayesify.training.graphs import GraphedSteps
 from bayesify.training.step import check_same, shape_of
 
 if TYPE_CHECKING:
-    from bayesify.training.fleet import FleetStep
+    from bayesify.training.fleet_step import FleetStep
 
 logger = logging.getLogger("bayesify")
 PRECISIONS = ("float32", "tf32", "bfloat16")

@@ -63,10 +63,16 @@ class FusedStep:
 
     def evaluate(self, layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor) -> Tensor:
         """The step on a flattened batch: compiled where it was compiled for this shape, else as it is."""
+        return self.evaluate_on(self.state, layout, leaves, step, numbers)
+
+    def evaluate_on(
+        self, state: Sequence[Tensor], layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor
+    ) -> Tensor:
+        """The same on a state that may be another network's."""
         run = self._compiled.get(shape_of(leaves))
         if run is not None:
-            return run(*self.state, step, numbers, *leaves)
-        return self.run(layout, *self.state, step, numbers, *leaves)
+            return run(*state, step, numbers, *leaves)
+        return self.run(layout, *state, step, numbers, *leaves)
 
     def numbers(self, share: float, rate: float, ahead: int = 0) -> tuple[float, ...]:
         """The KL's weight and what the optimiser's update depends on, `ahead` steps from now."""
@@ -93,9 +99,13 @@ class FusedStep:
         self.method.train()
         # The plain arithmetic first: what a network learns of itself from its first batch, it cannot learn in a trace.
         expected = result(flat)
-        compiled = compile_function(flat, (*self.state, *arguments))
+        compiled = self.compile_function(flat, (*self.state, *arguments))
         check_same(expected, result(compiled), [torch.zeros_like(expected[0]), *self.state])
         self._compiled[shape_of(leaves)] = compiled
+
+    def compile_function(self, function: Callable[..., Tensor], example: tuple[Tensor, ...]) -> Callable[..., Tensor]:
+        """As the function of that name does."""
+        return compile_function(function, example)
 
     def run(self, layout: Any, *tensors: Tensor) -> Tensor:
         """The step itself, on tensors in the order of `state`, then step number, numbers and the batch's leaves."""
