@@ -79,7 +79,7 @@ def one_seed(
     for way, count, *setting in cells:
         few, rest = few_of_each(train, count, seed)
         method = learnt(work, old, way, few, setting, seed)
-        x, y = first(rest if choosing else test, work["tested"])
+        x, y = first(rest, work["chosen_on"]) if choosing else first(test, work["tested"])
         answer = method.predict(x, draws=work["draws"])
         scored = {"accuracy": metrics.accuracy(answer.probs, y), "nll": -float(answer.log_prob(y).double().mean())}
         found["cells"].append({"way": way, "count": count, "setting": setting} | scored)
