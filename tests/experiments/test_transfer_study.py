@@ -16,6 +16,7 @@ SETTINGS = {
     "old_examples": 300,
     "old_epochs": 5,
     "tested": 150,
+    "chosen_on": 150,
     "steps": 25,
     "draws": 5,
     "counts": [5, 10],
