@@ -146,10 +146,13 @@ def test_without_a_compiler_members_are_trained_together(monkeypatch, caplog):
     monkeypatch.setattr(apart, "compile_function", fail)
     monkeypatch.setattr("bayesify.training.step.compile_function", fail)
     expected, _ = fitted(ensemble(), compiled=False)
-    with caplog.at_level(logging.WARNING, "bayesify"):
+    with caplog.at_level(logging.INFO, "bayesify"):
         found, _ = fitted(ensemble(), compiled=True)
     assert_same(found, expected)
     assert "members are not trained side by side (no compiler)" in caplog.text
+    # Whoever listens to warnings alone is told once.
+    (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning == "the step is not fused (no compiler): the plain path is used"
 
 
 @pytest.mark.parametrize(

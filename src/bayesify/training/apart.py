@@ -146,7 +146,7 @@ def members_apart(
         step = RowStep(method, objective, [_row(objective, rule, m) for m in range(method.members)], rule)
         step.compile(batches[:1])
     except Exception as problem:  # noqa: BLE001 -- no compiler, a layer that cannot be captured: there are other paths
-        logger.warning("members are not trained side by side (%s)", first_line(problem)[:160])
+        logger.info("members are not trained side by side (%s)", first_line(problem)[:160])
         return None
     return StepsApart(step, lambda _, places: (take(examples.x, places), examples.y[places]), batch_size)
 
