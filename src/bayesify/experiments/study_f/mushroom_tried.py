@@ -1,4 +1,4 @@
-"""What was tried for the mushroom game before its settings were written; none of it by games that are scored."""
+"""What was tried for the mushroom game beside its settings; none of it by games that are scored."""
 
 TRIED = [
     (
