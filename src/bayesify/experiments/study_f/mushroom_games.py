@@ -81,5 +81,13 @@ def player(agent: str, inputs: int, seed: int, settings: Mapping[str, Any]) -> M
     """A network that has seen nothing."""
     net, likelihood = mlp(inputs, 1, units=100, layers=2), Gaussian(settings["noise"])
     if agent == "variational":
-        return Variational(net, likelihood, prior=settings["prior"], seed=seed, start="fresh", rho=settings["rho"])
+        return Variational(
+            net,
+            likelihood,
+            prior=settings["prior"],
+            estimator=settings.get("estimator", "weight"),
+            start="fresh",
+            rho=settings["rho"],
+            seed=seed,
+        )
     return PointEstimate(net, likelihood, prior=settings.get("prior"), seed=seed, start="fresh")
