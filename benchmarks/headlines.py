@@ -1,4 +1,4 @@
-"""The README's table of headline results, filled from the JSON files in docs/results: `python benchmarks/headlines.py`.
+"""The README's measured numbers, filled from the JSON files in docs/results: `python benchmarks/headlines.py`.
 
 A row is a text with places such as `{mnist:summary.error.mean:.2f}`: a file, a path in it (`rows[label=SGHMC]` takes
 the entry of a list by one of its values) and a form. A row whose file is not there yet is left out. A test fails where
@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-START, END = "<!-- headlines -->", "<!-- end of headlines -->"
 _TV = "scores.total_variation"
 _HMC = "hmc-distance:numbers.data"
 _LOGITS = "gaussian-logits:numbers.cells.mnist-mlp-adam"
@@ -83,6 +82,15 @@ ROWS = (
 )
 
 
+# How sure each network of the demo is of the digit that none has seen.
+_SURE = "%s.3.sure:.0%%"
+DEMO = (
+    f"the plain network is at least 90% sure of {{demo:{_SURE % 'Plain network'}}},\n"
+    f"the ensemble of {{demo:{_SURE % 'Ensemble of 5'}}}, MC dropout of {{demo:{_SURE % 'MC dropout'}}}, "
+    f"the variational network of {{demo:{_SURE % 'Variational'}}}"
+)
+
+
 def table(folder: Path) -> str:
     """The rows whose files are there, with the numbers in them."""
     lines = ["| what | result | command |", "| --- | --- | --- |"]
@@ -100,12 +108,18 @@ def fill(text: str, folder: Path) -> str:
 
 
 def refreshed(readme: str, folder: Path) -> str:
-    """The README with the table between its marks."""
-    before, start, rest = readme.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise ValueError(f"the README needs {START} and, after it, {END}")
-    return f"{before}{START}\n{table(folder)}\n{END}{after}"
+    """The README with everything that is measured between its marks."""
+    readme = _between(readme, "headlines", f"\n{table(folder)}\n")
+    return _between(readme, "demo", fill(DEMO, folder))
+
+
+def _between(readme: str, name: str, text: str) -> str:
+    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, found, rest = readme.partition(start)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"the README needs {start} and, after it, {end}")
+    return f"{before}{start}{text}{end}{after}"
 
 
 def _number(folder: Path, file: str, path: str, form: str) -> str:

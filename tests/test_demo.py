@@ -4,6 +4,7 @@ import io
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from rich.console import Console
 import bayesify as bf
 from bayesify import demo
 from bayesify.data import DataError, Preparation, load, withhold
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +145,7 @@ def test_the_tables_hold_the_scores_of_every_digit_their_means_and_the_gain(made
         replace(result, evaluation=replace(result.evaluation, auroc=result.evaluation.auroc - 0.02 * place))
         for place, result in enumerate(done.results)
     ]
-    first, second = demo.tables({"9": done.results, "4": shifted}).split("\n\n")
+    first, second = demo.tables(demo.scores({"9": done.results, "4": shifted})).split("\n\n")
     head, line, *rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in first.splitlines()]
     assert head == ["method", "9", "4", "mean", "gain over plain"]
     assert len(line) == 5
@@ -169,6 +172,13 @@ def test_the_tables_hold_the_scores_of_every_digit_their_means_and_the_gain(made
             f"{result.evaluation.ece:.3f}"[1:],
             f"{sure:.0%}",
         ]
+
+
+def test_the_page_of_every_digit_has_the_tables_of_its_file():
+    scored = json.loads((ROOT / "docs" / "results" / "demo.json").read_text())
+    page = (ROOT / "docs" / "demo.md").read_text()
+    for table in demo.tables(scored).split("\n\n"):
+        assert table in page
 
 
 def test_every_digit_is_withheld_once(monkeypatch):

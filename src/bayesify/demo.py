@@ -7,6 +7,7 @@ scores for each of the ten digits withheld in turn.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -102,25 +103,39 @@ def every_digit(*, seed: int = 0, quick: bool = False, progress: bool = True) ->
         }
 
 
-def tables(results: Mapping[str, Sequence[TrainedResult]]) -> str:
-    """Results by withheld digit as the two tables of `docs/demo.md`: AUROC digit by digit, and means of the rest."""
-    columns = list(zip(*results.values(), strict=True))
-    areas = [[_auroc(result) for result in column] for column in columns]
-    numbers = " | ".join(results)
-    lines = [f"| method | {numbers} | mean | gain over plain |", f"| --- |{' ---: |' * (len(results) + 2)}"]
-    for place, (column, area) in enumerate(zip(columns, areas, strict=True)):
-        gain = Spread.of([ours - plain for ours, plain in zip(area, areas[0], strict=True)])
+def scores(results: Mapping[str, Sequence[TrainedResult]]) -> dict[str, dict[str, dict[str, float]]]:
+    """What `docs/results/demo.json` holds of such results: by method, by withheld digit, each score."""
+    return {
+        column[0].label: {
+            digit: {
+                "auroc": _auroc(result),
+                "sure": _falsely_sure(result),
+                **{name: getattr(result.evaluation, name) for name in ("accuracy", "nll", "ece")},
+            }
+            for digit, result in zip(results, column, strict=True)
+        }
+        for column in zip(*results.values(), strict=True)
+    }
+
+
+def tables(scored: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """Such scores as the two tables of `docs/demo.md`: AUROC digit by digit, and means of the rest."""
+    digits = list(next(iter(scored.values())))
+    areas = {label: [own[digit]["auroc"] for digit in digits] for label, own in scored.items()}
+    plain = next(iter(areas.values()))
+    lines = [f"| method | {' | '.join(digits)} | mean | gain over plain |", f"| --- |{' ---: |' * (len(digits) + 2)}"]
+    for label, area in areas.items():
+        gain = Spread.of([ours - theirs for ours, theirs in zip(area, plain, strict=True)])
         error = "" if gain.standard_error is None else f" ± {_short(gain.standard_error)}"
-        cells = [*map(_short, area), _short(fmean(area)), f"{_short(gain.mean, '+')}{error}" if place else ""]
-        lines.append(f"| {column[0].label} | {' | '.join(cells)} |")
+        last = "" if area is plain else f"{_short(gain.mean, '+')}{error}"
+        lines.append(f"| {label} | {' | '.join([*map(_short, area), _short(fmean(area)), last])} |")
     sure = f"withheld digits answered with at least {SURE:.0%} confidence"
     lines += ["", f"| method | accuracy on known digits | NLL | ECE | {sure} |", f"| --- |{' ---: |' * 4}"]
-    for column in columns:
-        accuracy, nll, ece = (
-            fmean(getattr(result.evaluation, name) for result in column) for name in ("accuracy", "nll", "ece")
+    for label, own in scored.items():
+        mean = {name: fmean(one[name] for one in own.values()) for name in ("accuracy", "nll", "ece", "sure")}
+        lines.append(
+            f"| {label} | {mean['accuracy']:.1%} | {_short(mean['nll'])} | {_short(mean['ece'])} | {mean['sure']:.0%} |"
         )
-        false = fmean(map(_falsely_sure, column))
-        lines.append(f"| {column[0].label} | {accuracy:.1%} | {_short(nll)} | {_short(ece)} | {false:.0%} |")
     return "\n".join(lines)
 
 
@@ -270,4 +285,7 @@ def _say_what_next(console: Console, report: Path, folder: Path, out: Path) -> N
 
 
 if __name__ == "__main__":
-    print(tables(every_digit()))
+    found = scores(every_digit())
+    for file in sys.argv[1:]:
+        Path(file).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(tables(found))
