@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[1]
 _TV = "scores.total_variation"
 _HMC = "hmc-distance:numbers.data"
 _LOGITS = "gaussian-logits:numbers.cells.mnist-mlp-adam"
+_REGRET = "mushroom:numbers.regret"
+_HYPER = "hyperpriors:numbers.advantage"
 _SLOPES = "uncertainty-kinds:numbers.slopes.hmc"
 # What, the result, the file that the page is beside, and the command.
 ROWS = (
@@ -72,6 +74,27 @@ ROWS = (
         f"{{{_SLOPES}.epistemic.mean:.2f}}; {{{_SLOPES}.aleatoric.mean:.2f}}",
         "uncertainty-kinds.md",
         "bayesify reproduce uncertainty-kinds --preset full",
+    ),
+    (
+        "moons and circles: share of right answers that a hyperprior adds to a tuned scale; with the KL warmed up",
+        f"{{{_HYPER}.plain.pooled.mean:+.1%}}; {{{_HYPER}.warm.pooled.mean:+.1%}}",
+        "hyperpriors.md",
+        "bayesify reproduce hyperpriors --preset full",
+    ),
+    (
+        "mushroom bandit, regret after 50,000 steps: Thompson sampling; greedy",
+        "; ".join(
+            f"{{{_REGRET}.{agent}.mean:,.0f}} ± {{{_REGRET}.{agent}.standard_error:,.0f}}"
+            for agent in ("variational", "greedy")
+        ),
+        "mushroom.md",
+        "bayesify reproduce mushroom --preset full",
+    ),
+    (
+        "an ensemble of 5 over five trainings one after the other, two CPU cores",
+        "{speed:cpu.parts.fleet/ensemble.ratio:.2f} times",
+        "speed.md",
+        "make bench",
     ),
     (
         "a variational training step over a plain one with fused Adam, two CPU cores (scale mixture; Normal prior)",
