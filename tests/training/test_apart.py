@@ -1,6 +1,7 @@
 """Networks trained side by side, each by a core of its own, are those that are trained together."""
 
 import logging
+import threading
 
 import pytest
 import torch
@@ -84,6 +85,22 @@ def test_members_become_what_they_become_together(network, likelihood, prior, op
     assert torch.pdist(found["theta"]).min() > 0.1
     # Compiled once, for one of two cores.
     assert traced == [1]
+
+
+def test_a_batch_that_is_all_data_is_handed_out_too(traced, monkeypatch):
+    own = {"batch_size": 200, "epochs": 4, "progress": False}
+    expected, found = ensemble(), ensemble()
+    expected.fit(data(), compiled=False, **own)
+    threads, take_step = set(), apart.RowStep.of
+
+    def step(self, *given):
+        threads.add(threading.current_thread().name)
+        return take_step(self, *given)
+
+    monkeypatch.setattr(apart.RowStep, "of", step)
+    found.fit(data(), compiled=True, **own)
+    assert_same(dict(found.state_dict()), dict(expected.state_dict()))
+    assert "MainThread" not in threads
 
 
 def test_compiled_they_still_do():

@@ -75,6 +75,7 @@ class StepsApart:
     def begin(self, order: Tensor, numbers: Sequence[Any], step: int, skip: int) -> None:
         """Set an epoch up: orders `[1 or networks, n]`, each batch's numbers (each network's too), its first step."""
         self.order, self.first_step, self.batch = order, step, skip
+        self.whole = min(self.batch_size, order.shape[1])  # the size that the step is compiled for
         self.numbers = torch.tensor(numbers, dtype=self.fused.state[0].dtype)
         self._nll.zero_()
 
@@ -83,7 +84,7 @@ class StepsApart:
         now = torch.tensor(self.first_step + self.batch)
         places = self.order[:, self.batch * self.batch_size :][:, :size]
         self._next.append((places, now, self.numbers[self.batch]))
-        if size != self.batch_size or len(self._next) == _IN_A_ROW:
+        if size != self.whole or len(self._next) == _IN_A_ROW:
             self._hand_out()
         self.fused.done += 1
         self.batch += 1
@@ -97,7 +98,7 @@ class StepsApart:
 
     def _hand_out(self) -> None:
         steps, self._next = self._next, []
-        whole = [step for step in steps if step[0].shape[1] == self.batch_size]
+        whole = [step for step in steps if step[0].shape[1] == self.whole]
         if whole:
             before = self._given[-1] if self._given else [None] * len(self.networks)
             pairs = zip(self.networks, before, strict=True)
