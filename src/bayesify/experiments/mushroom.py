@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 import torch
@@ -163,9 +164,13 @@ def _table(rows: Mapping[str, list[dict[str, Any]]]) -> Table:
     keys = {"regret": ",.0f", "last_tenth": ".3f", "poisonous_eaten": ",.0f", "edible_passed": ",.0f"}
     return Table(
         "Games",
-        ["agent", "regret", "regret a step in the last tenth", "poisonous eaten", "edible passed"],
+        ["agent", "regret", "last tenth, a step", "poisonous eaten", "edible passed", "median regret", "worst game"],
         [
-            [TITLES[agent], *(written(estimate([row[key] for row in own]), form) for key, form in keys.items())]
+            [
+                TITLES[agent],
+                *(written(estimate([row[key] for row in own]), form) for key, form in keys.items()),
+                *(f"{of([row['regret'] for row in own]):,.0f}" for of in (median, max)),
+            ]
             for agent, own in rows.items()
         ],
         f"Mean and standard error over {len(next(iter(rows.values())))} runs. Playing at random costs {RANDOM} a step.",
