@@ -181,6 +181,21 @@ def test_the_page_of_every_digit_has_the_tables_of_its_file():
         assert table in page
 
 
+def test_scores_are_written_and_a_wrong_place_is_refused_before_training(made, monkeypatch, tmp_path, capsys):
+    done, *_ = made
+    trained = []
+    monkeypatch.setattr(demo, "every_digit", lambda: trained.append(1) or {"9": done.results})
+    for wrong in (tmp_path / "none" / "demo.json", tmp_path):
+        with pytest.raises(SystemExit):
+            demo.main([str(wrong)])
+        assert f"{wrong} cannot be written" in capsys.readouterr().err.splitlines()[-1]
+    assert not trained
+    demo.main([str(tmp_path / "demo.json")])
+    scored = json.loads((tmp_path / "demo.json").read_text())
+    assert scored == demo.scores({"9": done.results})
+    assert demo.tables(scored) in capsys.readouterr().out
+
+
 def test_every_digit_is_withheld_once(monkeypatch):
     monkeypatch.setattr(demo, "train", lambda material, **_: [material])
     found = demo.every_digit()

@@ -7,7 +7,7 @@ scores for each of the ten digits withheld in turn.
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import shlex
 import shutil
@@ -30,6 +30,7 @@ from bayesify.likelihoods import Categorical
 from bayesify.recipes.material import Material, gather
 from bayesify.recipes.recipe import Recipe
 from bayesify.recipes.training import claimed, write_metrics
+from bayesify.training.checkpoint import write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -284,8 +285,18 @@ def _say_what_next(console: Console, report: Path, folder: Path, out: Path) -> N
         console.print(f"  {what + ':':<28}{how}", markup=False, soft_wrap=True)
 
 
-if __name__ == "__main__":
+def main(words: Sequence[str] | None = None) -> None:
+    """Every digit: print the tables of `docs/demo.md`, and write the scores where asked to."""
+    parser = argparse.ArgumentParser(prog="python -m bayesify.demo", description=main.__doc__)
+    parser.add_argument("out", nargs="?", type=Path, help="a JSON file for the scores")
+    out = parser.parse_args(words).out
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        parser.error(f"{out} cannot be written: give a file in a folder that is there")
     found = scores(every_digit())
-    for file in sys.argv[1:]:
-        Path(file).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if out is not None:
+        write_json(out, found)
     print(tables(found))
+
+
+if __name__ == "__main__":
+    main()

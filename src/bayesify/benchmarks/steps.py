@@ -159,13 +159,13 @@ class Epochs:
         self.graphed.step(self.batch_size)
         self._done += 1
 
-    def epoch(self) -> None:
-        """A whole epoch, its smaller last batch included."""
+    def epoch(self) -> Tensor:
+        """A whole epoch, its smaller last batch included; its summed NLL, for which all steps have to be done."""
         self.begin()
         for number in range(self.batches):
             self.graphed.step(min(self.batch_size, self.examples.n_data - number * self.batch_size))
         self._done = self.batches
-        self.graphed.nll  # noqa: B018 -- where steps are handed out, this waits for them
+        return self.graphed.nll
 
     def begin(self) -> None:
         """Set the next epoch up."""

@@ -5,7 +5,7 @@ less what was got. Two layers of 100 ReLU see the features and the act, learn in
 (Blundell et al. 2015, 5.3). Four things differ from the paper. All interactions are remembered, not the latest
 4,096: an agent that plays well hardly eats poisonous mushrooms, so that a short memory loses what it knows of them.
 There are fewer minibatches than 64 after each step, most of them early (`updates`): many passes over the same rewards
-learn by heart which poisonous mushrooms once brought +5. They may be larger than 64, which steadies what is learnt. And
+learn by heart which poisonous mushrooms once brought +5. They may be larger than 64. And
 the first 32 acts are by chance, the same for all agents: otherwise one bad meal may be the last. Everything else is
 chosen for each kind of agent by shorter games with other seeds, among about as many settings for either.
 
@@ -73,7 +73,15 @@ def run(work: Work) -> Findings:
         if agent != "variational"
     }
     steps = work["steps"]
-    numbers = {"regret": regret, "variational_less": ahead, "steps": steps, "random": RANDOM * steps, "chosen": chosen}
+    medians = {agent: median(one["values"]) for agent, one in regret.items()}
+    numbers = {
+        "regret": regret,
+        "median": medians,
+        "variational_less": ahead,
+        "steps": steps,
+        "random": RANDOM * steps,
+        "chosen": chosen,
+    }
     return Findings(
         answer=_answer(regret, ahead, steps),
         lines=[_line(agent, regret, ahead, steps) for agent in AGENTS],

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -144,7 +144,7 @@ def members_apart(
     try:
         check_capturable(method, optimizer, batches)
         rule, objective = update_rule(optimizer), _Member(method)
-        step = RowStep(method, objective, [_row(objective, rule, m) for m in range(method.members)], rule)
+        step = RowStep(method, objective, [_member_row(objective, rule, m) for m in range(method.members)], rule)
         step.compile(batches[:1])
     except Exception as problem:  # noqa: BLE001 -- no compiler, a layer that cannot be captured: there are other paths
         logger.info("members are not trained side by side (%s)", first_line(problem)[:160])
@@ -174,21 +174,23 @@ class _Member(nn.Module):
         return objective.loss, objective.nll
 
 
-def _row(objective: _Member, rule: UpdateRule, member: int) -> list[Tensor]:
-    own = slice(member, member + 1)
-    slots = objective.method.member_buffers
-    return [
-        *(parameter.detach()[own] for parameter in objective.parameters()),
-        *(
-            torch.tensor(member, dtype=torch.int32)
-            if name == "member"
-            else buffer[own]
-            if name.removeprefix("method.") in slots
-            else buffer
-            for name, buffer in objective.named_buffers()
-        ),
-        *(tensor[own] for state in rule.state for tensor in state),
-    ]
+def row_of(
+    objective: nn.Module, parameters: Iterable[Tensor], own: Mapping[str, Tensor], slots: Iterable[Tensor]
+) -> list[Tensor]:
+    """One network's state in the order of the step's: buffers that are not its `own` are the objective's."""
+    return [*parameters, *(own.get(name, buffer) for name, buffer in objective.named_buffers()), *slots]
+
+
+def _member_row(objective: _Member, rule: UpdateRule, member: int) -> list[Tensor]:
+    mine, method = slice(member, member + 1), objective.method
+    own = {f"method.{name}": method.get_buffer(name)[mine] for name in method.member_buffers}
+    own["member"] = torch.tensor(member, dtype=torch.int32)
+    return row_of(
+        objective,
+        (parameter.detach()[mine] for parameter in objective.parameters()),
+        own,
+        (tensor[mine] for state in rule.state for tensor in state),
+    )
 
 
 def _cores_for(networks: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify.errors import choose
 from bayesify.priors.varying import VaryingPrior
-from bayesify.training.apart import RowStep, StepsApart, worth_apart
+from bayesify.training.apart import RowStep, StepsApart, row_of, worth_apart
 from bayesify.training.examples import Batch, TensorExamples
 from bayesify.training.graphs import GraphedSteps
 from bayesify.training.staged import PRECISIONS, StagedSteps, Stages, can_be_staged, products
@@ -90,13 +90,14 @@ class FleetStep(FusedStep):
         if self.precision != "float32" or not worth_apart(self.method.network.size, len(fleet), where):
             return None
         objective = _OneNetwork(self.method, fleet.family, self.draws, fleet.numbers[0])
-        own = {"seed": fleet.seeds, "numbers": fleet.numbers}
+        count = len(self.names)
         rows = [
-            [
-                *(tensor[k] for tensor in self.state[: len(self.names)]),
-                *(own[name][k] if name in own else buffer for name, buffer in objective.named_buffers()),
-                *(tensor[k] for tensor in self.state[len(self.names) :]),
-            ]
+            row_of(
+                objective,
+                (tensor[k] for tensor in self.state[:count]),
+                {"seed": fleet.seeds[k], "numbers": fleet.numbers[k]},
+                (tensor[k] for tensor in self.state[count:]),
+            )
             for k in range(len(fleet))
         ]
 
@@ -158,16 +159,18 @@ class _OneObjective(nn.Module):
         return objective.loss, objective.nll
 
 
-class _OneNetwork(_OneObjective):
-    """The objective with the network's own seed and its prior's numbers among the buffers."""
+class _OneNetwork(nn.Module):
+    """The objective of one network, its seed and its prior's numbers among the buffers."""
 
     seed: Tensor
     numbers: Tensor
 
     def __init__(self, method: Any, family: Any, draws: int, numbers: Tensor) -> None:
-        super().__init__(method, family, draws)
+        super().__init__()
+        self.objective = _OneObjective(method, family, draws)
         self.register_buffer("seed", torch.zeros((), dtype=torch.int64))
         self.register_buffer("numbers", numbers)
 
-    def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        return super().forward(batches, step, share, self.seed, self.numbers)
+    def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        found: tuple[Tensor, Tensor] = self.objective(batches, step, share, self.seed, self.numbers)
+        return found

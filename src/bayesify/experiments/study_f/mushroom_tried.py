@@ -31,7 +31,7 @@ TRIED = [
         "0.2), 521 and 237 (0.2), 426 and 246 (0.3), 272 and 302 (0.5)."
     ),
     (
-        "What helped is larger batches: with the same seeds, prior 0.3, noise 4, and after 5,000 steps one minibatch "
+        "Larger batches looked better: with the same seeds, prior 0.3, noise 4, and after 5,000 steps one minibatch "
         "for four, regret after 50,000 steps with batches of 512 was 5,050 (four draws each 5,100, prior 0.5 5,630), "
         "with the local estimator 4,430, and with batches of 2,048 3,950; greedy with 512 6,490. Fewer minibatches "
         "of 64, one for ten steps, 6,600; more, two a step, 5,560. A last layer with a full covariance and all "
