@@ -33,6 +33,8 @@ REGRESSION_SCORES = ("width", "std", "variance", "aleatoric", "epistemic")
 # Draws whose probabilities are in memory at once while an answer is summed up; and about how many numbers that is.
 _PIECE = 16
 _PIECE_ELEMENTS = 1 << 17
+# What is not a CPU has room, and waits for Python between pieces; likelihoods that sample need it for their samples.
+_ROOM = 64
 # Outputs from which several cores are faster than one after the other.
 _WORTH_CORES = 1 << 20
 
@@ -294,7 +296,8 @@ class Predictive:
         """The mean of `p_d` and of its entropy, in one pass over the draws."""
         likelihood, keys = self._classification("probs"), self._likelihood_keys()
         # What is added to what is the same whatever the batch: a few draws, then the next.
-        inputs = max(1, _PIECE_ELEMENTS // (_PIECE * max(1, self.outputs[0, :1].numel())))
+        room = 1 if self.outputs.device.type == "cpu" or likelihood.noisy else _ROOM
+        inputs = max(1, room * _PIECE_ELEMENTS // (_PIECE * max(1, self.outputs[0, :1].numel())))
 
         def means(rows: Tensor) -> list[Tensor]:
             totals = [likelihood.totals(part, some) for part, some in _in_pieces(rows, keys)]

@@ -30,6 +30,9 @@ Drawing = Callable[[Sequence[int]], Tensor]
 _DRAW_ELEMENTS = 1 << 24
 _PASS_ELEMENTS = 1 << 22
 _CACHED_ELEMENTS = 1 << 19
+# What is not a CPU has room, and waits for Python between pieces: so many times the numbers above and the inputs.
+_ROOM = {"draws": 4, "pass": 32, "inputs": 10}
+_INPUTS = 1000
 # A pass with moments keeps about this many tensors of a layer's size for its way back.
 _COPIES_FOR_MOMENTS = 8
 # Weights times inputs in a piece of work, from which (some milliseconds) it is worth a core of its own.
@@ -42,12 +45,16 @@ def pieces(weights: int, widest: int, batch_size: int, device: torch.device) -> 
     The weights of the draws are at most `_DRAW_ELEMENTS` numbers, and what a pass of all of them holds of its widest
     layer at most `_PASS_ELEMENTS`, wherever one draw and one input are not more than that by themselves.
     """
-    inputs = max(1, min(batch_size, _PASS_ELEMENTS // widest))
-    held = _DRAW_ELEMENTS
+    held, passed = _DRAW_ELEMENTS * _room("draws", device), _PASS_ELEMENTS * _room("pass", device)
+    inputs = max(1, min(batch_size, passed // widest))
     if weights >= LOOP_FROM_WEIGHTS and device.type == "cpu":
         # Evaluated one by one, they are also best drawn so: weights and their noise then stay in the cache.
         held = _CACHED_ELEMENTS
-    return max(1, min(held // weights, _PASS_ELEMENTS // (widest * inputs))), inputs
+    return max(1, min(held // weights, passed // (widest * inputs))), inputs
+
+
+def _room(what: str, device: torch.device) -> int:
+    return 1 if device.type == "cpu" else _ROOM[what]
 
 
 class Answering(nn.Module, ABC):
@@ -77,13 +84,18 @@ class Answering(nn.Module, ABC):
         """Whether every random weight is Gaussian, with standard deviation `std [R]`, and independent of the others."""
         return getattr(self, "family", None) == "mean_field"
 
+    @property
+    def inputs_at_once(self) -> int:
+        """How many inputs are evaluated together, at most, where nobody says."""
+        return _INPUTS * _room("inputs", self.network.initial.device)
+
     def predict(
         self,
         x: Any,
         draws: int = 100,
         seed: int = 0,
         by: str = "draws",
-        batch_size: int = 1000,
+        batch_size: int | None = None,
         precision: str = "full",
     ) -> Predictive:
         """The predictive distribution of inputs x.
@@ -94,7 +106,8 @@ class Answering(nn.Module, ABC):
             seed: of the draws.
             by: `draws`; `moments`, which carries means and variances through the network instead (mean-field posteriors
                 of plain chains); or `mean` for the one function at the posterior's mean weights.
-            batch_size: inputs evaluated together (the answer does not depend on it).
+            batch_size: inputs evaluated together, at most (the answer does not depend on it); by default 1,000 on a
+                CPU and 10,000 elsewhere, or as many as fit.
             precision: of the passes: `full`, that of the weights; `bfloat16`, which keeps fewer digits; or `auto`, that
                 is bfloat16 where a probe finds it faster. Moments keep their means in full.
 
@@ -112,7 +125,7 @@ class Answering(nn.Module, ABC):
         keys = noise.keys(seed, noise.Stream.LOGITS, draws=numbers, device=outputs.device)
         return Predictive(outputs, self.likelihood, keys, class_names=self.notes.get("class_names"))
 
-    def draw(self, x: Any, draws: int = 100, seed: int = 0, batch_size: int = 1000) -> Tensor:
+    def draw(self, x: Any, draws: int = 100, seed: int = 0, batch_size: int | None = None) -> Tensor:
         """Raw outputs of functions drawn from the posterior, `[draws, batch, ...]`: one set of weights per draw."""
         at_least("draws", draws, 1)
         return self._outputs(x, range(min(draws, self.held or draws)), seed, "draws", batch_size)
@@ -131,7 +144,7 @@ class Answering(nn.Module, ABC):
         """`weights` of one seed, by the draws' numbers; what they have in common may be computed once."""
         return lambda draws: self.weights(draws, seed)
 
-    def _by_moments(self, x: Any, batch_size: int, precision: str) -> Tensor:
+    def _by_moments(self, x: Any, batch_size: int | None, precision: str) -> Tensor:
         if not self.independent:
             kind = type(self).__name__ + (f" of family {self.family}" if hasattr(self, "family") else "")
             raise ValueError(
@@ -143,8 +156,9 @@ class Answering(nn.Module, ABC):
         device = self.network.initial.device
         half = decided(precision, device, self.network.dtype) == "bfloat16"
         propagation = prediction_of(self.network, self.mean_weights, std, half=half, insist=precision == "bfloat16")
-        x, widest = self._looked_at(x, batch_size)
-        batch_size = max(1, min(batch_size, _PASS_ELEMENTS // (_COPIES_FOR_MOMENTS * widest)))
+        x, widest, batch_size = self._looked_at(x, batch_size)
+        passed = _PASS_ELEMENTS * _room("pass", device)
+        batch_size = max(1, min(batch_size, passed // (_COPIES_FOR_MOMENTS * widest)))
         contrast, total = contrast_of(self.likelihood), count(x)
         number, workers = -(-total // batch_size), cores.workers_for(device)
         worth = batch_size * self.network.size >= _WORTH_A_CORE and number >= workers
@@ -158,17 +172,17 @@ class Answering(nn.Module, ABC):
         means, variances = (torch.cat([getattr(part, name) for part in parts]) for name in ("mean", "variance"))
         return stand_ins(Gaussians(means, variances))
 
-    def _looked_at(self, x: Any, batch_size: int) -> tuple[Any, int]:
-        """Inputs as the network takes them, and how many numbers of one its widest layer sees."""
-        at_least("batch_size", batch_size, 1)
+    def _looked_at(self, x: Any, batch_size: int | None) -> tuple[Any, int, int]:
+        """Inputs as the network takes them, how many numbers of one its widest layer sees, and how many at once."""
+        batch_size = self.inputs_at_once if batch_size is None else at_least("batch_size", batch_size, 1)
         x = as_inputs(x, self.network.dtype)
         if self.input_shapes is None or not same_kind(x, self.input_shapes):
             self._try(few(self.network, x))
-        return x, self.network.traced(few(self.network, x)).widest
+        return x, self.network.traced(few(self.network, x)).widest, batch_size
 
     @torch.no_grad()
-    def _outputs(self, x: Any, numbers: Sequence[int], seed: int, by: str, batch_size: int) -> Tensor:
-        x, widest = self._looked_at(x, batch_size)
+    def _outputs(self, x: Any, numbers: Sequence[int], seed: int, by: str, batch_size: int | None) -> Tensor:
+        x, widest, batch_size = self._looked_at(x, batch_size)
         device = self.network.initial.device
         total = count(x)
         chunk, batch_size = pieces(self.network.size, widest, min(batch_size, total), device)

@@ -73,11 +73,11 @@ class StepsApart:
         self._given: deque[list[Future[float]]] = deque()
         self._nll = torch.zeros(len(fused.rows), dtype=torch.float64)
 
-    def begin(self, order: Tensor, numbers: Sequence[Any], step: int, skip: int) -> None:
+    def begin(self, order: Tensor, numbers: Sequence[Any] | Tensor, step: int, skip: int) -> None:
         """Set an epoch up: orders `[1 or networks, n]`, each batch's numbers (each network's too), its first step."""
         self.order, self.first_step, self.batch = order, step, skip
         self.whole = min(self.batch_size, order.shape[1])  # the size that the step is compiled for
-        self.numbers = torch.tensor(numbers, dtype=self.fused.state[0].dtype)
+        self.numbers = torch.as_tensor(numbers, dtype=self.fused.state[0].dtype)
         self._nll.zero_()
 
     def step(self, size: int) -> None:

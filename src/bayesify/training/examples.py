@@ -194,7 +194,7 @@ def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
     return converted
 
 
-def take(x: Any, rows: Tensor | slice) -> Any:
+def take(x: Any, rows: Tensor | slice | int) -> Any:
     """Some examples of a pytree of inputs."""
     return pytree.tree_map_only(Tensor, lambda t: t[rows], x)
 

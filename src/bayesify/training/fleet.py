@@ -145,20 +145,33 @@ class Fleet:
         # Not every optimiser counts its steps; the noise of a step is keyed by its number.
         counted.done = begun * batches
 
-        def numbers(number: int, size: int, ahead: int) -> list[tuple[float, ...]]:
-            done = counted.done + ahead
-            rate = rate_factor(schedule, done / (epochs * batches))
-            shares = (w.share(number, batches, size, examples.n_data) * w.factor(done / batches) for w in weightings)
-            pairs = zip(shares, learning_rates, strict=True)
-            return [(share, *step.rule.numbers(own * rate, done)) for share, own in pairs]
+        sizes = [min(batch_size, examples.n_data - n * batch_size) for n in range(batches)]
+        pairs = list(zip(weightings, learning_rates, strict=True))
+        distinct = list(dict.fromkeys(pairs))
+        own = torch.tensor([distinct.index(pair) for pair in pairs])
+
+        def prepared(epoch: int) -> tuple[Tensor, Tensor]:
+            """An epoch's order, and what its steps depend on: `[batches, networks, numbers]`."""
+            table = []
+            for number, size in enumerate(sizes):
+                done = epoch * batches + number
+                factor = rate_factor(schedule, done / (epochs * batches))
+                share = [
+                    w.share(number, batches, size, examples.n_data) * w.factor(done / batches) for w, _ in distinct
+                ]
+                rates = [step.rule.numbers(rate * factor, done) for _, rate in distinct]
+                table.append([(first, *rest) for first, rest in zip(share, rates, strict=True)])
+            numbers = torch.tensor(table, dtype=self.parameters[0].dtype)[:, own]
+            return examples.orders(seed, epoch, 1, where), numbers
 
         bar = tqdm(total=epochs, initial=begun, unit="epoch", disable=None if progress else True, leave=False)
         with bar:
+            ahead = prepared(min(begun, epochs - 1))
             for epoch in range(begun, epochs):
-                sizes = [min(batch_size, examples.n_data - n * batch_size) for n in range(batches)]
-                table = [numbers(n, size, n) for n, size in enumerate(sizes)]
-                order = examples.orders(seed, epoch, 1, where)
-                self.nll.append(self._epoch(counted, examples, order, table, sizes, graphed))
+                total = self._begin_epoch(counted, examples, *ahead, sizes, graphed)
+                # A device is still at work: time for what the next epoch needs.
+                ahead = prepared(min(epoch + 1, epochs - 1))
+                self.nll.append(((graphed.nll if graphed is not None else total) / examples.n_data).tolist())
                 counted.record()
                 gone = self.diverged
                 if gone and not (may_diverge and len(gone) < len(self)):
@@ -199,32 +212,31 @@ class Fleet:
             logger.warning("the fleet's step is not compiled (%s): the plain path is used", first_line(problem)[:160])
             return None
 
-    def _epoch(
+    def _begin_epoch(
         self,
         step: FusedStep,
         examples: TensorExamples,
         order: Tensor,
-        table: list[list[tuple[float, ...]]],
+        numbers: Tensor,
         sizes: list[int],
         graphed: GraphedSteps | StepsApart | None,
-    ) -> list[float]:
+    ) -> Tensor:
+        """Make an epoch's steps and sum their NLLs up; or have `graphed` make them, which has the sum in the end."""
+        total = torch.zeros(len(self), dtype=torch.float64, device=order.device)
         if graphed is not None:
-            graphed.begin(order, table, step.done, 0)
+            graphed.begin(order, numbers, step.done, 0)
             for size in sizes:
                 graphed.step(size)
-            total = graphed.nll
-        else:
-            total = torch.zeros(len(self), dtype=torch.float64, device=order.device)
-            start = 0
-            for row, size in zip(table, sizes, strict=True):
-                batch = examples.fetch(order[0, start : start + size])
-                leaves, layout = pytree.tree_flatten([batch])
-                now = torch.tensor(step.done, device=order.device), torch.tensor(row).to(self.parameters[0])
-                total += step.evaluate(layout, leaves, *now).double() * size
-                step.done += 1
-                start += size
-        means: list[float] = (total / examples.n_data).tolist()
-        return means
+            return total
+        numbers, start = numbers.to(order.device), 0
+        for row, size in zip(numbers, sizes, strict=True):
+            batch = examples.fetch(order[0, start : start + size])
+            leaves, layout = pytree.tree_flatten([batch])
+            now = torch.tensor(step.done, device=order.device)
+            total += step.evaluate(layout, leaves, now, row).double() * size
+            step.done += 1
+            start += size
+        return total
 
     @property
     def diverged(self) -> list[int]:

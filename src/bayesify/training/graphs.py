@@ -41,10 +41,10 @@ class GraphedSteps:
         self.nll = torch.zeros(networks, dtype=torch.float64, device=device)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
-    def begin(self, order: Tensor, numbers: Sequence[Any], step: int, skip: int) -> None:
+    def begin(self, order: Tensor, numbers: Sequence[Any] | Tensor, step: int, skip: int) -> None:
         """Set an epoch up: members' orders `[members, n]`, each batch's numbers, the step of its first batch."""
         self.order.copy_(order)
-        self.numbers.copy_(torch.tensor(numbers, dtype=self.numbers.dtype))
+        self.numbers.copy_(torch.as_tensor(numbers, dtype=self.numbers.dtype))
         self.first_step.fill_(step)
         self.batch.fill_(skip)
         self.nll.zero_()
@@ -80,7 +80,9 @@ class GraphedSteps:
         places = self.batch * self.batch_size + torch.arange(size, device=self.order.device)
         # A trial step near the end of the data must not reach beyond it.
         rows = self.order.index_select(1, places.clamp(max=self.order.shape[1] - 1))
-        batches = [(take(self.examples.x, own), self.examples.y[own]) for own in rows.unbind()]
+        # One look-up for all members; each has its rows of what that gives.
+        found = take((self.examples.x, self.examples.y), rows)
+        batches = [take(found, member) for member in range(len(rows))]
         leaves, layout = pytree.tree_flatten(batches)
         at = self.batch.clamp(max=self.numbers.shape[0] - 1).view(1)
         numbers = self.numbers.index_select(0, at).squeeze(0)

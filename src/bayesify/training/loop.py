@@ -83,6 +83,7 @@ class Trainer:
         self._asked = False
         self._fused: FusedStep | None = None
         self._graphed: GraphedSteps | StepsApart | None = None
+        self._ahead: tuple[Tensor, Tensor] | None = None  # order and numbers of the epoch to come
 
     @property
     def total_steps(self) -> int:
@@ -189,21 +190,32 @@ class Trainer:
 
     def _replays(self, graphed: GraphedSteps | StepsApart, epoch: int, skip: int, total: Tensor) -> Iterator[int]:
         size, n_data, first = self.plan.batch_size, self.examples.n_data, epoch * self.batches
-        assert isinstance(self.examples, TensorExamples)
-        order = self.examples.orders(self.plan.seed, epoch, self.method.members, self._device)
-        numbers = []
-        for number in range(self.batches):
-            rate, share = self._rate_and_share(first + number, number, min(size, n_data - number * size))
-            numbers.append(graphed.fused.numbers(share, rate, ahead=number - skip))
+        ahead, self._ahead = self._ahead, None
+        order, numbers = self._prepared(graphed, epoch, skip) if ahead is None or skip else ahead
         graphed.begin(order, numbers, first, skip)
+        self._set_rates(first + self.batches - 1)
         try:
             for number in range(skip, self.batches):
                 own = min(size, n_data - number * size)
                 graphed.step(own)
                 self.progress.seen += own
                 yield number + 1
+            if epoch + 1 < self.plan.epochs:
+                # The device is still at work: time for what the next epoch needs.
+                self._ahead = self._prepared(graphed, epoch + 1, 0)
         finally:
             total += graphed.nll.sum()
+
+    def _prepared(self, graphed: GraphedSteps | StepsApart, epoch: int, skip: int) -> tuple[Tensor, Tensor]:
+        """An epoch's order, and what each step of it depends on: its share of the KL and the optimiser's numbers."""
+        assert isinstance(self.examples, TensorExamples)
+        order = self.examples.orders(self.plan.seed, epoch, self.method.members, self._device)
+        size, n_data, table = self.plan.batch_size, self.examples.n_data, []
+        for number in range(self.batches):
+            own = min(size, n_data - number * size)
+            rate, share = self._rate_and_share(epoch * self.batches + number, number, own)
+            table.append(graphed.fused.numbers(share, rate, ahead=number - skip))
+        return order, torch.tensor(table, dtype=graphed.fused.state[0].dtype)
 
     def _fuse(self, batch: list[Batch], bar: Any) -> None:
         plan, method, self._asked = self.plan, self.method, True
@@ -238,6 +250,7 @@ class Trainer:
 
     def _step(self, batch: list[Batch], number: int, size: int) -> Tensor:
         method, step = self.method, self.progress.step
+        self._set_rates(step)
         rate, share = self._rate_and_share(step, number, size)
         if self._fused is not None:
             return self._fused(batch, step, share, rate)
@@ -248,11 +261,15 @@ class Trainer:
         return objective.nll.detach()
 
     def _rate_and_share(self, step: int, number: int, size: int) -> tuple[float, float]:
+        share = self.kl.share(number, self.batches, size, self.examples.n_data)
+        rate = self.base_rates[0] * self.schedule(step / self.total_steps)
+        return rate, share * self.kl.factor(step / self.batches)
+
+    def _set_rates(self, step: int) -> None:
+        """Tell the optimiser, which others look at, what this step's learning rates are."""
         factor = self.schedule(step / self.total_steps)
         for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * factor
-        share = self.kl.share(number, self.batches, size, self.examples.n_data)
-        return self.base_rates[0] * factor, share * self.kl.factor(step / self.batches)
 
     def _kl(self) -> float:
         """What the prior's part is now, per member: once an epoch, as a step needs its gradient and not its value."""
@@ -300,7 +317,7 @@ class Trainer:
         assert self.validation is not None
         method, likelihood = self.method, self.method.likelihood
         nll = correct = total = rows = 0.0
-        for x, targets in self.validation.in_order(1000):
+        for x, targets in self.validation.in_order(method.inputs_at_once):
             predictive = method.predict(x, draws=self.plan.validation_draws, seed=self.plan.seed)
             y = targets.to(predictive.outputs.device)
             nll -= float(predictive.log_prob(y).double().sum())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SNAPSHOTS, BINS, LARGEST_TENSORS = 40, 50, 8
 # The farthest thousandth on either side would otherwise stretch the bins.
 TAIL = 1e-3
-_MOST_VALUES = 200_000
+_MOST_VALUES = 50_000
 
 
 def due(epoch: int, epochs: int) -> bool:
