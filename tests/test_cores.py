@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from bayesify import Variational, cores, networks, predictive
+from bayesify import Variational, averages, cores, networks
 from bayesify.cores import side_by_side
 from bayesify.likelihoods import Categorical, GaussianLogits
 from bayesify.methods import answering
@@ -79,7 +79,7 @@ def test_a_forked_process_makes_threads_of_its_own(threads):
 def test_answers_are_those_of_one_thread(asked, likelihood, threads, monkeypatch):
     bnn = Variational(networks.mlp(5, 3 * likelihood.parameters_per_class, units=30), likelihood)
     x = torch.randn(90, 5, generator=torch.Generator().manual_seed(1))
-    monkeypatch.setattr(predictive, "_PIECE_ELEMENTS", 1 << 8)
+    monkeypatch.setattr(averages, "_PIECE_ELEMENTS", 1 << 8)
     alone = bnn.predict(x, batch_size=4, **asked)
     expected = alone.probs, alone.aleatoric
     seen, run = set(), side_by_side
@@ -88,7 +88,7 @@ def test_answers_are_those_of_one_thread(asked, likelihood, threads, monkeypatch
         return run(lambda piece: (seen.add(threading.get_ident()), work(piece))[1], pieces, device, worth=worth)
 
     monkeypatch.setattr(cores, "side_by_side", watched)
-    for module, name in ((answering, "_WORTH_A_CORE"), (answering, "LOOP_FROM_WEIGHTS"), (predictive, "_WORTH_CORES")):
+    for module, name in ((answering, "_WORTH_A_CORE"), (answering, "LOOP_FROM_WEIGHTS"), (averages, "_WORTH_CORES")):
         monkeypatch.setattr(module, name, 1)
     monkeypatch.setattr(answering, "_CACHED_ELEMENTS", 1)
     got = bnn.predict(x, batch_size=4, **asked)

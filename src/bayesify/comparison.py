@@ -13,14 +13,27 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from bayesify import likelihoods
-from bayesify.errors import at_least, choose
+from bayesify.contenders import (
+    CONTENDERS,
+    ENSEMBLE,
+    KNOWN,
+    MC_DROPOUT,
+    MEMBERS,
+    OTHERS,
+    PLAIN,
+    VARIATIONAL,
+    Contender,
+    MethodLike,
+    read_methods,
+)
+from bayesify.errors import at_least
 from bayesify.evaluation import read_targets, score
 from bayesify.methods import HMC, METHODS, Method
 from bayesify.report.results import MethodResult, Spread
@@ -42,6 +55,7 @@ __all__ = [
     "PLAIN",
     "VARIATIONAL",
     "Contender",
+    "MethodLike",
     "Row",
     "Spread",
     "TrainedResult",
@@ -52,57 +66,7 @@ __all__ = [
     "table",
 ]
 
-MEMBERS = 5
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A method that takes part: its label, its name, its constructor's settings and its own settings of `fit`.
-
-    `share` is the part of the budget that each member gets. More draws per step mean fewer epochs.
-    """
-
-    label: str
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
-    share: float = 1.0
-
-    def __post_init__(self) -> None:
-        choose("method", self.name, METHODS)
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share of the budget must be above 0 and up to 1, got {self.share!r}")
-        if "epochs" in self.training:
-            raise ValueError(f"{self.label}: the budget decides the epochs; use share= for fewer")
-
-    @property
-    def draws(self) -> int:
-        """Weight draws per training step."""
-        return at_least("draws", self.training.get("draws", 1), 1)
-
-    def epochs(self, budget: int) -> int:
-        """How many epochs a budget of so many plain ones allows, at least one."""
-        return max(1, round(budget * self.share / self.draws))
-
-
-PLAIN = Contender("Plain network", "point")
-ENSEMBLE = Contender(f"Ensemble of {MEMBERS}", "ensemble", {"members": MEMBERS})
-MC_DROPOUT = Contender("MC dropout", "mc-dropout", {"p": 0.2})
-VARIATIONAL = Contender("Variational", "variational", {"prior": "normal:1", "estimator": "local"})
-CONTENDERS = (PLAIN, ENSEMBLE, MC_DROPOUT, VARIATIONAL)
-# Those that take part when they are named. Their rates are not those of Adam (docs/gotchas.md).
-OTHERS = (
-    Contender("IVON", "ivon", {"prior": "normal:1"}, {"learning_rate": 0.1, "schedule": "cosine"}),
-    Contender("Laplace approximation", "laplace", {"prior": "normal:1"}),
-    Contender("SWAG", "swag", {}, {"schedule": "constant"}),
-    Contender("SGLD", "sgld", {"prior": "normal:1"}, {"learning_rate": 0.1, "schedule": "constant"}),
-    Contender("SGHMC", "sghmc", {"prior": "normal:1"}, {"learning_rate": 0.02, "schedule": "constant"}),
-    Contender("HMC", "hmc", {"prior": "normal:1"}),
-)
-KNOWN = {one.name: one for one in (*CONTENDERS, *OTHERS)}
-
 _OF_SAMPLING = ("warm_up", "samples", "thin", "validation", "device", "progress", "n_data")
-MethodLike = str | Contender | tuple[str, str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,31 +150,6 @@ def compare_seeds(seeds: Sequence[int], *arguments: Any, **settings: Any) -> lis
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds must be one or more different numbers, got {list(seeds)}")
     return [compare(*arguments, seed=seed, **settings) for seed in seeds]
-
-
-def read_methods(given: Sequence[MethodLike]) -> list[Contender]:
-    """The contenders that names stand for, an ensemble with the whole budget joined by its twin; labels must differ."""
-    listed: list[Contender] = []
-    for method in given:
-        if isinstance(method, str):
-            listed.append(KNOWN[choose("method", method, KNOWN)])
-        elif isinstance(method, Contender):
-            listed.append(method)
-        else:
-            listed.append(Contender(*method))
-    shown: list[Contender] = []
-    for contender in listed:
-        shown.append(contender)
-        alone = not any(other.name == contender.name and other.share < 1 for other in listed)
-        members = contender.settings.get("members", MEMBERS)
-        if contender.name == "ensemble" and contender.share == 1 and members > 1 and alone:
-            shown.append(replace(contender, label=f"{contender.label}, shared budget", share=1 / members))
-    if not shown:
-        raise ValueError("a comparison needs at least one method, got none")
-    labels = [contender.label for contender in shown]
-    if len(set(labels)) < len(labels):
-        raise ValueError(f"methods must have different labels, got {', '.join(labels)}")
-    return shown
 
 
 @dataclass(frozen=True)

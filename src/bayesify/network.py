@@ -2,44 +2,38 @@
 
 The user's module is copied, never edited. Every trained tensor gets a place in a vector `theta` of length P, the random
 ones first; tensors that are frozen, and buffers, stay beside it. `Network.outputs(theta, x)` then evaluates the module
-at each row of `theta [draws, P]` and returns `[draws, batch, ...]`, by the best of three tiers:
-
-- batched: a plain chain of known layers, its products batched by hand (`chain.py`);
-- vmap: `torch.func.vmap` over `functional_call`;
-- loop: one call per draw, for whatever the others cannot do, and for large products, where it is the faster one.
+at each row of `theta [draws, P]` and returns `[draws, batch, ...]`, by the best of the tiers in `tiers.py`.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
-from bayesify import chain, noise
+from bayesify import chain, tiers
 from bayesify.copying import Lock, as_module, fill, hollow
 from bayesify.dropout import DropoutBefore, KeyedDropout, NoDropout
-from bayesify.errors import first_line
 from bayesify.initialisation import seeded_torch
 from bayesify.interface import bind, count, pick
 from bayesify.layout import check_trainable, common_dtype, lay_out, main_dtype
 from bayesify.priors import Weight, fan_in
 from bayesify.recording import EscapedWeightsError, ReadRecorder
 from bayesify.selection import select
+from bayesify.tiers import LOOP_FROM_WEIGHTS
 from bayesify.tracing import Trace, restore_state, state_of, trace_network
+
+__all__ = ["LOOK_UPS", "LOOP_FROM_WEIGHTS", "WEIGHT_LAYERS", "Network"]
 
 WEIGHT_LAYERS = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd, nn.modules.rnn.RNNBase)
 LOOK_UPS = (nn.Embedding, nn.EmbeddingBag)
-# Above this many weights one product per draw keeps the cores of a CPU busy by itself, and batching only adds traffic:
-# measured on two cores, one product per draw was faster above that size. A GPU waits for Python then.
-LOOP_FROM_WEIGHTS = 100_000
 
 
 class Network(nn.Module):
@@ -92,7 +86,8 @@ class Network(nn.Module):
         self._signature = inspect.signature(self.template.forward)
         self.lock = Lock()
         self._trace: Trace | None = None
-        self._tiers: dict[tuple[bool, bool, bool], tuple[str, str]] = {}
+        # Whether vmap can do it, by (train, each, stochastic), as far as it was tried.
+        self.probed: dict[tuple[bool, bool, bool], tuple[str, str]] = {}
         self.dropout_rate: float | None = None
         self.dropout_always = False
         self.added_dropout: list[str] = []
@@ -222,49 +217,11 @@ class Network(nn.Module):
 
         `dropout` holds one key per draw, `[draws, 2]`; with `each`, x (and `kept`) carry their own draws axis.
         """
-        tier = self.tier(theta.shape[0], x, train=train, each=each, stochastic=dropout is not None)[0]
-        if tier == "batched":
-            return self._batched(theta, x), {}
-        if tier == "vmap":
-            try:
-                return self._vmapped(theta, x, train, dropout, fixed_mask, each, kept)
-            except Exception as problem:  # noqa: BLE001 -- what this batch does and the probed one did not
-                self._tiers[train, each, dropout is not None] = "loop", f"vmap cannot: {first_line(problem)}"
-        if self._chain is not None and not each and dropout is None and self.traced(x).problem is None:
-            return torch.cat([self._batched(row.unsqueeze(0), x) for row in theta.unbind()]), {}
-        results = [
-            self.call(
-                self.unflatten(row),
-                _row(x, draw) if each else x,
-                train=train,
-                dropout=None if dropout is None else dropout[draw],
-                fixed_mask=fixed_mask,
-                kept=_row(kept, draw) if each and kept is not None else kept,
-            )
-            for draw, row in enumerate(theta.unbind())
-        ]
-        buffers = {name: torch.stack([left[name] for _, left in results]) for name in results[0][1]}
-        return torch.stack([output for output, _ in results]), buffers
+        return tiers.evaluate(self, theta, x, train=train, dropout=dropout, fixed_mask=fixed_mask, each=each, kept=kept)
 
     def tier(self, draws: int, x: Any, *, train: bool, each: bool = False, stochastic: bool = False) -> tuple[str, str]:
         """The tier for this many draws, and why."""
-        if draws == 1 and (self._chain is None or each or stochastic):
-            return "loop", "one draw is one call"
-        if self.size >= LOOP_FROM_WEIGHTS and draws > 1 and self.initial.device.type == "cpu":
-            return "loop", "large products are faster one draw at a time"
-        trace = self.traced(_row(x, 0) if each else x)
-        if trace.problem is not None:
-            return "loop", f"it could not be traced: {trace.problem}"
-        if train and trace.updates_buffers:
-            return "loop", "running statistics change in training"
-        if trace.uses_generator:
-            return "loop", "it draws random numbers of its own"
-        if self._chain is not None and not each and not stochastic:
-            return "batched", "a plain chain of known layers"
-        kind = (train, each, stochastic)
-        if kind not in self._tiers:
-            self._tiers[kind] = self._probe_vmap(_row(x, 0) if each else x, *kind)
-        return self._tiers[kind]
+        return tiers.best_tier(self, draws, x, train=train, each=each, stochastic=stochastic)
 
     def arguments(self, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """How the module takes x: a mapping as keywords and a tuple as positions where its `forward` allows it."""
@@ -294,7 +251,7 @@ class Network(nn.Module):
         for name in layers:
             self.template.get_submodule(name).register_forward_pre_hook(DropoutBefore(rate), with_kwargs=True)
         self.added_dropout = list(layers)
-        self._trace, self._chain, self._tiers = None, None, {}
+        self._trace, self._chain, self.probed = None, None, {}
 
     def pick(self, result: Any) -> Tensor:
         """The output tensor of a pass."""
@@ -313,65 +270,12 @@ class Network(nn.Module):
         """A plain chain at many draws: tensors `[draws, *shape]` by name, inputs that all draws share."""
         return self.pick(chain.run(self._chain, tensors, x))
 
-    def _batched(self, theta: Tensor, x: Any) -> Tensor:
-        ((x,), _) = self.arguments(x)
-        if self.traced(x).changes_inputs:
-            x = x.clone()
-        return self.chained(self.unflatten(theta), x)
-
-    def _vmapped(
-        self,
-        theta: Tensor,
-        x: Any,
-        train: bool,
-        dropout: Tensor | None,
-        fixed_mask: bool,
-        each: bool,
-        kept: Mapping[str, Tensor] | None,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        tensors = self.unflatten(theta)
-        own, shared = (dict(kept or {}), {}) if each else ({}, dict(kept or {}))
-
-        def one(tensors: dict[str, Tensor], x: Any, key: Tensor | None, own: dict[str, Tensor]) -> Any:
-            return self.call(tensors, x, train=train, dropout=key, fixed_mask=fixed_mask, kept={**shared, **own})
-
-        axes = (0, 0 if each else None, None if dropout is None else 0, 0)
-        outputs, buffers = vmap(one, in_dims=axes, randomness="error")(tensors, x, dropout, own)
-        return outputs, buffers
-
-    def _probe_vmap(self, x: Any, train: bool, each: bool, stochastic: bool) -> tuple[str, str]:
-        device = self.initial.device
-        keys = noise.keys(0, noise.Stream.INITIAL, draws=range(2), device=device)
-        theta = self.initial + 0.05 * noise.normal(keys, self.size).to(self.dtype)
-        few = pytree.tree_map_only(Tensor, lambda t: t[:2].clone(), x)
-        both = pytree.tree_map_only(Tensor, lambda t: torch.stack((t, t)), few) if each else few
-        dropout = keys if stochastic else None
-        try:
-            with torch.no_grad(), warnings.catch_warnings():
-                warnings.filterwarnings("error", "There is a performance drop")
-                together = self._vmapped(theta, both, train, dropout, False, each, None)[0]
-            with torch.no_grad():
-                one_by_one = [
-                    self.call(self.unflatten(row), few, train=train, dropout=key if stochastic else None)[0]
-                    for row, key in zip(theta, keys, strict=True)
-                ]
-        except Exception as problem:  # noqa: BLE001 -- whatever stops vmap, the loop still works
-            return "loop", f"vmap cannot: {first_line(problem)}"
-        tolerance = 0.05 if self.input_dtype.itemsize < 4 else 1e-3
-        if not torch.allclose(together, torch.stack(one_by_one), rtol=tolerance, atol=tolerance / 10, equal_nan=True):
-            return "loop", "vmap gives other numbers than one call per draw"
-        return "vmap", "vmap over functional_call"
-
     def _explain(self, problem: Exception, trace: Trace) -> None:
         if trace.problem is not None:
             # Perhaps the inputs were at fault and not the network: the next ones deserve a look of their own.
             self._trace = None
         if re.search(r"\bmeta\b", str(problem)):
             raise EscapedWeightsError from problem
-
-
-def _row(x: Any, index: int) -> Any:
-    return pytree.tree_map_only(Tensor, lambda t: t[index], x)
 
 
 def _spec_of(module: nn.Module) -> dict[str, Any] | None:

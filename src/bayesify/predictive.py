@@ -17,26 +17,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify import cores, noise
+from bayesify import averages, noise
 from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Classification, Likelihood, Regression
 from bayesify.likelihoods.classification import entropy
 from bayesify.likelihoods.regression import bisect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
 CLASSIFICATION_SCORES = ("confidence", "entropy", "aleatoric", "epistemic", "expected_error", "std")
 REGRESSION_SCORES = ("width", "std", "variance", "aleatoric", "epistemic")
-# Draws whose probabilities are in memory at once while an answer is summed up; and about how many numbers that is.
-_PIECE = 16
-_PIECE_ELEMENTS = 1 << 17
-# What is not a CPU has room, and waits for Python between pieces; likelihoods that sample need it for their samples.
-_ROOM = 64
-# Outputs from which several cores are faster than one after the other.
-_WORTH_CORES = 1 << 20
 
 
 class Predictive:
@@ -116,12 +109,8 @@ class Predictive:
     @cached_property
     def expected_error(self) -> Tensor:
         """One minus the share of the commonest label among the draws, `[batch]`."""
-        self._classification("expected_error")
-        votes = torch.zeros_like(self.probs, dtype=torch.int32)
-        for probs in self._probs_in_pieces():
-            labels = probs.argmax(-1).movedim(0, -1)
-            votes.scatter_add_(-1, labels, torch.ones_like(labels, dtype=torch.int32))
-        return 1.0 - votes.amax(-1).to(self.probs.dtype) / self.draws
+        likelihood = self._classification("expected_error")
+        return 1.0 - averages.commonest_share(likelihood, self.outputs, self.keys, self.probs)
 
     @cached_property
     def mean(self) -> Tensor:
@@ -155,10 +144,7 @@ class Predictive:
         """Regression: the root of `variance`, `[batch]`. Classes: the spread of `p_d`, `[batch, classes]`."""
         if self.kind == "regression":
             return self.variance.sqrt()
-        squares = torch.zeros_like(self.probs)
-        for probs in self._probs_in_pieces() if self.draws > 1 else ():
-            squares = squares + (probs - self.probs).square().sum(0)
-        return (squares / self.draws).sqrt()
+        return averages.spread(self._classification("probs"), self.outputs, self.keys, self.probs)
 
     def log_prob(self, targets: Any) -> Tensor:
         """`log mean_d p_d(y)` in nats, `[batch]`, summed over a target's own dimensions inside each draw."""
@@ -293,30 +279,7 @@ class Predictive:
 
     @cached_property
     def _mean_probs_and_entropy(self) -> tuple[Tensor, Tensor]:
-        """The mean of `p_d` and of its entropy, in one pass over the draws."""
-        likelihood, keys = self._classification("probs"), self._likelihood_keys()
-        # What is added to what is the same whatever the batch: a few draws, then the next.
-        room = 1 if self.outputs.device.type == "cpu" or likelihood.noisy else _ROOM
-        inputs = max(1, room * _PIECE_ELEMENTS // (_PIECE * max(1, self.outputs[0, :1].numel())))
-
-        def means(rows: Tensor) -> list[Tensor]:
-            totals = [likelihood.totals(part, some) for part, some in _in_pieces(rows, keys)]
-            return [torch.stack(sums).sum(0) / self.draws for sums in zip(*totals, strict=True)]
-
-        worth = self.outputs.numel() >= _WORTH_CORES and not self.outputs.requires_grad
-        columns = cores.side_by_side(means, self.outputs.split(inputs, 1), self.outputs.device, worth=worth)
-        probs, entropies = (torch.cat(parts) for parts in zip(*columns, strict=True))
-        return probs, entropies
-
-    def _probs_in_pieces(self) -> Iterator[Tensor]:
-        """Class probabilities of a few draws at a time."""
-        likelihood = self._classification("draw_probs")
-        return (likelihood.probs(part, some) for part, some in _in_pieces(self.outputs, self._likelihood_keys()))
-
-    def _likelihood_keys(self) -> Tensor | None:
-        if self.keys is not None or not self.likelihood.noisy:
-            return self.keys
-        return noise.keys(0, noise.Stream.LOGITS, draws=range(self.draws), device=self.outputs.device)
+        return averages.mean_probs_and_entropy(self._classification("probs"), self.outputs, self.keys)
 
     def _classification(self, name: str) -> Classification:
         if isinstance(self.likelihood, Classification):
@@ -334,9 +297,3 @@ def _uniform(keys: Tensor, size: int) -> Tensor:
     words = noise.bits(keys, 2 * size).long().view(*keys.shape[:-1], size, 2)
     high, low = words[..., 0] & 0xFFFFFFFF, words[..., 1] & 0xFFFFF
     return ((high * 2**20 + low).double() + 0.5) * 2.0**-52
-
-
-def _in_pieces(outputs: Tensor, keys: Tensor | None) -> Iterator[tuple[Tensor, Tensor | None]]:
-    for first in range(0, len(outputs), _PIECE):
-        piece = slice(first, first + _PIECE)
-        yield outputs[piece], None if keys is None else keys[piece]

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 import bayesify as bf
-from bayesify.training import staged
 from bayesify.training.examples import TensorExamples
 from bayesify.training.fleet import Fleet
 from bayesify.training.fleet_step import FleetStep
 from bayesify.training.optimisation import make_optimizer
 from bayesify.training.single import SingleStep
-from bayesify.training.step import FusedStep
+from bayesify.training.staged import _Stages
+from bayesify.training.staged_graphs import StagedSteps
+from bayesify.training.step import FusedStep, shape_of
 from bayesify.training.updates import update_rule
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -29,9 +30,9 @@ pytestmark = [
 
 
 @pytest.fixture
-def kernels(monkeypatch):
+def launches(monkeypatch):
     triton = pytest.importorskip("triton")
-    from bayesify.training import kernels
+    from bayesify.training import kernels, launches
 
     if INTERPRETED:
         tl = triton.language
@@ -43,7 +44,7 @@ def kernels(monkeypatch):
             log1p = staticmethod(lambda x: tl.log(1.0 + x))
 
         monkeypatch.setattr(kernels, "libdevice", Plain())
-    return kernels
+    return launches
 
 
 def make(prior, optimizer, draws, networks, precision="float32", units=(21, 5)):
@@ -69,7 +70,7 @@ def make(prior, optimizer, draws, networks, precision="float32", units=(21, 5)):
 def stages_by_kernels(step):
     stages = step.stages
     sample, update = stages._kernels()
-    return staged._Stages(sample, stages._gradients, update, by_kernels=True)
+    return _Stages(sample, stages._gradients, update, by_kernels=True)
 
 
 def same(found, expected, before, tolerance):
@@ -84,12 +85,12 @@ def same(found, expected, before, tolerance):
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize(("draws", "networks"), [(1, 1), (3, 1), (1, 3), (3, 3)])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_step_by_kernels_is_the_plain_step(kernels, prior, optimizer, draws, networks, precision, monkeypatch):
+def test_a_step_by_kernels_is_the_plain_step(launches, prior, optimizer, draws, networks, precision, monkeypatch):
     # Places start at 0, 147, 168, 273, 278 and 293: in the middle of the noise's blocks of 32. Several programs a place.
-    monkeypatch.setattr(kernels, "_BLOCK", 32)
+    monkeypatch.setattr(launches, "_BLOCK", 32)
     step = make(prior, optimizer, draws, networks, precision)
     stages = step.stages
-    assert kernels.suits(stages)
+    assert launches.suits(stages)
     x, y = torch.randn(BATCH, FEATURES, device=DEVICE), torch.randint(0, CLASSES, (BATCH,), device=DEVICE)
     numbers = torch.tensor([(0.5 + k, *step.rule.numbers(0.01 * (k + 1), 4)) for k in range(networks)])
     numbers, number = numbers.to(DEVICE), torch.tensor(2**33 + 5, device=DEVICE)
@@ -109,11 +110,11 @@ def test_a_step_by_kernels_is_the_plain_step(kernels, prior, optimizer, draws, n
     same(found, expected, step.state, 5e-2 if precision == "bfloat16" else 1e-3)
 
 
-def test_many_tensors_take_several_launches(kernels, monkeypatch):
-    monkeypatch.setattr(kernels, "_PLACES", 4)
+def test_many_tensors_take_several_launches(launches, monkeypatch):
+    monkeypatch.setattr(launches, "_PLACES", 4)
     step = make(MIXTURE, "adam", 2, 2)
     stages = step.stages
-    assert len(list(kernels._launches(stages))) == 2
+    assert len(list(launches._by_launch(stages))) == 2
     x, y = torch.randn(BATCH, FEATURES, device=DEVICE), torch.randint(0, CLASSES, (BATCH,), device=DEVICE)
     numbers = torch.tensor(step.numbers(0.5, 0.01), device=DEVICE)
     results = []
@@ -125,16 +126,16 @@ def test_many_tensors_take_several_launches(kernels, monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_batch_counter_and_sum_by_kernels_are_those_of_torch(kernels, precision):
+def test_batch_counter_and_sum_by_kernels_are_those_of_torch(launches, precision):
     step = make(NORMAL, "adam", 2, 3, precision)
     x, y = torch.randn(ROWS, FEATURES, device=DEVICE), torch.randint(0, CLASSES, (ROWS,), device=DEVICE)
-    steps = staged.StagedSteps(step, step.stages, TensorExamples(x, y), 16)
+    steps = StagedSteps(step, step.stages, TensorExamples(x, y), 16)
     table = [[(0.1 * n + k, *step.rule.numbers(0.01 + k, n)) for k in range(3)] for n in range(2)]
     steps.begin(torch.randperm(ROWS, device=DEVICE).view(1, -1), table, 2**35, 0)
     # The last is a batch of 8, and a trial beyond the end of the data must not fail.
     for size in (16, 8, 8):
         leaves = step.stages._cast([x[:size], y[:size]])
-        step.stages._compiled[staged.shape_of(leaves)] = stages_by_kernels(step)
+        step.stages._compiled[shape_of(leaves)] = stages_by_kernels(step)
         assert step.stages.by_kernels([x[:size], y[:size]])
         before = [tensor.clone() for tensor in (*step.state, steps.nll)]
         at = int(steps.batch)
@@ -143,7 +144,7 @@ def test_batch_counter_and_sum_by_kernels_are_those_of_torch(kernels, precision)
         assert int(steps.batch) == at
         assert all(torch.equal(one, other) for one, other in zip((*step.state, steps.nll), before, strict=True))
         rows = steps.order[0, (at * 16 + torch.arange(size, device=DEVICE)).clamp(max=ROWS - 1)]
-        (inputs, targets), keys, numbers = kernels.fetch(step.stages, steps, size)
+        (inputs, targets), keys, numbers = launches.fetch(step.stages, steps, size)
         torch.testing.assert_close(inputs.float(), x[rows], rtol=2**-7 if precision == "bfloat16" else 0, atol=0)
         assert torch.equal(targets, y[rows])
         assert torch.equal(keys, step.stages._keys(step.fleet.seeds, torch.tensor(2**35 + at, device=DEVICE)))
@@ -155,7 +156,7 @@ def test_batch_counter_and_sum_by_kernels_are_those_of_torch(kernels, precision)
 
 
 @pytest.mark.parametrize(("prior", "optimizer", "draws"), [(MIXTURE, "adam", 1), (NORMAL, "sgd", 2)])
-def test_one_network_s_epoch_by_kernels_is_the_fused_one(kernels, prior, optimizer, draws):
+def test_one_network_s_epoch_by_kernels_is_the_fused_one(launches, prior, optimizer, draws):
     x, y = torch.randn(ROWS, FEATURES, device=DEVICE), torch.randint(0, CLASSES, (ROWS,), device=DEVICE)
     order = torch.randperm(ROWS, device=DEVICE)
     trained = []
@@ -171,10 +172,10 @@ def test_one_network_s_epoch_by_kernels_is_the_fused_one(kernels, prior, optimiz
                 step([(x[rows], y[rows])], number, 0.5, 0.01)
         else:
             step = SingleStep(method, made, draws)
-            steps = staged.StagedSteps(step, step.stages, TensorExamples(x, y), 16)
+            steps = StagedSteps(step, step.stages, TensorExamples(x, y), 16)
             steps.begin(order.view(1, -1), [step.numbers(0.5, 0.01, ahead) for ahead in range(2)], 0, 0)
             for size in (16, 8):
-                step.stages._compiled[staged.shape_of([x[:size], y[:size]])] = stages_by_kernels(step)
+                step.stages._compiled[shape_of([x[:size], y[:size]])] = stages_by_kernels(step)
                 steps._check(size)
                 steps._by_kernels.add(size)
                 steps._step(size)
@@ -183,16 +184,16 @@ def test_one_network_s_epoch_by_kernels_is_the_fused_one(kernels, prior, optimiz
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_a_network_that_has_diverged_does_not_fail_the_check_of_the_others(kernels):
+def test_a_network_that_has_diverged_does_not_fail_the_check_of_the_others(launches):
     step = make(NORMAL, "sgd", 1, 2)
     x, y = torch.randn(ROWS, FEATURES, device=DEVICE), torch.randint(0, CLASSES, (ROWS,), device=DEVICE)
-    steps = staged.StagedSteps(step, step.stages, TensorExamples(x, y), ROWS)
+    steps = StagedSteps(step, step.stages, TensorExamples(x, y), ROWS)
     steps.begin(torch.arange(ROWS, device=DEVICE).view(1, -1), [[(0.1, 0.01)] * 2], 0, 0)
-    step.stages._compiled[staged.shape_of([x, y])] = stages_by_kernels(step)
+    step.stages._compiled[shape_of([x, y])] = stages_by_kernels(step)
     step.state[0][1, 3] = torch.nan
     steps._check(ROWS)
 
 
-def test_what_the_kernels_do_not_do_is_left_to_the_compiler(kernels):
-    assert not kernels.suits(make("student-t:3,1", "adam", 1, 1).stages)
-    assert not kernels.suits(make(NORMAL, "sgd:momentum=0.9", 1, 1).stages)
+def test_what_the_kernels_do_not_do_is_left_to_the_compiler(launches):
+    assert not launches.suits(make("student-t:3,1", "adam", 1, 1).stages)
+    assert not launches.suits(make(NORMAL, "sgd:momentum=0.9", 1, 1).stages)

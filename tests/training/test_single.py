@@ -6,10 +6,11 @@ import pytest
 import torch
 
 import bayesify as bf
-from bayesify.training import loop, single
+from bayesify.training import single, stepping
 from bayesify.training.examples import TensorExamples
 from bayesify.training.single import SingleStep, graphed_steps, staged_steps
-from bayesify.training.staged import StagedSteps, Stages
+from bayesify.training.staged import Stages
+from bayesify.training.staged_graphs import StagedSteps
 from bayesify.training.step import FusedStep
 from bayesify.training.updates import update_rule
 
@@ -94,18 +95,18 @@ class Replayed(StagedSteps):
 
 def in_stages(monkeypatch, steps=Replayed):
     """Let training believe that it is on a GPU while it chooses its step."""
-    choose = loop.Trainer._fuse
+    choose = stepping.Stepping._fuse
 
-    def fuse(trainer, batch, bar):
-        own, trainer._device = trainer._device, torch.device("cuda")
-        choose(trainer, batch, bar)
-        trainer._device = own
+    def fuse(steps, batch, tell):
+        own, steps._device = steps._device, torch.device("cuda")
+        choose(steps, batch, tell)
+        steps._device = own
 
     def graphed(method, optimizer, draws, examples, batch_size, _):
         step = SingleStep(method, optimizer, draws)
         return steps and steps(step, step.stages, examples, batch_size)
 
-    monkeypatch.setattr(loop.Trainer, "_fuse", fuse)
+    monkeypatch.setattr(stepping.Stepping, "_fuse", fuse)
     monkeypatch.setattr(single, "graphed_steps", graphed)
 
 

@@ -57,7 +57,7 @@ def test_networks_that_have_diverged_are_left_out_of_the_comparison():
     expected = [torch.tensor([1.0, torch.nan]), torch.tensor([[1.0, 2.0, 3.0], [torch.inf, 2.0, 3.0]])]
     found = [tensor.clone() for tensor in expected]
     found[1][1] = 7.0
-    staged._check_finite(expected, found, before)
+    staged.check_finite(expected, found, before)
     found[1][0, 0] = 2.0
     with pytest.raises(ValueError, match="differs"):
-        staged._check_finite(expected, found, before)
+        staged.check_finite(expected, found, before)

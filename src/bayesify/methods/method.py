@@ -1,14 +1,12 @@
 """The contract of every method: a network, a prior and a likelihood become a posterior that answers with draws.
 
-A method is an `nn.Module`. Its file gives the objective of a training step and how to draw a set of weights; everything
-else is written once: answering in `answering.py`, fitting, saving and summarising here.
+A method is an `nn.Module`. Its file gives the objective of a training step (`objective.py`) and how to draw a set of
+weights (`answering.py`); everything else is written once: answering there, fitting, saving and summarising here.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,42 +14,26 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bayesify import initialisation, likelihoods, noise
-from bayesify.errors import at_least, first_line, whole_number
+from bayesify import initialisation, likelihoods
+from bayesify.errors import first_line, whole_number
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.answering import Answering
 from bayesify.methods.checking import check_last_batch, check_prior, few, shapes_of
+from bayesify.methods.objective import Learning, Objective
 from bayesify.methods.summary import Summary, summarise
 from bayesify.network import Network
 from bayesify.priors import Prior, WeightPrior
-from bayesify.training.examples import (
-    Batch,
-    Examples,
-    TensorExamples,
-    as_examples,
-    as_inputs,
-    for_scoring,
-    to_device,
-)
+from bayesify.training.examples import Examples, TensorExamples, as_examples, for_scoring
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan, resume_plan
 from bayesify.training.optimisation import OptimizerFactory, make_optimizer
+
+__all__ = ["Method", "NetworkLike", "Objective", "PriorLike"]
 
 PriorLike = Prior | str | Mapping[str, Prior | str]
 NetworkLike = nn.Module | Callable[[], nn.Module]
 
 
-@dataclass
-class Objective:
-    """One step's loss, its two parts, and the buffers that the pass left behind (`[draws, ...]` each)."""
-
-    loss: Tensor
-    nll: Tensor
-    kl: Tensor
-    buffers: dict[str, Tensor] = field(default_factory=dict)
-
-
-class Method(Answering):
+class Method(Learning):
     """What all methods share."""
 
     name: ClassVar[str]
@@ -65,7 +47,6 @@ class Method(Answering):
     learned_scales: ClassVar[bool] = False
     # Whether a training step may average over several draws of the weights.
     draws_per_step: ClassVar[bool] = False
-    members: int = 1
 
     def __init__(
         self,
@@ -102,29 +83,7 @@ class Method(Answering):
         self.input_shapes: list[list[int]] | None = None
         self._passes = 0
 
-    # What a method's own file must give.
-
-    @abstractmethod
-    def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
-        """The loss of one training step; `batches` has one batch per member, `share` is pi_i times any tempering."""
-
-    def captured(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
-        """The objective that a compiled step differentiates: step and share are tensors there."""
-        return self.objective(batches, step=step, share=share, draws=draws)
-
-    def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
-        """The objective, with its gradients left where an optimiser looks for them."""
-        objective = self.objective(batches, step=step, share=share, draws=draws)
-        torch.autograd.backward(objective.loss)
-        return objective
-
-    @abstractmethod
-    def _penalty(self, step: int, draws: int) -> Tensor:
-        """What the objective adds to the data's part, for the draws of a step."""
-
-    @abstractmethod
-    def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Outputs `[draws, batch, ...]` of a step's training passes, and each draw's buffers."""
+    # What a method's own file may give.
 
     def settings(self) -> dict[str, Any]:
         """Constructor arguments beyond the shared ones, JSON-able."""
@@ -264,27 +223,6 @@ class Method(Answering):
         self.run, self.complete = folder.resolve(), False
         return self._carry_out(trainer, folder)
 
-    def forward(self, x: Any) -> Tensor:
-        """One stochastic pass, `[batch, ...]`, differentiable; every call is the next draw of the training noise."""
-        self._passes += 1
-        return self._training_outputs(x, step=self._passes, draws=1)[0][0]
-
-    def kl(self, step: int | None = None, draws: int = 1) -> Tensor:
-        """What the objective adds to the data's part: the KL (or minus the log prior density, for point methods)."""
-        step = self._passes if step is None else step
-        return self._penalty(step, draws)
-
-    def loss(self, x: Any, y: Tensor, n_data: int, step: int, draws: int = 1) -> Tensor:
-        """The objective for a training loop of one's own: mean NLL of the batch + KL / n_data."""
-        at_least("n_data", n_data, 1)
-        device = next(self.parameters()).device
-        x = to_device(as_inputs(x, self.network.dtype), device)
-        y = self.likelihood.prepare(y).to(device)
-        objective = self.objective([(x, y)] * self.members, step=step, share=y.shape[0] / n_data, draws=draws)
-        if self.training:
-            self.absorb(objective)
-        return objective.loss
-
     def summary(self, x: Any = None) -> Summary:
         """Each tensor: random or not, its prior, estimator and tier, and whatever is approximate."""
         return summarise(self, x)
@@ -294,13 +232,6 @@ class Method(Answering):
         from bayesify import runs
 
         return runs.save(self, Path(path))
-
-    def absorb(self, objective: Objective) -> None:
-        """Update running statistics once a step: the mean over the step's draws."""
-        kept = self.network.kept()
-        for name, values in objective.buffers.items():
-            mean = values.double().mean(0) if values.is_floating_point() else values[0]
-            kept[name].copy_(mean)
 
     # What the above is made of.
 
@@ -315,25 +246,6 @@ class Method(Answering):
 
     def _end(self) -> None:
         """Let go of what only training needs."""
-
-    def _nll(self, outputs: Tensor, y: Tensor, step: int, network: int | Tensor = 0) -> Tensor:
-        """Mean over draws and batch of the negative log-likelihood."""
-        return -self._log_prob(outputs, y, step, network).mean()
-
-    def _log_prob(self, outputs: Tensor, y: Tensor, step: int, network: int | Tensor = 0) -> Tensor:
-        """The log-likelihood of a step's outputs, `[draws, batch]`."""
-        keys = None
-        if self.likelihood.noisy:
-            draws = range(outputs.shape[0])
-            keys = noise.keys(self.seed, noise.Stream.LOGITS, network, step + 1, draws, outputs.device)
-        return self.likelihood.log_prob(outputs, y, keys)
-
-    def _training_dropout(self, x: Any, step: int, draws: int, network: int | Tensor = 0) -> Tensor | None:
-        sites = self.network.traced(x).dropout_sites
-        if sites is not None and not sites:
-            return None
-        device = self.network.initial.device
-        return noise.keys(self.seed, noise.Stream.DROPOUT, network, step + 1, range(draws), device)
 
     def _read(
         self, data: Any, validation: Any, n_data: int | None, device: torch.device | str | None

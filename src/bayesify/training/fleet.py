@@ -32,6 +32,7 @@ from bayesify.training.graphs import GraphedSteps
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import make_optimizer, rate_factor
 from bayesify.training.step import FusedStep, signed
+from bayesify.training.timetable import Timetable
 
 logger = logging.getLogger("bayesify")
 
@@ -144,31 +145,29 @@ class Fleet:
         counted: FusedStep = step if graphed is None else graphed.fused
         # Not every optimiser counts its steps; the noise of a step is keyed by its number.
         counted.done = begun * batches
-
-        sizes = [min(batch_size, examples.n_data - n * batch_size) for n in range(batches)]
-        pairs = list(zip(weightings, learning_rates, strict=True))
-        distinct = list(dict.fromkeys(pairs))
-        own = torch.tensor([distinct.index(pair) for pair in pairs])
+        timetable = Timetable(
+            list(zip(weightings, learning_rates, strict=True)),
+            lambda done: rate_factor(schedule, done),
+            epochs=epochs,
+            batches=batches,
+            batch_size=batch_size,
+            n_data=examples.n_data,
+        )
 
         def prepared(epoch: int) -> tuple[Tensor, Tensor]:
-            """An epoch's order, and what its steps depend on: `[batches, networks, numbers]`."""
-            table = []
-            for number, size in enumerate(sizes):
-                done = epoch * batches + number
-                factor = rate_factor(schedule, done / (epochs * batches))
-                share = [
-                    w.share(number, batches, size, examples.n_data) * w.factor(done / batches) for w, _ in distinct
-                ]
-                rates = [step.rule.numbers(rate * factor, done) for _, rate in distinct]
-                table.append([(first, *rest) for first, rest in zip(share, rates, strict=True)])
-            numbers = torch.tensor(table, dtype=self.parameters[0].dtype)[:, own]
-            return examples.orders(seed, epoch, 1, where), numbers
+            """An epoch's order, and what its steps depend on."""
+
+            def numbers(share: float, rate: float, number: int) -> tuple[float, ...]:
+                return share, *step.rule.numbers(rate, epoch * batches + number)
+
+            order = examples.orders(seed, epoch, 1, where)
+            return order, timetable.table(epoch, numbers, self.parameters[0].dtype)
 
         bar = tqdm(total=epochs, initial=begun, unit="epoch", disable=None if progress else True, leave=False)
         with bar:
             ahead = prepared(min(begun, epochs - 1))
             for epoch in range(begun, epochs):
-                total = self._begin_epoch(counted, examples, *ahead, sizes, graphed)
+                total = self._begin_epoch(counted, examples, *ahead, timetable.sizes, graphed)
                 # A device is still at work: time for what the next epoch needs.
                 ahead = prepared(min(epoch + 1, epochs - 1))
                 self.nll.append(((graphed.nll if graphed is not None else total) / examples.n_data).tolist())

@@ -15,7 +15,8 @@ from bayesify.priors.varying import VaryingPrior
 from bayesify.training.apart import RowStep, StepsApart, row_of, worth_apart
 from bayesify.training.examples import Batch, TensorExamples
 from bayesify.training.graphs import GraphedSteps
-from bayesify.training.staged import PRECISIONS, StagedSteps, Stages, can_be_staged, products
+from bayesify.training.staged import PRECISIONS, Stages, can_be_staged, products
+from bayesify.training.staged_graphs import StagedSteps
 from bayesify.training.step import FusedStep
 from bayesify.training.updates import update_rule
 

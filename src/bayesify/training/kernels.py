@@ -1,204 +1,34 @@
-"""The first and the last stage of a fleet's step (`staged.py`) as GPU kernels, written in Triton, one launch each.
+"""A fleet's noise, its draws and its updates on a GPU, written in Triton; `launches.py` launches them.
 
 What a compiler makes of these stages is bound by arithmetic: each number's noise is a hash, a logarithm and a cosine.
 Here the two numbers that Box and Muller make of one hash are used together, sine and cosine come from the hardware
 (their error, 4e-7, is below that of the draws' precision), and the noise of every draw is made again in registers where
-it is needed. For a small network launches are what costs: one kernel serves all its tensors, and where the data and the
-counters are on the GPU (`StagedSteps`), one more takes the batch and makes the keys, and the last one counts.
-
-Used for scale mixtures and Gaussians with SGD or Adam, and only after the results have been compared with the plain
-stages.
+it is needed.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 from triton.language.extra import libdevice
 
 from bayesify.noise import Stream
-from bayesify.priors.densities import Normal, ScaleMixture
-from bayesify.training.updates import AdamRule, SGDRule
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bayesify.training.graphs import GraphedSteps
-    from bayesify.training.staged import Stages
-
-_BLOCK = 512  # pairs for each program
-_WARPS = 4
-_PLACES = 16  # tensors that one launch serves
-_WIDE = 1024  # numbers that a program copies at once
 _STEP_OF_ANGLE = tl.constexpr(2 * math.pi / 2**24)
 _TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 _STREAM = tl.constexpr(int(Stream.TRAINING))
 
 
-def suits(stages: Stages) -> bool:
-    """Whether these kernels do what the stages do."""
-    rule = stages.rule
-    plain = not rule.group["weight_decay"] and not rule.group.get("momentum")
-    known = type(stages.family) in {Normal, ScaleMixture} and type(rule) in {SGDRule, AdamRule}
-    return known and plain and stages.fleet.parameters[0].dtype == torch.float32
-
-
-def make_keys(seeds: Tensor, step: Tensor, draws: int) -> Tensor:
-    """Keys `[networks, draws, 2]` of a step's draws, as `noise.keys` makes them for each seed."""
-    found = torch.empty(len(seeds), draws, 2, dtype=torch.int32, device=seeds.device)
-    _make_keys[(1,)](seeds, step, found, len(seeds), draws, _WIDE)
-    return found
-
-
-def fetch(stages: Stages, steps: GraphedSteps, size: int) -> tuple[list[Tensor], Tensor, Tensor]:
-    """The batch of this size that the counter points to, the keys of its step and its row of numbers."""
-    x, y, seeds = steps.examples.x, steps.examples.y, stages.fleet.seeds
-    keys = torch.empty(len(seeds), stages.draws, 2, dtype=torch.int32, device=y.device)
-    leaves = [x.new_empty(size, *x.shape[1:], dtype=stages.dtype), y.new_empty(size, *y.shape[1:])]
-    numbers = torch.empty_like(steps.numbers[0])
-    widths = [leaf.numel() // size for leaf in leaves]
-    _fetch[(size + 1, triton.cdiv(max(widths), _WIDE))](
-        x,
-        y,
-        steps.order,
-        steps.numbers,
-        seeds,
-        steps.first_step,
-        steps.batch,
-        *leaves,
-        numbers,
-        keys,
-        steps.batch_size,
-        steps.order.shape[1],
-        len(steps.numbers),
-        *widths,
-        size,
-        *numbers.shape,
-        stages.draws,
-        _WIDE,
-    )
-    return leaves, keys, numbers
-
-
-def sample(stages: Stages, state: Sequence[Tensor], keys: Tensor) -> list[Tensor]:
-    """Draws `[networks * draws, n]` of every place."""
-    mean, rho = state[:2]
-    networks, draws = keys.shape[:2]
-    sizes = [place.shape.numel() for place in stages.network.places]
-    theta = [torch.empty(networks * draws, size, dtype=stages.dtype, device=mean.device) for size in sizes]
-    for part, starts, programs in _launches(stages):
-        grid = (programs[-1], networks)
-        _sample[grid](
-            mean, rho, tuple(theta[part]), keys, mean.stride(0), starts, programs, draws, _BLOCK, num_warps=_WARPS
-        )
-    return theta
-
-
-def update(
-    stages: Stages,
-    state: Sequence[Tensor],
-    keys: Tensor,
-    numbers: Tensor,
-    batch: int,
-    gradients: Sequence[Tensor],
-    counted: tuple[Tensor, Tensor, Tensor] | None = None,
-) -> None:
-    """Means, rhos and the optimiser's state, in place.
-
-    `counted` is the step's NLL, the sum that it is added to, times the batch's size, and the counter that moves on.
-    """
-    networks, draws = keys.shape[:2]
-    mean, rho, *slots = state
-    adam = isinstance(stages.rule, AdamRule)
-    priors = stages.fleet.numbers
-    for part, starts, programs in _launches(stages):
-        last = counted is not None and part.stop >= len(gradients)
-        _update[(programs[-1], networks)](
-            mean,
-            rho,
-            *(slots if adam else [mean] * 4),
-            tuple(gradients[part]),
-            keys,
-            priors,
-            numbers,
-            *(counted if counted is not None and last else (mean,) * 3),
-            batch,
-            priors.shape[1],
-            numbers.shape[1],
-            *(stages.rule.group["betas"] if adam else (0.0, 0.0)),
-            stages.rule.group["eps"] if adam else 0.0,
-            mean.stride(0),
-            starts,
-            programs,
-            draws,
-            isinstance(stages.family, ScaleMixture),
-            adam,
-            last,
-            _BLOCK,
-            num_warps=_WARPS,
-        )
-
-
-def _launches(stages: Stages) -> Iterator[tuple[slice, tuple[int, ...], tuple[int, ...]]]:
-    """Each launch's places, where they start and the last one stops, the first program of each and how many."""
-    places = stages.network.places
-    for begin in range(0, len(places), _PLACES):
-        own = places[begin : begin + _PLACES]
-        programs = [0]
-        for place in own:
-            blocks = -(-place.stop // 32) - place.start // 32
-            programs.append(programs[-1] + triton.cdiv(blocks * 16, _BLOCK))
-        yield slice(begin, begin + _PLACES), (*(place.start for place in own), own[-1].stop), tuple(programs)
-
-
 @triton.jit
-def _mix(v):
-    v = (v ^ (v >> 16)) * 0x7FEB352D
-    v = (v ^ (v >> 15)) * 0x846CA68B
-    return v ^ (v >> 16)
-
-
-@triton.jit
-def _fold(value, word, position: tl.constexpr):
-    return _mix((value ^ word) + ((0x9E3779B9 * (position + 1)) & 0xFFFFFFFF))
-
-
-@triton.jit
-def _write_keys(seeds, now, found, networks: tl.constexpr, draws: tl.constexpr, block: tl.constexpr):
-    for begin in range(0, networks * draws, block):
-        index = begin + tl.arange(0, block)
-        own = index < networks * draws
-        seed = tl.load(seeds + index // draws, own, 0)
-        for chain in tl.static_range(2):
-            value = tl.full([block], 0x9E3779B9 if chain == 0 else 0x85EBCA6B, tl.uint32)
-            value = _fold(value, (seed & 0xFFFFFFFF).to(tl.uint32), 0)
-            value = _fold(value, ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32), 1)
-            value = _fold(value, _STREAM, 2)
-            value = _fold(value, 0, 3)
-            value = _fold(value, (now & 0xFFFFFFFF).to(tl.uint32), 4)
-            value = _fold(value, ((now >> 32) & 0xFFFFFFFF).to(tl.uint32), 5)
-            value = _fold(value, (index % draws).to(tl.uint32), 6)
-            tl.store(found + 2 * index + chain, value.to(tl.int32, bitcast=True), own)
-
-
-@triton.jit
-def _make_keys(seeds, step, found, networks: tl.constexpr, draws: tl.constexpr, block: tl.constexpr):
+def make_keys(seeds, step, found, networks: tl.constexpr, draws: tl.constexpr, block: tl.constexpr) -> None:
     _write_keys(seeds, tl.load(step), found, networks, draws, block)
 
 
 @triton.jit
-def _copy(origin, found, width, first, block: tl.constexpr):
-    column = first + tl.arange(0, block)
-    tl.store(found + column, tl.load(origin + column, column < width).to(found.dtype.element_ty), column < width)
-
-
-@triton.jit
-def _fetch(
+def fetch(
     x,
     y,
     order,
@@ -220,7 +50,7 @@ def _fetch(
     number_width: tl.constexpr,
     draws: tl.constexpr,
     block: tl.constexpr,
-):
+) -> None:
     row, part = tl.program_id(0), tl.program_id(1)
     batch = tl.load(counter)
     if row < size:
@@ -236,40 +66,7 @@ def _fetch(
 
 
 @triton.jit
-def _own(tensors, starts: tl.constexpr, programs: tl.constexpr, block: tl.constexpr):
-    """The tensor of the place that this program works on, the place's start and size, and the program's pairs."""
-    program = tl.program_id(0)
-    tensor, start, size, first = tensors[0], starts[0], starts[1] - starts[0], 0
-    for index in tl.static_range(1, len(starts) - 1):
-        here = program >= programs[index]
-        tensor = tl.where(here, tensors[index], tensor)
-        start = tl.where(here, starts[index], start)
-        size = tl.where(here, starts[index + 1] - starts[index], size)
-        first = tl.where(here, programs[index], first)
-    pair = start // 32 * 16 + (program - first) * block + tl.arange(0, block)
-    return tensor, start, size, pair
-
-
-@triton.jit
-def _two_normals(keys, draw, pair):
-    a = tl.load(keys + 2 * draw).to(tl.uint32, bitcast=True)
-    b = tl.load(keys + 2 * draw + 1).to(tl.uint32, bitcast=True)
-    h = _mix(_mix(pair.to(tl.uint32) ^ a) + b)
-    g = _mix(h ^ 0x5BD1E995)
-    unit = tl.minimum(((h >> 8).to(tl.float32) + 0.5) * 5.9604644775390625e-08, 0.999999940395355)
-    radius = tl.sqrt(-2.0 * tl.log(unit))
-    # As an angle between minus and plus half a turn, where the hardware's sine and cosine are good.
-    angle = (g.to(tl.int32, bitcast=True) >> 8).to(tl.float32) * _STEP_OF_ANGLE
-    return radius * libdevice.fast_cosf(angle), radius * libdevice.fast_sinf(angle)
-
-
-@triton.jit
-def _softplus(x):
-    return tl.maximum(tl.maximum(x, 0.0) + libdevice.log1p(tl.exp(-tl.abs(x))), _TINY)
-
-
-@triton.jit
-def _sample(
+def sample(
     means,
     rhos,
     theta,
@@ -279,13 +76,10 @@ def _sample(
     programs: tl.constexpr,
     draws: tl.constexpr,
     block: tl.constexpr,
-):
+) -> None:
     network = tl.program_id(1).to(tl.int64)
     theta, start, size, pair = _own(theta, starts, programs, block)
-    # Elements of a pair are sixteen apart in a block of 32.
-    one = pair // 16 * 32 + pair % 16
-    two = one + 16
-    here, there = (one >= start) & (one < start + size), (two >= start) & (two < start + size)
+    one, two, here, there = _elements(pair, start, size)
     means += network * stride
     rhos += network * stride
     mean_one, mean_two = tl.load(means + one, here, 0.0), tl.load(means + two, there, 0.0)
@@ -298,21 +92,7 @@ def _sample(
 
 
 @triton.jit
-def _score(z, decay, difference, odds):
-    """The slope of the log density of a mixture at z."""
-    share = tl.sigmoid(z * z * difference + odds)
-    return 2.0 * z * (share * difference - decay)
-
-
-@triton.jit
-def _moments(first_moments, second_moments, where, mask, slope, beta1, beta2):
-    mean = beta1 * tl.load(first_moments + where, mask, 0.0) + (1.0 - beta1) * slope
-    square = beta2 * tl.load(second_moments + where, mask, 0.0) + (1.0 - beta2) * slope * slope
-    return mean, square
-
-
-@triton.jit
-def _update(
+def update(
     means,
     rhos,
     mean_first,
@@ -340,12 +120,10 @@ def _update(
     adam: tl.constexpr,
     counted: tl.constexpr,
     block: tl.constexpr,
-):
+) -> None:
     network = tl.program_id(1).to(tl.int64)
     gradients, start, size, pair = _own(gradients, starts, programs, block)
-    one = pair // 16 * 32 + pair % 16
-    two = one + 16
-    here, there = (one >= start) & (one < start + size), (two >= start) & (two < start + size)
+    one, two, here, there = _elements(pair, start, size)
     at_one, at_two = network * stride + one, network * stride + two
     mean_one, mean_two = tl.load(means + at_one, here, 0.0), tl.load(means + at_two, there, 0.0)
     rho_one, rho_two = tl.load(rhos + at_one, here, 0.0), tl.load(rhos + at_two, there, 0.0)
@@ -412,3 +190,94 @@ def _update(
         tl.store(total + network, tl.load(total + network) + tl.load(nll + network).to(tl.float64) * batch)
         if network == 0:
             tl.store(counter, tl.load(counter) + 1)
+
+
+@triton.jit
+def _write_keys(seeds, now, found, networks: tl.constexpr, draws: tl.constexpr, block: tl.constexpr):
+    for begin in range(0, networks * draws, block):
+        index = begin + tl.arange(0, block)
+        own = index < networks * draws
+        seed = tl.load(seeds + index // draws, own, 0)
+        for chain in tl.static_range(2):
+            value = tl.full([block], 0x9E3779B9 if chain == 0 else 0x85EBCA6B, tl.uint32)
+            value = _fold(value, (seed & 0xFFFFFFFF).to(tl.uint32), 0)
+            value = _fold(value, ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32), 1)
+            value = _fold(value, _STREAM, 2)
+            value = _fold(value, 0, 3)
+            value = _fold(value, (now & 0xFFFFFFFF).to(tl.uint32), 4)
+            value = _fold(value, ((now >> 32) & 0xFFFFFFFF).to(tl.uint32), 5)
+            value = _fold(value, (index % draws).to(tl.uint32), 6)
+            tl.store(found + 2 * index + chain, value.to(tl.int32, bitcast=True), own)
+
+
+@triton.jit
+def _fold(value, word, position: tl.constexpr):
+    return _mix((value ^ word) + ((0x9E3779B9 * (position + 1)) & 0xFFFFFFFF))
+
+
+@triton.jit
+def _mix(v):
+    v = (v ^ (v >> 16)) * 0x7FEB352D
+    v = (v ^ (v >> 15)) * 0x846CA68B
+    return v ^ (v >> 16)
+
+
+@triton.jit
+def _copy(origin, found, width, first, block: tl.constexpr):
+    column = first + tl.arange(0, block)
+    tl.store(found + column, tl.load(origin + column, column < width).to(found.dtype.element_ty), column < width)
+
+
+@triton.jit
+def _own(tensors, starts: tl.constexpr, programs: tl.constexpr, block: tl.constexpr):
+    """The tensor of the place that this program works on, the place's start and size, and the program's pairs."""
+    program = tl.program_id(0)
+    tensor, start, size, first = tensors[0], starts[0], starts[1] - starts[0], 0
+    for index in tl.static_range(1, len(starts) - 1):
+        here = program >= programs[index]
+        tensor = tl.where(here, tensors[index], tensor)
+        start = tl.where(here, starts[index], start)
+        size = tl.where(here, starts[index + 1] - starts[index], size)
+        first = tl.where(here, programs[index], first)
+    pair = start // 32 * 16 + (program - first) * block + tl.arange(0, block)
+    return tensor, start, size, pair
+
+
+@triton.jit
+def _elements(pair, start, size):
+    """The two elements of each pair, which are sixteen apart in a block of 32, and whether the place has them."""
+    one = pair // 16 * 32 + pair % 16
+    two = one + 16
+    return one, two, (one >= start) & (one < start + size), (two >= start) & (two < start + size)
+
+
+@triton.jit
+def _two_normals(keys, draw, pair):
+    a = tl.load(keys + 2 * draw).to(tl.uint32, bitcast=True)
+    b = tl.load(keys + 2 * draw + 1).to(tl.uint32, bitcast=True)
+    h = _mix(_mix(pair.to(tl.uint32) ^ a) + b)
+    g = _mix(h ^ 0x5BD1E995)
+    unit = tl.minimum(((h >> 8).to(tl.float32) + 0.5) * 5.9604644775390625e-08, 0.999999940395355)
+    radius = tl.sqrt(-2.0 * tl.log(unit))
+    # As an angle between minus and plus half a turn, where the hardware's sine and cosine are good.
+    angle = (g.to(tl.int32, bitcast=True) >> 8).to(tl.float32) * _STEP_OF_ANGLE
+    return radius * libdevice.fast_cosf(angle), radius * libdevice.fast_sinf(angle)
+
+
+@triton.jit
+def _softplus(x):
+    return tl.maximum(tl.maximum(x, 0.0) + libdevice.log1p(tl.exp(-tl.abs(x))), _TINY)
+
+
+@triton.jit
+def _score(z, decay, difference, odds):
+    """The slope of the log density of a mixture at z."""
+    share = tl.sigmoid(z * z * difference + odds)
+    return 2.0 * z * (share * difference - decay)
+
+
+@triton.jit
+def _moments(first_moments, second_moments, where, mask, slope, beta1, beta2):
+    mean = beta1 * tl.load(first_moments + where, mask, 0.0) + (1.0 - beta1) * slope
+    square = beta2 * tl.load(second_moments + where, mask, 0.0) + (1.0 - beta2) * slope * slope
+    return mean, square

@@ -6,11 +6,10 @@ number. A loss that stops being finite ends training with the reason, and the la
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,33 +19,18 @@ from tqdm import tqdm
 
 from bayesify.errors import TrainingError
 from bayesify.training import checkpoint, snapshots
-from bayesify.training.compiling import worth_compiling
-from bayesify.training.examples import Batch, Examples, IndexedExamples, TensorExamples, to_device
-from bayesify.training.graphs import GraphedSteps
+from bayesify.training.examples import Examples
 from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
-from bayesify.training.plan import CUSTOM, History, Plan, Schedule, extended, make_plan, resume_plan
-from bayesify.training.step import FusedStep, capturable, fused_step
+from bayesify.training.plan import CUSTOM, History, Plan, Progress, Schedule, extended, make_plan, resume_plan
+from bayesify.training.stepping import Stepping
+from bayesify.training.timetable import Timetable
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
-    from bayesify.training.apart import StepsApart
 
 __all__ = ["History", "Plan", "Schedule", "Trainer", "extended", "make_plan", "resume_plan"]
-
-
-@dataclass
-class _Progress:
-    """Where training is: kept in checkpoints next to the tensors."""
-
-    step: int = 0
-    seen: float = 0.0
-    nll_sum: float = 0.0
-    seconds: float = 0.0
-    best: float | None = None
-    best_epoch: int = 0
-    done: bool = False
 
 
 class Trainer:
@@ -69,21 +53,28 @@ class Trainer:
         for given, text, name in ((optimizer, plan.optimizer, "optimizer"), (schedule, plan.schedule, "schedule")):
             if text == CUSTOM and given is None:
                 raise ValueError(f"this plan was made with an {name} of yours: give {name}= again")
-        self.method, self.examples, self.plan, self.validation, self.run = method, examples, plan, validation, run
-        self.schedule = schedule or (lambda progress: rate_factor(plan.schedule, progress))
+        self.method, self.examples, self.validation, self.run = method, examples, validation, run
         self.optimizer = method.make_optimizer(optimizer or plan.optimizer, plan.learning_rate)
-        self.base_rates = [group["lr"] for group in self.optimizer.param_groups]
         self.batches = examples.count_batches(plan.batch_size)
         self.kl = KL.parse(plan.kl)
-        self.progress = _Progress()
+        timetable = Timetable(
+            [(self.kl, self.optimizer.param_groups[0]["lr"])],
+            schedule or (lambda progress: rate_factor(plan.schedule, progress)),
+            epochs=plan.epochs,
+            batches=self.batches,
+            batch_size=plan.batch_size,
+            n_data=examples.n_data,
+        )
+        self.stepping = Stepping(method, examples, plan, self.optimizer, timetable)
+        self.progress = Progress()
         self.history = History()
         self.show = show
         self.best_state: dict[str, Tensor] | None = None
-        self._device = next(method.parameters()).device
-        self._asked = False
-        self._fused: FusedStep | None = None
-        self._graphed: GraphedSteps | StepsApart | None = None
-        self._ahead: tuple[Tensor, Tensor] | None = None  # order and numbers of the epoch to come
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, in which how the steps are made has been decided once the first was."""
+        return self.stepping.plan
 
     @property
     def total_steps(self) -> int:
@@ -122,7 +113,7 @@ class Trainer:
         """Put a checkpoint back."""
         self.method.load_state_dict(_part(tensors, "model/"))
         checkpoint.unpack_optimizer(self.optimizer, tensors, state["optimizer"])
-        self.progress = _Progress(**state["progress"])
+        self.progress = Progress(**state["progress"])
         self.history = History(state["history"], state.get("stopped", ""))
         self.best_state = _part(tensors, "best/") or None
 
@@ -148,128 +139,19 @@ class Trainer:
         progress = self.progress
         epoch, skip = divmod(progress.step, self.batches)
         began = time.perf_counter()
-        for _ in self._steps(epoch, skip, bar):
+        for _ in self.stepping.epoch(epoch, skip, progress, bar.set_description):
             progress.step += 1
             bar.update()
             if interrupted():
                 break
         progress.seconds += time.perf_counter() - began
-        if self._fused is not None:
-            self._fused.record()
+        self.stepping.record()
         if interrupted() and progress.step < (epoch + 1) * self.batches:
             return False
         if progress.seen == 0:
             raise ValueError(f"epoch {epoch + 1} had no data: the loader gave nothing when it was read again")
         progress.step = (epoch + 1) * self.batches
         return True
-
-    def _steps(self, epoch: int, skip: int, bar: Any) -> Iterator[int]:
-        """Make an epoch's steps one by one, giving each one's number from 1; then add up what they showed."""
-        plan, progress, members = self.plan, self.progress, self.method.members
-        total = torch.tensor(progress.nll_sum, dtype=torch.float64, device=self._device)
-        if not self._asked and isinstance(self.examples, IndexedExamples):
-            leading = torch.arange(min(plan.batch_size, self.examples.n_data))
-            batch = to_device(self.examples.fetch(leading), self._device)
-            self._fuse([batch] * members, bar)
-        try:
-            if self._graphed is not None:
-                yield from self._replays(self._graphed, epoch, skip, total)
-                return
-            batches = self.examples.batches(plan.batch_size, plan.seed, epoch, members, skip)
-            for number, batch in enumerate(itertools.islice(batches, self.batches - skip), skip + 1):
-                where = [to_device(part, self._device) for part in batch]
-                size = where[0][1].shape[0]
-                if not self._asked:
-                    self._fuse(where, bar)
-                # Weighted by its size, so that an epoch's mean is the data's whatever the size of the last batch.
-                total += self._step(where, number - 1, size).double() * size
-                progress.seen += size
-                yield number
-        finally:
-            progress.nll_sum = float(total)
-
-    def _replays(self, graphed: GraphedSteps | StepsApart, epoch: int, skip: int, total: Tensor) -> Iterator[int]:
-        size, n_data, first = self.plan.batch_size, self.examples.n_data, epoch * self.batches
-        ahead, self._ahead = self._ahead, None
-        order, numbers = self._prepared(graphed, epoch, skip) if ahead is None or skip else ahead
-        graphed.begin(order, numbers, first, skip)
-        self._set_rates(first + self.batches - 1)
-        try:
-            for number in range(skip, self.batches):
-                own = min(size, n_data - number * size)
-                graphed.step(own)
-                self.progress.seen += own
-                yield number + 1
-            if epoch + 1 < self.plan.epochs:
-                # The device is still at work: time for what the next epoch needs.
-                self._ahead = self._prepared(graphed, epoch + 1, 0)
-        finally:
-            total += graphed.nll.sum()
-
-    def _prepared(self, graphed: GraphedSteps | StepsApart, epoch: int, skip: int) -> tuple[Tensor, Tensor]:
-        """An epoch's order, and what each step of it depends on: its share of the KL and the optimiser's numbers."""
-        assert isinstance(self.examples, TensorExamples)
-        order = self.examples.orders(self.plan.seed, epoch, self.method.members, self._device)
-        size, n_data, table = self.plan.batch_size, self.examples.n_data, []
-        for number in range(self.batches):
-            own = min(size, n_data - number * size)
-            rate, share = self._rate_and_share(epoch * self.batches + number, number, own)
-            table.append(graphed.fused.numbers(share, rate, ahead=number - skip))
-        return order, torch.tensor(table, dtype=graphed.fused.state[0].dtype)
-
-    def _fuse(self, batch: list[Batch], bar: Any) -> None:
-        plan, method, self._asked = self.plan, self.method, True
-        wanted = plan.compiled
-        if wanted is None:
-            wanted = capturable(method) and worth_compiling(
-                method.network.size * plan.draws, self.total_steps, self._device
-            )
-        if wanted:
-            bar.set_description("compiling the step, once")
-            if self._device.type == "cuda" and isinstance(self.examples, TensorExamples):
-                # A fleet is made of methods, and those of this file.
-                from bayesify.training.single import graphed_steps
-
-                given = (method, self.optimizer, plan.draws, self.examples, plan.batch_size)
-                self._graphed = graphed_steps(*given, batch)
-                self._fused = None if self._graphed is None else self._graphed.fused
-            else:
-                self._graphed = self._apart(batch)
-                fused = self._graphed and self._graphed.fused
-                self._fused = fused or fused_step(method, self.optimizer, plan.draws, batch)
-            bar.set_description(None)
-        self.plan = method.plan = replace(plan, compiled=self._fused is not None)
-
-    def _apart(self, batch: list[Batch]) -> StepsApart | None:
-        if not isinstance(self.examples, TensorExamples):
-            return None
-        # An ensemble is a method, and methods are made of this file.
-        from bayesify.training.apart import members_apart
-
-        return members_apart(self.method, self.optimizer, self.examples, self.plan.batch_size, batch)
-
-    def _step(self, batch: list[Batch], number: int, size: int) -> Tensor:
-        method, step = self.method, self.progress.step
-        self._set_rates(step)
-        rate, share = self._rate_and_share(step, number, size)
-        if self._fused is not None:
-            return self._fused(batch, step, share, rate)
-        self.optimizer.zero_grad(set_to_none=True)
-        objective = method.backward(batch, step=step, share=share, draws=self.plan.draws)
-        self.optimizer.step()
-        method.absorb(objective)
-        return objective.nll.detach()
-
-    def _rate_and_share(self, step: int, number: int, size: int) -> tuple[float, float]:
-        share = self.kl.share(number, self.batches, size, self.examples.n_data)
-        rate = self.base_rates[0] * self.schedule(step / self.total_steps)
-        return rate, share * self.kl.factor(step / self.batches)
-
-    def _set_rates(self, step: int) -> None:
-        """Tell the optimiser, which others look at, what this step's learning rates are."""
-        factor = self.schedule(step / self.total_steps)
-        for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
-            group["lr"] = rate * factor
 
     def _kl(self) -> float:
         """What the prior's part is now, per member: once an epoch, as a step needs its gradient and not its value."""

@@ -54,6 +54,19 @@ class Plan:
 
 
 @dataclass
+class Progress:
+    """Where training is: kept in checkpoints next to the tensors."""
+
+    step: int = 0
+    seen: float = 0.0
+    nll_sum: float = 0.0
+    seconds: float = 0.0
+    best: float | None = None
+    best_epoch: int = 0
+    done: bool = False
+
+
+@dataclass
 class History:
     """What each epoch showed: a list of records, and a column by name."""
 

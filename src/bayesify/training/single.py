@@ -20,7 +20,7 @@ from bayesify.training.examples import Batch, TensorExamples
 from bayesify.training.fleet import Fleet
 from bayesify.training.fleet_step import FleetStep
 from bayesify.training.graphs import GraphedSteps
-from bayesify.training.staged import StagedSteps
+from bayesify.training.staged_graphs import StagedSteps
 from bayesify.training.step import check_capturable, fused_step
 
 if TYPE_CHECKING:

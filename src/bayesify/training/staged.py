@@ -7,8 +7,8 @@
 The noise costs less to make twice than to keep. The last stage's likelihood is linear in the draws, so differentiating
 its objective gives the chain rule to mu and rho, the prior's part and the entropy's in one pass, whatever the prior and
 the optimiser. In `bfloat16` the draws and their gradients have half the bytes, and products run on tensor cores; means,
-widths, the prior's part and the update stay in float32. Where kernels of our own do the first and the last stage
-(`kernels.py`), they take the batch from the data on the GPU and keep count as well (`StagedSteps`).
+widths, the prior's part and the update stay in float32. On a GPU kernels of our own may do the first and the last stage
+(`launches.py`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from bayesify import noise
 from bayesify.errors import choose, first_line
 from bayesify.priors.varying import VaryingPrior
 from bayesify.training.compiling import compile_function
-from bayesify.training.examples import TensorExamples, take
-from bayesify.training.graphs import GraphedSteps
 from bayesify.training.step import check_same, shape_of
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ class Stages:
         for by_kernels in (True, False) if self.has_kernels() else (False,):
             try:
                 made = self._compile(by_kernels, state, *given)
-                _check_finite(expected, result(made), [torch.zeros_like(expected[0]), *state], **tolerance)
+                check_finite(expected, result(made), [torch.zeros_like(expected[0]), *state], **tolerance)
             except Exception as problem:
                 if kernels_only or not by_kernels:
                     raise
@@ -101,26 +99,19 @@ class Stages:
         if not self.fleet.parameters[0].is_cuda:
             return False
         try:
-            from bayesify.training import kernels
+            from bayesify.training import launches
         except ImportError:
             return False
-        return kernels.suits(self)
+        return launches.suits(self)
 
     def by_kernels(self, leaves: Sequence[Tensor]) -> bool:
         """Whether the first and the last stage are kernels for batches of this shape."""
         stages = self._compiled.get(shape_of(self._cast(leaves)))
         return stages is not None and stages.by_kernels
 
-    def advance(self, steps: GraphedSteps, size: int) -> None:
-        """A step of a graph, by kernels from the batch to the count of the steps."""
-        from bayesify.training import kernels
-
-        state = steps.fused.state
-        with products(self.precision):
-            leaves, keys, numbers = kernels.fetch(self, steps, size)
-            draws = kernels.sample(self, state, keys)
-            nll, *found = self._compiled[shape_of(leaves)].gradients(*draws, *leaves)
-            kernels.update(self, state, keys, numbers, size, found, (nll, steps.nll, steps.batch))
+    def gradients(self, draws: Sequence[Tensor], leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The second stage alone, as it was compiled for batches of this shape."""
+        return self._compiled[shape_of(leaves)].gradients(*draws, *leaves)
 
     def _make(
         self, stages: _Stages, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]
@@ -156,16 +147,16 @@ class Stages:
             return self._by_place(sample, gradients, compile_function(self._update, third))
 
     def _kernels(self) -> tuple[_Sample, _Update]:
-        from bayesify.training import kernels
+        from bayesify.training import launches
 
         def sample(state: Sequence[Tensor], step: Tensor) -> tuple[Tensor, ...]:
-            keys = kernels.make_keys(self.fleet.seeds, step, self.draws)
-            return *kernels.sample(self, state, keys), keys
+            keys = launches.make_keys(self.fleet.seeds, step, self.draws)
+            return *launches.sample(self, state, keys), keys
 
         def update(
             state: Sequence[Tensor], keys: Tensor, numbers: Tensor, targets: Tensor, found: Sequence[Tensor]
         ) -> None:
-            kernels.update(self, state, keys, numbers, targets.shape[0], found)
+            launches.update(self, state, keys, numbers, targets.shape[0], found)
 
         return sample, update
 
@@ -198,7 +189,7 @@ class Stages:
         return vmap(of)(seeds)
 
     def _slices(self, state: Sequence[Tensor]) -> list[list[Tensor]]:
-        """Means, widths and each slot of the optimiser's state, every one by place: `[networks, n]`."""
+        """Means, rhos and each slot of the optimiser's state, every one by place: `[networks, n]`."""
         places = self.network.places
         return [[tensor[:, place.start : place.stop] for place in places] for tensor in state]
 
@@ -228,10 +219,10 @@ class Stages:
     def _update(self, *given: Tensor) -> None:
         count = len(self.network.places)
         slots = 2 + sum(len(own) for own in self.rule.state)
-        columns = [given[place * count : (place + 1) * count] for place in range(slots)]
+        columns = [given[slot * count : (slot + 1) * count] for slot in range(slots)]
         keys, priors, numbers, targets, *found = given[slots * count :]
-        share, *rates = (number.unsqueeze(-1) for number in numbers.unbind(-1))
-        share = share.squeeze(-1) / targets.shape[0]
+        share, *rates = numbers.unbind(-1)
+        share, rates = share / targets.shape[0], [rate.unsqueeze(-1) for rate in rates]
         for index, (place, gradient) in enumerate(zip(self.network.places, found, strict=True)):
             mean, rho, *rest = (column[index] for column in columns)
             slopes = self._slopes(mean, rho, gradient, keys, priors, share, place.start)
@@ -263,50 +254,6 @@ class Stages:
         return mean.unsqueeze(1) + width.unsqueeze(1) * eps
 
 
-class StagedSteps(GraphedSteps):
-    """Replays of a fleet's step in stages: where those are kernels, everything around the products is."""
-
-    def __init__(self, step: FleetStep, stages: Stages, examples: TensorExamples, batch_size: int) -> None:
-        super().__init__(step, examples, batch_size, 1, (len(step.fleet),))
-        self.stages = stages
-        self._by_kernels: set[int] = set()
-
-    def _capture(self, size: int) -> torch.cuda.CUDAGraph:
-        x, y = self.examples.x, self.examples.y
-        batch = (take(x, slice(size)), y[:size])
-        self.fused.compile([batch])
-        if isinstance(x, Tensor) and x.is_contiguous() and y.is_contiguous() and self.stages.by_kernels(batch):
-            try:
-                self._check(size)
-                self._by_kernels.add(size)
-            except Exception as problem:  # noqa: BLE001 -- without the kernels of its ends the step is as good
-                logger.warning("kernels do not take the batch (%s): torch does", first_line(problem)[:160])
-        return super()._capture(size)
-
-    def _check(self, size: int) -> None:
-        """Raise where a step by kernels is not the same step; everything stays as it was."""
-        changed = [*self.fused.state, self.nll, self.batch]
-        before = [tensor.clone() for tensor in changed]
-        results = []
-        for step in (super()._step, lambda size: self.stages.advance(self, size)):
-            try:
-                step(size)
-                results.append([tensor.clone() for tensor in changed])
-            finally:
-                for tensor, old in zip(changed, before, strict=True):
-                    tensor.copy_(old)
-        (*expected, at), (*found, found_at) = results
-        _check_finite(expected, found, before[:-1])
-        if at != found_at:
-            raise ValueError(f"the counter is at {int(found_at)}, not at {int(at)}")
-
-    def _step(self, size: int) -> None:
-        if size in self._by_kernels:
-            self.stages.advance(self, size)
-        else:
-            super()._step(size)
-
-
 def can_be_staged(step: FleetStep) -> bool:
     """Whether the fleet's networks are plain chains of random weights whose noise is that of the weights alone."""
     method = step.fleet.methods[0]
@@ -318,26 +265,13 @@ def can_be_staged(step: FleetStep) -> bool:
     )
 
 
-class _Stages(NamedTuple):
-    """(state, step) -> (*draws, keys);  (*draws, x, y) -> (NLL, *gradients);  (state, keys, numbers, y, gradients)."""
-
-    sample: _Sample
-    gradients: Callable[..., tuple[Tensor, ...]]
-    update: _Update
-    by_kernels: bool = False
-
-
-def _check_finite(
+def check_finite(
     expected: Sequence[Tensor], found: Sequence[Tensor], before: Sequence[Tensor], **tolerance: float
 ) -> None:
     """Raise where networks' rows differ by more than rounding; a network that has diverged is like no other."""
     finite = torch.stack([torch.isfinite(rows).view(len(rows), -1).all(1) for rows in expected]).all(0)
     plain, other, old = ([rows[finite] for rows in tensors] for tensors in (expected, found, before))
     check_same(plain, other, old, **tolerance)
-
-
-def _width(rho: Tensor) -> Tensor:
-    return F.softplus(rho).clamp(min=torch.finfo(rho.dtype).tiny)
 
 
 @contextmanager
@@ -350,3 +284,16 @@ def products(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+class _Stages(NamedTuple):
+    """(state, step) -> (*draws, keys);  (*draws, x, y) -> (NLL, *gradients);  (state, keys, numbers, y, gradients)."""
+
+    sample: _Sample
+    gradients: Callable[..., tuple[Tensor, ...]]
+    update: _Update
+    by_kernels: bool = False
+
+
+def _width(rho: Tensor) -> Tensor:
+    return F.softplus(rho).clamp(min=torch.finfo(rho.dtype).tiny)
