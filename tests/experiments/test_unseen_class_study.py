@@ -141,7 +141,7 @@ def test_choices_are_made_at_once_and_then_all_cells_in_processes_too(folder, mo
     monkeypatch.setattr(Work, "every", recorded)
     found = unseen_class._cifar(Work(folder, SETTINGS, progress=False))
     assert asked == [
-        ["choose-plain", "choose-dropout", "choose-variational"],
+        [f"choose-{kind}" for kind in unseen.KINDS],
         [f"{way}-{kind}" for way in ("study", "equal", "refit") for kind in unseen.KINDS],
     ]
     assert found["refit"]["ensemble"] == part(folder, "refit-ensemble")
@@ -176,4 +176,9 @@ def test_the_full_preset_has_what_was_asked_for():
     assert full["seeds"] == 5
     assert full["cifar"]["examples"] is None
     assert full["digits"]["withheld"] == [str(digit) for digit in range(10)]
-    assert {one["epochs"] for kind in full["cifar"]["tried"].values() for one in kind} == {100}
+    budgets = {
+        one["epochs"] * (unseen.MEMBERS if kind == "ensemble" else 1)
+        for kind, tried in full["cifar"]["tried"].items()
+        for one in tried
+    }
+    assert budgets == {100}
