@@ -31,6 +31,19 @@ def settled(difference: dict[str, Any]) -> int:
     return 1 if low > 0 else -1 if high < 0 else 0
 
 
+def settled_together(differences: Sequence[dict[str, Any]]) -> int:
+    """How many of several differences are settled when all intervals together hold with 95% (Bonferroni)."""
+    from scipy.special import stdtrit
+
+    count = 0
+    for one in differences:
+        seeds = len(one["values"])
+        if seeds > 1:
+            reach = float(stdtrit(seeds - 1, 1 - 0.025 / len(differences))) * one["standard_error"]
+            count += abs(one["mean"]) > reach
+    return count
+
+
 def written(found: dict[str, Any], form: str = ".3f", unit: str = "", times: float = 1.0) -> str:
     """An estimate as a page shows it: mean ± standard error."""
     error = f" ± {times * found['standard_error']:{form}}" if "standard_error" in found else ""

@@ -14,7 +14,7 @@ from bayesify.experiments.framework.experiment import Experiment, reproduce
 from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify.experiments.framework.publishing import publish
 from bayesify.experiments.framework.work import Work
-from bayesify.statistics import between, estimate, paired, percent, settled
+from bayesify.statistics import between, estimate, paired, percent, settled, settled_together
 
 CALLS = []
 
@@ -77,6 +77,17 @@ def test_a_paired_difference_is_the_t_test_on_pairs():
     assert settled(estimate([1.0])) == 0
 
 
+def test_many_differences_are_settled_together_as_bonferroni_says():
+    rng = np.random.default_rng(2)
+    values = [rng.normal(0.12 * place, 0.3, 9).tolist() for place in range(12)]
+    found = [estimate(one) for one in values]
+    p_values = np.array([stats.ttest_1samp(one, 0).pvalue for one in values])
+    assert sum(settled(one) != 0 for one in found) == (p_values < 0.05).sum()
+    assert settled_together(found) == (p_values < 0.05 / 12).sum()
+    assert 0 < settled_together(found) < (p_values < 0.05).sum()
+    assert settled_together([estimate([1.0])]) == 0
+
+
 def test_what_a_page_shows_of_an_estimate():
     found = estimate([0.012, 0.014])
     assert percent(found) == "1.30 ± 0.10%"
@@ -114,6 +125,22 @@ def test_a_finished_experiment_is_read_and_another_question_is_refused(tmp_path,
         reproduce(experiment, tmp_path / "mine", progress=False)
 
 
+def test_the_command_asks_for_the_device_that_computed_the_parts(tmp_path, experiment):
+    for number, (machine, ending) in enumerate(
+        (("NVIDIA H200, x86_64, 1 thread, torch 2.11.0", " --device cuda"), ("x86_64, 2 threads, torch 2.11.0", ""))
+    ):
+        folder = tmp_path / str(number)
+        (folder / "parts").mkdir(parents=True)
+        for name, square in (("of-2", 4), ("of-3", 9)):
+            part = {"square": square, "seconds": 1.0, "machine": machine}
+            (folder / "parts" / f"{name}.json").write_text(json.dumps(part))
+        question = {"experiment": "squares", "preset": "quick", "settings": {"numbers": [2, 3]}}
+        (folder / "experiment.json").write_text(json.dumps(question))
+        found = reproduce(experiment, folder, progress=False)
+        assert found["command"] == "bayesify reproduce squares --preset quick" + ending
+    assert CALLS == []
+
+
 def test_pages_and_published_copies_say_the_same(tmp_path, experiment):
     reproduce(experiment, tmp_path / "e", progress=False)
     page = (tmp_path / "e/page.md").read_text()
@@ -127,6 +154,9 @@ def test_pages_and_published_copies_say_the_same(tmp_path, experiment):
     assert sorted(path.name for path in written) == ["squares-curve.svg", "squares.json", "squares.md"]
     assert "(squares-curve.svg)" in (tmp_path / "docs/squares.md").read_text()
     assert json.loads((tmp_path / "docs/squares.json").read_text())["numbers"] == {"last": 9}
+    contents = (tmp_path / "docs/README.md").read_text()
+    assert "Not here: coin, line," in contents
+    assert "[speed.md]" not in contents
     with pytest.raises(RunError, match="no finished experiment"):
         publish(tmp_path / "docs", tmp_path / "elsewhere")
 

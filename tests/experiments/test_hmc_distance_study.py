@@ -91,6 +91,22 @@ def test_who_is_closest_is_decided_by_paired_intervals():
     assert "cannot be told apart from mean-field VI" in hmc_distance._said("moons", level)
 
 
+def test_a_method_that_learned_nothing_is_told():
+    clear = summary([0.01, 0.02, 0.03], [0.11, 0.12, 0.135])
+    for row, accuracy in zip(clear["rows"], ([0.8, 0.8, 0.8], [0.51, 0.46, 0.8], [0.8, 0.8, 0.8]), strict=True):
+        row["scores"]["accuracy"] = {"values": accuracy}
+        row["scores"]["total_variation"]["mean"] = 0.1
+    assert hmc_distance.at_chance("circles", clear) == {"Variational": 2}
+    assert hmc_distance._said("circles", clear).endswith(", which learned nothing on 2 of 3 data sets.")
+    assert hmc_distance._lines("circles", clear)[0].meaning.endswith(
+        "mean-field VI learned nothing on 2 of 3 data sets"
+    )
+    (told,) = hmc_distance._shortfalls("circles", clear)
+    assert "Variational on 2" in told
+    # Where chance is not known, nothing is said.
+    assert hmc_distance._shortfalls("gap", clear) == []
+
+
 def test_nothing_is_claimed_of_a_reference_that_has_not_converged():
     clear = summary([0.01, 0.02, 0.03], [0.11, 0.12, 0.135], converged=False)
     assert hmc_distance._said("moons", clear).startswith("On moons nothing is settled: HMC converged on 0 of 3")

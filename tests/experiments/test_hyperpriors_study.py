@@ -84,6 +84,22 @@ def test_advantages_are_paired_differences_to_the_scale_chosen_on_validation(tmp
     assert warm["noisy_less_clean"]["moons"]["mean"] == pytest.approx(0.0)
 
 
+def test_networks_that_guess_are_counted(tmp_path, monkeypatch):
+    def lost(name, noise, family, scale, warm_up, settings):
+        found = invented(name, noise, family, scale, warm_up, settings)
+        if name == "circles" and not warm_up and scale != "fixed":
+            found |= {"accuracy": [[0.5, 0.8]]}
+        return found
+
+    monkeypatch.setattr("bayesify.experiments.study_e.hyperprior_comparison.measure_cell", lost)
+    found = Cells(Work(tmp_path, TINY))
+    # Three families with three hyperpriors, one of two seeds each.
+    assert found.guessing("plain", "circles", tuple(hyperprior_cells.HYPERPRIORS)) == (9, 18)
+    assert found.guessing("plain", "circles", ("fixed",)) == (0, 6)
+    (told,) = hyperpriors._guessing(found)
+    assert told.startswith("Whole KL from the start, circles: 9 of 18 networks with a hyperprior and 0 of 6")
+
+
 def test_the_page_says_what_the_parts_say_and_repeats_none(tmp_path, monkeypatch):
     calls = []
 
@@ -106,4 +122,5 @@ def test_the_page_says_what_the_parts_say_and_repeats_none(tmp_path, monkeypatch
     assert f"{gap:.2f} ±" in page
     assert results["numbers"]["advantage"]["warm"]["pooled"]["mean"] == pytest.approx(0.01)
     assert "2 seeds, the question asks for 20." in results["shortfalls"]
+    assert not any("guessing" in one for one in results["shortfalls"])
     assert "is better than" in results["answer"]

@@ -94,3 +94,14 @@ def test_a_missed_target_is_told_with_its_size():
         *mushroom.TRIED,
     ]
     assert mushroom._shortfalls({"variational": {"mean": 3900.0}}, {}, 50_000) == mushroom.TRIED
+
+
+def test_a_mean_that_one_game_makes_is_told():
+    regret = {
+        "variational": {"mean": 3900.0, "values": [3800.0, 3900.0, 4000.0]},
+        "greedy": {"mean": 30_000.0, "values": [4000.0, 5000.0, 81_000.0]},
+    }
+    assert mushroom._shortfalls(regret, {}, 50_000) == [
+        "The mean of greedy is made by its worst game (81,000): the median of 3 is 5,000.",
+        *mushroom.TRIED,
+    ]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bayesify.experiments import find
+from bayesify.experiments import find, normalisation
 from bayesify.experiments.framework.experiment import Experiment, reproduce
 from bayesify.experiments.framework.work import Work
 from bayesify.experiments.study_d import pruning_networks, pruning_widths, training
@@ -74,6 +74,12 @@ def test_the_answer_about_reweighting_follows_the_numbers(tmp_path):
         found = find("kl-reweighting").run(Work(folder, TINY))
         assert found.answer.count(said) == 3
         assert found.numbers["gain"]["study"]["mean"] == pytest.approx(gain * 1.15)
+
+
+def test_a_rate_at_the_end_of_those_tried_is_told():
+    assert normalisation._at_the_edge({"a": 0.03, "b": 0.03}, [0.01, 0.03, 0.1]) == []
+    (told,) = normalisation._at_the_edge({"a": 0.1, "b": 0.03}, [0.01, 0.03, 0.1])
+    assert told.startswith("The rate chosen for a is 0.1")
 
 
 def network(error):

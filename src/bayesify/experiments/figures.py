@@ -32,7 +32,7 @@ def run(work: Work) -> Findings:
     return Findings(
         answer="Softplus is a smooth ReLU that is never zero. Of all Gaussians the one that is best by forward KL "
         f"{'is the wider one, over both humps' if covers else 'is not the wider one'}; variational inference, which "
-        f"goes by the reverse, ends on one of the {len(best['stops'])} places where its search stops.",
+        f"goes by the reverse, may stop in any of {len(best['stops'])} places, of which the best is on one hump.",
         lines=[
             Line(
                 "the largest distance between softplus and ReLU",

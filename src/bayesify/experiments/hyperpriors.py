@@ -20,7 +20,7 @@ from bayesify.experiments.framework.findings import Findings, Picture, Table
 from bayesify.experiments.framework.work import Work
 from bayesify.experiments.study_e.hyperprior_cells import FAMILIES, HYPERPRIORS, cells, measure_hmc
 from bayesify.experiments.study_e.hyperprior_comparison import WAYS, Cells, advantages, part_name
-from bayesify.experiments.study_e.hyperprior_lines import PUBLISHED, answer, statements
+from bayesify.experiments.study_e.hyperprior_lines import AGREEING, PUBLISHED, answer, statements
 from bayesify.experiments.study_e.hyperprior_pictures import (
     advantage_picture,
     gap_picture,
@@ -40,7 +40,7 @@ def run(work: Work) -> Findings:
         numbers={"advantage": numbers, "hmc": hmc, "gap": _all_gaps(found)},
         tables=[*(_table(found, way) for way in WAYS), _comparisons(found)],
         pictures=list(_pictures(work, found)),
-        shortfalls=_shortfalls(work, numbers, hmc),
+        shortfalls=_shortfalls(work, found, numbers, hmc),
     )
 
 
@@ -127,7 +127,7 @@ def _pictures(work: Work, found: Cells) -> Iterator[Picture]:
     }
     yield Picture(
         work.figure("gaps", gap_picture(gaps, WAYS)),
-        "Gap to the best possible accuracy by cell, mean over data sets and noise levels of one kind.",
+        "Gap to the best possible accuracy by cell and noise level, mean and standard error over the seeds.",
     )
     advantages = {
         way: {place: estimate(found.advantage(way, [place], FAMILIES, list(HYPERPRIORS))) for place in found.places}
@@ -152,12 +152,29 @@ def _pictures(work: Work, found: Cells) -> Iterator[Picture]:
     }
     yield Picture(
         work.figure("last-layer", last_layer_picture(layers)),
-        f"Posteriors of the ten last-layer weights on {place[0]}, noise {place[1]:g}, first seed.",
+        f"Posteriors of the ten last-layer weights on {place[0]}, noise {place[1]:g}, first seed; solid where the mean "
+        "is more than two standard deviations from zero.",
     )
 
 
-def _shortfalls(work: Work, numbers: dict[str, Any], hmc: dict[str, Any]) -> list[str]:
-    told = []
+def _guessing(found: Cells) -> Iterator[str]:
+    """Where networks learned nothing, which is then what is compared."""
+    for way, words in WAYS.items():
+        for name in dict(found.places):
+            (lost, count), (fixed, of) = (found.guessing(way, name, one) for one in (tuple(HYPERPRIORS), ("fixed",)))
+            if lost or fixed:
+                yield (
+                    f"{words[0].upper()}{words[1:]}, {name}: {lost} of {count} networks with a hyperprior and {fixed} "
+                    f"of {of} with a tuned scale are no better than guessing. A mean over them tells who learns at all."
+                )
+
+
+def _shortfalls(work: Work, found: Cells, numbers: dict[str, Any], hmc: dict[str, Any]) -> list[str]:
+    told = list(_guessing(found))
+    told.append(
+        f"A tuned scale is the best of {len(work['scales'])} networks on validation, a hyperprior has one: where "
+        "training fails by chance, more tries help."
+    )
     for way, words in WAYS.items():
         pooled = numbers[way]["pooled"]
         if settled(pooled) == 0:
@@ -165,7 +182,7 @@ def _shortfalls(work: Work, numbers: dict[str, Any], hmc: dict[str, Any]) -> lis
     told.append("That the KL needs warming up was found on circles at 0.15, seeds 0 to 7, which are scored here too.")
     if len(work.seeds) < 20:
         told.append(f"{len(work.seeds)} seeds, the question asks for 20.")
-    if hmc and hmc["worst_r_hat"] > 1.05:
+    if hmc and hmc["worst_r_hat"] > AGREEING:
         told.append(f"HMC's chains do not agree everywhere: R-hat up to {hmc['worst_r_hat']:.2f}.")
     return told
 

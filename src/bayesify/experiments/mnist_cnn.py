@@ -32,26 +32,29 @@ def run(work: Work) -> Findings:
     values = {name: [one[name] for one in seeds] for name in seeds[0] if isinstance(seeds[0][name], float)}
     over = found["expected_less_error"]
     return Findings(
-        answer=page.answer(work, values, over),
+        answer=page.answer(work, values, over, setting),
         lines=page.lines(values, over, work["draws"]),
         numbers={name: estimate(own) for name, own in values.items()} | {"expected_less_error": over},
         tables=[page.chosen_table(work, choices, setting), page.by_seed(seeds)],
         pictures=[
             Picture(
                 work.figure("uncertainty", histograms(found, VARIANCE_EDGES, ERROR_EDGES)),
-                "Variance over the classes and expected error rate of the test pictures, answered rightly and wrongly; "
-                "all seeds together. The leftmost bar on the right is an expected error of exactly zero.",
+                "Variance over the draws (mean over the classes) and expected error rate of the test pictures, "
+                "answered rightly and wrongly; all seeds together. The leftmost bar on the right is an expected error "
+                "of exactly zero.",
             ),
             Picture(
                 work.figure("reliability", reliability(found, ERROR_EDGES)),
-                "How often the answer is wrong where the expected error rate says how often it should be.",
+                "How often the answer is wrong where the expected error rate says how often it should be. Bars are 95% "
+                "intervals that count the answers of all seeds to the same pictures as if they were independent: they "
+                "are too short.",
             ),
             *(
                 Picture(work.figure(name, gallery(found[name])), caption)
                 for name, caption in (
                     (
                         "confident",
-                        "Mistakes at an expected error of zero (first seed): the digit, the answer, its probability.",
+                        "The surest mistakes at an expected error of zero (first seed): digit, answer, probability.",
                     ),
                     ("least", "The pictures with the highest expected error rate (first seed)."),
                 )

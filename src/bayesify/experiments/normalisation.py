@@ -8,7 +8,7 @@ fleets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bayesify.experiments.framework.experiment import Experiment
@@ -61,7 +61,7 @@ def run(work: Work) -> Findings:
     ]
     pictured = {TITLES[way]: {scale: networks_of[way, scale] for scale in SCALES} for way in WAYS}
     return Findings(
-        answer=words.scope(work) + _answer(gain),
+        answer=words.scope(work) + _answer(gain) + words.limits(work),
         lines=lines,
         numbers={
             "errors": {f"{way}_{scale}": estimate(values) for (way, scale), values in errors.items()},
@@ -85,6 +85,8 @@ def run(work: Work) -> Findings:
         ],
         shortfalls=[
             *words.shortfalls(work),
+            words.together(list(gain.values())),
+            *_at_the_edge({SCALES[scale]: float(rates["tuned", scale]) for scale in SCALES}, work["rates"]),
             "The study's runs of different scalings had another learning rate than its others; ours have 0.1.",
         ],
     )
@@ -115,6 +117,14 @@ def networks(work: Work, way: str, scale: str) -> dict[str, Any]:
 def chosen(part: Mapping[str, Any]) -> str:
     """The learning rate with the least validation error, over all seeds."""
     return min(part, key=lambda rate: sum(one["validation"] for one in part[rate]))
+
+
+def _at_the_edge(chosen: Mapping[str, float], tried: Sequence[float]) -> list[str]:
+    """A choice at the end of what was tried is none between too little and too much."""
+    edge = [name for name, rate in chosen.items() if rate == max(tried)]
+    if not edge:
+        return []
+    return [f"The rate chosen for {', '.join(edge)} is {max(tried):g}, the largest tried: a larger one may be better."]
 
 
 def _answer(gain: Mapping[tuple[str, str], dict[str, Any]]) -> str:

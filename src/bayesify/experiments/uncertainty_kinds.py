@@ -41,7 +41,7 @@ def run(work: Work) -> Findings:
         method: {kind: page.slopes_of(found, method, kind, work["sizes"]) for kind in KINDS} for method in METHODS
     }
     lines, said = page.on_sizes(found, slopes, true, work), page.on_swaps(found, true, work)
-    rhat = max((max(one["r_hat"]) for one in found.values() if "r_hat" in one), default=1.0)
+    rhats = [rhat for one in found.values() for rhat in one.get("r_hat", [])]
     return Findings(
         answer=" ".join([*(line.meaning for line in lines[:2]), *(line.meaning for line in said[:2])]),
         lines=[*lines, *said, *page.on_digits(numbers, work)],
@@ -56,14 +56,14 @@ def run(work: Work) -> Findings:
                 {"examples": size, "swapped": swap, **{name: estimate(one[name]) for name in DIGIT_SCORES}}
                 for (size, swap), one in numbers.items()
             ],
-            "largest_r_hat": rhat,
+            "largest_r_hat": max(rhats, default=1.0),
         },
         tables=[page.table(found, true), page.digit_table(numbers)],
         pictures=[
             Picture(work.figure("moons", pictures.on_moons(found, true, work["sizes"], work["at"])), pictures.MOONS),
             Picture(work.figure("digits", pictures.on_digits(numbers)), pictures.DIGITS),
         ],
-        shortfalls=page.shortfalls(rhat),
+        shortfalls=page.shortfalls(rhats),
     )
 
 

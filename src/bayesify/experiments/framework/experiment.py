@@ -18,7 +18,7 @@ from typing import Any
 
 from bayesify.errors import RunError, choose
 from bayesify.experiments.framework.findings import Findings
-from bayesify.experiments.framework.work import Work
+from bayesify.experiments.framework.work import Work, on_accelerator
 from bayesify.training import checkpoint
 
 PRESETS = ("quick", "full")
@@ -74,6 +74,8 @@ def reproduce(
         return found
     findings = experiment.run(work)
     seconds, machines = work.cost()
+    # Parts may have been computed elsewhere: the command is the one that repeats them, not the one that read them.
+    where = "cuda" if device == "cpu" and machines and all(map(on_accelerator, machines)) else device
     results = {
         "name": experiment.name,
         "title": experiment.title,
@@ -81,7 +83,7 @@ def reproduce(
         "question": experiment.question,
         "preset": preset,
         "command": f"bayesify reproduce {experiment.name} --preset {preset}"
-        + ("" if device == "cpu" else f" --device {device}"),
+        + ("" if where == "cpu" else f" --device {where}"),
         "settings": settings,
         "commit": _commit(),
         "machines": machines,

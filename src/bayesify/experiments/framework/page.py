@@ -14,6 +14,12 @@ from bayesify.training.checkpoint import write_text
 
 _WORDS_OF_A_NUMBER = 4  # 0.1 ± 0.2 points
 COLUMNS = ("", "published", "ours", "what the difference means")
+# Below every page that has standard errors.
+READING = (
+    "After ± stands the standard error over seeds. What is better, worse, settled or told apart goes by the 95% t "
+    "interval of the difference, seed by seed. Each is judged by itself: where there is no difference, one in twenty "
+    "looks settled."
+)
 
 
 def write_pages(out: Path, results: Mapping[str, Any]) -> None:
@@ -35,6 +41,8 @@ def markdown(results: Mapping[str, Any], figures: str) -> str:
         parts.append(f"![{_once(picture['caption'])}]({figures}{picture['file']})\n\n{picture['caption']}")
     if results["shortfalls"]:
         parts += ["## What is missing or weaker than hoped", "\n".join(f"- {one}" for one in results["shortfalls"])]
+    if "±" in "".join(parts):
+        parts += ["## How to read it", READING]
     parts += ["## How it was run", f"    {results['command']}", " · ".join(_how(results)) + "."]
     return "\n\n".join(parts) + "\n"
 
@@ -58,6 +66,8 @@ def webpage(results: Mapping[str, Any], figures: Path) -> str:
     if results["shortfalls"]:
         items = "".join(f"<li>{escape(one)}</li>" for one in results["shortfalls"])
         sections.append(("What is missing or weaker than hoped", f"<ul>{items}</ul>"))
+    if any("±" in text for _, text in sections):
+        sections.append(("How to read it", html.paragraph(READING)))
     sections.append(
         ("How it was run", f"<pre>{escape(results['command'])}</pre>" + html.paragraph("; ".join(_how(results))))
     )

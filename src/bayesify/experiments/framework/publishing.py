@@ -12,8 +12,21 @@ from pathlib import Path
 from bayesify.errors import RunError
 from bayesify.experiments import NAMES
 from bayesify.experiments.framework.experiment import RESULTS
-from bayesify.experiments.framework.page import markdown
+from bayesify.experiments.framework.page import READING, markdown
 from bayesify.training import checkpoint
+
+# What else is measured: the file, what it holds, and the command.
+BESIDE = (
+    ("speed.md", "what being Bayesian costs, and other libraries beside ours", "make bench"),
+    ("mnist.json", "the README's MNIST networks, seed by seed", "python benchmarks/mnist.py"),
+    (
+        "mnist-tuning.jsonl",
+        "a search of settings on MNIST's validation part",
+        "python benchmarks/tune_mnist.py --show --out docs/results/mnist-tuning.jsonl",
+    ),
+    ("moments.json", "answers by moments against 10,000 draws", "python benchmarks/moments.py"),
+    ("demo.json", "the demo with every digit withheld in turn", "python -m bayesify.demo docs/results/demo.json"),
+)
 
 
 def publish(folder: Path, to: Path) -> list[Path]:
@@ -39,7 +52,7 @@ def publish(folder: Path, to: Path) -> list[Path]:
 def contents(folder: Path) -> str:
     """A page that lists the published experiments in the order in which they are named."""
     lines = ["# Results", "", "Each page has what was published, what we find and what the difference means; the JSON"]
-    lines += ["beside it has every number, and the command that repeats it.", ""]
+    lines += ["beside it has every number, and the command that repeats it.", "", READING, ""]
     lines += ["| experiment | study | question | answer |", "| --- | --- | --- | --- |"]
     for name in NAMES:
         file = folder / f"{name}.json"
@@ -48,4 +61,10 @@ def contents(folder: Path) -> str:
             preset = "" if found["preset"] == "full" else f" ({found['preset']})"
             cells = (f"[{name}]({name}.md){preset}", found["study"], found["question"], found["answer"])
             lines.append("| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |")
+    missing = [name for name in NAMES if not (folder / f"{name}.json").is_file()]
+    if missing:
+        lines += ["", f"Not here: {', '.join(missing)}. They can be run and have no full result yet."]
+    beside = [f"- [{file}]({file}): {what} (`{how}`)" for file, what, how in BESIDE if (folder / file).is_file()]
+    if beside:
+        lines += ["", "Beside the experiments:", "", *beside]
     return "\n".join(lines) + "\n"

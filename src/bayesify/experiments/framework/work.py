@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -161,6 +162,11 @@ def machine(device: str) -> str:
     threads = torch.get_num_threads()
     processor = f"{platform.machine()}, {threads} thread{'s' if threads > 1 else ''}"
     return f"{accelerator}{processor}, torch {torch.__version__}"
+
+
+def on_accelerator(words: str) -> bool:
+    """Whether `machine` said this of an accelerator, whose name it puts before the processor's."""
+    return re.match(r"[^,]+, [^,]+, \d+ thread", words) is not None
 
 
 def _in_processes(work: Work, parts: Mapping[str, tuple[Any, ...]]) -> None:

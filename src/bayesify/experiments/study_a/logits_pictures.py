@@ -15,14 +15,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from bayesify.experiments.framework.drawing import below
 from bayesify.plots import style
 
 WHY = (
     "The two objectives of one input with two classes, at the best mean for each spread. Left, labels that always "
     "agree (the mean bounded by 4, as a network that is not infinitely sure): both rise, both collapse. Right, labels "
-    "of which 30% disagree: one rises, the other is flat, so that a spread is left as it started."
+    "of which 30% disagree: one rises, the other is flat: no spread is better than another."
 )
-SPREADS = "Mean learned spread of the logits by digit, 1 and 7 relabelled, MLP with Adam; log scale."
+SPREADS = (
+    "Mean learned spread of the logits by digit over the seeds, 1 and 7 relabelled, MLP with Adam; log scale, on which "
+    "bars below 0.001 are not seen."
+)
 COVERAGE = (
     "Accuracy of the surest answers, MLP with Adam: plain and log_expected by confidence, log_expected by spread."
 )
@@ -95,6 +99,5 @@ def coverage(found: Mapping[Any, Mapping[str, Any]], coverages: Sequence[float])
         style.dress(
             axes, title=f"{swap:.0%} swapped", x="answers accepted", y="accuracy of those" if place == 1 else ""
         )
-        if place == 1:
-            style.legend(axes)
+    below(figure)
     return figure

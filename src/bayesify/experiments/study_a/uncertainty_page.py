@@ -37,6 +37,7 @@ def on_sizes(found: Found, slopes: Mapping[str, Any], true: Mapping[float, list[
     for method, name in METHODS.items():
         epistemic, aleatoric = slopes[method]["epistemic"], slopes[method]["aleatoric"]
         words = {-1: "can be trained away", 0: "cannot be told to change", 1: "grows"}
+        also = {-1: "it falls too", 0: "no change that can be told", 1: "it grows"}
         ends = [estimate(found[method, size, 0.0]["epistemic"]) for size in (few, many)]
         lines.append(
             Line(
@@ -45,7 +46,7 @@ def on_sizes(found: Found, slopes: Mapping[str, Any], true: Mapping[float, list[
                 f"{written(ends[0], '.4f')} to {written(ends[1], '.4f')} nats",
                 f"With {name} epistemic uncertainty {words[settled(epistemic)]}: its logarithm has slope "
                 f"{epistemic['mean']:+.2f} against that of the examples ({between(epistemic, '+.2f')}); aleatoric has "
-                f"{aleatoric['mean']:+.2f} ({between(aleatoric, '+.2f')}).",
+                f"{aleatoric['mean']:+.2f} ({between(aleatoric, '+.2f')}): {also[settled(aleatoric)]}.",
             )
         )
     for method, name in METHODS.items():
@@ -93,7 +94,13 @@ def on_digits(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]], wo
     up = {where: paired(one[f"aleatoric_{where}"], clean[f"aleatoric_{where}"]) for where in ("ambiguous", "others")}
     entropy = -most * math.log(most) - (1 - most) * math.log(1 - most)
     down = paired(numbers[many, most]["epistemic_ambiguous"], numbers[few, most]["epistemic_ambiguous"])
+    fallen = paired(clean["aleatoric_ambiguous"], numbers[few, 0.0]["aleatoric_ambiguous"])
     words = {-1: "is trained away", 0: "cannot be told to change", 1: "grows"}
+    shrunk = {
+        -1: "it shrinks: few examples leave doubt in it that more remove",
+        0: "no change that can be told",
+        1: "it grows",
+    }
     return [
         Line(
             f"digits, {most:.0%} of 1 and 7 swapped, {many} examples: aleatoric on 1 and 7, elsewhere",
@@ -102,7 +109,14 @@ def on_digits(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]], wo
             f"swapping adds {up['ambiguous']['mean']:+.3f} on 1 and 7 (the swaps' entropy is {entropy:.3f}) and "
             f"{up['others']['mean']:+.3f} elsewhere; from {few} to {many} examples epistemic on 1 and 7 "
             f"{words[settled(down)]} ({down['mean']:+.3f}, {between(down, '+.3f')})",
-        )
+        ),
+        Line(
+            f"digits, nothing swapped: aleatoric on 1 and 7 from {few} to {many} examples",
+            "inherent to the data (study A, not shown)",
+            " to ".join(written(estimate(each["aleatoric_ambiguous"])) for each in (numbers[few, 0.0], clean))
+            + " nats",
+            f"{shrunk[settled(fallen)]} ({fallen['mean']:+.3f}, {between(fallen, '+.3f')})",
+        ),
     ]
 
 
@@ -122,7 +136,11 @@ def table(found: Found, true: Mapping[float, list[float]]) -> Table:
         "true entropy of the labels",
         "largest R-hat",
     ]
-    return Table("Moons, means over the test inputs in nats", headings, rows, "Means over seeds, standard errors.")
+    note = (
+        "Means over seeds, standard errors. In large samples epistemic uncertainty, a mutual information, goes with "
+        "one over their number: a slope of -1."
+    )
+    return Table("Moons, means over the test inputs in nats", headings, rows, note)
 
 
 def digit_table(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]]) -> Table:
@@ -132,12 +150,17 @@ def digit_table(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]]) 
         for (size, swap), one in numbers.items()
     ]
     headings = ["examples", *(name.replace("_ambiguous", " on 1 and 7").replace("_", " on ") for name in DIGIT_SCORES)]
-    return Table("Digits, variational 784-100-10", headings, rows, "Test labels are as they were.")
+    note = (
+        "Test labels are as they were. Seeds share the swapped labels; where a size is all that there is, they share "
+        "the examples too."
+    )
+    return Table("Digits, variational 784-100-10", headings, rows, note)
 
 
-def shortfalls(rhat: float) -> list[str]:
+def shortfalls(rhats: Sequence[float]) -> list[str]:
     """Chains that do not agree."""
-    if rhat < CONVERGED_BELOW:
+    above = [rhat for rhat in rhats if rhat >= CONVERGED_BELOW]
+    if not above:
         return []
-    told = f"the largest R-hat of a prediction is {rhat:.4f}, wanted below {CONVERGED_BELOW}"
-    return [f"HMC's chains do not agree everywhere: {told}; two means are asked of it, not its tails."]
+    told = f"in {len(above)} of {len(rhats)} runs the largest R-hat of a prediction is {CONVERGED_BELOW} or more"
+    return [f"HMC's chains do not agree everywhere: {told} (up to {max(above):.4f}). Those may not show the posterior."]

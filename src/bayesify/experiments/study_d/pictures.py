@@ -26,8 +26,8 @@ def in_training(work: Work, parts: dict[str, dict[str, Any]], labels: dict[str, 
         ),
         Picture(
             work.figure("weights", histograms(parts, labels)),
-            "The weights' means over the epochs of the first seed (first to last, light to dark; the outermost bins "
-            "hold all beyond).",
+            "The share of the weights (logarithmic axis) by their mean over the epochs of the first seed, first to "
+            "last light to dark; the outermost bins hold all beyond.",
         ),
     ]
 

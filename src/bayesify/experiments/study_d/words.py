@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bayesify.experiments.framework.work import Work
-from bayesify.statistics import between, settled, signed
+from bayesify.statistics import between, settled, settled_together, signed
+
+STUDY_EPOCHS = 600
 
 IN_WORDS = {
     "study": "as the study ran it",
@@ -37,11 +40,27 @@ def scope(work: Work) -> str:
     return f"On {count} images of {work['data']} and {work['study_epochs']} epochs, which is no test of the study: "
 
 
+def limits(work: Work) -> str:
+    """What an answer must add where the study's way is cut short."""
+    if work["study_epochs"] >= STUDY_EPOCHS:
+        return ""
+    return f" The study's way is trained for {work['study_epochs']} epochs here, {STUDY_EPOCHS} there."
+
+
+def together(differences: Sequence[dict[str, Any]]) -> str:
+    """How many differences are settled one by one, and with an allowance for their number."""
+    one_by_one, count = sum(settled(one) != 0 for one in differences), len(differences)
+    return (
+        f"Of the {count} differences {one_by_one} are settled one by one, and {settled_together(differences)} with "
+        f"intervals that allow for all {count} (Bonferroni)."
+    )
+
+
 def shortfalls(work: Work) -> list[str]:
     """Where the preset is less than the study: epochs, units, images, seeds."""
     told = []
-    if work["study_epochs"] < 600:
-        told.append(f"Training the study's way takes {work['study_epochs']} epochs here, 600 there.")
+    if work["study_epochs"] < STUDY_EPOCHS:
+        told.append(f"Training the study's way takes {work['study_epochs']} epochs here, {STUDY_EPOCHS} there.")
     if work["data"] != "mnist" or work["examples"] is not None:
         told.append(f"Trained on {work['examples'] or 'all'} images of {work['data']}, not on MNIST's 50,000.")
     if len(work.seeds) < 5:

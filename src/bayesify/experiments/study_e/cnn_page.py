@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -84,17 +85,19 @@ def by_seed(seeds: Sequence[Mapping[str, Any]]) -> Table:
     )
 
 
-def answer(work: Work, values: Mapping[str, list[float]], over: dict[str, Any]) -> str:
+def answer(work: Work, values: Mapping[str, list[float]], over: dict[str, Any], setting: Mapping[str, Any]) -> str:
     few = work["examples"]
     subject = "The" if few is None else f"On {few:,} training pictures only, no test of it: the"
     says = {1: "more than", -1: "less than", 0: "not to be told from"}
+    heat = re.search(r"temperature=([\d.]+)", setting["kl"])
+    cold = "" if heat is None else f" Its KL is weighted by {heat[1]}, so it is no posterior of its prior."
     return (
         f"{subject} study's network reaches {percent(estimate([1 - one for one in values['error']]))} with "
         f"{work['draws']} draws. Its expected error rate is {percent(estimate(values['expected']))} on average, "
         f"{says[settled(over)]} the actual {percent(estimate(values['error']))}, and tells mistakes with an AUROC of "
         f"{written(estimate(values['tells_expected_error']))}. At an expected error of zero "
         f"{written(estimate(values['mistakes_at_zero']), '.1f')} mistakes are left "
-        f"({percent(estimate(values['wrong_at_zero']))} of such pictures)."
+        f"({percent(estimate(values['wrong_at_zero']))} of such pictures).{cold}"
     )
 
 

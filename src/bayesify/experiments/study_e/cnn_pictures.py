@@ -16,7 +16,7 @@ def histograms(found: Mapping[str, Any], variances: Any, errors: Any) -> Any:
     """Counts of right and wrong answers by variance and by expected error, on a logarithmic scale."""
     figure = style.new_figure(8.2, 3.0)
     panels = (
-        ("variance_counts", variances, "variance over the classes (power of ten)"),
+        ("variance_counts", variances, "variance over the draws (power of ten)"),
         ("error_counts", np.array([-0.04, 0.0, *errors[2:]]), "expected error rate"),
     )
     for place, (name, edges, said) in enumerate(panels, 1):

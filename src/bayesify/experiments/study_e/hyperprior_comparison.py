@@ -7,9 +7,11 @@ from typing import Any
 
 from bayesify.experiments.framework.work import Work
 from bayesify.experiments.study_e.hyperprior_cells import FAMILIES, HYPERPRIORS, cells, measure_cell
-from bayesify.statistics import estimate, paired, settled
+from bayesify.statistics import estimate, paired, settled, settled_together
 
 WAYS = {"plain": "whole KL from the start", "warm": "KL warmed up"}
+# Two classes as frequent as each other: an accuracy below this says that nothing was learned.
+GUESSING = 0.51
 Cell = tuple[str, str]
 Place = tuple[str, float]
 
@@ -60,6 +62,18 @@ class Cells:
         ]
         return [fmean(column) for column in zip(*rows, strict=True)]
 
+    def guessing(self, way: str, name: str, scales: tuple[str, ...]) -> tuple[int, int]:
+        """How many networks of a data set's levels with such scales are no better than guessing, and of how many."""
+        accuracies = [
+            self.part(way, place, (family, scale))["accuracy"][chosen][seed]
+            for place in self.places
+            if place[0] == name
+            for family in FAMILIES
+            for scale in scales
+            for seed, chosen in enumerate(self.chosen(way, place, (family, scale)))
+        ]
+        return sum(value < GUESSING for value in accuracies), len(accuracies)
+
     def values(self, way: str, cell: Cell, key: str) -> list[float]:
         """A measure averaged over all data sets, seed by seed."""
         rows = [
@@ -93,6 +107,7 @@ def advantages(found: Cells, way: str) -> dict[str, Any]:
         "better": signs.count(1),
         "worse": signs.count(-1),
         "open": signs.count(0),
+        "settled_together": settled_together(list(single.values())),
     }
 
 

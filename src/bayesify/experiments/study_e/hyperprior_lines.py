@@ -11,6 +11,7 @@ from bayesify.experiments.study_e.hyperprior_cells import cells
 from bayesify.experiments.study_e.hyperprior_comparison import WAYS, Cells
 from bayesify.statistics import between, estimate, paired, percent, settled, signed, written
 
+AGREEING = 1.05  # the largest R-hat of chains that agree well enough for a mean
 ALMOST = 0.9  # the share of comparisons that we read "almost always" as
 # What the study prints as its best: data set -> (family, hyperprior, accuracy on 300 points).
 PUBLISHED = {"circles": ("cauchy", "inverse-gamma", 0.735), "moons": ("normal", "inverse-gamma", 0.851)}
@@ -38,7 +39,8 @@ def answer(numbers: dict[str, Any]) -> str:
         told.append(
             f"With the {words} a hyperprior {word[settled(pooled)]} a scale tuned on validation: "
             f"{_points(pooled)} of accuracy ({between(pooled, '+.2f', 100)}), better in {numbers[way]['better']} and "
-            f"worse in {numbers[way]['worse']} of {len(numbers[way]['single'])} comparisons."
+            f"worse in {numbers[way]['worse']} of {len(numbers[way]['single'])} comparisons "
+            f"({numbers[way]['settled_together']} settled with an allowance for their number)."
         )
     return " ".join(told)
 
@@ -57,9 +59,10 @@ def _claim(way: str, numbers: dict[str, Any]) -> Line:
     return Line(
         f"hyperprior against the tuned scale, {WAYS[way]}",
         '"almost always better" (study E)',
-        f"{_points(pooled)} of accuracy, {between(pooled, '+.2f', 100)}; NLL {signed(numbers['pooled_nll'], '.4f')} "
-        f"nats; of {total} single comparisons {numbers['better']} better, {numbers['worse']} worse, "
-        f"{numbers['open']} open",
+        f"{_points(pooled)} of accuracy, {between(pooled, '+.2f', 100)}; in NLL {signed(numbers['pooled_nll'], '.4f')} "
+        f"nats (below zero is worse); of {total} single comparisons {numbers['better']} better, {numbers['worse']} "
+        f"worse, {numbers['open']} open; {numbers['settled_together']} settled with intervals that allow for all "
+        f"{total} (Bonferroni)",
         f"{verdict}; {rest}",
     )
 
@@ -69,8 +72,11 @@ def _noise(way: str, numbers: dict[str, Any], names: list[str]) -> Line:
     for name in names:
         change = numbers["noisy_less_clean"][name]
         told.append(f"{name} {_points(change)} ({between(change, '+.2f', 100)})")
-        word = {1: "grows with the noise", -1: "shrinks with the noise", 0: "does not tell the noise levels apart"}
-        verdicts.append(f"on {name} the advantage {word[settled(change)]}")
+        own = fmean(one["mean"] for key, one in numbers["single"].items() if key.startswith(f"{name}-"))
+        more, less = ("grows", "shrinks") if own >= 0 else ("shrinks", "grows")
+        word = {1: f"{more} with the noise", -1: f"{less} with the noise", 0: "is not told to change with the noise"}
+        what = "advantage" if own >= 0 else "disadvantage"
+        verdicts.append(f"on {name} the {what} of a hyperprior {word[settled(change)]}")
     return Line(
         f"advantage at the highest noise less that at the lowest, {WAYS[way]}",
         '"especially on noisy data" (study E)',
@@ -160,7 +166,8 @@ def _hmc_line(hmc: dict[str, Any]) -> Line:
         "mean field against HMC with the same priors",
         "not measured",
         f"HMC's gap {percent(hmc['gap'])}; {told}; largest R-hat of a prediction {hmc['worst_r_hat']:.3f}",
-        f"warmed up, mean field {word[settled(hmc['warm'])]}",
+        f"warmed up, mean field {word[settled(hmc['warm'])]}"
+        + (", as far as chains that do not agree can say" if hmc["worst_r_hat"] > AGREEING else ""),
     )
 
 

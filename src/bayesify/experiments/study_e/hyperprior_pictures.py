@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesify.experiments.framework.drawing import below
 from bayesify.plots import style
 
 _COLOURS = ("#0072b2", "#c77c00", "#b5518c")
@@ -16,7 +17,9 @@ _COLOURS = ("#0072b2", "#c77c00", "#b5518c")
 
 def gap_picture(gaps: Mapping[str, Mapping[Any, Mapping[Any, dict[str, Any]]]], ways: Mapping[str, str]) -> Any:
     """A row for each cell, a panel for each data set and way of training, a colour for each noise level."""
-    names = list(dict.fromkeys(name for name, _ in gaps[next(iter(ways))]))
+    places = list(gaps[next(iter(ways))])
+    names = list(dict.fromkeys(name for name, _ in places))
+    of = {name: [noise for one, noise in places if one == name] for name in names}
     figure = style.new_figure(4.3 * len(names), 3.2 * len(ways))
     for number, (way, words) in enumerate(ways.items()):
         for column, name in enumerate(names):
@@ -28,17 +31,20 @@ def gap_picture(gaps: Mapping[str, Mapping[Any, Mapping[Any, dict[str, Any]]]], 
                 means = [100 * one["mean"] for one in rows.values()]
                 errors = [100 * one.get("standard_error", 0.0) for one in rows.values()]
                 look: dict[str, Any] = {"color": _COLOURS[turn % 3], "markersize": 3.5, "linewidth": 0, "elinewidth": 1}
-                axes.errorbar(means, at, xerr=errors, fmt="o^s"[turn % 3], label=f"noise {place[1]:g}", **look)
+                label = "noise " + ", ".join(f"{of[one][turn]:g} ({one})" for one in names if turn < len(of[one]))
+                axes.errorbar(means, at, xerr=errors, fmt="o^s"[turn % 3], label=label, **look)
             axes.set_yticks(range(len(rows)), [", ".join(cell) for cell in rows])
             axes.invert_yaxis()
             axes.set_xscale("symlog", linthresh=1.0)
-            axes.set_xlim(left=0)
-            furthest = 100 * max(one["mean"] for place in levels for one in gaps[way][place].values())
+            furthest = 100 * max(
+                one["mean"] + one.get("standard_error", 0.0) for place in levels for one in gaps[way][place].values()
+            )
+            axes.set_xlim(0, 1.3 * furthest)
             shown = [tick for tick in (0, 0.5, 1, 2, 5, 10, 20) if tick <= 1.2 * furthest]
             axes.set_xticks(shown, [f"{tick:g}" for tick in shown])
             axes.set_xticks([], minor=True)
             style.dress(axes, title=f"{name}, {words}", x="gap to the best accuracy (points)" if number else "")
-            style.legend(axes, "lower right")
+    below(figure)
     return figure
 
 
