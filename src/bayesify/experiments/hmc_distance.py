@@ -157,8 +157,9 @@ def _shortfalls(data: str, results: Mapping[str, Any]) -> list[str]:
     counts = ", ".join(f"{label} on {count}" for label, count in guessing.items())
     told = (
         f"{data}: of {len(results['seeds'])} data sets some methods learned nothing (accuracy within "
-        f"{100 * NEAR:.0f} points of guessing): {counts}. Their distance is that of a training that failed, not of the "
-        "best that the method can do; the KL of the variational ones is whole from the first step."
+        f"{100 * NEAR:.0f} points of guessing): {counts}. They answer with the prior, and that is what is compared. "
+        "Whether the objective prefers the prior there or training only stayed with it is not told apart: the whole "
+        "KL counts from the first step, and warming it up leads elsewhere (the page on hyperpriors)."
     )
     return [told]
 

@@ -25,7 +25,7 @@ from bayesify.likelihoods import Gaussian
 from bayesify.methods import HMC, Ensemble, MCDropout, Method, PointEstimate, Variational
 from bayesify.networks import mlp
 from bayesify.plots import style
-from bayesify.statistics import between, estimate, paired, settled, written
+from bayesify.statistics import estimate, paired, settled, written
 
 METHODS = ("point", "mc-dropout", "ensemble", "variational", "hmc")
 NOISE = 0.02
@@ -44,13 +44,14 @@ def run(work: Work) -> Findings:
         name: {key: estimate([row[key] for row in own]) for key in ("on", "off", "ratio", "error", "covered")}
         for name, own in rows.items()
     }
-    ratios = {name: [row["ratio"] for row in own] for name, own in rows.items()}
-    against = {name: paired(ratios["variational"], ratios[name]) for name in METHODS if name != "variational"}
-    widened = settled(estimate([math.log(ratio) for ratio in ratios["variational"]]))
+    # Ratios of widths are compared by their logarithms, which are not skewed.
+    logs = {name: [math.log(row["ratio"]) for row in own] for name, own in rows.items()}
+    against = {name: paired(logs["variational"], logs[name]) for name in METHODS if name != "variational"}
+    widened = settled(estimate(logs["variational"]))
     return Findings(
         answer=_answer(found, widened),
         lines=_lines(found, against, widened),
-        numbers={"methods": found, "variational_less": against},
+        numbers={"methods": found, "log_ratio_of_variational_less": against},
         tables=[_table(found)],
         pictures=[
             Picture(
@@ -170,14 +171,14 @@ def _lines(found: Mapping[str, Any], against: Mapping[str, Any], widened: int) -
         ),
     ]
     for name in ("mc-dropout", "ensemble", "hmc"):
-        differences = against[name]["values"]
-        less = f"less in {sum(value < 0 for value in differences)} of {len(differences)} seeds, the mean is not settled"
-        word = {1: "more", -1: "less", 0: less}[settled(against[name])]
+        word = {1: "more", -1: "less", 0: "neither more nor less, as far as these seeds tell"}[settled(against[name])]
+        ends = [f"{math.exp(end):.2f}" for end in against[name].get("interval", ())]
         lines.append(
             Line(
                 f"{style.TITLES[name]}: width off over width on",
                 "not measured",
-                f"{written(found[name]['ratio'], '.1f')}; variational less this: {between(against[name], '+.1f')}",
+                f"{written(found[name]['ratio'], '.1f')}; variational's is {math.exp(against[name]['mean']):.2f} times "
+                f"that ({'95% interval ' + ' to '.join(ends) if ends else 'one seed: no interval'})",
                 f"variational bands widen by {word}",
             )
         )
