@@ -50,6 +50,8 @@ def machine_words(name: str, machine: Mapping[str, Any]) -> str:
     """One line on what was measured on."""
     processor = f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, {machine['vectors']}"
     gpu = f"{machine['gpu']} ({machine['gpu_memory_gib']} GiB, CUDA {machine['cuda']}), " if "gpu" in machine else ""
+    if machine.get("float32_products", "highest") != "highest":
+        gpu += "products with the digits of TF32 for all contenders, "
     return f"{name}: {gpu}{processor}; torch {machine['torch']}, Python {machine['python']}."
 
 
@@ -156,8 +158,8 @@ def failures(measured: Measured) -> list[str]:
 
 
 def number(value: float, quartiles: Sequence[float] | None = None) -> str:
-    """Three digits, and the quartiles in brackets."""
-    if quartiles is None:
+    """Three digits, and the quartiles in brackets; a single round has none."""
+    if quartiles is None or quartiles[0] == quartiles[1]:
         return f"{value:.3g}"
     return f"{value:.3g} [{quartiles[0]:.3g}, {quartiles[1]:.3g}]"
 

@@ -49,6 +49,8 @@ def peers_picture(rows: list[dict[str, Any]]) -> Figure:
 
 def growth_picture(curves: dict[str, dict[str, Any]], name: str) -> Figure:
     """A panel for each curve, both axes logarithmic, with a straight line of slope one through its last point."""
+    from matplotlib.ticker import LogLocator
+
     columns = min(3, len(curves))
     rows = -(-len(curves) // columns)
     figure = style.new_figure(3.0 * columns, 2.5 * rows)
@@ -65,7 +67,10 @@ def growth_picture(curves: dict[str, dict[str, Any]], name: str) -> Figure:
         # Each size is written; the marks between belong to no measurement.
         axes.set_xticks(x, [f"{size:,}" if size < 10_000 else f"{size / 1000:,.0f}k" for size in x])
         axes.minorticks_off()
-        style.dress(axes, title=f"{name}: {WORDS[which]}", subtitle=f"slope {curve['slope']:.2f}", y="ms")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        slope = f"slope {curve['slope']:.2f}" + (" (dashed: 1)" if number == 1 else "")
+        style.dress(axes, title=f"{name}: {WORDS[which]}", subtitle=slope, y="ms")
     return figure
 
 
