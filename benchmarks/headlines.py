@@ -128,8 +128,10 @@ ROWS = (
             "the same step over a plain one on one H200, both compiled and captured in graphs; 600 epochs of 60,000 "
             "images, compiling and all"
         ),
-        "{speed:cuda.parts.graphs/mixture.ratio:.2f}, {speed:cuda.parts.graphs/normal.ratio:.2f} times; "
-        "{speed:cuda.parts.epochs/400.seconds:.1f} s",
+        (
+            "{speed:cuda.parts.graphs/mixture.ratio:.2f}, {speed:cuda.parts.graphs/normal.ratio:.2f} times; "
+            "{speed:cuda.parts.epochs/400.seconds:.1f} s"
+        ),
         "speed.md",
         "python benchmarks/speed.py --device cuda --only graphs,epochs/400",
     ),
