@@ -12,7 +12,7 @@ from bayesify.experiments.study_d import pruning_networks, pruning_widths, train
 TINY = {"data": "digits", "examples": 150, "units": 6, "study_epochs": 2, "epochs": 2, "seeds": 2, "draws": 4}
 OWN = {
     "kl-reweighting": {},
-    "priors": {"repeats": 2},
+    "priors": {"repeats": 2, "nearness": {"examples": 120, "units": 4, "epochs": 2}},
     "normalisation": {"rates": [0.03, 0.1]},
     "pruning": {
         "units": [4, 6],

@@ -1,7 +1,7 @@
 """Study D's second claim: a standard Gaussian prior (1.69%) beats every scale mixture, against the paper.
 
-Also how much a test error of 10 draws moves when only the draws change. The full preset trains
-60 networks of 400 units, in six fleets.
+Also how much a test error of 10 draws moves when only the draws change, and whether networks that are nearer to the
+posterior err less (`nearness.py`, on a processor). The full preset trains 60 networks of 400 units, in six fleets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from bayesify.experiments.framework.experiment import Experiment
 from bayesify.experiments.framework.findings import Findings, Line, Table
 from bayesify.experiments.framework.work import Work
-from bayesify.experiments.study_d import pictures, training, words
+from bayesify.experiments.study_d import nearness, pictures, training, words
 from bayesify.experiments.study_d.training import HALF, QUARTER, WAYS
 from bayesify.experiments.study_d.words import IN_WORDS
 from bayesify.statistics import estimate, paired, percent, settled
@@ -30,10 +30,12 @@ MIXTURES = ("half", "quarter", "wide")
 PAPER = {"gaussian": "1.69% (paper: 1.82%)", "half": "worse than 1.69%", "quarter": "worse than 1.69%"}
 # A fleet's priors are of one family.
 FAMILIES = {"gaussian": ("gaussian",), "mixtures": MIXTURES}
+NEAR = {PRIORS[prior]: NAMES[prior] for prior in ("gaussian", "wide")}
 
 
 def run(work: Work) -> Findings:
     every = work.every({f"{way}-{family}": (networks, work, way, family) for way in WAYS for family in FAMILIES})
+    near = _near(work.on_processor())
     parts = {way: every[f"{way}-gaussian"] | every[f"{way}-mixtures"] for way in WAYS}
     errors = {(way, prior): [one["error"] for one in parts[way][prior]] for way in WAYS for prior in PRIORS}
     against = {(way, prior): paired(errors[way, prior], errors[way, "gaussian"]) for way in WAYS for prior in MIXTURES}
@@ -64,6 +66,7 @@ def run(work: Work) -> Findings:
             + _against_the_study(largest),
         )
     )
+    lines += nearness.lines(NEAR, near)
     return Findings(
         answer=words.scope(work) + _answer(against) + words.limits(work),
         lines=lines,
@@ -71,6 +74,7 @@ def run(work: Work) -> Findings:
             "errors": {f"{way}_{prior}": estimate(values) for (way, prior), values in errors.items()},
             "less_gaussian": {f"{way}_{prior}": found for (way, prior), found in against.items()},
             "ten_draws": again,
+            "nearness": nearness.numbers(near),
         },
         tables=[
             Table(
@@ -97,11 +101,19 @@ def run(work: Work) -> Findings:
                 ],
                 f"Test error with {work['draws']} draws; the study's way keeps the state best on validation, Adam the "
                 "last.",
-            )
+            ),
+            nearness.table(work, NEAR, near),
         ],
         pictures=pictures.in_training(work, parts, NAMES),
         shortfalls=[*words.shortfalls(work), words.together(list(against.values()))],
     )
+
+
+def _near(work: Work) -> nearness.Found:
+    cells = {(prior, one): (nearness.cell, work, prior, one) for prior in NEAR for one in nearness.ESTIMATORS}
+    names = {cell: f"near-{cell[0].partition(':')[0]}-{cell[1]}" for cell in cells}
+    found = work.every({names[cell]: part for cell, part in cells.items()})
+    return {cell: found[name]["seeds"] for cell, name in names.items()}
 
 
 def networks(work: Work, way: str, family: str) -> dict[str, Any]:
@@ -171,6 +183,7 @@ EXPERIMENT = Experiment(
         "seeds": 3,
         "draws": 20,
         "repeats": 4,
+        "nearness": {"examples": 1000, "units": 30, "epochs": 10},
     },
     full={
         "data": "mnist",
@@ -181,5 +194,6 @@ EXPERIMENT = Experiment(
         "seeds": 5,
         "draws": 50,
         "repeats": 20,
+        "nearness": {"examples": 10000, "units": 200, "epochs": 60},
     },
 )
