@@ -121,7 +121,7 @@ class Network(nn.Module):
         }
         if theta.is_cuda:
             # A place inside the vector, or inside each row of several, need not be aligned: cuDNN's recurrent kernels
-            # insist on it, and batched products are several times faster with it.
+            # insist on it, and the fast batched products do not take what is not aligned.
             several = theta[..., 0].numel() > 1 or torch._C._functorch.is_batchedtensor(theta)
             unaligned = list(tensors) if several else self._recurrent
             tensors |= {name: tensors[name].clone(memory_format=torch.contiguous_format) for name in unaligned}
