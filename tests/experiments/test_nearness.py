@@ -46,5 +46,13 @@ def test_a_line_says_which_is_nearer_and_which_errs_more(loss, error, said):
         row | {key: row[key] + move[key] for key in move} for row, move in zip(rows(loss, error), jitter, strict=True)
     ]
     prior = "normal:1"
-    (line,) = nearness.lines({prior: "N(0, 1)"}, {(prior, "weight"): rows(0, 0), (prior, "local"): local})
+    found = {(prior, "weight"): rows(0, 0), (prior, "local"): local}
+    (line,) = nearness.lines({prior: "N(0, 1)"}, found)
     assert line.meaning == said
+    nearer = {
+        (-7.0, 0.01): "under N(0, 1) the one nearer to the posterior errs more.",
+        (-7.0, -0.01): "under N(0, 1) the one nearer to the posterior errs less.",
+        (7.0, 0.0): "under N(0, 1) the one nearer to the posterior errs neither more nor less, as far as can be told.",
+        (0.0, 0.01): "",
+    }
+    assert nearness.answer({prior: "N(0, 1)"}, found).endswith(nearer[loss, error])

@@ -68,7 +68,7 @@ def run(work: Work) -> Findings:
     )
     lines += nearness.lines(NEAR, near)
     return Findings(
-        answer=words.scope(work) + _answer(against) + words.limits(work),
+        answer=words.scope(work) + _answer(against) + nearness.answer(NEAR, near) + words.limits(work),
         lines=lines,
         numbers={
             "errors": {f"{way}_{prior}": estimate(values) for (way, prior), values in errors.items()},

@@ -49,9 +49,21 @@ def cell(work: Work, prior: str, estimator: str) -> dict[str, Any]:
     )
 
 
+def answer(names: Mapping[str, str], found: Found) -> str:
+    """What the nearer of two small networks does, prior by prior; nothing where neither is nearer."""
+    said = []
+    for prior, name in names.items():
+        loss, error = _differences(found, prior)
+        nearer, errs = settled(loss), settled(error)
+        if nearer:
+            word = {1: "less", -1: "more", 0: "neither more nor less, as far as can be told"}[nearer * errs]
+            said.append(f"under {name} the one nearer to the posterior errs {word}")
+    return f" Of two small networks, {', '.join(said)}." if said else ""
+
+
 def lines(names: Mapping[str, str], found: Found) -> list[Line]:
     """For each prior: what the nearer of the two does."""
-    return [_line(name, [found[prior, one] for one in ESTIMATORS]) for prior, name in names.items()]
+    return [_line(name, *_differences(found, prior)) for prior, name in names.items()]
 
 
 def table(work: Work, names: Mapping[str, str], found: Found) -> Table:
@@ -83,8 +95,13 @@ def numbers(found: Found) -> dict[str, Any]:
     }
 
 
-def _line(name: str, rows: list[list[dict[str, float]]]) -> Line:
-    loss, error = (paired(*([one[key] for one in own] for own in reversed(rows))) for key in ("loss", "error"))
+def _differences(found: Found, prior: str) -> tuple[dict[str, Any], ...]:
+    """Loss and error of the local estimator less those of the other, seed by seed."""
+    others, ours = (found[prior, one] for one in ESTIMATORS)
+    return tuple(paired([row[key] for row in ours], [row[key] for row in others]) for key in ("loss", "error"))
+
+
+def _line(name: str, loss: dict[str, Any], error: dict[str, Any]) -> Line:
     nearer = {-1: "local is nearer to the posterior", 1: "local is farther from it", 0: "neither is nearer"}
     errs = {-1: "and errs less", 1: "and errs more", 0: "and the errors are not told apart"}
     return Line(
