@@ -262,6 +262,11 @@ class Network(nn.Module):
         return output.to(self.dtype) if output.is_floating_point() and output.element_size() < 4 else output
 
     @property
+    def convolves(self) -> bool:
+        """Whether there are convolutions in the module."""
+        return any(isinstance(part, nn.modules.conv._ConvNd) for part in self.template.modules())
+
+    @property
     def is_chain(self) -> bool:
         """Whether the module is a plain chain of known layers."""
         return self._chain is not None

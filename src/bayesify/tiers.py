@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from bayesify.network import Network
 
 # Above this many weights one product per draw keeps the cores of a CPU busy by itself, and batching only adds traffic:
-# measured on two cores, one product per draw was faster above that size. A GPU waits for Python then.
+# measured on two cores, one product per draw was faster above that size. A GPU waits for Python then; but convolutions
+# of many draws are grouped ones, which its library is not made for.
 LOOP_FROM_WEIGHTS = 100_000
 
 
@@ -70,7 +71,8 @@ def best_tier(network: Network, draws: int, x: Any, *, train: bool, each: bool, 
     """The tier for this many draws, and why; what was tried is kept in `network.probed`."""
     if draws == 1 and (not network.is_chain or each or stochastic):
         return "loop", "one draw is one call"
-    if network.size >= LOOP_FROM_WEIGHTS and draws > 1 and network.initial.device.type == "cpu":
+    alone = network.initial.device.type == "cpu" or network.convolves
+    if network.size >= LOOP_FROM_WEIGHTS and draws > 1 and alone:
         return "loop", "large products are faster one draw at a time"
     trace = network.traced(_row(x, 0) if each else x)
     if trace.problem is not None:
