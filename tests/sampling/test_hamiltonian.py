@@ -2,12 +2,13 @@
 
 import itertools
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from bayesify.sampling.hamiltonian import Leapfrog, Proposal, State, choose_end, kinetic_energy, look
+from bayesify.sampling.hamiltonian import Leapfrog, Proposal, State, _Graph, choose_end, kinetic_energy, look
 
 
 class Bent:
@@ -135,3 +136,27 @@ def test_a_compiled_step_goes_where_the_plain_one_goes():
         fast.follow(start, momentum, MASS, 0.1, 20), leapfrog().follow(start, momentum, MASS, 0.1, 20), strict=True
     ):
         assert torch.allclose(found, expected, atol=1e-9)
+
+
+def test_a_step_is_recorded_on_the_stream_of_its_own_device(monkeypatch):
+    class Stream:
+        def __init__(self, device):
+            self.device = device
+
+        def wait_stream(self, other):
+            assert other.device == self.device
+
+    given = []
+
+    def capture(_, stream=None):
+        given.append(stream)  # without one, torch takes a stream of the device that was first captured on
+        return nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+    position = torch.zeros(2, 3)
+    _Graph(lambda position, momentum, *_: (position, momentum, position), position)
+    assert [stream.device for stream in given] == [position.device]

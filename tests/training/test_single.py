@@ -1,6 +1,8 @@
 """A network trained as a fleet of one, in stages, is the network that the fused step and the plain path train."""
 
 import logging
+import shutil
+import signal
 
 import pytest
 import torch
@@ -141,6 +143,35 @@ def test_a_run_in_stages_that_is_resumed_is_the_whole_one_to_the_bit(optimizer, 
     assert resumed.plan.compiled
     for expected, found in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("at", [1, 5, 7, 10, 13])  # five steps in an epoch
+def test_a_run_in_stages_that_is_interrupted_anywhere_goes_on_to_the_same_bits(at, monkeypatch, tmp_path):
+    made = []
+
+    class Interrupted(Replayed):
+        def step(self, size):
+            super().step(size)
+            made.append(size)
+            if len(made) == at:
+                signal.raise_signal(signal.SIGINT)
+
+    settings = {**SETTINGS, "optimizer": "adam", "compiled": True, "epochs": 3}
+    in_stages(monkeypatch)
+    whole, stopped = variational(), variational()
+    whole.fit(data(), **settings)
+    in_stages(monkeypatch, Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.fit(data(), run=tmp_path / "run", **settings)
+    assert len(made) == at
+    for resumed in (stopped, bf.load(tmp_path / "run")):
+        copied = tmp_path / str(id(resumed))
+        shutil.copytree(tmp_path / "run", copied)
+        resumed.resume(data(), copied, progress=False)
+        for expected, found in zip(whole.parameters(), resumed.parameters(), strict=True):
+            assert torch.equal(found, expected)
+        assert resumed.history["nll"] == pytest.approx(whole.history["nll"], rel=1e-12)
+        assert resumed.history["learning_rate"] == whole.history["learning_rate"]
 
 
 def test_where_nothing_is_captured_the_plain_path_is_taken_and_recorded(monkeypatch):

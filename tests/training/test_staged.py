@@ -1,5 +1,7 @@
 """Stages that are compiled, or done by kernels, are used where they do what the plain ones do."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -61,3 +63,19 @@ def test_networks_that_have_diverged_are_left_out_of_the_comparison():
     found[1][0, 0] = 2.0
     with pytest.raises(ValueError, match="differs"):
         staged.check_finite(expected, found, before)
+
+
+def test_kernels_are_launched_on_the_device_of_the_fleet(monkeypatch):
+    step, leaves = make()
+    entered, compiled_in = [], []
+
+    @contextmanager
+    def on(tensor):
+        entered.append(tensor)
+        yield
+        entered.pop()
+
+    monkeypatch.setattr(torch.cuda, "device_of", on)
+    monkeypatch.setattr(step.stages, "compile", lambda *_, **__: compiled_in.extend(entered))
+    step.compile([tuple(leaves)])
+    assert [tensor is step.state[0] for tensor in compiled_in] == [True]

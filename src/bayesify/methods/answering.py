@@ -30,8 +30,10 @@ Drawing = Callable[[Sequence[int]], Tensor]
 _DRAW_ELEMENTS = 1 << 24
 _PASS_ELEMENTS = 1 << 22
 _CACHED_ELEMENTS = 1 << 19
-# What is not a CPU has room, and waits for Python between pieces: so many times the numbers above and the inputs.
+# What is not a CPU has room, and waits for Python between pieces: so many times the numbers above and the inputs, or
+# less where its memory is less than this many bytes.
 _ROOM = {"draws": 4, "pass": 32, "inputs": 10}
+_MEMORY = 1 << 34
 _INPUTS = 1000
 # A pass with moments keeps about this many tensors of a layer's size for its way back.
 _COPIES_FOR_MOMENTS = 8
@@ -54,7 +56,10 @@ def pieces(weights: int, widest: int, batch_size: int, device: torch.device) -> 
 
 
 def _room(what: str, device: torch.device) -> int:
-    return 1 if device.type == "cpu" else _ROOM[what]
+    if device.type == "cpu":
+        return 1
+    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else _MEMORY
+    return max(1, int(_ROOM[what] * min(1.0, memory / _MEMORY)))
 
 
 class Answering(nn.Module, ABC):

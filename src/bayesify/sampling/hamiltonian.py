@@ -228,7 +228,7 @@ class _Graph:
                 move()
         torch.cuda.current_stream(position.device).wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, stream=stream):
             move()
 
     def replay(

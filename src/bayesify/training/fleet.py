@@ -160,8 +160,9 @@ class Fleet:
             def numbers(share: float, rate: float, number: int) -> tuple[float, ...]:
                 return share, *step.rule.numbers(rate, epoch * batches + number)
 
-            order = examples.orders(seed, epoch, 1, where)
-            return order, timetable.table(epoch, numbers, self.parameters[0].dtype)
+            # The table first: the order's keys are copied to the device, which waits for the steps that are under way.
+            table = timetable.table(epoch, numbers, self.parameters[0].dtype)
+            return examples.orders(seed, epoch, 1, where), table
 
         bar = tqdm(total=epochs, initial=begun, unit="epoch", disable=None if progress else True, leave=False)
         with bar:

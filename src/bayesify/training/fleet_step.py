@@ -69,7 +69,8 @@ class FleetStep(FusedStep):
         numbers = torch.tensor(self.numbers(1.0, 1e-3), dtype=self.state[0].dtype, device=where)
         self.method.train()
         now = torch.tensor(1, device=where)
-        self.stages.compile(self.state, now, numbers, leaves, kernels_only=kernels_only)
+        with torch.cuda.device_of(self.state[0]):  # kernels are launched on the current device
+            self.stages.compile(self.state, now, numbers, leaves, kernels_only=kernels_only)
 
     def faster(self, examples: TensorExamples, batch_size: int) -> GraphedSteps | StepsApart | None:
         """Compile; what makes the steps of an epoch from then on, if not Python one by one."""

@@ -52,7 +52,9 @@ class GraphedSteps:
     def step(self, size: int) -> None:
         """The next step, on a batch of this size; its NLL, times the size, is added to `nll`."""
         if size not in self._graphs:
-            self._graphs[size] = self._capture(size)
+            # Streams and kernels are those of the current device, which need not be the one that the data is on.
+            with torch.cuda.device_of(self.order):
+                self._graphs[size] = self._capture(size)
         self._graphs[size].replay()
         self.fused.done += 1
 
@@ -72,7 +74,8 @@ class GraphedSteps:
         for tensor, old in zip(changed, saved, strict=True):
             tensor.copy_(old)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Torch's own stream for captures is for good on the device of the first one.
+        with torch.cuda.graph(graph, stream=stream):
             self._step(size)
         return graph
 

@@ -117,8 +117,9 @@ class Stepping:
         def numbers(share: float, rate: float, number: int) -> tuple[float, ...]:
             return fused.numbers(share, rate, ahead=number - skip)
 
-        order = self.examples.orders(self.plan.seed, epoch, self.method.members, self._device)
-        return order, self.timetable.table(epoch, numbers, fused.state[0].dtype)[:, 0]
+        # The table first: the order's keys are copied to the device, which waits for the steps that are under way.
+        table = self.timetable.table(epoch, numbers, fused.state[0].dtype)[:, 0]
+        return self.examples.orders(self.plan.seed, epoch, self.method.members, self._device), table
 
     def _set_rates(self, step: int) -> float:
         """Tell the optimiser, which others look at, what this step's learning rates are; the first of them."""
