@@ -1,5 +1,7 @@
 """Predicting in pieces: within a budget of memory, with answers that do not depend on it, in full or half precision."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -31,6 +33,16 @@ def test_pieces_fit_in_the_budget_wherever_one_draw_of_one_input_does(weights, w
     assert draws * inputs * widest <= max(widest, room["pass"] * answering._PASS_ELEMENTS)
     if device == "cpu" and weights >= LOOP_FROM_WEIGHTS:
         assert draws * weights <= max(weights, answering._CACHED_ELEMENTS)
+
+
+@pytest.mark.parametrize(("gibibytes", "passes"), [(80, 32), (16, 32), (4, 8), (0.25, 1)])
+def test_a_small_gpu_is_asked_for_less(gibibytes, passes, monkeypatch):
+    card = SimpleNamespace(total_memory=int(gibibytes * 2**30))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
+    weights, widest, inputs = 1000, 10, 100
+    draws, _ = pieces(weights, widest, inputs, torch.device("cuda"))
+    by_weights = answering._DRAW_ELEMENTS * max(1, passes // 8) // weights
+    assert draws == min(by_weights, passes * answering._PASS_ELEMENTS // (widest * inputs))
 
 
 @pytest.mark.parametrize("likelihood", [Categorical(), GaussianLogits(samples=20)])
