@@ -106,6 +106,19 @@ ROWS = (
         "bayesify reproduce mushroom --preset full",
     ),
     (
+        (
+            "5 labelled pictures of each of five new classes, accuracy on MNIST, Fashion-MNIST: the discounted old "
+            "posterior as the prior; its means as a start alone; fine-tuning; from scratch"
+        ),
+        "; ".join(
+            f"{{transfer:numbers.values.mnist {way} 5.accuracy.mean:.1%}}, "
+            f"{{transfer:numbers.values.fashion-mnist {way} 5.accuracy.mean:.1%}}"
+            for way in ("power", "start", "tuned", "nothing")
+        ),
+        "transfer.md",
+        "bayesify reproduce transfer --preset full",
+    ),
+    (
         "time to train an ensemble of 5 as one over that of five networks one after the other, two CPU cores",
         "{speed:cpu.parts.fleet/ensemble.ratio:.2f} times",
         "speed.md",

@@ -86,7 +86,7 @@ def run(work: Work) -> Findings:
     }
     old = {data: [parts[f"{data}-{seed}"]["old_accuracy"] for seed in work.seeds] for data in work["data"]}
     return Findings(
-        answer=page.answer(work, gaps),
+        answer=page.answer(work, values, gaps, chosen),
         lines=[page.line(data, count, values, gaps) for data in work["data"] for count in counts],
         numbers={
             "old_accuracy": {data: estimate(own) for data, own in old.items()},

@@ -8,7 +8,7 @@ from typing import Any
 from bayesify.experiments.framework.findings import Line, Table
 from bayesify.experiments.framework.work import Work
 from bayesify.experiments.study_e.transfer_networks import VARIATIONAL, WAYS
-from bayesify.statistics import between, estimate, percent, settled, written
+from bayesify.statistics import between, estimate, paired, percent, settled, written
 
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "8x8 digits"}
 SCORES = ("accuracy", "nll")
@@ -79,7 +79,7 @@ def _edges(gap: Mapping[str, Any]) -> str:
     return f"{100 * low:+.1f} to {100 * high:+.1f}"
 
 
-def answer(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> str:
+def answer(work: Work, values: Values, gaps: Mapping[Any, dict[str, Any]], chosen: Mapping[Any, Any]) -> str:
     cells = [(data, count) for data in work["data"] for count in work["counts"]]
     told = []
     for other, words in OTHERS.items():
@@ -91,14 +91,32 @@ def answer(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> str:
             for sign in (1, -1)
         )
         told.append(
-            f"against {words} it is better in {better['accuracy']} and worse in {worse['accuracy']} of {len(cells)} "
-            f"cases by accuracy, {better['nll']} and {worse['nll']} by NLL"
+            f"than {words} in {better['accuracy']} and worse in {worse['accuracy']} of {len(cells)} by accuracy "
+            f"({better['nll']} and {worse['nll']} by NLL)"
         )
     few = work["old_examples"] is not None and work["old_examples"] < 10000
     scope = f"After {work['old_examples']:,} old pictures only, a trial of the code: " if few else ""
     return (
         f"{scope}Does the old posterior help as the prior? A case is a data set and a number of labelled pictures; "
-        f"counting differences whose 95% interval leaves out zero, {'; '.join(told)}."
+        f"counting differences whose 95% interval leaves out zero, the discounted one is better {', '.join(told)}. "
+        + _where_from(work, values, chosen, cells)
+    )
+
+
+def _where_from(work: Work, values: Values, chosen: Mapping[Any, Any], cells: Sequence[tuple[str, int]]) -> str:
+    """What a gain is due to: how much of the old data is left in the chosen prior, and what all of them do."""
+    least = min(work["powers"])
+    faint = sum(chosen[data, OURS, count][2] == least for data, count in cells)
+    apart = [
+        paired(values[data, "prior", count]["accuracy"], values[data, "nothing", count]["accuracy"])
+        for data, count in cells
+    ]
+    better, worse = (sum(settled(one) == sign for one in apart) for sign in (1, -1))
+    start = ": what helps is where training starts" if faint > len(cells) / 2 else ""
+    return (
+        f"The discount that validation chose is the strongest tried ({least:g} of the old data) in {faint} of "
+        f"{len(cells)} cases{start}. Undiscounted, the old posterior is better than no old data in {better} and worse "
+        f"in {worse} cases by accuracy."
     )
 
 
@@ -115,7 +133,9 @@ def shortfalls(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> list[str]:
         told.append(f"{len(work.seeds)} seeds; ten were asked for.")
     if work["old_examples"] is not None:
         told.append(f"The old classes were learnt from {work['old_examples']:,} pictures, not from all.")
-    told.append("Settings were chosen on thousands of labelled pictures, which who has few labels does not have.")
+    told.append(
+        f"Settings were chosen on {work['chosen_on']:,} labelled pictures, which who has few labels does not have."
+    )
     return told
 
 
