@@ -135,8 +135,8 @@ def shortfalls(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> list[str]:
         told.append(f"The old classes were learnt from {work['old_examples']:,} pictures, not from all.")
     told.append(
         f"Settings were chosen on {work['chosen_on']:,} labelled pictures, which who has few labels does not have, "
-        f"and with {work['choosing']} seed{'s' if work['choosing'] > 1 else ''}: a setting that fails now and then (large "
-        "standard errors show where) may be chosen."
+        f"and with {work['choosing']} seed{'s' if work['choosing'] > 1 else ''}: a setting that fails now and then "
+        "(large standard errors show where) may be chosen."
     )
     return told
 
