@@ -466,6 +466,8 @@ def test_results_are_shown_or_honestly_missing(visit, reproduced_results):
         expect(card).to_contain_text("bayesify reproduce mnist")
         expect(card).to_contain_text("0.0152 ± 0.0003")
         expect(card.get_by_role("img")).to_be_visible()
+        # An image has its place before it has its picture, which must not be taken away from under it.
+        expect(card.get_by_role("img")).to_have_js_property("naturalWidth", 40)
     finally:
         for file in list(reproduced_results.iterdir()):
             file.unlink()

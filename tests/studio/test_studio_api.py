@@ -9,6 +9,8 @@ import re
 import runpy
 import threading
 import time
+from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import numpy as np
@@ -368,7 +370,7 @@ def test_the_line_is_exact_and_a_fine_grid_agrees(ask):
 # Results
 
 
-def test_results_are_shown_when_there_are_some_and_missed_when_not(client, ask, reproduced):
+def test_results_are_shown_when_there_are_some_and_missed_when_not(client, ask, reproduced, monkeypatch):
     assert ask("results")["results"] == []
     (reproduced / "coin.json").write_text(json.dumps({"claim": "P(head) = 0.8", "value": 0.8}))
     Image.new("L", (4, 4)).save(reproduced / "coin.png")
@@ -381,6 +383,13 @@ def test_results_are_shown_when_there_are_some_and_missed_when_not(client, ask, 
         assert coin["figures"] == ["coin.png"]
         figure = client.get("/studio/api/results/figure", params={"result": 1, "number": 0})
         assert figure.headers["content-type"] == "image/png"
+        assert figure.content == (reproduced / "coin.png").read_bytes()
+        with monkeypatch.context() as patched:
+            # Gone between the look into the folder and the reading.
+            patched.setattr(Path, "read_bytes", Mock(side_effect=FileNotFoundError))
+            gone = client.get("/studio/api/results/figure", params={"result": 1, "number": 0})
+        assert gone.status_code == 404
+        assert "load the page again" in gone.text
         for result, number in ((1, 1), (0, 0), (-1, 0), (9, 0)):
             assert (
                 client.get("/studio/api/results/figure", params={"result": result, "number": number}).status_code == 404

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, HTTPException
-from fastapi.responses import FileResponse
+from fastapi import APIRouter, HTTPException, Response
 
 from bayesify.studio.models import API
 
@@ -28,14 +27,19 @@ def router(given: Path | None) -> APIRouter:
         return {"folder": str(folder), "looked_in": [str(folder)], "results": [_read(path) for path in _files(folder)]}
 
     @routes.get("/results/figure")
-    def figure(result: int, number: int) -> FileResponse:
+    def figure(result: int, number: int) -> Response:
         # A client names a figure by its place in the list, never by a path.
         folder = find(given)
         files = [] if folder is None else _files(folder)
         figures = _figures(files[result]) if 0 <= result < len(files) else []
         if not 0 <= number < len(figures):
             raise HTTPException(404, "there is no such figure")
-        return FileResponse(figures[number], media_type=FIGURES[figures[number].suffix.lower()])
+        try:
+            # Read whole before anything is answered: a run that is rendered anew takes its old figures away.
+            content = figures[number].read_bytes()
+        except OSError:
+            raise HTTPException(404, "this figure is gone: load the page again") from None
+        return Response(content, media_type=FIGURES[figures[number].suffix.lower()])
 
     return routes
 
