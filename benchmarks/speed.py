@@ -25,6 +25,7 @@ from bayesify.benchmarks import machine
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "speed.json"
 PRIORS = {"mixture": "scale-mixture:0.75,1,0.000335", "normal": "normal:1"}
 CURVES = ("weights", "draws", "batch", "data", "fleet", "prediction")
+PRODUCTS = {"tf32": "high", "full": "highest"}
 SMALL = {"units": 16, "batch_size": 8, "rounds": 2}
 
 
@@ -143,6 +144,9 @@ def main() -> None:
     parser.add_argument("--only", help="parts, with commas between")
     parser.add_argument("--missing", action="store_true", help="only parts that the file does not have yet")
     parser.add_argument("--merge", type=Path, help="take the measurements of another machine in, and write the page")
+    parser.add_argument(
+        "--products", choices=PRODUCTS, default="tf32", help="digits of a GPU's products, for all contenders"
+    )
     parser.add_argument("--list", action="store_true", help="name the parts")
     parser.add_argument("--quick", action="store_true", help="in small: to see that everything runs")
     options = parser.parse_args()
@@ -164,8 +168,7 @@ def main() -> None:
     except ValueError as problem:
         raise SystemExit(f"speed.py: {problem}") from None
     if options.device == "cuda":
-        # What users of such a card do: products of both sides have the digits of TF32.
-        torch.set_float32_matmul_precision("high")
+        torch.set_float32_matmul_precision(PRODUCTS[options.products])
     own = measured.setdefault(options.device, {"machine": {}, "parts": {}})
     own["machine"] = machine.describe(options.device)
     for name in names:

@@ -169,8 +169,9 @@ class Fleet:
             ahead = prepared(min(begun, epochs - 1))
             for epoch in range(begun, epochs):
                 total = self._begin_epoch(counted, examples, *ahead, timetable.sizes, graphed)
-                # A device is still at work: time for what the next epoch needs.
-                ahead = prepared(min(epoch + 1, epochs - 1))
+                if epoch + 1 < epochs:
+                    # A device is still at work: time for what the next epoch needs.
+                    ahead = prepared(epoch + 1)
                 self.nll.append(((graphed.nll if graphed is not None else total) / examples.n_data).tolist())
                 counted.record()
                 gone = self.diverged
