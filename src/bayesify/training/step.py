@@ -199,13 +199,15 @@ class _Objective(nn.Module):
 
 @contextmanager
 def _all_digits() -> Iterator[None]:
-    """Convolutions without TF32, whose rounding depends on the algorithm that a GPU happens to choose."""
-    before = torch.backends.cudnn.allow_tf32
+    """Products and convolutions without TF32, whose rounding depends on the algorithm that a GPU happens to choose."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     try:
         yield
     finally:
-        torch.backends.cudnn.allow_tf32 = before
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
 
 
 def check_same(
