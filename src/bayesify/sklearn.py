@@ -221,7 +221,7 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
 
     Mean field on far more weights than rows errs on the wide side: noise that is learned takes in the weights' own
     spread. Trained on 265 rows of `load_diabetes`, 95% intervals of 50 units cover 98% to 100% of the other rows,
-    those of 10 units, the default, 94% to 99%, at the same error: take more units where there are many rows.
+    those of 10 units, the default, 95% to 99%, at the same error: take more units where there are many rows.
 
     Args:
         noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for every input), or a

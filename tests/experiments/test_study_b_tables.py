@@ -6,12 +6,13 @@ from copy import deepcopy
 import pytest
 import torch
 
+from bayesify.errors import TrainingError
 from bayesify.experiments import find
 from bayesify.experiments.framework.experiment import Experiment, reproduce
 from bayesify.experiments.framework.work import Work
 from bayesify.experiments.mnist_table import PUBLISHED, as_the_study, ours, run
 from bayesify.experiments.study_b import page as study_b_page
-from bayesify.experiments.study_b import training
+from bayesify.experiments.study_b import tables, training
 from bayesify.experiments.study_b.comparison import compare
 
 SETTINGS = {
@@ -105,20 +106,20 @@ def test_a_fleet_that_was_stopped_keeps_its_curve(tmp_path, monkeypatch):
     def make():
         return [training._network(setting, 8, data, 3)]
 
-    expected = training._fit(whole, whole.folder / "f", make(), [setting], data)
-    score = training.score
+    expected, _ = training._fit(whole, whole.folder / "f", make(), [setting], data)
+    error = training.error
 
     def stop(method, *rest):
         seen = parts.folder / "f" / "curves.json"
         if seen.is_file() and len(json.loads(seen.read_text())) == 2:
             raise KeyboardInterrupt
-        return score(method, *rest)
+        return error(method, *rest)
 
-    monkeypatch.setattr(training, "score", stop)
+    monkeypatch.setattr(training, "error", stop)
     with pytest.raises(KeyboardInterrupt):
         training._fit(parts, parts.folder / "f", make(), [setting], data)
-    monkeypatch.setattr(training, "score", score)
-    found = training._fit(parts, parts.folder / "f", make(), [setting], data)
+    monkeypatch.setattr(training, "error", error)
+    found, _ = training._fit(parts, parts.folder / "f", make(), [setting], data)
     # The epoch whose scoring was stopped had been trained: its point is lost, and nothing else.
     assert found[0] == [point for point in expected[0] if point[0] != 3]
     assert expected[0][-1][1] < expected[0][0][1]
@@ -164,3 +165,34 @@ def test_full_presets_have_what_was_asked_for():
     work = Work(None, missed)
     told = study_b_page._shortfalls(work, PUBLISHED, {("ours", "mixture", 400): cell}, 400)
     assert any("0.12 points more" in one for one in told)
+
+
+def test_networks_that_diverge_are_counted_and_left_out(tmp_path, monkeypatch):
+    """The study's steps are long: where one network of several stops being finite, the others are what is tested."""
+    settings = deepcopy(SETTINGS)
+    work = Work(tmp_path, settings, progress=False)
+    setting = settings["ways"]["study"]["kinds"]["mixture"][0]
+    right = training._network
+
+    def last_one_wild(setting, units, data, seed):
+        method = right(setting, units, data, seed)
+        if seed == 0:
+            with torch.no_grad():
+                method.mu.fill_(1e30)
+        return method
+
+    whole = training.final(work, "study", "mixture", 8, setting)
+    monkeypatch.setattr(training, "_network", last_one_wild)
+    rest = training.final(Work(tmp_path / "again", settings, progress=False), "study", "mixture", 8, setting)
+    assert (whole["diverged"], rest["diverged"]) == (0, 1)
+    assert [one["error"] for one in rest["mean"]["seeds"]] == [whole["mean"]["seeds"][1]["error"]]
+    table = tables.errors(work, PUBLISHED, {("study", "mixture", 8): rest})
+    assert all("(1 diverged)" in row[1] for row in table.rows)
+    assert "the mean is over the others" in table.note
+
+
+def test_a_choice_among_networks_that_diverge_is_refused(tmp_path):
+    settings = deepcopy(SETTINGS)
+    settings["ways"]["ours"]["kinds"]["mixture"][0]["rate"] = 1e30
+    with pytest.raises(TrainingError, match=r"settings \[0\] stopped being finite"):
+        training.choose(Work(tmp_path, settings, progress=False), "ours", "mixture", 8)

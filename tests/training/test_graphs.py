@@ -1,13 +1,25 @@
-"""Replayed steps see the batches of the plain path, and their graphs are captured on the device of the data."""
+"""Replayed steps see the batches of the plain path, and their graphs are captured on the device of the data.
 
+Where there is no graph for a size of batch, training goes on without it to the same numbers.
+"""
+
+import logging
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 import bayesify as bf
+from bayesify.errors import TrainingError
+from bayesify.training import single, staged, step, stepping
 from bayesify.training.examples import TensorExamples
+from bayesify.training.fleet import Fleet
+from bayesify.training.fleet_step import FleetStep
 from bayesify.training.graphs import GraphedSteps
+from bayesify.training.single import SingleStep
+from bayesify.training.staged_graphs import StagedSteps
 from bayesify.training.step import FusedStep
 from bayesify.training.updates import update_rule
 
@@ -105,3 +117,155 @@ def test_a_graph_is_captured_where_the_data_is_whatever_device_was_used_before(m
     assert captured == ["second"] * 2
     assert replayed == ["second"] * 3
     assert now == ["first"]
+
+
+LAST = ROWS % BATCH
+REASONS = {
+    "compiler": "no such operation",
+    "numbers": "the compiled step differs from the plain one",
+    "trial": "out of memory",
+    "capture": "not permitted",
+}
+
+
+class Device:
+    """What stands for a GPU and a compiler; `problem` is what goes wrong with the last, smaller batch."""
+
+    def __init__(self, monkeypatch):
+        self.problem, self.device, self.stream, self.graph, self.used = "", "first", "own", None, set()
+        make, choose = GraphedSteps._step, stepping.Stepping._fuse
+
+        class Stream:
+            def __init__(stream, name="side"):
+                stream.name = name
+
+            def wait_stream(stream, other):
+                assert other.name != stream.name
+
+        @contextmanager
+        def entered(**changes):
+            before = {name: getattr(self, name) for name in changes}
+            self.__dict__.update(changes)
+            try:
+                yield
+            finally:
+                self.__dict__.update(before)
+
+        @contextmanager
+        def capture(graph, stream):
+            before, self.stream = self.stream, stream.name
+            with entered(graph=graph):
+                yield
+            self.stream = before  # not after a failure, as with torch's own
+
+        def _step(steps, size):
+            assert self.device == "second"
+            self.used.add(type(steps))
+            failing = size == LAST and self.stream == "side"
+            if self.graph is None:
+                make(steps, size)
+                if failing and self.problem == "trial":
+                    raise torch.OutOfMemoryError("out of memory\nand more")
+            elif failing and self.problem == "capture":
+                raise RuntimeError("not permitted\nand more")
+            else:  # a capture changes nothing: it is the replay that makes the step
+                self.graph.replay = lambda: make(steps, size)
+
+        def compiled(function, example):
+            failing = any(tensor.shape[:1] == (LAST,) and tensor.dtype == torch.int64 for tensor in example)
+            if failing and self.problem == "compiler":
+                raise NotImplementedError("no such operation\nand more")
+            if failing and self.problem == "numbers" and function.__name__ != "_update":
+                return lambda *given: pytree.tree_map(lambda found: 2 * found, function(*given))
+            return function
+
+        def fuse(steps, batch, tell):
+            own, steps._device = steps._device, torch.device("cuda")
+            choose(steps, batch, tell)
+            steps._device = own
+
+        def faster(step, examples, batch_size):
+            step.compile([examples.fetch(torch.arange(batch_size))])
+            return step.graphed(examples, batch_size)
+
+        monkeypatch.setattr(torch.cuda, "device_of", lambda _: entered(device="second"))
+        monkeypatch.setattr(torch.cuda, "Stream", Stream)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: Stream(self.stream))
+        monkeypatch.setattr(torch.cuda, "stream", lambda stream: entered(stream=stream.name))
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", SimpleNamespace)
+        monkeypatch.setattr(torch.cuda, "graph", capture)
+        monkeypatch.setattr(GraphedSteps, "_step", _step)
+        monkeypatch.setattr(step, "compile_function", compiled)
+        monkeypatch.setattr(staged, "compile_function", compiled)
+        monkeypatch.setattr(stepping.Stepping, "_fuse", fuse)
+        monkeypatch.setattr(FleetStep, "faster", faster)
+
+
+@pytest.fixture
+def device(monkeypatch):
+    return Device(monkeypatch)
+
+
+def variational(seed=0):
+    torch.manual_seed(1)
+    return bf.Variational(bf.networks.mlp(2, 2, units=4), "categorical", prior="normal:1", rho=-3.0, seed=seed)
+
+
+def trained(kind, *, compiled):
+    """Weights and each epoch's NLL after a fit of this kind."""
+    examples = parts()
+    settings = {"epochs": 3, "batch_size": BATCH, "compiled": compiled, "progress": False}
+    if "fleet" in kind:
+        fleet = Fleet([variational(), variational(1)])
+        data = (examples.x[0], examples.y)
+        nll = fleet.fit([data, data] if "apart" in kind else data, learning_rates=[0.01, 0.02], **settings)
+        return [*(parameter.detach() for parameter in fleet.parameters), torch.tensor(nll)]
+    method, x = (ensemble(), examples.x) if kind == "ensemble" else (variational(), examples.x[0])
+    method.fit((x, examples.y), learning_rate=0.01, schedule="cosine", **settings)
+    assert method.plan.compiled is compiled
+    return [*(parameter.detach() for parameter in method.parameters()), torch.tensor(method.history["nll"])]
+
+
+def in_stages(method, optimizer, draws, examples, batch_size, batches):
+    step = SingleStep(method, optimizer, draws)
+    step.compile(batches)
+    return StagedSteps(step, step.stages, examples, batch_size)
+
+
+@pytest.mark.parametrize("problem", REASONS)
+@pytest.mark.parametrize("kind", ["single", "single in stages", "ensemble", "fleet in stages", "fleet apart"])
+def test_where_the_last_batch_has_no_graph_training_goes_on_to_the_same_numbers(
+    kind, problem, device, monkeypatch, caplog
+):
+    if kind == "single in stages":
+        monkeypatch.setattr(single, "staged_steps", in_stages)
+    plain = trained(kind, compiled=False)
+    assert not device.used
+    replayed = trained(kind, compiled=True)
+    assert device.used == {StagedSteps if "stages" in kind else GraphedSteps}
+    assert not caplog.messages
+    device.problem = problem
+    with caplog.at_level(logging.WARNING, "bayesify"):
+        found = trained(kind, compiled=True)
+    reason = REASONS[problem]
+    assert caplog.messages == [f"steps on batches of 3 are not replayed ({reason}): they are made one by one"]
+    for one, other, expected in zip(found, replayed, plain, strict=True):
+        assert torch.equal(one, other)
+        torch.testing.assert_close(one, expected, rtol=1e-3, atol=1e-5)
+    assert (device.device, device.stream) == ("first", "own")
+
+
+def test_a_network_that_has_diverged_by_its_last_batch_is_reported_as_such(device):
+    method, examples = variational(), parts()
+    # Nothing is equal to a number that is not one: the compiled step cannot be compared any more.
+    with pytest.raises(TrainingError, match="stopped being finite in epoch 1"):
+        method.fit(
+            (examples.x[0], examples.y),
+            optimizer="sgd",
+            learning_rate=1e30,
+            epochs=2,
+            batch_size=BATCH,
+            compiled=True,
+            progress=False,
+        )
+    assert device.used == {GraphedSteps}

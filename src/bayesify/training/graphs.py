@@ -6,6 +6,7 @@ to and moves the counter on. Nothing travels and Python only says "again".
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,14 +14,16 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from bayesify.errors import first_line
 from bayesify.training.examples import TensorExamples, take
 from bayesify.training.step import FusedStep
 
+logger = logging.getLogger("bayesify")
 _WARM_UP = 3
 
 
 class GraphedSteps:
-    """The fused step over data in memory: one graph for each size of batch."""
+    """The fused step over data in memory: one graph for each size of batch that can be captured."""
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class GraphedSteps:
         self.first_step = torch.zeros((), dtype=torch.int64, device=device)
         self.batch = torch.zeros((), dtype=torch.int64, device=device)
         self.nll = torch.zeros(networks, dtype=torch.float64, device=device)
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._graphs: dict[int, torch.cuda.CUDAGraph | None] = {}
 
     def begin(self, order: Tensor, numbers: Sequence[Any] | Tensor, step: int, skip: int) -> None:
         """Set an epoch up: members' orders `[members, n]`, each batch's numbers, the step of its first batch."""
@@ -52,11 +55,26 @@ class GraphedSteps:
     def step(self, size: int) -> None:
         """The next step, on a batch of this size; its NLL, times the size, is added to `nll`."""
         if size not in self._graphs:
-            # Streams and kernels are those of the current device, which need not be the one that the data is on.
+            self._graphs[size] = self._captured(size)
+        graph = self._graphs[size]
+        if graph is not None:
+            graph.replay()
+        else:
             with torch.cuda.device_of(self.order):
-                self._graphs[size] = self._capture(size)
-        self._graphs[size].replay()
+                self._step(size)
         self.fused.done += 1
+
+    def _captured(self, size: int) -> torch.cuda.CUDAGraph | None:
+        """The graph of this size; None, with one logged reason and everything as it was, where there is none."""
+        try:
+            # Streams and kernels are those of the current device, which need not be the one that the data is on; and a
+            # capture that fails leaves its own stream behind as the current one.
+            with torch.cuda.device_of(self.order), torch.cuda.stream(torch.cuda.current_stream()):
+                return self._capture(size)
+        except Exception as problem:  # noqa: BLE001 -- the last, smaller batch must not end what has been trained by then
+            reason = first_line(problem)[:160]
+            logger.warning("steps on batches of %d are not replayed (%s): they are made one by one", size, reason)
+            return None
 
     def _capture(self, size: int) -> torch.cuda.CUDAGraph:
         leading = torch.arange(size, device=self.order.device)
@@ -67,12 +85,14 @@ class GraphedSteps:
         saved = [tensor.clone() for tensor in changed]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UP):
-                self._step(size)
-        torch.cuda.current_stream().wait_stream(stream)
-        for tensor, old in zip(changed, saved, strict=True):
-            tensor.copy_(old)
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(_WARM_UP):
+                    self._step(size)
+        finally:
+            torch.cuda.current_stream().wait_stream(stream)
+            for tensor, old in zip(changed, saved, strict=True):
+                tensor.copy_(old)
         graph = torch.cuda.CUDAGraph()
         # Torch's own stream for captures is for good on the device of the first one.
         with torch.cuda.graph(graph, stream=stream):

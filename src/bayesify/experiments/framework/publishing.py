@@ -25,6 +25,7 @@ BESIDE = (
         "python benchmarks/tune_mnist.py --show --out docs/results/mnist-tuning.jsonl",
     ),
     ("moments.json", "answers by moments against 10,000 draws", "python benchmarks/moments.py"),
+    ("pages.json", "small measurements that the documentation states", "python benchmarks/pages.py"),
     ("demo.json", "the demo with every digit withheld in turn", "python -m bayesify.demo docs/results/demo.json"),
 )
 

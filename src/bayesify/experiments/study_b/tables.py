@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from bayesify.experiments.framework.findings import Table
@@ -20,7 +21,7 @@ def errors(work: Work, published: Published, tested: Parts) -> Table:
             parts = [tested.get((way, kind, units)) for units in widths]
             if any(part is not None and by in part for part in parts):
                 how = "" if kind == "plain" else f", {'as trained' if kind == 'dropout' and by == 'mean' else words}"
-                cells = [percent(errors_of(part, by)) if part else "" for part in parts]
+                cells = [_cell(part, by) if part else "" for part in parts]
                 rows.append([f"{KINDS[kind]}{how} ({WAYS[way]})", *cells])
     quoted = {"study B, N(0, 1)": published.study, "study B, N(0, 1), 228 epochs": published.longer} | {
         f"the paper, {KINDS[kind]}": told for kind, told in published.paper.items()
@@ -29,7 +30,14 @@ def errors(work: Work, published: Published, tested: Parts) -> Table:
         if any(units in told for units in widths):
             rows.append([f"published: {name}", *(share(told.get(units)) if units in told else "" for units in widths)])
     note = f"Mean over {len(work.seeds)} seeds ± its standard error; {work['draws']} draws."
+    if any(part.get("diverged") for part in tested.values()):
+        note += " Where networks diverged in training (their weights are not finite), the mean is over the others."
     return Table("Test error", ["network", *(f"{units} units" for units in widths)], rows, note)
+
+
+def _cell(part: Mapping[str, Any], by: str) -> str:
+    lost = part.get("diverged", 0)
+    return percent(errors_of(part, by)) + (f" ({lost} diverged)" if lost else "")
 
 
 def differences(comparisons: Any) -> Table:

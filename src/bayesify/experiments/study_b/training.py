@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from bayesify import metrics, networks
+from bayesify.errors import TrainingError
 from bayesify.experiments.framework.examples import first
 from bayesify.experiments.framework.work import Work
 from bayesify.likelihoods import Categorical
@@ -135,6 +136,11 @@ def score(method: Method, x: Tensor, y: Tensor, by: str, draws: int, seed: int =
     }
 
 
+def error(method: Method, x: Tensor, y: Tensor, draws: int) -> float:
+    """The error alone, which a network that has diverged has too."""
+    return float((method.predict(x, draws=draws).probs.argmax(-1) != y).double().mean())
+
+
 # Variational networks: fleets.
 
 
@@ -145,7 +151,9 @@ def _variational_curves(work: Work, home: str, settings: Sequence[Setting], unit
         data = images(work, common, held_out=True)
         methods = [_network(settings[n], units, data, 0) for n in numbers]
         folder = work.folder / "runs" / home / str(numbers[0])
-        curves = _fit(work, folder, methods, [settings[n] for n in numbers], data)
+        curves, gone = _fit(work, folder, methods, [settings[n] for n in numbers], data)
+        if gone:
+            raise TrainingError(f"settings {[numbers[n] for n in gone]} stopped being finite: choose from others")
         for number, method, curve in zip(numbers, methods, curves, strict=True):
             x, y = data["validation"]
             found = score(method, x, y, "draws", work["draws"])
@@ -157,16 +165,22 @@ def _variational_curves(work: Work, home: str, settings: Sequence[Setting], unit
 def _variational(
     work: Work, home: str, setting: Setting, units: int, data: dict[str, Any]
 ) -> tuple[list[Variational], dict[str, Any]]:
+    """The networks that are finite in the end; the study's steps are long, and not all are."""
     methods = [_network(setting, units, data, seed) for seed in work.seeds]
-    before = _facts(methods[0])
-    _fit(work, work.folder / "runs" / home, methods, [setting] * len(methods), data)
-    return methods, {"posterior": {"start": before, "end": _facts(methods[0])}}
+    starts = [_facts(method) for method in methods]
+    _, gone = _fit(work, work.folder / "runs" / home, methods, [setting] * len(methods), data)
+    first, *rest = (number for number in range(len(methods)) if number not in gone)
+    told = {"posterior": {"start": starts[first], "end": _facts(methods[first])}, "diverged": len(gone)}
+    return [methods[number] for number in (first, *rest)], told
 
 
 def _fit(
     work: Work, folder: Path, methods: list[Variational], settings: Sequence[Setting], data: dict[str, Any]
-) -> list[list[list[float]]]:
-    """Train a fleet; its validation errors, kept beside its checkpoints, `[networks][points][epoch, error]`."""
+) -> tuple[list[list[list[float]]], list[int]]:
+    """Train a fleet; its validation errors `[networks][points][epoch, error]`, and which networks diverged.
+
+    The errors are kept beside the checkpoints.
+    """
     common, fleet, file = settings[0], Fleet(methods), folder / "curves.json"
     epochs = common["epochs"]
     every = -(-epochs // CURVE_POINTS)
@@ -176,7 +190,7 @@ def _fit(
         if "validation" not in data or (epoch % every and epoch not in {1, epochs}):
             return
         x, y = data["validation"]
-        seen[str(epoch)] = [score(one, x, y, "draws", CURVE_DRAWS)["error"] for one in fleet.unstack()]
+        seen[str(epoch)] = [error(one, x, y, CURVE_DRAWS) for one in fleet.unstack()]
         folder.mkdir(parents=True, exist_ok=True)
         checkpoint.write_json(file, seen)
 
@@ -192,11 +206,13 @@ def _fit(
         precision=work.precision,
         run=folder,
         checkpoint_every=max(1, epochs // 5),
+        may_diverge=True,
         progress=work.progress,
         on_epoch=watch,
     )
     ordered = sorted(seen.items(), key=lambda item: int(item[0]))
-    return [[[int(epoch), errors[n]] for epoch, errors in ordered] for n in range(len(methods))]
+    curves = [[[int(epoch), errors[n]] for epoch, errors in ordered] for n in range(len(methods))]
+    return curves, fleet.diverged
 
 
 def _fleets(settings: Sequence[Setting]) -> list[list[int]]:
