@@ -96,6 +96,28 @@ class Bare(nn.Module):
         return self.fc(self.token[x]) * self.scale.mean() * self.temperature
 
 
+@pytest.mark.parametrize("made", [lambda net: net, lambda net: lambda: net], ids=["module", "factory"])
+def test_glorot_weights_are_uniform_with_the_variance_of_the_paper(made):
+    net = nn.Sequential(nn.Conv2d(6, 40, (3, 5), groups=2), nn.Flatten(), nn.BatchNorm1d(50), nn.Linear(50, 130))
+    network = Network(made(net))
+    tensors = network.unflatten(start_weights(network, "glorot", 3, 1))
+    assert torch.equal(tensors["0.bias"], torch.zeros(40))
+    assert torch.equal(tensors["3.bias"], torch.zeros(130))
+    # What is neither dense nor a convolution starts as its layer makes it.
+    assert torch.equal(tensors["2.weight"], torch.ones(50))
+    for name, fans in (("0.weight", 15 * (3 + 40)), ("3.weight", 50 + 130)):
+        bound = (6 / fans) ** 0.5
+        values = tensors[name].detach().flatten().double().numpy()
+        assert stats.kstest(values, "uniform", args=(-bound, 2 * bound)).pvalue > 0.01
+        expected = torch.empty_like(tensors[name])
+        torch.nn.init.xavier_uniform_(expected)
+        assert expected.abs().max() == pytest.approx(bound, rel=0.02)
+    for key in ((3, 0), (4, 1)):
+        other = network.unflatten(start_weights(network, "glorot", *key))["3.weight"].detach()
+        both = torch.stack((other.flatten(), tensors["3.weight"].detach().flatten()))
+        assert abs(float(torch.corrcoef(both)[0, 1])) < 4 / 6500**0.5
+
+
 def test_tensors_without_a_reset_keep_their_authors_spread():
     torch.manual_seed(0)
     module = Bare()
@@ -225,7 +247,7 @@ def test_rho_starts_at_a_number_or_spread_over_an_interval():
     ],
 )
 def test_an_unreadable_start_is_refused_before_anything_is_built(start):
-    with pytest.raises(ValueError, match=r"start must be given, fresh, normal:0\.1 or uniform"):
+    with pytest.raises(ValueError, match=r"start must be given, fresh, glorot, normal:0\.1 or uniform"):
         bf.PointEstimate(nn.Linear(2, 1), "gaussian:1", start=start)
 
 

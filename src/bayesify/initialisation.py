@@ -1,7 +1,11 @@
 """Where training starts: the given weights, fresh ones as the module's layers make them, or noise of a stated width.
 
-A start is written as text: `given`, `fresh`, `normal:0.1` (a standard deviation) or `uniform:-0.2,0.2`. Posterior
-widths start at a number or the same `uniform:` form.
+A start is written as text: `given`, `fresh`, `glorot`, `normal:0.1` (a standard deviation) or `uniform:-0.2,0.2`.
+Posterior widths start at a number or the same `uniform:` form.
+
+Glorot and Bengio (2010), which Keras starts with: weights of dense and convolutional layers are uniform within
++-sqrt(6 / (fan in + fan out)), their biases zero. A fresh layer of torch with as many outputs as inputs is narrower by
+sqrt(3).
 """
 
 from __future__ import annotations
@@ -22,14 +26,18 @@ if TYPE_CHECKING:
     from bayesify.network import Network
 
 _RHO = 1 << 20
+_GLOROT = 1 << 21
 
 
 def start_weights(network: Network, start: str, seed: int, member: int = 0) -> Tensor:
     """A starting vector `[P]` for one network."""
     if start == "given":
         return network.initial.clone()
-    if start == "fresh":
-        return network.flatten(_fresh_tensors(network, seed, member)).to(network.initial.device)
+    if start in {"fresh", "glorot"}:
+        tensors = _fresh_tensors(network, seed, member)
+        if start == "glorot":
+            tensors |= _glorot_tensors(network, seed, member)
+        return network.flatten(tensors).detach().to(network.initial.device)
     kind, low, high = _parse(start)
     keys = noise.keys(seed, noise.Stream.INITIAL, member, device=network.initial.device)
     theta = network.initial.clone()
@@ -54,7 +62,7 @@ def start_rho(network: Network, rho: float | str, seed: int) -> Tensor:
 
 def check(text: str) -> str:
     """Refuse a start that cannot be read, before anything is built."""
-    if text not in {"given", "fresh"}:
+    if text not in {"given", "fresh", "glorot"}:
         _parse(text)
     return text
 
@@ -98,6 +106,21 @@ def _fresh_tensors(network: Network, seed: int, member: int) -> dict[str, Tensor
     return renewed
 
 
+def _glorot_tensors(network: Network, seed: int, member: int) -> dict[str, Tensor]:
+    found, keys = {}, noise.keys(seed, noise.Stream.INITIAL, member)
+    for number, (name, part) in enumerate(network.module().named_modules()):
+        known = dict(part.named_parameters(recurse=False))
+        if isinstance(part, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) and "weight" in known:
+            weight, prefix = known["weight"], f"{name}." if name else ""
+            reach = weight[0, 0].numel()
+            bound = math.sqrt(6 / (reach * (weight.shape[0] + weight.shape[1])))
+            drawn = noise.uniform(noise.fold(keys, _GLOROT + number), weight.numel())[0]
+            found[f"{prefix}weight"] = (bound * (2 * drawn - 1)).view(weight.shape).to(weight.dtype)
+            if "bias" in known:
+                found[f"{prefix}bias"] = torch.zeros_like(known["bias"], device="cpu")
+    return found
+
+
 def _reset(part: nn.Module) -> None:
     reset = getattr(part, "reset_parameters", None) or getattr(part, "_reset_parameters", None)
     if not callable(reset):
@@ -128,9 +151,9 @@ def _parse(text: str) -> tuple[str, float, float]:
             return kind, 0.0, values[0]
         if kind == "uniform" and len(values) == 2 and values[0] < values[1]:
             return kind, values[0], values[1]
-    known = ["given", "fresh", "normal", "uniform"]
+    known = ["given", "fresh", "glorot", "normal", "uniform"]
     hint = "" if kind in known else nearest(kind, known)
-    raise ValueError(f"start must be given, fresh, normal:0.1 or uniform:-0.2,0.2, got {text!r}{hint}")
+    raise ValueError(f"start must be given, fresh, glorot, normal:0.1 or uniform:-0.2,0.2, got {text!r}{hint}")
 
 
 def _spread(keys: Tensor, kind: str, low: float, high: float, size: int) -> Tensor:

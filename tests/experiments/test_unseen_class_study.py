@@ -7,6 +7,7 @@ import pickle
 import pytest
 import torch
 
+from bayesify import initialisation
 from bayesify.experiments import find, unseen_class
 from bayesify.experiments.framework.experiment import Experiment, reproduce
 from bayesify.experiments.framework.work import Work
@@ -35,7 +36,9 @@ SETTINGS = {
         "refit": True,
         "study": as_the_study({"plain": 2, "ensemble": 2, "dropout": 3, "variational": 3}, batch=20),
         # The second setting cannot win: its prior allows no weight to be anything but zero.
-        "tried": tried(10, [None], [0.1], [("normal:0.3", "uniform,temperature=0.1"), ("normal:0.001", "uniform")], 20),
+        "tried": tried(
+            10, [5], [None], [0.1], [("normal:0.3", "uniform,temperature=0.1"), ("normal:0.001", "uniform")], 20
+        ),
     },
     "digits": TASK | {"withheld": ["1"], "kinds": digit_kinds(5)},
 }
@@ -177,8 +180,29 @@ def test_the_full_preset_has_what_was_asked_for():
     assert full["cifar"]["examples"] is None
     assert full["digits"]["withheld"] == [str(digit) for digit in range(10)]
     budgets = {
-        one["epochs"] * (unseen.MEMBERS if kind == "ensemble" else 1)
+        kind: {one["epochs"] * (unseen.MEMBERS if kind == "ensemble" else 1) for one in tried}
         for kind, tried in full["cifar"]["tried"].items()
-        for one in tried
     }
-    assert budgets == {100}
+    # A plain network may stop before it knows its pictures by heart; nobody has more than the budget.
+    assert budgets == {"plain": {100, 20, 10}, "ensemble": {100}, "dropout": {100}, "variational": {100}}
+
+
+def test_starts_are_the_tasks_own(monkeypatch, tmp_path):
+    """Keras starts by Glorot's rule, and so do ensembles and fleets of a task that says so."""
+    started = []
+    right = initialisation.start_weights
+
+    def seen(network, start, *rest):
+        started.append(start)
+        return right(network, start, *rest)
+
+    monkeypatch.setattr(initialisation, "start_weights", seen)
+    work = Work(tmp_path, SETTINGS, progress=False)
+    for start in ("glorot", "fresh"):
+        task = TASK | ({"start": "glorot"} if start == "glorot" else {})
+        for kind, setting in digit_kinds(5).items():
+            started.clear()
+            unseen.cell(work, task, f"{start}-{kind}", kind, setting)
+            # Answers of single networks are given by copies that start from the trained weights.
+            assert set(started) - {"given"} == {start} | ({"fresh"} if kind == "ensemble" else set())
+    assert find("unseen-class").settings("full")["cifar"]["start"] == "glorot"

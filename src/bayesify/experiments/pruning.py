@@ -185,7 +185,10 @@ def _missed(chosen: Mapping[str, Any], loss: Mapping[str, Any]) -> list[str]:
                 f"Target {100 * TARGET:.2f}% missed by the {what} network: {100 * (error - TARGET):.2f} points."
             )
     if loss["seen"]:
-        told.append("Target missed: 98% pruning costs an error that a paired test sees.")
+        told.append(
+            f"Target missed: 98% pruning costs {words.points(loss['seeds'])}, which a paired test sees: over seeds "
+            f"{between(loss['seeds'], '+.4f', 100)}, over images {between(loss['images'], '+.4f', 100)}."
+        )
     return told
 
 

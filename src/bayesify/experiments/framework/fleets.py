@@ -27,6 +27,8 @@ def trained_fleet(
     settings: Sequence[Setting],
     seeds: Sequence[int],
     train: tuple[Tensor, Tensor],
+    *,
+    start: str = "fresh",
 ) -> list[Variational]:
     """A network for each pair of a setting and a seed; priors, rates and KL weights are each one's own."""
     common = settings[0]
@@ -38,7 +40,7 @@ def trained_fleet(
                 Categorical(classes=classes),
                 prior=setting["prior"],
                 estimator=setting["estimator"],
-                start="fresh",
+                start=start,
                 rho=setting["rho"],
                 seed=seed,
             )

@@ -101,7 +101,8 @@ def choose(work: Work, task: Task, home: str, kind: str, settings: Sequence[Sett
     methods: list[Method] = []
     if kind == "variational":
         network, seeds = _network(task, data, None), [0] * len(settings)
-        methods += trained_fleet(work, f"{home}-chosen", network, len(data.class_names), settings, seeds, data.train)
+        classes, start = len(data.class_names), _start(task)
+        methods += trained_fleet(work, f"{home}-chosen", network, classes, settings, seeds, data.train, start=start)
     else:
         for number, setting in enumerate(settings):
             methods += _trained(work, f"{home}-chosen/{number}", task, kind, setting, range(1), data, data.train)
@@ -175,14 +176,20 @@ def _trained(
 ) -> list[Method]:
     if kind == "variational":
         network, classes = _network(task, data, None), len(data.class_names)
-        return list(trained_fleet(work, home, network, classes, [setting] * len(seeds), seeds, train))
+        settings = [setting] * len(seeds)
+        return list(trained_fleet(work, home, network, classes, settings, seeds, train, start=_start(task)))
     members = MEMBERS if kind == "ensemble" else 1
     likelihood = Categorical(classes=len(data.class_names))
     network = _network(task, data, setting["p"] if kind == "dropout" else None)
-    # The answer by 25 networks is of no use: they are five ensembles, or as many networks as there are seeds.
+
+    def make() -> Ensemble:
+        """The answer by 25 networks is of no use: they are five ensembles, or as many networks as there are seeds."""
+        count, start = members * len(seeds), _start(task)
+        return Ensemble(network, likelihood, members=count, prior=setting.get("prior"), start=start, seed=seeds[0])
+
     together = work.fitted(
         home,
-        lambda: Ensemble(network, likelihood, members=members * len(seeds), prior=setting.get("prior"), seed=seeds[0]),
+        make,
         train,
         epochs=setting["epochs"],
         batch_size=setting["batch"],
@@ -214,6 +221,10 @@ def _network(task: Task, data: Pictures, dropout: float | None) -> Any:
     named = {name: task[name] for name in ("network", "preset", "units", "layers") if name in task}
     recipe = make_recipe(named, {"method": "point", "dropout": dropout})
     return make_network(recipe, tuple(data.train[0].shape[1:]), len(data.class_names))
+
+
+def _start(task: Task) -> str:
+    return str(task.get("start", "fresh"))
 
 
 def _draws(kind: str, task: Task) -> int:
