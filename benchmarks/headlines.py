@@ -107,6 +107,18 @@ ROWS = (
     ),
     (
         (
+            "MNIST, 784-1200-1200-10, prior and temperature chosen on validation: test error; with 98% of the weights "
+            "pruned by signal-to-noise"
+        ),
+        (
+            "{pruning:numbers.chosen.unpruned.mean:.2%} ± {pruning:numbers.chosen.unpruned.standard_error:.2%}; "
+            "{pruning:numbers.chosen.pruned.mean:.2%} ± {pruning:numbers.chosen.pruned.standard_error:.2%}"
+        ),
+        "pruning.md",
+        "bayesify reproduce pruning --preset full --device cuda",
+    ),
+    (
+        (
             "5 labelled pictures of each of five new classes, accuracy on MNIST, Fashion-MNIST: the discounted old "
             "posterior as the prior; its means as a start alone; fine-tuning; from scratch"
         ),
@@ -119,10 +131,13 @@ ROWS = (
         "bayesify reproduce transfer --preset full",
     ),
     (
-        "time to train an ensemble of 5 as one over that of five networks one after the other, two CPU cores",
-        "{speed:cpu.parts.fleet/ensemble.ratio:.2f} times",
+        (
+            "time to train an ensemble of 5 as one over that of five networks one after the other, two CPU cores; "
+            "one H200"
+        ),
+        "{speed:cpu.parts.fleet/ensemble.ratio:.2f}; {speed:cuda.parts.fleet/ensemble.ratio:.2f} times",
         "speed.md",
-        "make bench",
+        "make bench; python benchmarks/speed.py --device cuda --only fleet/ensemble",
     ),
     (
         (
@@ -137,10 +152,17 @@ ROWS = (
         "make bench",
     ),
     (
-        "the same step over a plain one on one H200, both compiled and captured in graphs, products in full precision",
-        "{speed:cuda.parts.graphs/mixture.ratio:.2f}, {speed:cuda.parts.graphs/normal.ratio:.2f} times",
+        (
+            "the same step over a plain one on one H200, both compiled and captured in graphs, products of TF32: 400 "
+            "units; 1200 units"
+        ),
+        "; ".join(
+            f"{{speed:cuda.parts.graphs/{units}mixture.ratio:.2f}}, "
+            f"{{speed:cuda.parts.graphs/{units}normal.ratio:.2f}} times"
+            for units in ("", "1200-")
+        ),
         "speed.md",
-        "python benchmarks/speed.py --device cuda --products full --only graphs",
+        "python benchmarks/speed.py --device cuda --only graphs",
     ),
     (
         "600 epochs of 60,000 images at 400 units on one H200, compiling and all, products of TF32",

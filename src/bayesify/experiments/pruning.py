@@ -106,7 +106,12 @@ def run(work: Work) -> Findings:
                 for rule in RULES
             },
             "snr_less_magnitude_at_75": {f"{name} | {units}": gap for (name, units), gap in gaps.items()},
-            "chosen": {"prior": best, "unpruned": estimate(chosen["snr"][0]["errors"]), **loss},
+            "chosen": {
+                "prior": best,
+                "unpruned": estimate(chosen["snr"][0]["errors"]),
+                "pruned": estimate(loss["errors"]),
+                **loss,
+            },
             "widths": blame,
             "widths_kept": {str(units): value for units, value in kept.items()},
             "peaks": peaks,

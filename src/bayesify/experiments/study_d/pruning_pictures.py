@@ -90,7 +90,10 @@ def signal_to_noise(rows: Mapping[tuple[str, int], Any], small: int, large: int)
             for cut in found["cuts"]:
                 style.guide(axes, x=float(np.log10(max(cut, 1e-3))))
             words = "share (scaled), and cumulative" if column == 0 else ""
-            style.dress(axes, title=name.split(", ", 1)[1], subtitle=f"{name.split(', ')[0]}, {units}", y=words)
+            way, _, prior = name.partition(", ")
+            if way.startswith("chosen"):
+                way, prior = "on validation", "chosen prior"
+            style.dress(axes, title=prior, subtitle=f"{way}, {units}", y=words)
             axes.set_xlabel("log10 signal-to-noise", fontsize=style.SMALL_SIZE)
     return figure
 
