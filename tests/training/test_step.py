@@ -126,6 +126,25 @@ def test_other_methods_with_running_statistics_and_dropout_too(kind):
     compare(make, "sgd:momentum=0.9")
 
 
+def test_members_that_are_compiled_together_have_batches_of_their_own():
+    """Compiled on one batch for all: a trace that took it for one input would train every member on the last one's."""
+
+    def fitted(compiled):
+        torch.manual_seed(1)
+        method = bf.Ensemble(bf.networks.mlp(3, 2, units=8, layers=1), "categorical", members=3, start="given")
+        before = method.theta.detach().clone()
+        settings = {"optimizer": "sgd", "learning_rate": 0.1, "epochs": 1, "batch_size": 8, "progress": False}
+        history = method.fit(data(), compiled=compiled, **settings)
+        return method.theta.detach() - before, history["nll"][0], method.plan.compiled
+
+    (plain, nll, _), (found, fused_nll, compiled) = fitted(False), fitted(True)
+    assert compiled
+    # From the same start, what tells the members apart is the order of their examples alone.
+    assert (plain[0] - plain[1]).norm() > 0.01 * plain[0].norm()
+    torch.testing.assert_close(found, plain, rtol=1e-3, atol=1e-6)
+    assert fused_nll == pytest.approx(nll, rel=1e-5)
+
+
 def natural(**settings):
     torch.manual_seed(1)
     network = bf.networks.mlp(3, 2, units=8, layers=1)
