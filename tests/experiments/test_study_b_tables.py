@@ -191,6 +191,20 @@ def test_networks_that_diverge_are_counted_and_left_out(tmp_path, monkeypatch):
     assert "the mean is over the others" in table.note
 
 
+def test_a_cell_in_which_all_diverge_is_told_and_has_no_error(tmp_path):
+    settings = deepcopy(SETTINGS)
+    settings["ways"]["study"]["kinds"]["gaussian"][0]["rate"] = 1e30
+    work = Work(tmp_path, settings, progress=False)
+    lost = training.final(work, "study", "gaussian", 8, settings["ways"]["study"]["kinds"]["gaussian"][0])
+    assert lost["diverged"] == 2
+    table = tables.errors(work, PUBLISHED, {("study", "gaussian", 8): lost | {"units": 8}})
+    assert [row[1] for row in table.rows] == ["all 2 diverged"]
+    every = {("study", "gaussian", 8): lost, ("study", "gaussian", 12): part([set()]) | {"setting": {}}}
+    assert "all 2 diverged" in tables.errors(work, PUBLISHED, every).rows[0]
+    line = study_b_page._study_lines(work, PUBLISHED, {("study", "gaussian", 8): lost})[0]
+    assert line.ours == "all 2 networks diverged"
+
+
 def test_a_choice_among_networks_that_diverge_is_refused(tmp_path):
     settings = deepcopy(SETTINGS)
     settings["ways"]["ours"]["kinds"]["mixture"][0]["rate"] = 1e30

@@ -13,6 +13,7 @@ from torch import nn
 import bayesify as bf
 from bayesify.errors import TrainingError
 from bayesify.methods.hmc import HMC
+from bayesify.sampling.diagnostics import arviz_module
 from bayesify.sampling.run import SamplingRun
 from bayesify.sampling.sampler import Sampler
 
@@ -141,7 +142,7 @@ def test_thinning_keeps_every_other_iteration():
 
 
 def test_arviz_data_holds_the_draws_by_name(tmp_path):
-    import arviz
+    arviz = arviz_module()
 
     method = make(prior="normal:half-cauchy(1)")
     method.fit((X, Y), **SHORT)

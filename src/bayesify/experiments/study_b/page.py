@@ -76,13 +76,19 @@ def _answer(work: Work, published: Published, tested: Parts, comparisons: Any, b
         counts = [(signs.count(sign), word) for sign, word in ((-1, "lower"), (0, "no different"), (1, "higher"))]
         said = " and ".join(f"{word} at {count}" for count, word in counts if count)
         against.append(f"against {name} {said} of {len(every)} widths")
-    posterior = tested["study", "gaussian", work["pictured"]]["posterior"]
-    moved = 1 - posterior["end"]["kl"] / posterior["start"]["kl"]
+    posterior = tested["study", "gaussian", work["pictured"]].get("posterior")
+    settled = (
+        "all networks diverge" if posterior is None else f"the KL falls by {_fallen(posterior)} in all epochs together"
+    )
     few = f"On {work['examples']:,} training images only: " if work["examples"] else ""
     return (
         f"{few}a scale mixture errs on {told} of the test images; its error is, as far as can be told, "
-        f"{'; '.join(against)}. At the study's settings the KL falls by {100 * moved:.1f}% in all epochs together."
+        f"{'; '.join(against)}. At the study's settings {settled}."
     )
+
+
+def _fallen(posterior: Mapping[str, Any]) -> str:
+    return f"{100 * (1 - posterior['end']['kl'] / posterior['start']['kl']):.1f}%"
 
 
 def _study_lines(work: Work, published: Published, tested: Parts) -> list[Line]:
@@ -91,10 +97,15 @@ def _study_lines(work: Work, published: Published, tested: Parts) -> list[Line]:
         if way not in {"study", "long"} or kind != "gaussian":
             continue
         told = (published.study if way == "study" else published.longer).get(units)
+        what = f"{units} units, {part['setting']['epochs']} epochs, N(0, 1), mean weights"
+        if "mean" not in part:
+            means = "its step, in our units of the loss, is too long for what is otherwise done here as it says"
+            lines.append(Line(what, share(told), f"all {part['diverged']} networks diverged", means))
+            continue
         ours = errors_of(part, "mean")
         lines.append(
             Line(
-                f"{units} units, {part['setting']['epochs']} epochs, N(0, 1), mean weights",
+                what,
                 share(told),
                 f"{percent(ours)} ({percent(errors_of(part, 'draws'))} by draws)",
                 _set_against(work, ours, told),
@@ -120,7 +131,7 @@ def _study_lines(work: Work, published: Published, tested: Parts) -> list[Line]:
                     "KL to the prior and median width, first to last",
                     "not shown",
                     f"{start['kl']:,.0f} to {end['kl']:,.0f} nats, {start['width']:.4f} to {end['width']:.4f}",
-                    f"the KL falls by {100 * (1 - end['kl'] / start['kl']):.1f}%, the widths change by "
+                    f"the KL falls by {_fallen(part['posterior'])}, the widths change by "
                     f"{100 * (end['width'] / start['width'] - 1):+.1f}%",
                 )
             )

@@ -19,7 +19,7 @@ def errors(work: Work, published: Published, tested: Parts) -> Table:
     for way, kind in dict.fromkeys((way, kind) for way, kind, _ in tested):
         for by, words in BY.items():
             parts = [tested.get((way, kind, units)) for units in widths]
-            if any(part is not None and by in part for part in parts):
+            if any(part is not None and (by in part or (by == "mean" and part.get("diverged"))) for part in parts):
                 how = "" if kind == "plain" else f", {'as trained' if kind == 'dropout' and by == 'mean' else words}"
                 cells = [_cell(part, by) if part else "" for part in parts]
                 rows.append([f"{KINDS[kind]}{how} ({WAYS[way]})", *cells])
@@ -37,6 +37,8 @@ def errors(work: Work, published: Published, tested: Parts) -> Table:
 
 def _cell(part: Mapping[str, Any], by: str) -> str:
     lost = part.get("diverged", 0)
+    if by not in part:
+        return f"all {lost} diverged" if lost else ""
     return percent(errors_of(part, by)) + (f" ({lost} diverged)" if lost else "")
 
 

@@ -69,13 +69,19 @@ def final(work: Work, way: str, kind: str, units: int, setting: Setting) -> dict
     """One setting on all training data with every seed, on the test part: scores by seed, and who errs where."""
     home = f"{way}-{kind}-{units}-final"
     data = images(work, setting, held_out=False)
+    x, y = data["test"]
+    found: dict[str, Any] = {"way": way, "kind": kind, "units": units, "setting": setting, "tested": len(y)}
     methods: Sequence[Method]
     if kind in BAYESIAN:
-        methods, told = _variational(work, home, setting, units, data)
+        try:
+            methods, told = _variational(work, home, setting, units, data)
+        except TrainingError:
+            # The study's steps are long: all of its networks may be lost, which is a result as well.
+            shutil.rmtree(work.folder / "runs" / home, ignore_errors=True)
+            return found | {"diverged": len(work.seeds)}
+        found |= told
     else:
-        methods, told = _points(work, home, kind, setting, units, data), {}
-    x, y = data["test"]
-    found: dict[str, Any] = {"way": way, "kind": kind, "units": units, "setting": setting, "tested": len(y)} | told
+        methods = _points(work, home, kind, setting, units, data)
     for by in ("mean",) if kind == "plain" else ("mean", "draws"):
         scored = [score(method, x, y, by, work["draws"]) for method in methods]
         wrong = sum(one.pop("wrong") for one in scored)
