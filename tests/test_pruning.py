@@ -206,3 +206,13 @@ def test_a_fraction_out_of_range_is_refused(fraction):
 def test_an_unknown_rule_names_the_nearest():
     with pytest.raises(ValueError, match="magnitude"):
         bf.prune(variational(), 0.5, "magnitud")
+
+
+def test_a_summary_says_how_many_weights_are_left():
+    bnn = variational()
+    assert "pruned" not in bnn.summary().facts
+    # 12 and 18 weights that are no biases, of 39: half of them go.
+    assert bf.prune(bnn, 0.5).summary().facts["pruned"] == "15 weights are zero, 24 are left"
+    twice = bf.prune(bf.prune(bnn, 0.5), 0.8)
+    assert int((twice.mean_weights == 0).sum()) == 24
+    assert "pruned: 24 weights are zero, 15 are left" in str(twice.summary())

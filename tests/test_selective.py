@@ -1,6 +1,7 @@
 """Risk against coverage, by hand and against brute force."""
 
 import doctest
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -59,6 +60,33 @@ def test_accuracy_at_a_coverage_takes_exactly_that_many_answers():
     assert risk_coverage(-np.arange(100.0), correct).accuracy_at(0.551) == pytest.approx(55 / 56)
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30),
+    st.fractions(0, 1, max_denominator=100),
+)
+@settings(max_examples=80, deadline=None)
+def test_the_threshold_of_a_risk_accepts_as_much_as_any_that_keeps_it(pairs, risk):
+    confidence, correct = np.array([c for c, _ in pairs]), np.array([right for _, right in pairs])
+    found = risk_coverage(confidence, correct)
+    wrong = {t: Fraction(int((~correct[confidence >= t]).sum()), int((confidence >= t).sum())) for t in set(confidence)}
+    kept = [t for t, share in wrong.items() if share <= risk]
+    if kept:
+        assert found.threshold_at(risk=float(risk)) == min(kept)
+        assert found.coverage_at(float(risk)) == pytest.approx((confidence >= min(kept)).mean())
+    else:
+        assert found.coverage_at(float(risk)) == 0.0
+        with pytest.raises(ValueError, match="no threshold has a risk of at most"):
+            found.threshold_at(risk=float(risk))
+
+
+def test_a_risk_met_exactly_is_met_although_ties_share_it_out():
+    # Two ties of 14 with 26 of 28 wrong: fourteen times 12 / 14 sums to a hair above 12.
+    found = risk_coverage([1.0] * 14 + [0.0] * 14, [False] * 14 + [False] * 12 + [True] * 2)
+    assert found.risk[-1] > 26 / 28
+    assert found.coverage_at(26 / 28) == 1.0
+    assert found.threshold_at(risk=26 / 28) == 0.0
+
+
 def test_no_risk_low_enough_means_no_coverage():
     assert risk_coverage([0.9], [False]).coverage_at(0.5) == 0.0
     assert risk_coverage([0.9], [True]).coverage_at(0.0) == 1.0
@@ -81,6 +109,9 @@ def test_a_predictive_is_ranked_by_confidence_or_by_what_is_asked():
     # Thresholds are in the score's own units: accept() with them gives back the coverage.
     accepted = p.accept(at_most=by_epistemic.threshold_at(0.5), by="epistemic")
     assert accepted.double().mean().item() >= 0.5
+    # At no risk at all the sure and right two of them are accepted.
+    accepted = p.accept(at_most=by_epistemic.threshold_at(risk=0.0), by=by_epistemic.by)
+    assert accepted.tolist() == [True, True, False]
     with pytest.raises(ValueError, match="did you mean 'entropy'"):
         risk_coverage(p, [0, 1, 1], by="entrpy")
 
@@ -107,3 +138,8 @@ def test_mistakes_are_named():
             risk_coverage([0.9], [True]).risk_at(coverage)
         with pytest.raises(ValueError, match="coverage must lie"):
             risk_coverage([0.9], [True]).threshold_at(coverage)
+    for wanted in ({}, {"coverage": 0.5, "risk": 0.1}):
+        with pytest.raises(ValueError, match="needs one of coverage= and risk="):
+            risk_coverage([0.9], [True]).threshold_at(**wanted)
+    with pytest.raises(ValueError, match=r"at most 0.1: the least that any has is 0.5"):
+        risk_coverage([0.9, 0.9], [True, False]).threshold_at(risk=0.1)

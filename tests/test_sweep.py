@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from sklearn.datasets import load_iris
 
 import bayesify as bf
 from bayesify.cli import main
@@ -124,6 +125,57 @@ def test_from_the_command_line_with_a_page(tmp_path, capsys):
         error = capsys.readouterr().err
         assert line in error
         assert error.count("\n") == 1
+
+
+def test_a_table_is_searched_for_the_target_that_is_named_and_says_so(tmp_path, capsys):
+    iris = load_iris()
+    rows = [
+        f"{i},{','.join(map(str, x))},{y},{i % 2}" for i, (x, y) in enumerate(zip(iris.data, iris.target, strict=True))
+    ]
+    table = tmp_path / "iris.csv"
+    table.write_text("\n".join(["id,sl,sw,pl,pw,species,colour", *rows]) + "\n")
+    flags = ["--data", str(table), "--units", "6", "--layers", "1", "--epochs", "2", "--out", str(tmp_path / "s")]
+    named = ["--target", "species", "--ignore", "id,colour"]
+    # Nobody said how to normalise: the grid's 126 is for images.
+    assert main(["sweep", "small-grid", *flags, *named, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["target"] == "species"
+    assert said["search"]["normalise"] == "standard"
+    understood = "target species (3 classes) from 4 columns: sl, sw, pl, pw"
+    assert understood in said["understood"]
+    assert understood in (tmp_path / "s" / "report.html").read_text()
+    winner = bf.runs.read_config(tmp_path / "s" / said["test"]["run"])["data"]
+    assert winner["target_name"] == "species"
+    assert main(["sweep", "small-grid", *flags, *named]) == 0
+    assert understood in capsys.readouterr().out
+    # By default the last column, which is said too; it is another search.
+    assert main(["sweep", "small-grid", *flags, "--out", str(tmp_path / "last")]) == 0
+    assert "target colour (2 classes) from 6 columns: id, sl" in capsys.readouterr().out
+    assert main(["sweep", "small-grid", *flags]) == 2
+    assert "holds another search" in capsys.readouterr().err
+    assert main(["sweep", "small-grid", *flags, "--target", "sl", "--out", str(tmp_path / "number")]) == 2
+    assert "a search is for classes, the target 'sl'" in capsys.readouterr().err
+    # What cannot be searched leaves nothing in the way of the next try.
+    assert not (tmp_path / "number").exists()
+
+
+def test_images_keep_the_papers_normalisation():
+    assert sweeping.with_usual_normalisation(replace(SMALL, normalise="none")).normalise == "126"
+
+
+def test_a_search_from_before_tables_had_targets_goes_on(tmp_path):
+    sweep(SMALL, tmp_path, only=["draws-1-0"], progress=False)
+    file = tmp_path / "search.json"
+    older = {name: value for name, value in json.loads(file.read_text()).items() if name not in {"target", "ignore"}}
+    file.write_text(json.dumps(older))
+    assert sweep(SMALL, tmp_path, only=["draws-1-1"], progress=False)["scored"] == 4
+
+
+def test_the_help_names_every_grid_and_shows_one_on_a_table(capsys):
+    assert main(["sweep", "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert all(f"{name}: " in words for name in ("paper-grid", "small-grid"))
+    assert "sweep small-grid --data mine.csv --target species" in words
 
 
 def test_a_precision_that_products_do_not_have_is_refused():

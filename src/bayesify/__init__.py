@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     )
     from bayesify.network import Network
     from bayesify.predictive import Predictive
+    from bayesify.prepared import load, prepare
     from bayesify.pruning import prune, pruning_curve
-    from bayesify.runs import load
     from bayesify.selective import risk_coverage
     from bayesify.training.kl import KL
 
@@ -58,6 +58,7 @@ __all__ = [
     "networks",
     "noise",
     "plots",
+    "prepare",
     "priors",
     "prune",
     "pruning_curve",
@@ -86,7 +87,8 @@ _WHERE = {
     "TrainingError": "errors",
     "Variational": "methods",
     "evaluate": "evaluation",
-    "load": "runs",
+    "load": "prepared",
+    "prepare": "prepared",
     "prune": "pruning",
     "pruning_curve": "pruning",
     "risk_coverage": "selective",

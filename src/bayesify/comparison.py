@@ -37,6 +37,7 @@ from bayesify.errors import at_least
 from bayesify.evaluation import read_targets, score
 from bayesify.methods import HMC, METHODS, Method
 from bayesify.report.results import MethodResult, Spread
+from bayesify.training.doubts import unheard
 from bayesify.training.examples import as_examples, take
 
 if TYPE_CHECKING:
@@ -272,7 +273,8 @@ def _warm_up(method: Method, train: Any, settings: Mapping[str, Any]) -> None:
     x, y = as_examples(train, method.likelihood, method.network.dtype).first()
     rows = slice(int(settings["batch_size"]))
     alone = {"epochs": 4, "progress": False, "validation": None, "patience": None, "keep": "last"}
-    method.fit((take(x, rows), take(y, rows)), **{**settings, **alone})
+    with unheard():
+        method.fit((take(x, rows), take(y, rows)), **{**settings, **alone})
 
 
 def _with_cost(result: TrainedResult, results: Sequence[TrainedResult]) -> TrainedResult:

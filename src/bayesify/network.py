@@ -83,7 +83,7 @@ class Network(nn.Module):
         self._template = [hollow(original)]
         self._chain = chain.plan(self.template)
         self._recurrent = [place.name for place in self.places if _is_recurrent(self.template, place.name)]
-        self._signature = inspect.signature(self.template.forward)
+        self.signature = inspect.signature(self.template.forward)
         self.lock = Lock()
         self._trace: Trace | None = None
         # Whether vmap can do it, by (train, each, stochastic), as far as it was tried.
@@ -146,6 +146,7 @@ class Network(nn.Module):
     def traced(self, x: Any) -> Trace:
         """What a first batch revealed about the module: its layers' use and its dropout; computed once."""
         if self._trace is None:
+            self.arguments(x)  # names that do not fit say nothing about the network
             with self.lock:
                 self._trace = trace_network(self, x)
         return self._trace
@@ -225,7 +226,7 @@ class Network(nn.Module):
 
     def arguments(self, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """How the module takes x: a mapping as keywords and a tuple as positions where its `forward` allows it."""
-        return bind(self._signature, x, self.input_dtype)
+        return bind(self.signature, x, self.input_dtype)
 
     def set_mode(self, *, train: bool, switched: Iterable[str] = ()) -> None:
         """Put the copy into training or evaluation, the modules in `switched` alone into training."""

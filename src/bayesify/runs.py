@@ -24,14 +24,14 @@ from bayesify import likelihoods, networks, priors
 from bayesify.errors import RunError, first_line, nearest
 from bayesify.methods import METHODS, Method
 from bayesify.training import checkpoint
-from bayesify.training.loop import History
+from bayesify.training.loop import History, resume_plan
 
 VERSION = 1
 FORMAT = "bayesify-run"
 CONFIG, MODEL, HISTORY, METRICS = "config.json", "model.safetensors", "history.jsonl", "metrics.json"
 _PARTS = {CONFIG, MODEL, HISTORY, METRICS, "checkpoint", "report.html", "report.json"}
 CARD, CARD_MARK = "README.md", "library_name: bayesify"
-_OWN_FUNCTION = "a function of yours"
+OWN_FUNCTION = "a function of yours"
 
 logger = logging.getLogger("bayesify")
 
@@ -55,18 +55,10 @@ def load(
     device: torch.device | str = "cpu",
     output: Callable[[Any], Tensor] | None = None,
 ) -> Method:
-    """Read a method from a run folder; of a run that was interrupted, the state of its last checkpoint.
-
-    Args:
-        path: the folder.
-        network: the module (or a function that makes it) for networks that are not ours.
-        device: where to put it.
-        output: the function that picks the output, where the method was made with one.
-
-    """
+    """Read a method from a run folder: `bayesify.load` for who prepares inputs as the run does."""
     folder = Path(path)
     config = read_config(folder)
-    if config.get("output") == _OWN_FUNCTION and output is None:
+    if config.get("output") == OWN_FUNCTION and output is None:
         raise RunError(f"the method in {folder} picks its output by a function of yours: give output=")
     method = _rebuild(config, network, folder, output)
     if config.get("complete", True):
@@ -85,12 +77,37 @@ def load(
         raise RunError(f"{folder / CONFIG} was written by another version: {first_line(problem)}") from None
     method.notes = config.get("data") or {}
     method.input_shapes = config.get("input_shapes")
-    method.history = History(read_history(folder))
+    method.input_names = config.get("input_names")
+    method.history = History(read_history(folder), method=method.name)
     method.seed = method.plan.seed if method.plan else config.get("seed", 0)
     method.start = config.get("start", method.start)
     method.complete = config.get("complete", True)
     method.run = folder.resolve()
     return method.to(device).eval()
+
+
+def to_resume(
+    method: Method, folder: Path, grows: tuple[str, ...] = ()
+) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
+    """The plan, tensors and state with which a method goes on with a run, or one line on why it cannot.
+
+    Tensors whose names begin with one of `grows` may have another shape in the run.
+    """
+    config = read_config(folder)
+    if config.get("method") != method.name:
+        raise RunError(
+            f"{folder} is a run of {config.get('method')}, which {method.name} cannot go on with: "
+            f"bayesify.load({str(folder)!r}) gives the method that can"
+        )
+    if not (folder / "checkpoint" / "state.safetensors").exists():
+        raise RunError(
+            f"{folder} has no checkpoint to go on from: save() keeps the result alone, "
+            f"fit(data, run=...) also what resume needs"
+        )
+    plan, tensors, state = resume_plan(folder)
+    held = {name.removeprefix("model/"): tensor for name, tensor in tensors.items() if name.startswith("model/")}
+    _check_tensors(method, held, folder, grows)
+    return plan, tensors, state
 
 
 def claim(folder: Path, *, overwrite: bool) -> Path:
@@ -129,7 +146,7 @@ def describe(method: Method) -> dict[str, Any]:
         "settings": method.settings(),
         "network": network.spec,
         "bayesian": network.bayesian if isinstance(network.bayesian, str) else list(network.bayesian),
-        "output": _OWN_FUNCTION if callable(network.output) else network.output,
+        "output": OWN_FUNCTION if callable(network.output) else network.output,
         "parameters": {place.name: list(place.shape) for place in network.places},
         "prior": None if method.prior is None else method.prior.spec(),
         "likelihood": method.likelihood.spec(),
@@ -137,6 +154,7 @@ def describe(method: Method) -> dict[str, Any]:
         "seed": method.seed,
         "complete": method.complete,
         "input_shapes": method.input_shapes,
+        "input_names": method.input_names,
         "data": method.notes or None,
         "plan": None if method.plan is None else asdict(method.plan),
         "versions": _versions(),
@@ -226,7 +244,7 @@ def _rebuild(
     return method
 
 
-def _check_tensors(method: Method, tensors: dict[str, Tensor], folder: Path) -> None:
+def _check_tensors(method: Method, tensors: dict[str, Tensor], folder: Path, grows: tuple[str, ...] = ()) -> None:
     there = {name: tuple(shape) for name, shape in read_config(folder).get("parameters", {}).items()}
     here = {place.name: tuple(place.shape) for place in method.network.places}
     for name in sorted(there.keys() | here.keys()):
@@ -234,12 +252,12 @@ def _check_tensors(method: Method, tensors: dict[str, Tensor], folder: Path) -> 
             found, wanted = (shapes.get(name, "absent") for shapes in (here, there))
             raise RunError(f"the network does not fit {folder}: {name} is {found} here and {wanted} in the run")
     own = method.state_dict()
-    for name, tensor in own.items():
-        if name == "kept_weights":
+    for name in sorted(own.keys() | tensors.keys()):
+        if name.startswith(("kept_weights", *grows)):
             continue
-        if name not in tensors or tensors[name].shape != tensor.shape:
-            found = "missing" if name not in tensors else f"of shape {tuple(tensors[name].shape)}"
-            raise RunError(f"the network does not fit {folder}: {name} should be {tuple(tensor.shape)}, it is {found}")
+        found, wanted = (tuple(part[name].shape) if name in part else "absent" for part in (own, tensors))
+        if found != wanted:
+            raise RunError(f"the method does not fit {folder}: {name} is {found} here and {wanted} in the run")
 
 
 def _versions() -> dict[str, str]:

@@ -17,6 +17,8 @@ from bayesify import metrics
 from bayesify.predictive import Predictive
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from bayesify.metrics import Floats, Numbers
 
 
@@ -52,14 +54,30 @@ class RiskCoverage:
 
     def coverage_at(self, risk: float) -> float:
         """The largest share of answers that a threshold accepts at a risk of at most `risk`, or 0."""
-        fit = self.coverage[self.risk <= risk]
+        fit = self.coverage[self._within(risk)]
         return float(fit[-1]) if len(fit) else 0.0
 
-    def threshold_at(self, coverage: float) -> float:
-        """The strictest threshold that accepts at least this share of the answers."""
+    def threshold_at(self, coverage: float | None = None, *, risk: float | None = None) -> float:
+        """The strictest threshold that accepts at least this share, or the loosest of at most this risk.
+
+        Give it to `accept(at_least=)`, or to `accept(at_most=, by=curve.by)` where `by` is not the confidence.
+        """
+        if (coverage is None) == (risk is None):
+            raise ValueError("threshold_at needs one of coverage= and risk=, got both or neither")
+        if risk is not None:
+            fit = self.threshold[self._within(risk)]
+            if len(fit) == 0:
+                least = float(self.risk.min())
+                raise ValueError(f"no threshold has a risk of at most {risk:g}: the least that any has is {least:g}")
+            return float(fit[-1])
+        assert coverage is not None
         if not 0 < coverage <= 1:
             raise ValueError(f"coverage must lie above 0 and up to 1, got {coverage}")
         return float(self.threshold[np.searchsorted(self.coverage, coverage - 1e-12)])
+
+    def _within(self, risk: float) -> NDArray[np.bool_]:
+        # Ten times a tenth may come out a hair above one: a risk met exactly counts as met.
+        return np.asarray(self.risk <= risk * (1 + 1e-9))
 
 
 def risk_coverage(answers: Predictive | Numbers, targets: Any, by: str | None = None) -> RiskCoverage:

@@ -107,7 +107,7 @@ def test_predict_reads_every_kind_of_input_alike(call, digits_run, tmp_path):
         call("predict", digits_run, "-", "--json", stdin=(tmp_path / "rows.csv").read_text()).json["confidence"]
     )
     method = bayesify.load(digits_run)
-    wanted = float(method.predict(torch.tensor(image.reshape(1, 64) / 16), draws=50).confidence)
+    wanted = float(method.predict(torch.tensor(image.reshape(1, 64) / 16)).confidence)
     assert confidences == pytest.approx([wanted] * 6, abs=1e-6)
 
 
@@ -154,6 +154,23 @@ def test_report_is_one_page_for_one_run_or_several(call, refused, digits_run, ir
     assert set(both["runs"]) == {"digits", "again"}
     refused(["report", digits_run, iris_run, "--out", tmp_path / "no.html"], "other examples")
     refused(["report", digits_run, "--out", tmp_path / "page.txt"], ".html")
+
+
+def test_a_report_finds_data_that_moved_and_says_what_it_was_tested_on(call, refused, place, tmp_path):
+    table = tmp_path / "mine.csv"
+    table.write_text((place / "iris.csv").read_text())
+    flags = ["--method", "point", "--epochs", 5, "--out", tmp_path / "run", "--json"]
+    assert call("train", "--data", table, *flags).code == 0
+    table.rename(tmp_path / "moved.csv")
+    refused(["report", tmp_path / "run"], "no longer at", "--data")
+    assert call("report", tmp_path / "run", "--data", tmp_path / "moved.csv", "--json").code == 0
+    assert "30 examples, the test part of moved" in (tmp_path / "run" / "README.md").read_text()
+    # Other data is scored whole, and neither page nor card calls it the test part.
+    lines = (tmp_path / "moved.csv").read_text().splitlines()
+    (tmp_path / "later.csv").write_text("\n".join([lines[0], *lines[1::3]]) + "\n")
+    assert call("report", tmp_path / "run", "--data", tmp_path / "later.csv", "--json").code == 0
+    assert "50 examples, all of later" in (tmp_path / "run" / "README.md").read_text()
+    assert "all of later" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_compare_gives_a_table_a_report_and_a_run_for_each(call, refused, tmp_path):

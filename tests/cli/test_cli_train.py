@@ -210,6 +210,18 @@ def broken():
     raise KeyError("oops")
 def number():
     return 3
+def sized(inputs, outputs):
+    width = inputs if isinstance(inputs, int) else inputs[0] * inputs[1] * inputs[2]
+    assert isinstance(inputs, int) or len(inputs) == 3
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(width, outputs))
+def needy(inputs, depth):
+    return torch.nn.Linear(inputs, depth)
+class Heads(torch.nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.one = torch.nn.Linear(inputs, outputs)
+    def forward(self, x):
+        return {"a": self.one(x), "b": x}
 """
 
 
@@ -228,6 +240,31 @@ def test_a_network_of_the_users_runs_only_when_they_name_it(call, refused, tmp_p
     refused(["train", "--network", "my_networks:broken", "--out", "x"], "cannot be made", "oops")
     refused(["train", "--network", "my_networks:number", "--out", "x"], "torch.nn.Module", "int")
     assert not (tmp_path / "x").exists()
+
+
+def test_a_factory_is_given_what_it_names(call, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_sizes.py").write_text(FACTORY)
+    for data in ("moons", "digits"):
+        assert call("train", "--data", data, "--network", "my_sizes:sized", "--epochs", 1, "--out", data).code == 0
+        refused(["evaluate", data], "--network my_sizes:sized")
+        assert call("evaluate", data, "--network", "my_sizes:sized", "--json").code == 0
+    moons = ["train", "--data", "moons", "--epochs", 1, "--out", "x", "--network"]
+    refused([*moons, "my_sizes:needy"], "needs 'depth'", "given inputs and outputs")
+    # The command line has no output=, so it does not advise one without saying where.
+    refused([*moons, "my_sizes:Heads"], "returns dict", "let its forward return the one output", "in Python")
+    words = " ".join(call("train", "--help").out.replace("│", " ").split())
+    for part in ("a function that returns an nn.Module", "current folder", "it is given them", "need --network too"):
+        assert part in words
+
+
+def test_options_of_other_data_are_named_for_what_they_are_for(refused, place, tmp_path):
+    out = ["--out", tmp_path / "x"]
+    refused(["train", "--data", place / "iris.csv", "--size", 12, *out], "size is for a folder of pictures", "a table")
+    np.savez(tmp_path / "a.npz", x=np.eye(8), y=np.arange(8) % 2)
+    refused(["train", "--data", tmp_path / "a.npz", "--target", "y", *out], "target is for a .csv", "archive")
+    refused(["train", "--data", "digits", "--ignore", "id", *out], "ignore is for a .csv", "that we know")
+    refused(["train", "--data", place / "photos", "--target", "y", *out], "target is for a .csv", "a folder")
 
 
 def test_small_data_gets_enough_steps_by_default():

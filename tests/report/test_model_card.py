@@ -95,9 +95,12 @@ def test_the_code_on_the_card_runs(runs, monkeypatch):
     _, body = split((runs / "one" / "README.md").read_text("utf-8"))
     code = re.search(r"```python\n(.*?)```", body, re.DOTALL)[1]
     monkeypatch.chdir(runs)
-    names = {"inputs": torch.zeros(2, 64)}
+    raw = 16 * torch.rand(2, 64)
+    names = {"raw": raw}
     exec(code, names)
     assert len(names["answer"]) == 2
+    # It answers as the run was trained, on pixels that were scaled.
+    assert float((names["inputs"] - raw).abs().max()) > 1
 
 
 def test_alerts_are_on_the_card(blobs):

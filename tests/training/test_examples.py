@@ -100,6 +100,56 @@ def test_what_cannot_be_trained_on_is_one_clear_line(data, words):
     assert "\n" not in str(caught.value)
 
 
+def test_text_is_told_from_numbers_by_an_example_of_it():
+    pd = pytest.importorskip("pandas")
+    names = np.array(["setosa", "virginica"])[(Y > 0).long()]
+    with pytest.raises(
+        TypeError, match=r"targets must be numbers, got text such as 'setosa': number the classes first"
+    ):
+        read((X, names))
+    # What the message advises works.
+    assert read((X, np.unique(names, return_inverse=True)[1])).y.tolist() == (Y > 0).long().tolist()
+    for column in (names, pd.Categorical(names), names.astype(object)):
+        table = pd.DataFrame({"length": X[:, 0].numpy(), "species": column})
+        with pytest.raises(TypeError, match="column 'species' holds text such as 'setosa': encode it or leave it out"):
+            read((table, Y))
+    table = pd.DataFrame({"length": X[:, 0].numpy(), "when": pd.Timestamp("2020-01-01")})
+    with pytest.raises(TypeError, match="column 'when' holds values of type datetime64"):
+        read((table, Y))
+
+
+def test_tables_of_numbers_are_read_without_a_word():
+    pd = pytest.importorskip("pandas")
+    # Warnings are errors here: what a DataFrame gives may only be read, of which torch warns.
+    table = pd.DataFrame(X.numpy(), columns=["one", "two"])
+    examples = read((table, pd.Series(Y.numpy())))
+    assert torch.equal(examples.x, X)
+    assert torch.equal(examples.y, Y)
+    mixed = as_inputs(pd.DataFrame({"one": X[:, 0].numpy(), "two": X[:, 1].numpy() > 5}), torch.float32)
+    assert torch.equal(mixed, torch.stack((X[:, 0], (X[:, 1] > 5).float()), 1))
+    fixed = X.numpy().copy()
+    fixed.flags.writeable = False
+    assert torch.equal(as_inputs(fixed, torch.float32), X)
+
+
+def test_batches_of_a_loader_have_their_parts_in_one_order():
+    swapped = [({"a": X[:4], "b": X[:4] + 1}, Y[:4]), ({"b": X[4:] + 1, "a": X[4:]}, Y[4:])]
+    for x, _ in (batch[0] for batch in read(swapped_loader(swapped), n_data=10).batches(4, 0, 0, 1)):
+        assert list(x) == ["a", "b"]
+        assert torch.equal(x["a"] + 1, x["b"])
+    lacking = [swapped[0], ({"a": X[4:]}, Y[4:])]
+    with pytest.raises(ValueError, match="'b' is missing"):
+        list(read(swapped_loader(lacking), n_data=10).batches(4, 0, 0, 1))
+
+
+def swapped_loader(batches):
+    class Loader:
+        def __iter__(self):
+            return iter(batches)
+
+    return Loader()
+
+
 def test_an_empty_dataset_and_a_strange_dataset_are_refused():
     with pytest.raises(ValueError, match="empty"):
         read(DataLoader(TensorDataset(X[:0], Y[:0])))

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 import bayesify as bf
 from bayesify.errors import TrainingError
 from bayesify.training import single, staged, step, stepping
+from bayesify.training.doubts import unheard
 from bayesify.training.examples import TensorExamples
 from bayesify.training.fleet import Fleet
 from bayesify.training.fleet_step import FleetStep
@@ -221,7 +222,8 @@ def trained(kind, *, compiled):
         nll = fleet.fit([data, data] if "apart" in kind else data, learning_rates=[0.01, 0.02], **settings)
         return [*(parameter.detach() for parameter in fleet.parameters), torch.tensor(nll)]
     method, x = (ensemble(), examples.x) if kind == "ensemble" else (variational(), examples.x[0])
-    method.fit((x, examples.y), learning_rate=0.01, schedule="cosine", **settings)
+    with unheard():
+        method.fit((x, examples.y), learning_rate=0.01, schedule="cosine", **settings)
     assert method.plan.compiled is compiled
     return [*(parameter.detach() for parameter in method.parameters()), torch.tensor(method.history["nll"])]
 

@@ -54,7 +54,7 @@ def compare(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a comparison that is there.")] = False,
     draws: Annotated[
         int | None,
-        typer.Option(help="Functions drawn for each answer. (default: 50; with --against 1000)", metavar="N"),
+        typer.Option(help="Functions drawn for each answer. (default: 100; with --against 1000)", metavar="N"),
     ] = None,
     as_json: Json = False,
     data: flags.Data = DEFAULT.data,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, complete_data
+from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, complete_data, say_untouched
 from bayesify.cli.outcome import emit, plain
+from bayesify.recipes.recipe import DRAWS
 
 if TYPE_CHECKING:
     from bayesify.evaluation import Evaluation
@@ -29,7 +30,8 @@ def evaluate(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Other data with the same classes, or where the run's own is now. (default: its test part)",
+            help="Other data with the same classes, or where the run's own is now. (default: its test part) For a run "
+            "fitted in Python: an .npz file with x and y, as its network takes them.",
             autocompletion=complete_data,
         ),
     ] = None,
@@ -40,7 +42,7 @@ def evaluate(
             autocompletion=complete_data,
         ),
     ] = None,
-    draws: Draws = 50,
+    draws: Draws = DRAWS,
     by: By = "draws",
     seed: Seed = 0,
     network: OwnNetwork = None,
@@ -52,6 +54,7 @@ def evaluate(
     doubt tells them from known ones.
     """
     result, evaluation = score_run(run, data, ood, draws, by, seed, network)
+    say_untouched(run)
     if as_json:
         emit(result)
         return
@@ -69,8 +72,8 @@ def score_run(
     from bayesify.recipes import reading, training
 
     config = runs.read_config(run)
-    method = training.load(run, network)
     examples = reading.examples_of(config, run, data)
+    method = training.load(run, network)
     unknown, named = examples.unknown, examples.unknown_what
     if ood is not None:
         unknown, named = reading.unknown_inputs(config, run, ood), ood

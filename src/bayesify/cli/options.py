@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bayesify.cli.outcome import say
 from bayesify.recipes.recipe import METHOD_NAMES, Recipe
 
 # The names that a shell may complete without reading anything.
@@ -45,6 +46,15 @@ def settings_in(given: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def say_untouched(*folders: Path) -> None:
+    """Say of runs that were fitted in Python that nothing is done to their inputs: no preparation travels with them."""
+    from bayesify import runs
+
+    bare = [str(run) for run in folders if not (runs.read_config(run).get("data") or {}).get("preparation")]
+    if bare:
+        say(f"{', '.join(bare)}: fitted in Python, so inputs are taken as they are, scaled as they were for fit")
+
+
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that train has written.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
 Draws = Annotated[int, typer.Option(help="Functions drawn from the posterior for each answer.")]
@@ -52,7 +62,19 @@ Seed = Annotated[int, typer.Option(help="Seed of those draws.")]
 By = Annotated[
     str, typer.Option("--by", help="Answer by draws, by the mean weights, or without draws: draws, mean, moments.")
 ]
+OtherData = Annotated[
+    str | None,
+    typer.Option(
+        help="Where the run's data is now, or other data. For a run fitted in Python: an .npz file with x and y, as "
+        "its network takes them."
+    ),
+]
 OwnNetwork = Annotated[
     str | None,
-    typer.Option("--network", metavar="MODULE:FACTORY", help="Your code, where the run's network is not one of ours."),
+    typer.Option(
+        "--network",
+        metavar="MODULE:FACTORY",
+        help="The code that makes the run's network, where it is not one of ours: as given to train, or a function of "
+        "yours that returns the nn.Module of a run fitted in Python. The module is looked for in the current folder.",
+    ),
 ]

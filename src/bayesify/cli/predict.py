@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed
+from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, say_untouched
 from bayesify.cli.outcome import CommandError, emit
+from bayesify.recipes.recipe import DRAWS
 
 if TYPE_CHECKING:
     from bayesify.predictive import Predictive
@@ -45,7 +46,7 @@ def predict(
         float | None,
         typer.Option(metavar="WIDTH", help="Above this width of the 95% interval: 'I do not know' (regression)."),
     ] = None,
-    draws: Draws = 50,
+    draws: Draws = DRAWS,
     by: By = "draws",
     seed: Seed = 0,
     network: OwnNetwork = None,
@@ -54,8 +55,11 @@ def predict(
 ) -> None:
     """Answer with the run's own preparation: size, colours, polarity and scaling are those of training.
 
-    Arrays and rows hold raw values on the scale of the training data. Aleatoric uncertainty is in the data, epistemic
-    uncertainty in what the network has not learnt (nats for classes, variances for numbers).
+    Arrays and rows hold raw values on the scale of the training data. A run that was fitted in Python has no
+    preparation: numbers in .npy, .npz and .csv files are taken as they are.
+
+    Aleatoric uncertainty is in the data, epistemic uncertainty in what the network has not learnt (nats for classes,
+    variances for numbers).
     """
     from bayesify import runs
     from bayesify.recipes import reading, training
@@ -70,6 +74,7 @@ def predict(
     predictive = method.predict(preparation.apply(read.raw), draws=draws, seed=seed, by=by)
     accepted = _accepted(predictive, at_least, at_most)
     records = _records(predictive, read.names, accepted)
+    say_untouched(run)
     if as_json:
         about = {"run": str(run), "draws": predictive.draws, "at_least": at_least, "at_most": at_most}
         emit((records[0] if len(records) == 1 else {}) | about | {"predictions": records})

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayesify.cli.options import Draws, Json, OwnNetwork, Run, Seed
+from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Run, Seed, say_untouched
 from bayesify.cli.outcome import emit, plain
+from bayesify.recipes.recipe import DRAWS
 
 if TYPE_CHECKING:
     from bayesify.evaluation import Evaluation
@@ -35,8 +36,8 @@ def prune(
     predict_by: Annotated[
         str, typer.Option(metavar="HOW", help="Before and after, answer by draws or by mean weights: draws, mean.")
     ] = "draws",
-    data: Annotated[str | None, typer.Option(help="Where the run's data is now, or other data.")] = None,
-    draws: Draws = 50,
+    data: OtherData = None,
+    draws: Draws = DRAWS,
     seed: Seed = 0,
     network: OwnNetwork = None,
     as_json: Json = False,
@@ -47,9 +48,9 @@ def prune(
     from bayesify.recipes import reading, training
 
     config = runs.read_config(run)
+    examples = reading.examples_of(config, run, data)
     method = training.load(run, network)
     small = pruning.prune(method, fraction, by)
-    examples = reading.examples_of(config, run, data)
     if out is not None:
         runs.claim(out, overwrite=overwrite)
     test = (examples.x, examples.y)
@@ -80,6 +81,7 @@ def prune(
     if out is not None:
         small.save(out)
         training.write_metrics(out, result["after"] | {"data": examples.what, "by": predict_by, "seed": seed})
+    say_untouched(run)
     if as_json:
         emit(result)
     else:

@@ -47,7 +47,15 @@ Validation = Annotated[
     float | None, _option(_DATA, "Part of the training examples to watch training by.", metavar="SHARE")
 ]
 
-Network = Annotated[str, _option(_NETWORK, "mlp, cnn, or your own as module:factory.")]
+Network = Annotated[
+    str,
+    _option(
+        _NETWORK,
+        "mlp, cnn, or your own as module:factory, a function that returns an nn.Module, in a module of the current "
+        "folder. Where it has parameters inputs (a number for tables, (channels, height, width) for pictures) and "
+        "outputs, it is given them. Later commands on the run need --network too.",
+    ),
+]
 Units = Annotated[
     str | None,
     _option(
@@ -87,7 +95,9 @@ Likelihood = Annotated[
     ),
 ]
 Bayesian = Annotated[str, _option(_MODEL, "Which weights are random: all, last_layer, or name patterns.")]
-Start = Annotated[str | None, _option(_MODEL, "Where weights start: given, fresh, normal:0.1, uniform:-0.2,0.2.")]
+Start = Annotated[
+    str | None, _option(_MODEL, "Where weights start: given, fresh, glorot, normal:0.1, uniform:-0.2,0.2.")
+]
 
 Family = Annotated[str | None, _option(_METHOD, "Of variational: mean_field, full_rank, low_rank.")]
 Rank = Annotated[int | None, _option(_METHOD, "Of variational's low_rank (10) and of swag (20).", metavar="N")]

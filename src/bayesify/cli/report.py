@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bayesify.cli.options import Draws, Json, OwnNetwork, Seed
+from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Seed, say_untouched
 from bayesify.cli.outcome import CommandError, emit, plain
+from bayesify.recipes.recipe import DRAWS
 
 if TYPE_CHECKING:
     from bayesify.recipes.reading import Examples
@@ -20,7 +21,8 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog="Examples:\n\n"
         "bayesify report runs/digits\n\n"
-        "bayesify report runs/plain runs/ensemble runs/variational --out comparison.html"
+        "bayesify report runs/plain runs/ensemble runs/variational --out comparison.html\n\n"
+        "bayesify report runs/mine --data moved/mine.csv"
     )(report)
 
 
@@ -30,6 +32,7 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="Where to write. (default: RUN/report.html, report.html for several)"),
     ] = None,
+    data: OtherData = None,
     ood: Annotated[
         str | None, typer.Option(help="Unknown inputs: a name, a file or a folder. (default: withheld classes)")
     ] = None,
@@ -37,7 +40,7 @@ def report(
     licence: Annotated[
         str, typer.Option(metavar="NAME", help="The model's own licence, for its card: apache-2.0, mit, ...")
     ] = "other",
-    draws: Draws = 50,
+    draws: Draws = DRAWS,
     seed: Seed = 0,
     network: OwnNetwork = None,
     as_json: Json = False,
@@ -53,24 +56,27 @@ def report(
     path = out or (run[0] / "report.html" if len(run) == 1 else Path("report.html"))
     if path.suffix.lower() != ".html":
         raise CommandError(f"--out must name an .html file, got {path}")
-    results, examples = _results(run, ood, draws, seed, network)
+    results, examples = _results(run, data, ood, draws, seed, network)
     config = runs.read_config(run[0])
+    about = config.get("data") or {}
     preparation = reading.preparation_of(config, run[0])
     pictures = reading.as_pictures(examples.x, preparation)
     unknown = None if examples.unknown is None else reading.as_pictures(examples.unknown, preparation)
     written = comparison_report(
         results,
         path=path,
-        title=f"{config['data']['name']}: {', '.join(result.label for result in results)}",
+        title=f"{about.get('name') or run[0].resolve().name}: {', '.join(result.label for result in results)}",
         subtitle=f"{len(examples.x):,} examples, {examples.what}; {draws} draws",
-        class_names=config["data"].get("class_names"),
+        class_names=about.get("class_names"),
         known=None if pictures is None else (pictures, examples.y),
         unknown=unknown,
         unknown_name=examples.unknown_what or "the unknown inputs",
         inputs=examples.x,
         at_least=at_least,
         licence=licence,
+        tested_on=examples.what,
     )
+    say_untouched(*run)
     if as_json:
         names = [result.name for result in results]
         keys = [name if names.count(name) == 1 else result.label for name, result in zip(names, results, strict=True)]
@@ -81,7 +87,7 @@ def report(
 
 
 def _results(
-    folders: list[Path], ood: str | None, draws: int, seed: int, network: str | None
+    folders: list[Path], data: str | None, ood: str | None, draws: int, seed: int, network: str | None
 ) -> tuple[list[MethodResult], Examples]:
     """One result per run, all on the same test examples."""
     from bayesify import runs
@@ -95,7 +101,7 @@ def _results(
     names = [runs.read_config(folder)["method"] for folder in folders]
     for folder, name in zip(folders, names, strict=True):
         config = runs.read_config(folder)
-        examples = reading.examples_of(config, folder)
+        examples = reading.examples_of(config, folder, data)
         if ood is not None:
             examples = reading.with_unknown(examples, reading.unknown_inputs(config, folder, ood), ood)
         if first is not None and (len(first.y) != len(examples.y) or not bool((first.y == examples.y).all())):

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from bayesify.cli.options import Json, OwnNetwork
+from bayesify.cli.options import Json, OwnNetwork, say_untouched
 from bayesify.cli.outcome import CommandError, emit, say
+from bayesify.recipes.recipe import DRAWS
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +47,7 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A further name that clients call this server by.")
     ] = None,
-    draws: Annotated[int, typer.Option(help="Draws per answer, unless a request says otherwise.")] = 30,
+    draws: Annotated[int, typer.Option(help="Draws per answer, unless a request says otherwise.")] = DRAWS,
     max_draws: Annotated[int, typer.Option(help="The most that a request may ask for.")] = 1000,
     max_evaluations: Annotated[
         int, typer.Option(metavar="NUMBER", help="The most inputs times draws in a request.")
@@ -98,6 +99,7 @@ def serve(
         # What is loaded stays: a collector that looks through all of it would hold every request up for a tenth second.
         gc.collect()
         gc.freeze()
+        say_untouched(*registry.folders())
         address = address_of(opened)
         if as_json:
             emit({"url": address, "models": registry.names()})

@@ -139,15 +139,18 @@ def train(
 
 def _train(recipe: Recipe, out: Path, *, overwrite: bool) -> Trained:
     from bayesify.recipes import training
+    from bayesify.training.doubts import unheard
 
     try:
-        return training.train(recipe, out, overwrite=overwrite)
+        with unheard():
+            return training.train(recipe, out, overwrite=overwrite)
     except training.InterruptedTrainingError as stopped:
         raise _interrupted(stopped.run, stopped.step) from None
 
 
 def _resume(run: Path, given: dict[str, Any]) -> Trained:
     from bayesify.recipes import training
+    from bayesify.training.doubts import unheard
 
     for name in sorted(set(given) - {"resume", "extend", "data", "network", "device", "as_json"}):
         flag = f"--{name.replace('_', '-')}"
@@ -158,7 +161,8 @@ def _resume(run: Path, given: dict[str, Any]) -> Trained:
         raise CommandError(f"{run} is complete: add epochs with --extend, or evaluate it")
     now: dict[str, Any] = {name: given.get(name) for name in ("data", "network", "device")}
     try:
-        return training.resume(run, extend=given.get("extend", 0), **now)
+        with unheard():
+            return training.resume(run, extend=given.get("extend", 0), **now)
     except training.InterruptedTrainingError as stopped:
         raise _interrupted(stopped.run, stopped.step) from None
 
@@ -170,6 +174,8 @@ def _interrupted(run: Path | None, step: int) -> CommandError:
 
 
 def _result(trained: Trained) -> dict[str, Any]:
+    from bayesify.recipes.material import understood
+
     method, about = trained.method, trained.notes
     last = method.history.records[-1] if method.history.records else {}
     names = ("loss", "nll", "kl", "validation_nll", "validation_error")
@@ -180,7 +186,7 @@ def _result(trained: Trained) -> dict[str, Any]:
         "weights": method.network.size,
         "random_weights": method.network.random_size,
         "examples": about["examples"],
-        "understood": _understood(about),
+        "understood": understood(about),
         "withheld": about["withheld"],
         "epochs": last.get("epoch", 0),
         "steps": last.get("step", 0),
@@ -191,21 +197,9 @@ def _result(trained: Trained) -> dict[str, Any]:
     }
 
 
-def _understood(about: dict[str, Any]) -> str | None:
-    """What a table was taken for; pictures and known sets speak for themselves."""
-    names = [column["name"] for column in about["preparation"]["columns"]]
-    if not about["target_name"] or not names:
-        return None
-    classes = about["class_names"]
-    kind = f"{len(classes)} classes" if classes else "a number"
-    return (
-        f"target {about['target_name']} ({kind}) from {len(names)} columns: {', '.join(names[:8])}"
-        f"{', ...' if len(names) > 8 else ''}; {about['examples']['test']} rows set aside for testing"
-    )
-
-
 def _alerts(trained: Trained) -> list[str]:
-    from bayesify.report.alerts import blew_up, chains_disagree, kl_frozen, not_converged
+    from bayesify.report.alerts import chains_disagree
+    from bayesify.training.doubts import blew_up, kl_frozen, not_converged
 
     losses, kls = trained.method.history["loss"], trained.method.history["kl"]
     if trained.method.name == "hmc":

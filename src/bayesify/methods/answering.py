@@ -7,7 +7,7 @@ batch mates nor on the pieces.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,9 +18,9 @@ from torch.utils import _pytree as pytree
 from bayesify import cores, noise
 from bayesify.errors import at_least, choose
 from bayesify.estimators.moments import POINTS, Gaussians, contrast_of, prediction_of, stand_ins
-from bayesify.interface import count
+from bayesify.interface import by_name, count
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.checking import few, same_kind, try_network
+from bayesify.methods.checking import explained, few, same_kind, try_network
 from bayesify.network import LOOP_FROM_WEIGHTS, Network
 from bayesify.precision import PRECISIONS, decided, passes_in
 from bayesify.predictive import Predictive
@@ -69,6 +69,7 @@ class Answering(nn.Module, ABC):
     likelihood: Likelihood
     notes: dict[str, Any]
     input_shapes: list[list[int]] | None
+    input_names: list[str] | None
 
     @abstractmethod
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
@@ -145,6 +146,10 @@ class Answering(nn.Module, ABC):
     def _try(self, x: Any) -> Tensor:
         return try_network(self.network, x)
 
+    def _by_name(self, x: Any) -> Any:
+        """Inputs that have names, in the order of those trained on."""
+        return x if self.input_names is None or not isinstance(x, Mapping) else by_name(x, self.input_names)
+
     def _drawing(self, seed: int) -> Drawing:
         """`weights` of one seed, by the draws' numbers; what they have in common may be computed once."""
         return lambda draws: self.weights(draws, seed)
@@ -180,7 +185,7 @@ class Answering(nn.Module, ABC):
     def _looked_at(self, x: Any, batch_size: int | None) -> tuple[Any, int, int]:
         """Inputs as the network takes them, how many numbers of one its widest layer sees, and how many at once."""
         batch_size = self.inputs_at_once if batch_size is None else at_least("batch_size", batch_size, 1)
-        x = as_inputs(x, self.network.dtype)
+        x = self._by_name(as_inputs(x, self.network.dtype))
         if self.input_shapes is None or not same_kind(x, self.input_shapes):
             self._try(few(self.network, x))
         return x, self.network.traced(few(self.network, x)).widest, batch_size
@@ -211,10 +216,11 @@ class Answering(nn.Module, ABC):
         return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
 
     def _evaluate(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
-        each = kept is not None
+        each, rows = kept is not None, x
         if each:
-            x = pytree.tree_map_only(Tensor, lambda t: t.expand(theta.shape[0], *t.shape), x)
-        return self.network.outputs(theta, x, dropout=dropout, fixed_mask=True, each=each, kept=kept)[0]
+            rows = pytree.tree_map_only(Tensor, lambda t: t.expand(theta.shape[0], *t.shape), x)
+        with explained(self.network, x):
+            return self.network.outputs(theta, rows, dropout=dropout, fixed_mask=True, each=each, kept=kept)[0]
 
 
 def _even(total: int, number: int) -> list[slice]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,14 +11,24 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
-from bayesify.interface import count
+from bayesify.interface import InterfaceError, check_names, count, listed
+from bayesify.likelihoods import Likelihood
 from bayesify.priors import Hyperprior, Learned, Normal, WeightPrior
+from bayesify.recording import EscapedWeightsError
 from bayesify.training.examples import Examples, LoaderExamples, take, to_device
 
 if TYPE_CHECKING:
     from bayesify.network import Network
 
 Shapes = list[list[int]]
+
+
+def check_likelihood(given: Any) -> None:
+    """Refuse what is no likelihood."""
+    if isinstance(given, type) and issubclass(given, Likelihood):
+        raise TypeError(f"likelihood must be made, got the class {given.__name__}: write {given.__name__}()")
+    if not isinstance(given, Likelihood):
+        raise TypeError(f"likelihood must be one of bayesify.likelihoods, got {type(given).__name__}")
 
 
 def check_prior(
@@ -48,19 +60,15 @@ def shapes_of(x: Any) -> Shapes:
     return [list(leaf.shape[1:]) for leaf in pytree.tree_leaves(x)]
 
 
+def names_of(x: Any) -> list[str] | None:
+    """The names of inputs that have names."""
+    return list(x) if isinstance(x, Mapping) else None
+
+
 def try_network(network: Network, x: Any) -> Tensor:
     """The network's output for x, or one line on why it has none."""
-    try:
-        with torch.no_grad():
-            output = network.call(network.unflatten(network.initial), x)[0]
-    except (TypeError, ValueError) as problem:
-        raise type(problem)(f"the network cannot take these inputs: {first_line(problem)}") from problem
-    except Exception as problem:
-        shapes = [tuple(leaf.shape) for leaf in pytree.tree_leaves(x)]
-        kinds = [str(leaf.dtype).removeprefix("torch.") for leaf in pytree.tree_leaves(x)]
-        raise ValueError(
-            f"the network cannot take inputs of shape {shapes} and type {kinds}: {first_line(problem)}"
-        ) from problem
+    with explained(network, x), torch.no_grad():
+        output = network.call(network.unflatten(network.initial), x)[0]
     if output.dim() == 0 or output.shape[0] != count(x):
         raise ValueError(
             f"the network gives shape {tuple(output.shape)} for {count(x)} examples: the first axis must be the batch"
@@ -68,9 +76,29 @@ def try_network(network: Network, x: Any) -> Tensor:
     return output
 
 
+@contextmanager
+def explained(network: Network, x: Any) -> Iterator[None]:
+    """Turn what a network says of inputs that it cannot take into one line about them."""
+    try:
+        yield
+    except (InterfaceError, EscapedWeightsError, torch.OutOfMemoryError, MemoryError):
+        raise  # inputs are not at fault, or the line says it all
+    except Exception as problem:
+        raise _refusal(network, x, problem) from problem
+
+
 def check_last_batch(network: Network, examples: Examples, batch_size: int) -> None:
-    """Refuse a last batch of one example where the network cannot train on one (batch normalisation)."""
-    if examples.n_data % batch_size != 1 or isinstance(examples, LoaderExamples) or examples.n_data == 1:
+    """Refuse batches of one example where the network cannot train on one (batch normalisation)."""
+    if isinstance(examples, LoaderExamples):
+        # Asked, not read: a pass over a user's loader may change the order of the next.
+        single = getattr(examples.loader, "batch_size", None) == 1
+        which, remedy = "each batch of this loader is", "make them larger"
+    elif batch_size == 1:
+        single, which, remedy = True, "with batch_size=1 every batch is", "choose a larger one"
+    else:
+        single = examples.n_data % batch_size == 1
+        which, remedy = "the last batch of an epoch would be", f"choose another batch_size than {batch_size}"
+    if not single or examples.n_data == 1:
         return
     one = to_device(take(examples.first()[0], slice(1)), network.initial.device)
     try:
@@ -78,8 +106,7 @@ def check_last_batch(network: Network, examples: Examples, batch_size: int) -> N
             network.call(network.unflatten(network.initial), one, train=True)
     except Exception as problem:
         raise ValueError(
-            f"the last batch of an epoch would be a single example, which the network cannot train on "
-            f"({first_line(problem)}): choose another batch_size than {batch_size}"
+            f"{which} a single example, which the network cannot train on ({first_line(problem)}): {remedy}"
         ) from problem
 
 
@@ -92,9 +119,30 @@ def same_kind(x: Any, trained_on: Shapes) -> bool:
     axes = [len(shape) for shape in given] == [len(shape) for shape in trained_on]
     table = all(len(shape) == 1 for shape in given)
     if not axes or (table and given != trained_on):
-        raise ValueError(f"inputs have shape {_text(given)}, the network was trained on {_text(trained_on)}")
+        now, then = (_text(shapes, names_of(x)) for shapes in (given, trained_on))
+        raise ValueError(f"inputs have shape {now}, the network was trained on {then}")
     return given == trained_on
 
 
-def _text(shapes: Shapes) -> str:
-    return " and ".join(f"[n{''.join(f', {size}' for size in shape)}]" for shape in shapes)
+def _refusal(network: Network, x: Any, problem: Exception) -> Exception:
+    if isinstance(x, Mapping):
+        if isinstance(problem, KeyError) and problem.args and problem.args[0] not in x:
+            return ValueError(f"the network asks for an input {problem} that is not there: given are {listed(x)}")
+        if len(network.signature.parameters) > 1 and set(x) & set(network.signature.parameters):
+            try:
+                check_names(network.signature, x)
+            except InterfaceError as misnamed:
+                return misnamed
+    if isinstance(problem, TypeError | ValueError):
+        kind = TypeError if isinstance(problem, TypeError) else ValueError
+        return kind(f"the network cannot take these inputs: {first_line(problem)}")
+    shapes = [tuple(leaf.shape) for leaf in pytree.tree_leaves(x)]
+    kinds = [str(leaf.dtype).removeprefix("torch.") for leaf in pytree.tree_leaves(x)]
+    return ValueError(f"the network cannot take inputs of shape {shapes} and type {kinds}: {first_line(problem)}")
+
+
+def _text(shapes: Shapes, names: list[str] | None) -> str:
+    texts = [f"[n{''.join(f', {size}' for size in shape)}]" for shape in shapes]
+    if names is not None and len(names) == len(texts):
+        texts = [f"{name} {text}" for name, text in zip(names, texts, strict=True)]
+    return " and ".join(texts)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from bayesify.errors import RunError, nearest
+from bayesify.errors import nearest
 from bayesify.interface import count
 from bayesify.methods.chains import Chains
 from bayesify.methods.method import Method
@@ -29,7 +29,7 @@ from bayesify.sampling.judging import check_network, spread_inputs
 from bayesify.sampling.log_joint import LogJoint, whole
 from bayesify.sampling.plan import Sampling
 from bayesify.sampling.run import SamplingRun
-from bayesify.training import checkpoint
+from bayesify.training import same_data
 from bayesify.training.examples import as_inputs
 from bayesify.training.loop import History
 
@@ -119,9 +119,9 @@ class HMC(Chains):
         target = self._target(x, y)
         with torch.no_grad():
             self.position.copy_(target.starts(seed, self.chains)[0])
-        self.seed, self.history = seed, History()
+        self.seed, self.history = seed, History(method=self.name)
         self.plan = replace(plan, compiled=self._compiles(plan, x))
-        chains = SamplingRun(self, target, self._sampling, examples.n_data, run=folder, show=progress)
+        chains = SamplingRun(self, target, self._sampling, examples, run=folder, show=progress)
         self._settle_path(chains)
         if folder is not None:
             from bayesify import runs
@@ -147,19 +147,19 @@ class HMC(Chains):
     ) -> History:
         """Go on with an interrupted run to the end of its plan; with `extend`, keep that many draws more per chain."""
         _refuse(unknown, self.resume, Method.resume)
+        from bayesify import runs
+
         folder = Path(run)
-        tensors, state = checkpoint.read(folder / "checkpoint" / "state.safetensors")
-        try:
-            plan = Sampling(**state["plan"])
-        except (KeyError, TypeError) as problem:
-            raise RunError(f"the checkpoint in {folder} is not one of hmc: {problem}") from None
+        # What is drawn, and where it is judged, have the size that the run has.
+        plan, tensors, state = runs.to_resume(self, folder, grows=("store.", "inputs"))
         if extend:
             plan = plan.extended(extend)
         self._check_room(plan.samples)
         examples, checks = self._read(data, validation, n_data, device)
+        same_data.check_same(state.get("data"), examples, None, folder)
         self.plan, self.seed = plan, plan.seed
         chains = SamplingRun(
-            self, self._target(*whole(examples, self.position.device)), plan, examples.n_data, run=folder, show=progress
+            self, self._target(*whole(examples, self.position.device)), plan, examples, run=folder, show=progress
         )
         chains.restore(tensors, state)
         self.store.make_room(plan.samples)

@@ -17,14 +17,16 @@ from torch.optim import Optimizer
 from bayesify import initialisation, likelihoods
 from bayesify.errors import first_line, whole_number
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.checking import check_last_batch, check_prior, few, shapes_of
+from bayesify.methods.checking import check_last_batch, check_likelihood, check_prior, few, names_of, shapes_of
 from bayesify.methods.objective import Learning, Objective
 from bayesify.methods.summary import Summary, summarise
 from bayesify.network import Network
 from bayesify.priors import Prior, WeightPrior
+from bayesify.training import same_data
+from bayesify.training.doubts import voice
 from bayesify.training.examples import Examples, TensorExamples, as_examples, for_scoring
 from bayesify.training.kl import KL
-from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan, resume_plan
+from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan
 from bayesify.training.optimisation import OptimizerFactory, make_optimizer
 
 __all__ = ["Method", "NetworkLike", "Objective", "PriorLike"]
@@ -63,8 +65,7 @@ class Method(Learning):
         whole_number("seed", seed)
         self.network = Network(network, bayesian, output, seed)
         self.likelihood = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
-        if not isinstance(self.likelihood, Likelihood):
-            raise TypeError(f"likelihood must be one of bayesify.likelihoods, got {type(likelihood).__name__}")
+        check_likelihood(self.likelihood)
         self.prior = None if prior is None else WeightPrior(prior, self.network.weights).to(self.network.initial)
         check_prior(
             self.name,
@@ -78,9 +79,10 @@ class Method(Learning):
         self.plan: Plan | None = None
         self.run: Path | None = None
         self.complete = True
-        self.history = History()
+        self.history = History(method=self.name)
         self.notes: dict[str, Any] = {}
         self.input_shapes: list[list[int]] | None = None
+        self.input_names: list[str] | None = None
         self._passes = 0
 
     # What a method's own file may give.
@@ -161,7 +163,7 @@ class Method(Learning):
                 "compiled": compiled,
             },
         )
-        folder = None
+        folder, before = None, self.history["kl"]
         if run is not None:
             from bayesify import runs
 
@@ -186,11 +188,11 @@ class Method(Learning):
             # Only now is everything known to fit: what an earlier run left may go.
             runs.clear(folder)
             self.run = folder.resolve()
-            self.history = History()
+            self.history = trainer.history
             trainer.save_checkpoint()
             self.complete = False
             self.save(folder)
-        return self._carry_out(trainer, folder)
+        return self._carry_out(trainer, folder, before)
 
     def resume(
         self,
@@ -205,16 +207,20 @@ class Method(Learning):
         device: torch.device | str | None = None,
         progress: bool = True,
     ) -> History:
-        """Go on with an interrupted run to the end of its plan; with `extend`, plan that many epochs more."""
+        """Go on with an interrupted run to the end of its plan; with `extend`, that many epochs more.
+
+        The data must be the run's own, in the same order: other data is refused.
+        """
+        from bayesify import runs
+
         if not isinstance(run, str | Path):
             raise TypeError(f"run must be a run folder, got {type(run).__name__}: resume(data, run)")
         folder = Path(run)
-        plan, tensors, state = resume_plan(folder)
+        plan, tensors, state = runs.to_resume(self, folder)
         if extend:
-            plan = extended(plan, extend)
-            state["progress"]["done"] = False
-            state["stopped"] = ""
+            plan = extended(plan, extend, state)
         examples, checks = self._read(data, validation, n_data, device)
+        same_data.check_same(state.get("data"), examples, plan.batch_size, folder)
         self._begin(plan, examples)
         trainer = Trainer(
             self, examples, plan, validation=checks, run=folder, optimizer=optimizer, schedule=schedule, show=progress
@@ -247,6 +253,10 @@ class Method(Learning):
     def _end(self) -> None:
         """Let go of what only training needs."""
 
+    def _doubt(self, kls: Sequence[float]) -> str | None:
+        """What the KLs of all epochs that it was ever trained say against trusting it."""
+        return None
+
     def _read(
         self, data: Any, validation: Any, n_data: int | None, device: torch.device | str | None
     ) -> tuple[Examples, Examples | None]:
@@ -260,6 +270,7 @@ class Method(Learning):
         checks = None
         if validation is not None:
             checks = for_scoring(validation, self.likelihood, self.network.dtype).to(where)
+        self.input_names = None
         for part in (examples, checks):
             if part is not None:
                 self._look(part)
@@ -267,6 +278,8 @@ class Method(Learning):
 
     def _look(self, examples: Examples) -> None:
         x, y = examples.first()
+        x = self._by_name(x)
+        self.input_names = self.input_names or names_of(x)
         if isinstance(examples, TensorExamples):
             y = examples.y
         x = few(self.network, x)
@@ -280,7 +293,7 @@ class Method(Learning):
             examples.check = check
         self.input_shapes = shapes_of(x)
 
-    def _carry_out(self, trainer: Trainer, folder: Path | None) -> History:
+    def _carry_out(self, trainer: Trainer, folder: Path | None, before: Sequence[float] = ()) -> History:
         try:
             trainer.train()
             self._conclude(trainer.examples)
@@ -291,4 +304,5 @@ class Method(Learning):
         self.complete = True
         if folder is not None:
             self.save(folder)
+        voice(self._doubt([*before, *self.history["kl"]]))
         return self.history

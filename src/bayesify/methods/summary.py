@@ -89,6 +89,10 @@ def summarise(method: Method, x: Any = None) -> Summary:
         if estimator is not None
         else f"{network.size:,}",
     }
+    kept = getattr(method, "kept_weights", None)
+    if kept is not None and kept.numel():
+        pruned = int((~kept).sum())
+        facts["pruned"] = f"{pruned:,} weights are zero, {network.size - pruned:,} are left"
     own_facts = getattr(method, "facts", None)
     if own_facts is not None:
         facts |= own_facts()

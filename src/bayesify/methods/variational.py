@@ -32,6 +32,7 @@ from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.methods.unknowns import Unknowns
 from bayesify.priors import Normal
 from bayesify.priors.prior import entropy
+from bayesify.training.doubts import kl_frozen
 from bayesify.training.examples import Batch, Examples
 from bayesify.training.loop import Plan
 
@@ -192,6 +193,9 @@ class Variational(Method):
     def _begin(self, plan: Plan, examples: Examples) -> None:
         super()._begin(plan, examples)
         check_plan(self.bound, plan)
+
+    def _doubt(self, kls: Sequence[float]) -> str | None:
+        return kl_frozen(kls)
 
     # The model as pure functions of tensors, so that they can be compiled as they are. Means and draws are of all
     # unknowns, `[..., P + H + L]`; widths are of what is random, `[R + H]`.

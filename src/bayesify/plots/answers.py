@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayesify.plots import style
+from bayesify.plots import given, style
+from bayesify.predictive import Predictive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bayesify.plots.style import Look
-    from bayesify.predictive import Predictive
 
 _GOLDEN = 0.6180339887498949
 _BAR, _TICK = 0.74, 0.13
@@ -40,6 +40,7 @@ def predictive_distribution(
     `most_classes` only the most probable are shown, and the rest together; of more than `most_draws` draws
     an even selection.
     """
+    given.one("predictive_distribution", predictive, Predictive, given.ANSWERS)
     verdict_text, accepted = verdict(predictive, index, class_names, at_least=at_least, truth=truth)
     mean, draws, names = _shown_classes(predictive, index, class_names, most_classes)
     look = look or style.looks([title])[title]
@@ -103,6 +104,9 @@ def entropy_histogram(
     `score` is any of the predictive's scores (`entropy`, `epistemic`, ...). The better the two separate, the
     better the method notices what it was never taught.
     """
+    for part in (known, unknown):
+        if part is not None:
+            given.one("entropy_histogram", part, Predictive, f"{given.ANSWERS}, of known and of unknown inputs")
     axes = style.canvas(axes, 2.7, 2.3)
     edges, heights = histogram_of_scores(known, unknown, score=score, bins=bins)
     parts = [(known_name, heights[0], style.KNOWN, "")]

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from bayesify.plots import style
+from bayesify.methods import Method
+from bayesify.plots import given, style
+from bayesify.predictive import Predictive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from bayesify.methods import Method
     from bayesify.plots.style import Look
-    from bayesify.predictive import Predictive
 
 _MOST_POINTS = 300
 _IN_NATS = ("entropy", "aleatoric")
@@ -43,6 +43,7 @@ def uncertainty_surface(
     """
     from matplotlib.patheffects import AbstractPathEffect, withStroke
 
+    given.one("uncertainty_surface", method, Method, "a method, and examples x and y to show with it")
     points = np.zeros((0, 2)) if x is None else _array(x)
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"a surface needs inputs [n, 2], got {list(points.shape)}")
@@ -91,6 +92,7 @@ def regression_bands(
     The inner band is two standard deviations of the draws' means (epistemic); the outer is the central
     interval of `level`, noise included. `data` are examples `(x, y)` to show with it.
     """
+    given.one("regression_bands", predictive, Predictive, f"inputs x and {given.ANSWERS}")
     place = _array(x).reshape(-1)
     if predictive.kind != "regression" or len(place) != predictive.mean.numel():
         raise ValueError(f"bands need one input for each of a regression's {len(predictive)} answers, got {len(place)}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify import metrics
-from bayesify.plots import style
+from bayesify.plots import given, style
+from bayesify.predictive import Predictive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,17 +19,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bayesify.plots.style import Look
-    from bayesify.predictive import Predictive
     from bayesify.selective import RiskCoverage
 
 LEVELS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 
 
 def risk_coverage(
-    curves: Mapping[str, RiskCoverage],
+    curves: RiskCoverage | Predictive | Mapping[str, RiskCoverage | Predictive],
+    targets: Any = None,
     *,
     coverage: float | None = 0.9,
-    risk: str = "error",
+    risk: str | None = None,
     title: str = "",
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
@@ -36,11 +37,17 @@ def risk_coverage(
     """The error among the surest answers, against the share that is answered; a line at one `coverage`.
 
     Lower is better, and a curve that falls to the left says that the method knows which answers to withhold.
-    `risk` is "error" (shown in percent) or any other name of what was averaged.
+    Predictives need their `targets`. `risk` is "error" (shown in percent; the default, but of a regression's
+    predictive "squared error") or any other name of what was averaged.
     """
+    named = given.risk_curves("risk_coverage", curves, targets)
+    if risk is None:
+        parts = curves.values() if isinstance(curves, Mapping) else [curves]
+        numbers = any(isinstance(part, Predictive) and part.kind == "regression" for part in parts)
+        risk = "squared error" if numbers else "error"
     axes = style.canvas(axes)
-    looks = looks or style.looks(curves)
-    for name, curve in curves.items():
+    looks = looks or style.looks(named)
+    for name, curve in named.items():
         # Where all answers are equally sure there is one point and no line.
         line = looks[name].line(marker_size=5.5 if len(curve.coverage) == 1 else 0.0)
         axes.plot(curve.coverage, curve.risk, label=style.key(name), **line)
@@ -55,7 +62,7 @@ def risk_coverage(
 
 
 def reliability(
-    predictives: Mapping[str, Predictive],
+    predictives: Predictive | Mapping[str, Predictive],
     targets: Any,
     *,
     bins: int = 15,
@@ -69,11 +76,12 @@ def reliability(
     Below the diagonal is overconfident. Bins with fewer than `fewest` examples are left out (unless none has
     that many); bars are 95% intervals of E. B. Wilson (1927).
     """
+    named = given.predictives("reliability", predictives)
     axes = style.canvas(axes)
-    looks = looks or style.looks(predictives)
+    looks = looks or style.looks(named)
     style.guide(axes)
     lowest = 1.0
-    for name, predictive in predictives.items():
+    for name, predictive in named.items():
         curve = metrics.reliability_curve(predictive.probs, targets, bins)
         shown = curve.count >= min(fewest, int(curve.count.max()))
         sure, right, count = curve.confidence[shown], curve.accuracy[shown], curve.count[shown]
@@ -91,7 +99,7 @@ def reliability(
 
 
 def interval_calibration(
-    predictives: Mapping[str, Predictive],
+    predictives: Predictive | Mapping[str, Predictive],
     targets: Any,
     *,
     levels: Sequence[float] = LEVELS,
@@ -100,10 +108,11 @@ def interval_calibration(
     axes: Axes | None = None,
 ) -> Axes:
     """The share of targets inside central intervals against the level promised (regression)."""
+    named = given.predictives("interval_calibration", predictives)
     axes = style.canvas(axes, 3.7, 2.9)
-    looks = looks or style.looks(predictives)
+    looks = looks or style.looks(named)
     style.guide(axes)
-    for name, predictive in predictives.items():
+    for name, predictive in named.items():
         kept = observed_coverage(predictive, targets, levels)
         axes.plot(list(levels), kept, label=style.key(name), **looks[name].line(1.4, marker_size=3.5))
     style.dress(axes, title=title, x="promised: level of the interval", y="kept: targets inside")
@@ -123,7 +132,7 @@ def observed_coverage(predictive: Predictive, targets: Any, levels: Sequence[flo
 
 
 def error_against_spread(
-    predictives: Mapping[str, Predictive],
+    predictives: Predictive | Mapping[str, Predictive],
     targets: Any,
     *,
     bins: int = 8,
@@ -134,9 +143,10 @@ def error_against_spread(
     """The error made against the error announced (regression), in bins of equal count of the predicted spread."""
     from matplotlib.ticker import MaxNLocator
 
+    named = given.predictives("error_against_spread", predictives)
     axes = style.canvas(axes, 3.7, 2.9)
-    looks = looks or style.looks(predictives)
-    curves = {name: binned_error(predictive, targets, bins) for name, predictive in predictives.items()}
+    looks = looks or style.looks(named)
+    curves = {name: binned_error(predictive, targets, bins) for name, predictive in named.items()}
     style.guide(axes)
     for name, curve in curves.items():
         axes.plot(curve.announced, curve.made, label=style.key(name), **looks[name].line(0.0, marker_size=5.5))
@@ -184,6 +194,7 @@ def method_comparison(
     `each` are the values that a method's is the mean of (one for each seed), as faint dots; `share` writes all as
     percentages.
     """
+    given.one("method_comparison", values, Mapping, "numbers by name")
     axes = style.canvas(axes, 4.4, 1.0 + 0.34 * len(values))
     looks = looks or style.looks(values)
     for place, (name, value) in enumerate(values.items()):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify.errors import choose
-from bayesify.plots import style
+from bayesify.plots import given, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from bayesify.methods import Method
     from bayesify.plots.style import Look
     from bayesify.training.loop import History
 
@@ -26,7 +27,7 @@ COLUMNS = {
 
 
 def training_history(
-    histories: History | Mapping[str, History],
+    histories: History | Method | Mapping[str, History | Method],
     *,
     show: str = "nll",
     title: str = "",
@@ -41,7 +42,7 @@ def training_history(
     from matplotlib.ticker import MaxNLocator
 
     choose("column of the history", show, COLUMNS)
-    named = histories if isinstance(histories, Mapping) else {"": histories}
+    named = given.histories("training_history", histories)
     axes = style.canvas(axes)
     looks = looks or style.looks(named)
     seen: list[float] = []
@@ -71,7 +72,7 @@ def time_axis(histories: Iterable[History]) -> tuple[str, str]:
 
 
 def weight_histograms(
-    history: History,
+    history: History | Method,
     *,
     layer: str | None = None,
     most: int = 12,
@@ -86,6 +87,7 @@ def weight_histograms(
     """
     from matplotlib.ticker import FixedLocator
 
+    history = given.history("weight_histograms", history)
     snapshots = {record["epoch"]: record["weights"] for record in history.records if record.get("weights")}
     if not snapshots:
         raise ValueError("this history has no weights: it was recorded by an earlier version, or for another method")

@@ -6,11 +6,12 @@ SNR = |mu| / sigma          (A. Graves, Practical variational inference for neur
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesify.plots import style
+from bayesify.methods import Method
+from bayesify.plots import given, style
 from bayesify.pruning import prunable_weights, scores
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from bayesify.methods import Method
     from bayesify.plots.style import Look
     from bayesify.pruning import PruningCurve
 
@@ -36,7 +36,7 @@ def weight_densities(
     axes: Axes | None = None,
 ) -> Axes:
     """How the weights (not the biases, where there is anything else) of each method are spread, over several draws."""
-    named = methods if isinstance(methods, Mapping) else {methods.name: methods}
+    named = given.methods("weight_densities", methods)
     axes = style.canvas(axes)
     looks = looks or style.looks(named)
     for name, (centres, density) in binned_weights(named, bins).items():
@@ -126,18 +126,27 @@ def snr_cumulative(
 
 
 def pruning_curve(
-    curves: PruningCurve | Mapping[str, PruningCurve],
+    curves: PruningCurve | Method | Mapping[str, PruningCurve | Method],
+    data: Any = None,
     *,
     show: str = "error",
-    error_name: str = "error",
+    error_name: str | None = None,
     title: str = "",
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """The error (or `show="nll"`) after pruning each share of the weights; any other `error_name` is no percentage."""
+    """The error (or `show="nll"`) after pruning each share of the weights.
+
+    Of a method the curve is that on `data`, `(x, y)`. `error_name` is "error" (shown in percent; the default, but of a
+    regression's method "RMSE") or any other name.
+    """
     if show not in {"error", "nll"}:
         raise ValueError(f"show must be 'error' or 'nll', got {show!r}")
-    named = curves if isinstance(curves, Mapping) else {"variational": curves}
+    named = given.pruning_curves("pruning_curve", curves, data)
+    if error_name is None:
+        parts = curves.values() if isinstance(curves, Mapping) else [curves]
+        numbers = any(isinstance(part, Method) and part.likelihood.kind == "regression" for part in parts)
+        error_name = "RMSE" if numbers else "error"
     axes = style.canvas(axes, 3.7, 2.8)
     looks = looks or style.looks(named)
     for name, curve in named.items():

@@ -139,7 +139,9 @@ def make_likelihood(recipe: Recipe, material: Material) -> Likelihood:
 def make_network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Callable[[], nn.Module]:
     """A function that makes the network; weights start as torch draws them under the recipe's seed."""
     if ":" in recipe.network:
-        return user_factory(recipe.network, shape, outputs)
+        make = user_factory(recipe.network, shape, outputs)
+        _check_returns(recipe.network, make, shape)
+        return make
     named: dict[str, Any] = {"activation": recipe.activation, "dropout": recipe.dropout}
     if recipe.method == "mc-dropout":
         if recipe.p is not None and not 0 < recipe.p < 1:
@@ -167,7 +169,8 @@ def user_factory(
 ) -> Callable[[], nn.Module]:
     """A network of the user's, `module:factory`, found as Python finds modules and in the current folder.
 
-    The factory is called without arguments, or with `input_shape` and `outputs` where it has such parameters.
+    The factory is called without arguments, or with `inputs` (a number for a table, else the shape), `input_shape` and
+    `outputs` where it has such parameters.
     """
     module_name, _, name = text.partition(":")
     here = str(Path.cwd())
@@ -176,16 +179,14 @@ def user_factory(
     try:
         factory = getattr(importlib.import_module(module_name), name)
     except ModuleNotFoundError as problem:
-        raise ValueError(f"network {text}: there is no module {problem.name!r}") from None
+        raise ValueError(f"network {text}: there is no module {problem.name!r} in this folder, nor installed") from None
     except AttributeError:
         raise ValueError(f"network {text}: {module_name} has no {name!r}") from None
     except Exception as problem:
         raise ValueError(f"network {text}: importing {module_name} failed: {problem}") from problem
     if not callable(factory):
         raise TypeError(f"network {text} must be a function that makes a torch.nn.Module, got {factory!r}")
-    offered = {"input_shape": shape, "outputs": outputs}
-    taken = inspect.signature(factory).parameters
-    given = {key: value for key, value in offered.items() if key in taken and value is not None}
+    given = _arguments(text, factory, shape, outputs)
 
     def make() -> nn.Module:
         try:
@@ -197,6 +198,37 @@ def user_factory(
         return network
 
     return make
+
+
+def _arguments(
+    text: str, factory: Callable[..., Any], shape: tuple[int, ...] | None, outputs: int | None
+) -> dict[str, Any]:
+    """What a factory is called with; one that needs more is refused by the name of what it needs."""
+    inputs = shape[0] if shape is not None and len(shape) == 1 else shape
+    known = {"inputs": inputs, "outputs": outputs, "input_shape": shape}
+    taken = inspect.signature(factory).parameters
+    given = {key: value for key, value in known.items() if key in taken and value is not None}
+    collecting = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for key, parameter in taken.items():
+        if key not in given and parameter.default is parameter.empty and parameter.kind not in collecting:
+            why = "which this run does not say" if key in known else "a factory is given inputs and outputs alone"
+            raise ValueError(f"network {text} needs {key!r}, {why}: give it a default")
+    return given
+
+
+def _check_returns(text: str, make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
+    """Refuse a network of several outputs: which one is meant can be said in Python only."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        network = make().eval()
+        try:
+            result = network(torch.zeros(2, *shape))
+        except Exception:  # noqa: BLE001 -- said in full, with the data's own shapes, where it is fitted
+            return
+    if not isinstance(result, torch.Tensor):
+        raise TypeError(
+            f"network {text} returns {type(result).__name__}, not a tensor: let its forward return the one output, or "
+            "fit it in Python with output="
+        )
 
 
 def _number_or_text(text: str) -> float | str:

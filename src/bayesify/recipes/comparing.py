@@ -12,7 +12,7 @@ from bayesify.errors import at_least, choose
 from bayesify.recipes.building import OF_FIT, epochs_for, make_likelihood, make_network, suited
 from bayesify.recipes.material import Material, gather
 from bayesify.recipes.reading import as_pictures
-from bayesify.recipes.recipe import OF_METHOD, Recipe
+from bayesify.recipes.recipe import DRAWS, OF_METHOD, Recipe
 from bayesify.recipes.training import check_device, claimed, write_metrics
 from bayesify.training import checkpoint
 
@@ -37,7 +37,7 @@ def compare(
     methods: Sequence[str] = USUAL,
     settings: Mapping[str, Any] | None = None,
     seeds: int = 1,
-    draws: int = 50,
+    draws: int = DRAWS,
     overwrite: bool = False,
     progress: bool = True,
 ) -> Compared:

@@ -19,6 +19,7 @@ from bayesify.data import DataError, Preparation, rows_from_csv
 from bayesify.data.delimited import SUFFIXES as TABLES
 from bayesify.data.delimited import read_rows
 from bayesify.data.pictures import SUFFIXES as PICTURES
+from bayesify.recipes.untouched import Untouched, raw_shape
 
 ARRAYS = (".npy", ".npz")
 
@@ -90,7 +91,7 @@ def _from_stream(stream: TextIO, preparation: Preparation) -> Tensor:
 
 
 def _from_table(source: Path | TextIO, preparation: Preparation) -> Tensor:
-    if preparation.image is None:
+    if preparation.image is None and not isinstance(preparation, Untouched):
         return rows_from_csv(source, preparation)
     rows = read_rows(source)
     values = [[rows.number(row, column) for column in range(len(rows.names))] for row in range(len(rows.cells))]
@@ -114,7 +115,9 @@ def _from_json_lines(text: str, preparation: Preparation) -> Tensor:
         if isinstance(value, dict):
             value = [_cell(value, column.name, column.categories, where) for column in preparation.columns]
             if not value:
-                raise DataError(f"{where}: this run takes images, give a list of numbers instead of an object")
+                raise DataError(
+                    f"{where}: this run knows no columns by name, give a list of numbers instead of an object"
+                )
         try:
             array = np.array(value, dtype=np.float64)
         except (TypeError, ValueError):
@@ -173,7 +176,7 @@ def fit_array(array: NDArray[Any], preparation: Preparation, what: str) -> Tenso
     if layout is not None and not (array.min() >= 0 and array.max() <= layout.maximum):
         span = f"{array.min():g} to {array.max():g}"
         raise DataError(f"{what}: pixels must be 0 to {layout.maximum:g} as in training, got {span}")
-    wanted = (len(preparation.columns),) if layout is None else layout.raw_shape
+    wanted = raw_shape(preparation)
     size = int(np.prod(wanted))
     shape = (*array.shape, 1) if size == 1 and array.ndim == 1 else array.shape
     if layout is not None and layout.channels > 1 and shape[-3:] == (*wanted[1:], wanted[0]):

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bayesify.data import DataError, DataSet, Preparation, label_noise, open_data, withhold
 from bayesify.data.catalogue import KNOWN, canonical
+from bayesify.data.delimited import SUFFIXES as TABLES
 from bayesify.data.download import download
 from bayesify.data.opening import READERS, is_known
 from bayesify.data.places import cache, find
@@ -81,6 +82,7 @@ def open_for(recipe: Recipe) -> DataSet:
         kind = "regression" if regression else "classification"
     options = {"target": recipe.target, "ignore": recipe.ignore or None, "size": recipe.size}
     path = Path(recipe.data).expanduser()
+    _check_options(recipe, path)
     if is_known(recipe.data):
         fetch(recipe.data)
         return open_data(recipe.data, split=recipe.split, **options)
@@ -113,6 +115,19 @@ def fingerprint(raw: DataSet) -> str:
     return digest.hexdigest()[:16]
 
 
+def understood(notes: dict[str, Any]) -> str | None:
+    """What a table was taken for, from its notes; pictures and known sets speak for themselves."""
+    names = [column["name"] for column in notes["preparation"]["columns"]]
+    if not notes["target_name"] or not names:
+        return None
+    classes = notes["class_names"]
+    kind = f"{len(classes)} classes" if classes else "a number"
+    return (
+        f"target {notes['target_name']} ({kind}) from {len(names)} columns: {', '.join(names[:8])}"
+        f"{', ...' if len(names) > 8 else ''}; {notes['examples']['test']} rows set aside for testing"
+    )
+
+
 def read_pairs(text: str, dataset: DataSet) -> dict[tuple[int, int], float]:
     """Label noise as text, `1,7=0.3` or `1,7=0.3;cat,dog=0.1`: pairs of classes and the chance of a swap."""
     pairs = {}
@@ -131,6 +146,26 @@ def read_pairs(text: str, dataset: DataSet) -> dict[tuple[int, int], float]:
         first, second = (dataset.class_names.index(name) for name in names)
         pairs[first, second] = probability
     return pairs
+
+
+def _check_options(recipe: Recipe, path: Path) -> None:
+    """Refuse what another kind of data takes, in the words of that kind."""
+    suffix = path.suffix.lower()
+    if is_known(recipe.data):
+        kind = "a data set that we know"
+    elif path.is_dir():
+        kind = "a folder"
+    elif suffix in READERS:
+        kind = "a table" if suffix in TABLES else "an archive of arrays"
+    else:
+        return
+    for name, meant, wanted in (
+        ("target", "a table", "a .csv or .tsv table"),
+        ("ignore", "a table", "a .csv or .tsv table"),
+        ("size", "a folder", "a folder of pictures"),
+    ):
+        if getattr(recipe, name) not in (None, ()) and kind != meant:
+            raise DataError(f"{name} is for {wanted}, {recipe.data} is {kind}: leave it out")
 
 
 def _notes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,16 +10,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from bayesify import likelihoods
 from bayesify.data import DataError, DataSet, Preparation, rows_from_csv
 from bayesify.data.delimited import SUFFIXES as TABLES
-from bayesify.data.opening import READERS, is_known
+from bayesify.data.formats import read_npz
+from bayesify.data.opening import is_known
 from bayesify.data.pictures import SUFFIXES as PICTURES
 from bayesify.errors import RunError, nearest
+from bayesify.recipes.inputs import ARRAYS, fit_array, read_inputs
 from bayesify.recipes.material import fingerprint, gather, open_for
 from bayesify.recipes.recipe import Recipe
 from bayesify.recipes.training import recipe_of
+from bayesify.recipes.untouched import Untouched, untouched
 
 
 @dataclass(frozen=True)
@@ -33,20 +39,20 @@ class Examples:
 
 
 def preparation_of(config: Mapping[str, Any], run: Path) -> Preparation:
-    """The preparation that travels with a run."""
+    """The preparation that travels with a run; one that was fitted in Python has none, and takes inputs as they are."""
     plain = (config.get("data") or {}).get("preparation")
-    if plain is None:
-        raise RunError(f"{run} was saved without its data's preparation: use it from Python with bayesify.load")
-    return Preparation.from_dict(plain)
+    return untouched(config, run) if plain is None else Preparation.from_dict(plain)
 
 
 def examples_of(config: dict[str, Any], run: Path, data: str | None = None) -> Examples:
     """The test examples of a run's own data, or examples of other data with the same classes.
 
     `data` may also say where the run's own data is now. Of a data set that we know the test part is used; of another
-    file every example.
+    file every example. A run that was fitted in Python knows no data of its own: `data` is an archive of arrays.
     """
     preparation = preparation_of(config, run)
+    if isinstance(preparation, Untouched):
+        return _from_arrays(config, run, data, preparation)
     recipe = _recipe(config, run, data)
     try:
         raw = open_for(recipe)
@@ -71,6 +77,11 @@ def examples_of(config: dict[str, Any], run: Path, data: str | None = None) -> E
 def unknown_inputs(config: dict[str, Any], run: Path, name: str) -> Tensor:
     """Inputs of a kind the run has never seen: the test part of a data set, or a whole file or folder."""
     preparation = preparation_of(config, run)
+    if isinstance(preparation, Untouched):
+        if not Path(name).is_file():
+            kinds = ", ".join((*ARRAYS, *TABLES))
+            raise DataError(f"{run} was fitted in Python: its unknown inputs must be a file of {kinds}, got {name!r}")
+        return preparation.apply(read_inputs([name], preparation, io.StringIO()).raw)
     if preparation.image is not None and Path(name).is_dir():
         return preparation.apply(_pictures_in(Path(name), preparation))
     recipe = Recipe(data=name, target=(config["data"].get("options") or {}).get("target"))
@@ -128,9 +139,42 @@ def _recipe(config: dict[str, Any], run: Path, data: str | None) -> Recipe:
     if data is None:
         return recipe
     moved = replace(recipe, data=data)
-    if is_known(data) or Path(data).suffix.lower() not in READERS:
+    if is_known(data) or Path(data).suffix.lower() not in TABLES:
         moved = replace(moved, target=None, ignore=(), split=None if is_known(data) else moved.split)
-    return moved
+    return moved if Path(data).is_dir() else replace(moved, size=None)
+
+
+def _from_arrays(config: dict[str, Any], run: Path, data: str | None, preparation: Untouched) -> Examples:
+    """All of an archive of arrays that the network takes as they are: `x` and `y`, or its `x_test` and `y_test`."""
+    wanted = "an .npz file with test examples x and y, as its network takes them"
+    if data is None:
+        own = " and --network module:factory" if config.get("network") is None else ""
+        raise RunError(
+            f"{run} was fitted in Python and does not know its data: give --data, {wanted}{own and ','}{own}"
+        )
+    path = Path(data).expanduser()
+    if path.suffix.lower() != ".npz":
+        raise DataError(f"{run} was fitted in Python: --data must be {wanted}, got {data}")
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+    arrays = {name.lower(): array for name, array in read_npz(path).items()}
+    for x_name, y_name in (("x_test", "y_test"), ("x", "y")):
+        if {x_name, y_name} <= set(arrays):
+            x = fit_array(arrays[x_name], preparation, f"{path}: {x_name}")
+            y = _targets(arrays[y_name], config, f"{path}: {y_name}")
+            if len(x) != len(y):
+                raise DataError(f"{path}: {x_name} holds {len(x)} examples but {y_name} {len(y)} targets")
+            return Examples(preparation.apply(x), y, f"all of {path.stem}")
+    raise DataError(f"{path}: expected arrays x and y, found {', '.join(sorted(arrays)) or 'nothing'}")
+
+
+def _targets(array: NDArray[Any], config: dict[str, Any], what: str) -> Tensor:
+    if array.dtype.kind not in "biuf" or array.ndim == 0 or not np.isfinite(array).all():
+        raise DataError(f"{what} must hold finite numbers, one or more for each example, got {array.dtype}")
+    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    classes = likelihoods.from_spec(config["likelihood"]).kind == "classification"
+    whole = array.dtype.kind in "biu" or bool((array == np.floor(array)).all())
+    return torch.from_numpy(array.astype(np.int64 if classes and whole else np.float64))
 
 
 def _other(config: dict[str, Any], raw: DataSet, recipe: Recipe, preparation: Preparation) -> Examples:

@@ -16,6 +16,8 @@ from typing import Any
 
 from bayesify.errors import choose
 
+# Functions drawn for an answer where nobody says how many: the same in Python, on the command line and in the server.
+DRAWS = 100
 METHOD_NAMES = ("point", "ensemble", "mc-dropout", "variational", "ivon", "laplace", "swag", "sgld", "sghmc", "hmc")
 NETWORK_NAMES = ("mlp", "cnn")
 # What belongs to the data, and goes when a command line replaces the data of a configuration file; and so on.

@@ -18,7 +18,8 @@ def sweep_report(result: dict[str, Any], path: Path) -> Path:
     report = Report(
         f"{search['grid']} on {search['data']}",
         f"{result['scored']} of {result['settings']} settings, {search['epochs']} epochs of "
-        f"{'-'.join([str(search['units'])] * search['layers'])} hidden units",
+        f"{'-'.join([str(search['units'])] * search['layers'])} hidden units"
+        + (f"; {result['understood']}" if result.get("understood") else ""),
     )
     best = result.get("best")
     if "test" in result and best is not None:

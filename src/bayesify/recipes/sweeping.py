@@ -12,7 +12,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from typing import Any
 import torch
 
 from bayesify import evaluation, networks
+from bayesify.data import DataError
 from bayesify.errors import RunError, at_least, choose
 from bayesify.likelihoods import Categorical
 from bayesify.methods.variational import Variational
-from bayesify.recipes.material import Material, gather
+from bayesify.recipes.material import Material, gather, open_for, understood
 from bayesify.recipes.recipe import Recipe
 from bayesify.recipes.training import check_device
 from bayesify.training import checkpoint
@@ -69,6 +70,8 @@ class Search:
 
     grid: str = "paper-grid"
     data: str = "mnist"
+    target: str | None = None
+    ignore: tuple[str, ...] | None = None
     normalise: str = "126"
     validation: float = 1 / 6
     units: int = 400
@@ -108,6 +111,11 @@ class Search:
         return found
 
 
+def with_usual_normalisation(search: Search) -> Search:
+    """The same search with the paper's normalisation for images; a table is standardised."""
+    return replace(search, normalise="standard" if open_for(_recipe(search)).image is None else "126")
+
+
 def sweep(
     search: Search, out: Path, *, only: Sequence[str] = (), device: str = "cpu", progress: bool = True
 ) -> dict[str, Any]:
@@ -116,8 +124,11 @@ def sweep(
     fleets = search.fleets()
     for name in only:
         choose("sub-fleet", name, fleets)
-    _claim(search, out)
     material = gather(_recipe(search))
+    if material.kind != "classification":
+        target = f"the target {material.notes['target_name']!r} of {search.data} is a number"
+        raise DataError(f"a search is for classes, {target}: name another column as the target")
+    _claim(search, out)
     for name in only or fleets:
         folder = out / name
         if not (folder / SCORES).exists():
@@ -133,6 +144,8 @@ def conclude(search: Search, out: Path, material: Material) -> dict[str, Any]:
     rows = sorted((row for one in finished.values() for row in one["rows"]), key=lambda row: row["number"])
     result: dict[str, Any] = {
         "search": asdict(search),
+        "target": material.notes["target_name"] if understood(material.notes) else None,
+        "understood": understood(material.notes),
         "settings": len(search.settings()),
         "scored": len(rows),
         "missing": [name for name in fleets if name not in finished],
@@ -262,13 +275,21 @@ def _test(out: Path, finished: dict[str, Any], best: dict[str, Any], material: M
 
 
 def _recipe(search: Search) -> Recipe:
-    return Recipe(data=search.data, normalise=search.normalise, validation=search.validation, network="mlp")
+    return Recipe(
+        data=search.data,
+        target=search.target,
+        ignore=tuple(search.ignore or ()),
+        normalise=search.normalise,
+        validation=search.validation,
+        network="mlp",
+    )
 
 
 def _claim(search: Search, out: Path) -> None:
     file = out / "search.json"
     told = json.loads(json.dumps(asdict(search)))
-    if file.exists() and _read(file) != told:
+    # A search of an earlier version does not name what it could not choose.
+    if file.exists() and {**dict.fromkeys(told), **_read(file)} != told:
         raise RunError(f"{out} holds another search: choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     checkpoint.write_json(file, told)

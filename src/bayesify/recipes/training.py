@@ -101,6 +101,8 @@ def load(run: Path, network: str | None = None) -> Method:
 def rebuild(config: dict[str, Any], run: Path, network: str | None = None) -> Method:
     """The method of a run; code of the user's is run only if they name it, never because a folder does."""
     about = config.get("data") or {}
+    if config.get("output") == runs.OWN_FUNCTION:
+        raise RunError(f"{run} picks its network's output by a function of yours: use it from Python, bayesify.load")
     if network is None:
         if config.get("network") is None:
             named = about.get("factory") or "module:factory"
@@ -108,7 +110,8 @@ def rebuild(config: dict[str, Any], run: Path, network: str | None = None) -> Me
         return runs.load(run)
     shapes = config.get("input_shapes") or [None]
     shape = None if shapes[0] is None else tuple(shapes[0])
-    return runs.load(run, network=user_factory(network, shape, about.get("outputs")))
+    outputs = about.get("outputs") or (config.get("likelihood") or {}).get("classes")
+    return runs.load(run, network=user_factory(network, shape, outputs))
 
 
 def recipe_of(config: dict[str, Any], run: Path, data: str | None = None) -> Recipe:

@@ -13,18 +13,14 @@ import torch
 from bayesify import initialisation
 from bayesify.methods import Method, Variational
 from bayesify.metrics import as_array
+from bayesify.training.doubts import STANDARD_ERRORS, blew_up, kl_frozen, not_converged
 
 if TYPE_CHECKING:
     from bayesify.predictive import Predictive
 
-# A gap must matter (3 points) and must not be chance (2 standard errors).
-GAP, STANDARD_ERRORS = 0.03, 2.0
-# One part in a hundred of all that training gained is still something.
-STILL_FALLING = 0.01
-STUCK_WIDTH, FROZEN_KL = 0.05, 0.01
-# An NLL so many times what guessing gave, in the middle of training, is not noise.
-BLOWN_UP = 10.0
-_FEWEST_EPOCHS = 5
+# A gap must matter (3 points) and must not be chance.
+GAP = 0.03
+STUCK_WIDTH = 0.05
 
 
 @dataclass(frozen=True)
@@ -60,42 +56,6 @@ def never_fitted(method: Method, losses: Sequence[float]) -> str | None:
     return (
         "no training is recorded: it was never fitted, and unless a loop of your own trained it, its scores are those "
         "of the weights it started from"
-    )
-
-
-def blew_up(nlls: Sequence[float]) -> str | None:
-    """Whether the negative log-likelihood rose, on the way, to several times what it was at the start."""
-    values = [value for value in nlls if value is not None]
-    if len(values) < 2 or max(values[1:]) <= BLOWN_UP * max(values[0], 1.0):
-        return None
-    epoch = values.index(max(values[1:]))
-    return (
-        f"training blew up: the NLL rose to {values[epoch]:.3g} in epoch {epoch + 1}, from {values[0]:.3g} at the "
-        "start; lower the learning rate"
-    )
-
-
-def not_converged(losses: Sequence[float]) -> str | None:
-    """Whether the loss still fell in the last tenth of the epochs.
-
-    A straight line through the last tenth (at least five epochs) must fall by more than its own noise, and
-    fast enough that a further tenth of the epochs would gain over a hundredth of the whole fall so far.
-    """
-    values = np.array([loss for loss in losses if loss is not None and math.isfinite(loss)], dtype=np.float64)
-    if len(values) < _FEWEST_EPOCHS:
-        return None
-    tail = values[-max(_FEWEST_EPOCHS, math.ceil(len(values) / 10)) :]
-    epochs = np.arange(len(tail), dtype=np.float64)
-    slope, level = np.polyfit(epochs, tail, 1)
-    residual = tail - (slope * epochs + level)
-    deviation = math.sqrt(float(residual @ residual) / (len(tail) - 2) / float(((epochs - epochs.mean()) ** 2).sum()))
-    fall = values[0] - values.min()
-    ahead = -slope * max(1.0, len(values) / 10)
-    if -slope <= STANDARD_ERRORS * deviation or fall <= 0 or ahead <= STILL_FALLING * fall:
-        return None
-    return (
-        f"not converged: the loss still fell by {-slope:.3g} an epoch at the end of {len(values)} epochs; "
-        "train longer before comparing"
     )
 
 
@@ -155,18 +115,4 @@ def widths_stuck(widths: Any, start: Any) -> str | None:
     return (
         f"posterior widths are stuck at their start: half of them moved by less than {100 * STUCK_WIDTH:.0f}% "
         f"(median {np.median(now):.3g}, started at {np.median(before):.3g}); train longer or start wider"
-    )
-
-
-def kl_frozen(kls: Sequence[float]) -> str | None:
-    """Whether the KL hardly moved in training: by less than a hundredth of where it began."""
-    values = np.array([kl for kl in kls if kl is not None and math.isfinite(kl)], dtype=np.float64)
-    if len(values) < 2 or not values.any():
-        return None
-    span = float(values.max() - values.min())
-    if span > FROZEN_KL * float(np.abs(values[0])):
-        return None
-    return (
-        f"the KL hardly moved: from {values[0]:.4g} to {values[-1]:.4g} nats in {len(values)} epochs; "
-        "the posterior has not responded to prior and data"
     )

@@ -55,7 +55,12 @@ logger = logging.getLogger("bayesify")
 
 
 def write_model_card(
-    result: MethodResult, folder: Path, *, alerts: Sequence[str] = (), licence: str = "other"
+    result: MethodResult,
+    folder: Path,
+    *,
+    alerts: Sequence[str] = (),
+    licence: str = "other",
+    tested_on: str = "",
 ) -> Path | None:
     """Put the card of a result into its run folder; a `README.md` that is not a card of ours is left as it is."""
     path = folder / CARD
@@ -63,13 +68,16 @@ def write_model_card(
         if path.exists() and CARD_MARK not in path.read_text(encoding="utf-8", errors="replace")[:2000]:
             logger.warning("%s was not written by bayesify: it is left as it is", path)
             return None
-        checkpoint.write_text(path, model_card(result, name=folder.name, alerts=alerts, licence=licence))
+        card = model_card(result, name=folder.name, alerts=alerts, licence=licence, tested_on=tested_on)
+        checkpoint.write_text(path, card)
     except OSError as problem:
         raise RunError(f"cannot write {path}: {problem.strerror or problem}") from None
     return path
 
 
-def model_card(result: MethodResult, *, name: str, alerts: Sequence[str] = (), licence: str = "other") -> str:
+def model_card(
+    result: MethodResult, *, name: str, alerts: Sequence[str] = (), licence: str = "other", tested_on: str = ""
+) -> str:
     """The card of a result as Markdown, under the name of its run."""
     config = runs.describe(result.method)
     about = config["data"] or {}
@@ -89,7 +97,7 @@ def model_card(result: MethodResult, *, name: str, alerts: Sequence[str] = (), l
         "## Training",
         _table(_training(result, config)),
         "## Evaluation",
-        _evaluation(result, about, scores),
+        _evaluation(result, about, scores, tested_on),
         "## Limits",
         _limits(result, about),
         "## Made with",
@@ -142,18 +150,16 @@ def _alerts(alerts: Sequence[str]) -> str:
 
 def _use(result: MethodResult, name: str, config: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     own = "" if config["network"] is not None else ", network=your_network"
-    lines = [
-        "```python",
-        "import bayesify as bf",
-        "",
-        f'model = bf.load("{re.sub(r"[^A-Za-z0-9._-]", "_", name)}"{own})',
-        f"answer = model.predict(inputs, draws={result.predictive.draws})",
-    ]
+    folder = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    lines = ["```python", "import bayesify as bf", "", f'model = bf.load("{folder}"{own})']
+    if about.get("preparation"):
+        lines.append(f'inputs = bf.prepare("{folder}", raw)  # a file, a DataFrame or an array')
+    lines.append(f"answer = model.predict(inputs, draws={result.predictive.draws})")
     classes = result.predictive.kind == "classification"
     lines.append("answer.labels, answer.confidence, answer.epistemic" if classes else "answer.mean, answer.std")
     wanted = config["input_shapes"]
     shape = f" Inputs have the shape {', '.join(str(['n', *part]) for part in wanted)}" if wanted else ""
-    prepared = ", prepared as under *Training data*" if about.get("preparation") and shape else ""
+    prepared = ", once prepared as under *Training data*" if about.get("preparation") and shape else ""
     end = "." if shape else ""
     refuse = " An answer whose confidence is low is better not given: see `accept`." if classes else ""
     return "\n".join([*lines, "```", "", f"{shape.replace(chr(39), '').strip()}{prepared}{end}{refuse}".strip()])
@@ -207,9 +213,10 @@ def _training(result: MethodResult, config: Mapping[str, Any]) -> Iterable[tuple
         yield "last training NLL", f"{records[-1]['nll']:.4g}"
 
 
-def _evaluation(result: MethodResult, about: Mapping[str, Any], scores: Mapping[str, float]) -> str:
+def _evaluation(result: MethodResult, about: Mapping[str, Any], scores: Mapping[str, float], tested_on: str) -> str:
     e = result.evaluation
-    where = f"the test part of {_words(about['name'])}" if about.get("name") else "test examples"
+    own = f"the test part of {about['name']}" if about.get("name") else "test examples"
+    where = _words(tested_on or own)
     unknown = "" if result.unknown is None else f", against {len(result.unknown):,} unknown inputs"
     table = _table([(SCORES[name], f"{value:.4f}") for name, value in scores.items()], ("score", "value"))
     return f"{e.examples:,} examples, {where}{unknown}; {e.draws} draws.\n\n{table}"

@@ -32,6 +32,7 @@ def comparison_report(
     at_least: float = 0.9,
     seeds: Sequence[Sequence[MethodResult]] | None = None,
     licence: str = "other",
+    tested_on: str = "",
 ) -> Path:
     """Write the report, its JSON twin and a model card in each result's run folder; returns the page's path.
 
@@ -50,6 +51,7 @@ def comparison_report(
         seeds: the results of every seed, where there were several: the table then has their means and standard errors,
             and the pictures are those of `results`, the first.
         licence: of the model, for its card: an identifier such as `apache-2.0`.
+        tested_on: what the test set is, for the card, where it is not the test part of the run's own data.
 
     """
     given = checked(results)
@@ -80,7 +82,9 @@ def comparison_report(
     written = report.write(path)
     for result in given:
         if result.method.run is not None and result.method.run.is_dir():
-            write_model_card(result, result.method.run, alerts=warned[result.label], licence=licence)
+            write_model_card(
+                result, result.method.run, alerts=warned[result.label], licence=licence, tested_on=tested_on
+            )
     return written
 
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from bayesify.errors import TrainingError
 from bayesify.sampling.hamiltonian import look
 from bayesify.sampling.sampler import Iteration, Sampler
-from bayesify.training import checkpoint
+from bayesify.training import checkpoint, same_data
 from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.plan import History
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bayesify.methods.hmc import HMC
     from bayesify.sampling.log_joint import LogJoint
     from bayesify.sampling.plan import Sampling
+    from bayesify.training.examples import Examples
 
 _STATE = Path("checkpoint") / "state.safetensors"
 
@@ -48,11 +49,12 @@ class SamplingRun:
     """Follows a plan with one method's chains."""
 
     def __init__(
-        self, method: HMC, target: LogJoint, plan: Sampling, n_data: int, *, run: Path | None, show: bool
+        self, method: HMC, target: LogJoint, plan: Sampling, examples: Examples, *, run: Path | None, show: bool
     ) -> None:
-        self.method, self.target, self.plan, self.n_data = method, target, plan, n_data
+        self.method, self.target, self.plan, self.n_data = method, target, plan, examples.n_data
+        self.data = None if run is None else same_data.mark(examples)
         self.folder, self.show = run, show
-        self.progress, self.history = Progress(), History()
+        self.progress, self.history = Progress(), History(method=method.name)
         _, variance = target.starts(plan.seed, method.chains)
         self.workers = _workers(target, method.chains)
         with _threads_of_each(self.workers):
@@ -115,7 +117,7 @@ class SamplingRun:
         self.sampler.state = look(self.target, self.method.position.detach().clone())
         self.progress = Progress(**state["progress"])
         self.progress.done = False
-        self.history = History(state["history"], state.get("stopped", ""))
+        self.history = History(state["history"], state.get("stopped", ""), self.method.name)
 
     def save_checkpoint(self) -> None:
         """Write the state to the run's folder."""
@@ -131,6 +133,7 @@ class SamplingRun:
             "adaptation": numbers,
             "history": self.history.records,
             "stopped": self.history.stopped,
+            "data": self.data,
         }
         checkpoint.write(self.folder / _STATE, tensors, state)
         checkpoint.write_text(self.folder / "history.jsonl", self.history.to_jsonl())

@@ -36,7 +36,7 @@ class Limits:
     window: float = 0.002
     batch: int = 64
     piece: int = 8192
-    cache: int = 256 << 20
+    cache: int = 512 << 20
 
     def room(self, draws: int) -> int:
         """Inputs that are evaluated together with so many draws each."""

@@ -3,7 +3,7 @@
 registry = Registry(["runs/plain", "runs/variational"])
 await registry.start()                                  # loads in the worker thread
 model = registry.get("variational")
-predictive = await model.predict(model.preparation.apply(raw), draws=30, seed=0)
+predictive = await model.predict(model.preparation.apply(raw), draws=100, seed=0)
 await registry.stop()                                   # finishes what was accepted
 """
 
@@ -25,6 +25,8 @@ from bayesify.errors import RunError, at_least, nearest
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
 from bayesify.recipes import reading, training
+from bayesify.recipes.recipe import DRAWS
+from bayesify.recipes.untouched import raw_shape
 from bayesify.serving.answers import Table
 from bayesify.serving.batching import Batcher
 from bayesify.serving.limits import Limits
@@ -35,7 +37,6 @@ from bayesify.serving.weights import WeightCache
 
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
-DRAWS = 30
 
 
 class LoadedModel:
@@ -62,7 +63,7 @@ class LoadedModel:
 
     @property
     def raw_shape(self) -> tuple[int, ...]:
-        """The shape of one raw input: `[height, width]`, `[channels, height, width]` or `[columns]`."""
+        """The shape of one raw input: `[height, width]`, `[channels, height, width]`, `[columns]`, or the network's."""
         return self._registry.raw_shape(self.name)
 
     async def predict(self, x: Tensor, *, draws: int | None = None, seed: int = 0) -> Predictive:
@@ -117,10 +118,13 @@ class Registry:
         """The models, in the order in which they were given."""
         return list(self._described)
 
+    def folders(self) -> list[Path]:
+        """Their run folders, in the same order."""
+        return [folder for folder, _, _ in self._described.values()]
+
     def raw_shape(self, name: str) -> tuple[int, ...]:
         """The shape of one raw input of a model, loaded or not."""
-        preparation = self.preparation(name)
-        return (len(preparation.columns),) if preparation.image is None else preparation.image.raw_shape
+        return raw_shape(self.preparation(name))
 
     def preparation(self, name: str) -> Preparation:
         """How raw inputs of a model become what its network takes."""

@@ -69,7 +69,7 @@ def examples_from_json(value: Any, preparation: Preparation) -> Tensor:
     rows = value if isinstance(value, list) else [value]
     if rows and isinstance(rows[0], dict):
         if not preparation.columns:
-            raise Refusal(422, "this model takes images: give lists of numbers instead of objects")
+            raise Refusal(422, "this model takes images or arrays: give lists of numbers instead of objects")
         value = []
         for number, row in enumerate(rows):
             where = f"input {number}"
@@ -111,7 +111,7 @@ def example_from_picture(body: bytes, preparation: Preparation, limits: Limits) 
     import PIL.ImageOps
 
     if preparation.image is None:
-        raise Refusal(422, "this model takes rows of a table, not pictures")
+        raise Refusal(422, "this model takes rows of a table or arrays, not pictures")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)

@@ -284,7 +284,7 @@ def _infer_examples(registry: Registry) -> Schema:
         "id": "one",
         "inputs": [tensor],
         "outputs": [{"name": "epistemic"}],
-        "parameters": {"draws": 30, "seed": 0},
+        "parameters": {"draws": registry.draws, "seed": 0},
     }
     return {"one input": {"value": asked}}
 
@@ -295,6 +295,6 @@ def _predict_examples(registry: Registry) -> Schema:
     for length in reversed(registry.raw_shape(name)):
         one = [one] * length
     return {
-        "one input": {"value": {"model": name, "inputs": one, "draws": 30}},
-        "two inputs": {"value": {"model": name, "inputs": [one, one], "draws": 30, "seed": 1}},
+        "one input": {"value": {"model": name, "inputs": one, "draws": registry.draws}},
+        "two inputs": {"value": {"model": name, "inputs": [one, one], "draws": registry.draws, "seed": 1}},
     }

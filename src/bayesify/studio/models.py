@@ -182,5 +182,6 @@ def _not_drawable(model: Model) -> str | None:
     if preparation is None:
         return "it was saved without its preparation"
     if preparation.image is None:
-        return f"it takes {len(preparation.columns)} columns of a table, not pictures"
+        columns = f"{len(preparation.columns)} columns of a table" if preparation.columns else "arrays as they are"
+        return f"it takes {columns}, not pictures"
     return None

@@ -7,7 +7,7 @@ shuffled by our own noise, so a resumed run sees the same batches; a user's own 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +17,18 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 from bayesify import noise
-from bayesify.interface import count
+from bayesify.interface import by_name, count
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from bayesify.likelihoods import Likelihood
 
 Batch = tuple[Any, Tensor]
+_NUMBER_THEM = {
+    "targets": "number the classes first, y = np.unique(names, return_inverse=True)[1]",
+    "inputs": "encode it as numbers first",
+}
 
 
 class Examples(ABC):
@@ -30,6 +36,7 @@ class Examples(ABC):
 
     n_data: int
     check: Callable[[Tensor], None] | None = None  # what the network's width allows; set once it is known
+    _names: list[str] | None = None  # of the inputs of the first batch, where they have names
 
     @abstractmethod
     def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
@@ -52,9 +59,14 @@ class Examples(ABC):
         return self
 
     def _checked(self, batch: Batch) -> Batch:
+        x, y = batch
         if self.check is not None:
-            self.check(batch[1])
-        return batch
+            self.check(y)
+        if isinstance(x, dict):
+            # A compiled step knows the parts of a batch by their order.
+            self._names = self._names or list(x)
+            x = by_name(x, self._names)
+        return x, y
 
 
 class IndexedExamples(Examples):
@@ -182,6 +194,7 @@ def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
                 raise ValueError(f"inputs hold {bad} values that are NaN or infinite: clean or impute them first")
         return tensor
 
+    x = dict(x) if isinstance(x, Mapping) else x
     converted = x if isinstance(x, dict | tuple) else _listed(x)
     converted = pytree.tree_map(convert, converted)
     sizes = {leaf.shape[0] if leaf.dim() else -1 for leaf in pytree.tree_leaves(converted)}
@@ -215,9 +228,33 @@ def _as_tensor(value: Any, what: str) -> Tensor:
         array = np.asarray(value)
     except ValueError:
         array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "biuf" and hasattr(value, "columns") and hasattr(value, "items"):
+        array = _joined(dict(value.items()), what)
     if array.dtype.kind not in "biuf":
+        text = _text_in(array)
+        if text is not None:
+            raise TypeError(f"{what} must be numbers, got text such as {text!r}: {_NUMBER_THEM[what]}")
         raise TypeError(f"{what} must be numbers in a tensor or array, got {type(value).__name__}")
-    return torch.from_numpy(np.ascontiguousarray(array))
+    array = np.ascontiguousarray(array)
+    if not array.flags.writeable and not isinstance(value, np.memmap):
+        # What a DataFrame gives may only be read, which torch has no word for; a file on disk is too large to copy.
+        array = array.copy()
+    return torch.from_numpy(array)
+
+
+def _joined(columns: Mapping[Any, Any], what: str) -> NDArray[Any]:
+    """The numbers of a DataFrame whose columns are of different types."""
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            text = _text_in(array)
+            holds = f"text such as {text!r}" if text is not None else f"values of type {columns[name].dtype}"
+            raise TypeError(f"{what} must be numbers, column {name!r} holds {holds}: encode it or leave it out")
+    return np.column_stack(list(arrays.values()))
+
+
+def _text_in(array: NDArray[Any]) -> str | None:
+    return next((str(item) for item in array.flat if isinstance(item, str)), None)
 
 
 def _check_lengths(x: Any, y: Tensor) -> None:

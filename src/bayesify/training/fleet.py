@@ -194,6 +194,7 @@ class Fleet:
                 row = self.parameters[self.names.index(name)]
                 parameter.data = row.detach()[index].clone()
             method.input_shapes = self.methods[0].input_shapes
+            method.input_names = self.methods[0].input_names
             method.eval()
         return self.methods
 

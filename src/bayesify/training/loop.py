@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from bayesify.errors import TrainingError
-from bayesify.training import checkpoint, snapshots
+from bayesify.training import checkpoint, same_data, snapshots
 from bayesify.training.examples import Examples
 from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
@@ -67,7 +68,7 @@ class Trainer:
         )
         self.stepping = Stepping(method, examples, plan, self.optimizer, timetable)
         self.progress = Progress()
-        self.history = History()
+        self.history = History(method=method.name)
         self.show = show
         self.best_state: dict[str, Tensor] | None = None
 
@@ -79,6 +80,11 @@ class Trainer:
     @property
     def total_steps(self) -> int:
         return self.plan.epochs * self.batches
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """What tells this data from other data, for who resumes."""
+        return same_data.mark(self.examples, self.plan.batch_size)
 
     def train(self) -> History:
         """Go on from where the progress is to the end of the plan."""
@@ -114,7 +120,7 @@ class Trainer:
         self.method.load_state_dict(_part(tensors, "model/"))
         checkpoint.unpack_optimizer(self.optimizer, tensors, state["optimizer"])
         self.progress = Progress(**state["progress"])
-        self.history = History(state["history"], state.get("stopped", ""))
+        self.history = History(state["history"], state.get("stopped", ""), self.method.name)
         self.best_state = _part(tensors, "best/") or None
 
     def save_checkpoint(self) -> None:
@@ -130,6 +136,7 @@ class Trainer:
             "optimizer": packed,
             "history": self.history.records,
             "stopped": self.history.stopped,
+            "data": self.data,
         }
         checkpoint.write(self.run / "checkpoint" / "state.safetensors", tensors, state)
         checkpoint.write_text(self.run / "history.jsonl", self.history.to_jsonl())

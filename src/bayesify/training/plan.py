@@ -6,7 +6,7 @@ import copy
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ from torch import Tensor
 
 from bayesify.errors import RunError, at_least, choose, positive, whole_number
 from bayesify.training import checkpoint
+from bayesify.training.doubts import brief
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
 
 logger = logging.getLogger("bayesify")
 Schedule = str | Callable[[float], float]
 CUSTOM = "custom"
+_SHOWN = ("loss", "nll", "kl", "acceptance", "divergences", "validation_nll", "validation_error")
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,23 @@ class Progress:
     done: bool = False
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
-    """What each epoch showed: a list of records, and a column by name."""
+    """What each epoch showed: a list of records, and a column by name; whose history it is, where that is known."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
     stopped: str = ""
+    method: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        # The records hold histograms of every layer: a notebook that shows them all shows nothing else.
+        last = self.records[-1] if self.records else {}
+        number, what = (last["step"], "iteration") if "phase" in last else (last.get("epoch", 0), "epoch")
+        done = f"{number:,} {what}{'' if number == 1 else 's'}"
+        numbers = [f"{name} {brief(last[name])}" for name in _SHOWN if last.get(name) is not None]
+        stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
+        whose = f" of {self.method}" if self.method else ""
+        return f"<History{whose}: {', '.join([done, *numbers, *stopped])}>"
 
     def __getitem__(self, name: str) -> list[Any]:
         return [record.get(name) for record in self.records]
@@ -83,8 +96,18 @@ class History:
         return "".join(json.dumps(record) + "\n" for record in self.records)
 
 
-def extended(plan: Plan, more: int) -> Plan:
-    """The same plan with more epochs; a schedule, a function of the share done, is stretched over the new length."""
+def extended(plan: Plan, more: int, state: dict[str, Any]) -> Plan:
+    """The same plan with more epochs; a schedule, a function of the share done, is stretched over the new length.
+
+    The state of a run that is over is opened again. One that stopped early goes on from there: the epochs that it did
+    not need are not made up for, and its patience begins anew.
+    """
+    progress = state["progress"]
+    if progress["done"]:
+        stopped = state["history"][-1]["epoch"]
+        plan = replace(plan, epochs=stopped)
+        progress |= {"done": False, "best_epoch": stopped}
+        state["stopped"] = ""
     longer = Plan(**{**asdict(plan), "epochs": plan.epochs + at_least("extend", more, 1)})
     logger.info(
         "extended from %d to %d epochs: the %s schedule is now spread over %d",

@@ -1,0 +1,35 @@
+"""A history in one line: whose it is, how long it was, and its last numbers."""
+
+from bayesify.training.plan import History
+
+RECORDS = [
+    {"epoch": epoch, "step": 4 * epoch, "loss": 25.0 / epoch, "nll": 0.5, "kl": 12628.2, "weights": [0.0] * 5000}
+    for epoch in range(1, 11)
+]
+
+
+def test_a_history_shows_its_end_and_not_its_records():
+    assert repr(History(RECORDS, method="variational")) == (
+        "<History of variational: 10 epochs, loss 2.5, nll 0.5, kl 12,628>"
+    )
+    assert repr(History(RECORDS[:1])) == "<History: 1 epoch, loss 25, nll 0.5, kl 12,628>"
+    assert repr(History()) == "<History: 0 epochs>"
+
+
+def test_it_says_why_it_stopped_and_how_validation_went():
+    scored = {**RECORDS[-1], "validation_nll": 0.61, "validation_error": 0.25}
+    text = repr(History([*RECORDS, scored], "validation NLL has not improved for 3 epochs"))
+    assert text.endswith(
+        "validation_nll 0.61, validation_error 0.25, stopped early: validation NLL has not improved for 3 epochs>"
+    )
+
+
+def test_a_history_of_sampling_counts_iterations():
+    block = {"epoch": 3, "step": 1500, "phase": "sampling", "nll": 0.4, "acceptance": 0.81, "divergences": 0}
+    assert repr(History([block], method="hmc")) == (
+        "<History of hmc: 1,500 iterations, nll 0.4, acceptance 0.81, divergences 0>"
+    )
+
+
+def test_whose_it_is_is_no_part_of_what_it_showed():
+    assert History(RECORDS, method="variational") == History(RECORDS)
