@@ -1,10 +1,14 @@
 """A network of a fleet is the network that training it alone gives."""
 
+import os
+import signal
+
 import pytest
 import torch
 from torch import nn
 
 import bayesify as bf
+from bayesify.training import checkpoint
 from bayesify.training.fleet import Fleet
 
 MIXTURES = ["scale-mixture:0.25,1,0.01", "scale-mixture:0.5,0.5,0.1", "scale-mixture:0.75,2,0.002"]
@@ -87,7 +91,7 @@ def test_each_network_is_what_training_it_alone_gives(priors, optimizer, draws, 
         )
 
 
-def fit(fleet, epochs, run=None, optimizer="adam"):
+def fit(fleet, epochs, run=None, optimizer="adam", **settings):
     return fleet.fit(
         data(),
         learning_rates=[0.02] * len(fleet),
@@ -96,6 +100,7 @@ def fit(fleet, epochs, run=None, optimizer="adam"):
         optimizer=optimizer,
         run=run,
         progress=False,
+        **settings,
     )
 
 
@@ -191,6 +196,44 @@ def test_a_network_that_diverges_leaves_the_others_as_they_are(tmp_path):
     assert len(again.nll) == 4
     with pytest.raises(bf.TrainingError, match=r"networks \[0, 1, 2\] of the fleet"):
         make().fit(data(), learning_rates=[1e30] * 3, **settings)
+
+
+def test_a_fleet_that_is_interrupted_keeps_the_epoch_and_goes_on_to_the_same_bits(tmp_path, monkeypatch):
+    """However seldom it writes of its own accord: here only after the first epoch."""
+    whole, stopped, again = make(), make(), make()
+    fit(whole, 6, tmp_path / "whole")
+
+    def stop(epoch, _):
+        checkpointed.append(checkpoint.read(tmp_path / "run" / "fleet.safetensors")[1]["epochs"])
+        if epoch == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    checkpointed = []
+    monkeypatch.setattr(checkpoint, "_BETWEEN", 1e9)
+    with pytest.raises(KeyboardInterrupt):
+        fit(stopped, 6, tmp_path / "run", on_epoch=stop)
+    # The signal came after the third epoch's end, so it was heard at that of the fourth.
+    assert checkpointed == [1, 1, 1, 4]
+    fit(again, 6, tmp_path / "run")
+    assert again.nll == whole.nll
+    for one, other in zip(again.parameters, whole.parameters, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_checkpoints_take_a_small_share_of_the_time(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now[0])
+    pace, written = checkpoint.Pace(None), 0
+    for epoch in range(1, 1001):
+        now[0] += 0.1
+        if pace.due(epoch):
+            with pace.writing():
+                now[0] += 0.3
+            written += 1
+    # 100 s of training: one at once, then every 6 s and what its last epoch lacks to that.
+    assert written == pytest.approx(1 + 100 / 6, abs=1)
+    every = checkpoint.Pace(3)
+    assert [epoch for epoch in range(1, 10) if every.due(epoch)] == [3, 6, 9]
 
 
 def rows_of(seed, rows=70):

@@ -1,7 +1,7 @@
 """A search over settings: networks trained in fleets, scored on validation, and the winner tested once.
 
 The grid is cut into sub-fleets: networks with the same number of draws per step (so that nothing is padded), so many
-at a time. Each is checkpointed after every epoch and, once finished, keeps its scores and its best network only; one
+at a time. Each is checkpointed between epochs and, once finished, keeps its scores and its best network only; one
 that is finished is never trained again, so a search can be stopped anywhere and its sub-fleets can be run apart. When
 the last one is done, the best on validation is tested.
 """

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,30 @@ from torch import Tensor
 from bayesify.errors import RunError
 
 FORMAT = "bayesify-checkpoint-1"
+# Checkpoints of their own accord wait this many times as long as the last one took.
+_BETWEEN = 20
+
+
+class Pace:
+    """How often to write: every so many epochs or, where no number is given, so that it takes a 20th of the time."""
+
+    def __init__(self, every: int | None) -> None:
+        self.every = every
+        self._ended, self._took = -math.inf, 0.0
+
+    def due(self, epochs: int) -> bool:
+        """Whether to write after so many epochs; of its own accord, always after the first."""
+        if self.every is not None:
+            return epochs % self.every == 0
+        return time.perf_counter() - self._ended >= _BETWEEN * self._took
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Takes the time of what is done inside."""
+        began = time.perf_counter()
+        yield
+        self._ended = time.perf_counter()
+        self._took = self._ended - began
 
 
 def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ from bayesify.training.compiling import worth_compiling
 from bayesify.training.examples import Examples, TensorExamples, as_examples
 from bayesify.training.fleet_step import FleetStep
 from bayesify.training.graphs import GraphedSteps
+from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import make_optimizer, rate_factor
 from bayesify.training.step import FusedStep, signed
@@ -81,7 +82,7 @@ class Fleet:
         compiled: bool | None = None,
         precision: str = "float32",
         run: str | Path | None = None,
-        checkpoint_every: int = 1,
+        checkpoint_every: int | None = None,
         may_diverge: bool = False,
         progress: bool = True,
         on_epoch: Callable[[int, list[float]], None] = lambda _, __: None,
@@ -102,14 +103,15 @@ class Fleet:
             compiled: compile the step; None does on a GPU, and on a CPU where it saves more time than it takes.
             precision: of the networks' products: `float32`, `tf32`, or `bfloat16` (draws and gradients too).
             run: a folder for checkpoints; one that is there is gone on from.
-            checkpoint_every: epochs between checkpoints.
+            checkpoint_every: epochs between checkpoints; None has as many as a 20th of the time allows, and one when it
+                is interrupted, which it is between two epochs.
             may_diverge: go on where some networks stop being finite; the others are not touched by it.
             progress: show a bar.
             on_epoch: called with the number of epochs done and their last NLLs.
 
         """
         at_least("epochs", epochs, 1)
-        at_least("checkpoint_every", checkpoint_every, 1)
+        pace = checkpoint.Pace(None if checkpoint_every is None else at_least("checkpoint_every", checkpoint_every, 1))
         if len(learning_rates) != len(self):
             raise ValueError(
                 f"learning_rates must have one for each of {len(self)} networks, got {len(learning_rates)}"
@@ -165,7 +167,7 @@ class Fleet:
             return examples.orders(seed, epoch, 1, where), table
 
         bar = tqdm(total=epochs, initial=begun, unit="epoch", disable=None if progress else True, leave=False)
-        with bar:
+        with bar, deferred_interrupts() as interrupted:
             ahead = prepared(min(begun, epochs - 1))
             for epoch in range(begun, epochs):
                 total = self._begin_epoch(counted, examples, *ahead, timetable.sizes, graphed)
@@ -179,10 +181,14 @@ class Fleet:
                     raise TrainingError(
                         f"networks {gone[:10]} of the fleet stopped being finite: lower their learning rates"
                     )
-                if (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs:
-                    self._keep(run, made, epoch + 1, asked)
+                last, stopped = epoch + 1 == epochs, interrupted()
+                if last or stopped or pace.due(epoch + 1):
+                    with pace.writing():
+                        self._keep(run, made, epoch + 1, asked)
                 on_epoch(epoch + 1, self.nll[-1])
                 bar.update()
+                if stopped and not last:
+                    raise KeyboardInterrupt
         self.unstack()
         return self.nll
 
