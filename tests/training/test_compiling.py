@@ -146,6 +146,12 @@ def moved(number, x):
     return x * 2 + number
 
 
+def test_a_tensor_that_is_given_twice_is_two_inputs():
+    one, other = torch.arange(4.0), torch.ones(4)
+    compiled = compile_function(lambda first, second: first - 2 * second, (one, one))
+    assert torch.equal(compiled(one, other), one - 2 * other)
+
+
 def test_numbers_and_shapes_that_differ_are_another_function(empty):
     for size, number, count in ((2, 1.0, (0, 1, 0)), (3, 1.0, (0, 2, 0)), (2, 4.0, (0, 3, 0)), (3, 1.0, (1, 3, 0))):
         x = torch.ones(size)

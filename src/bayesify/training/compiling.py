@@ -57,6 +57,8 @@ def compile_function(
     from torch._inductor import compile as compile_graph
     from torch.fx.experimental.proxy_tensor import make_fx
 
+    # A trace takes a tensor that is given twice for one input: members would all be trained on the last one's batch.
+    example = tuple(one.clone() if any(one is other for other in example[:n]) else one for n, one in enumerate(example))
     with noise.mixing(one_operation()):
         graph = make_fx(function, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
     with torch.no_grad(), _kept(example) as shown:

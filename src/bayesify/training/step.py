@@ -83,8 +83,6 @@ class FusedStep:
         leaves, layout = pytree.tree_flatten(batches)
         if shape_of(leaves) in self._compiled:
             return
-        # A trace takes a tensor that is given twice for one input: members would all be given the last one's batch.
-        leaves = [leaf.clone() for leaf in leaves]
         where = self.state[0].device
         # The second step of an imaginary training: the first would divide by zeros of the optimiser's state.
         numbers = torch.tensor(self.numbers(1.0, 1e-3), dtype=self.state[0].dtype, device=where)
