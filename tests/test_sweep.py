@@ -1,10 +1,12 @@
 """A search: every setting trained once, picked on validation, the winner tested once, stopped and gone on with."""
 
+import html
 import json
 import math
 from dataclasses import replace
 
 import pytest
+from scipy.stats import binom
 from sklearn.datasets import load_iris
 
 import bayesify as bf
@@ -112,7 +114,12 @@ def test_from_the_command_line_with_a_page(tmp_path, capsys):
     assert main(["sweep", "small", *flags, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["scored"] == 8
-    assert "Error against each hyperparameter" in (tmp_path / "s" / "report.html").read_text()
+    page = (tmp_path / "s" / "report.html").read_text()
+    assert "Error against each hyperparameter" in page
+    # What validation cannot tell apart depends on how many examples it has: a binomial's standard error.
+    count, error = said["validated_on"], said["best"]["validation_error"]
+    assert round(error * count) == pytest.approx(error * count, abs=1e-6)
+    assert f"best one's error is {100 * binom.std(count, error) / count:.2f} points" in html.unescape(page)
     assert main(["sweep", "small", *flags, "--list"]) == 0
     assert "draws-2-0: 4 networks, finished" in capsys.readouterr().out
     for wrong, line in (

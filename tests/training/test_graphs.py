@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import bayesify as bf
+from bayesify.benchmarks.steps import Epochs
 from bayesify.errors import TrainingError
 from bayesify.training import single, staged, step, stepping
 from bayesify.training.doubts import unheard
@@ -271,3 +272,23 @@ def test_a_network_that_has_diverged_by_its_last_batch_is_reported_as_such(devic
             progress=False,
         )
     assert device.used == {GraphedSteps}
+
+
+def test_a_benchmark_of_replays_refuses_steps_that_are_made_one_by_one():
+    """Where a capture failed, the steps are still right, and their time is that of something else."""
+
+    class Made(GraphedSteps):
+        def __init__(self, graph):
+            self.graph, self._graphs = graph, {}
+            self.fused = SimpleNamespace(numbers=lambda *_, **__: (0.0,))
+
+        def begin(self, *_):
+            pass
+
+        def step(self, size):
+            self._graphs[size] = self.graph
+
+    examples = TensorExamples(torch.zeros(8, 3), torch.zeros(8, dtype=torch.int64))
+    Epochs(Made(object()), examples, 4).step()
+    with pytest.raises(ValueError, match="only replays are to be timed"):
+        Epochs(Made(None), examples, 4).step()

@@ -157,6 +157,8 @@ class Epochs:
         if self._done >= whole:
             self.begin()
         self.graphed.step(self.batch_size)
+        if self._done == 0 and isinstance(self.graphed, GraphedSteps) and not self.graphed.replays(self.batch_size):
+            raise ValueError("the step could not be captured, and only replays are to be timed")
         self._done += 1
 
     def epoch(self) -> Tensor:

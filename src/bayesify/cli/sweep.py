@@ -120,7 +120,7 @@ def _print(result: dict[str, Any]) -> None:
         best = result["best"]
         print(
             f"best on validation: error {best['validation_error']:.2%} with {best['prior']}, "
-            f"learning rate {best['learning_rate']:.3g}, {best['draws']} draws"
+            f"learning rate {best['learning_rate']:.3g}, draws {best['draws']}"
         )
     if "test" in result:
         print(f"its test error is {result['test']['error']:.2%}, NLL {result['test']['nll']:.4f}")

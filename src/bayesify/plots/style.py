@@ -174,14 +174,15 @@ def log_sizes(axes: Axes, sizes: Sequence[float]) -> None:
     axes.minorticks_off()
 
 
-def log_values(axes: Axes) -> None:
-    """A logarithmic axis of values with the marks 1, 2 and 5 of each decade, written in full."""
+def log_values(axes: Axes, which: Literal["x", "y"] = "y", marks: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
+    """A logarithmic axis of values with these marks in each decade, written in full."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set(**{f"{which}scale": "log"})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(subs=tuple(marks)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter("{x:g}")
 
 
 def legend(axes: Axes, location: Corner = "best") -> None:

@@ -93,7 +93,7 @@ def snr_histogram(
     shares = np.histogram(snr, edges)[0] / len(snr)
     axes.stairs(shares, edges, fill=True, facecolor=look.color, alpha=0.25)
     axes.stairs(shares, edges, color=look.color, linewidth=1.2)
-    axes.set_xscale("log")
+    _log_scale(axes, snr)
     axes.set_ylim(0, float(shares.max()) * 1.25)
     _mark_cuts(axes, snr, cuts)
     style.dress(axes, title=title, x="signal-to-noise |mean| / standard deviation", y="share of the weights")
@@ -115,7 +115,7 @@ def snr_cumulative(
     snr = _in_view(signal_to_noise(method))
     shares = np.linspace(0.0, 1.0, 201)
     axes.plot(np.quantile(snr, shares), shares, color=look.color, linewidth=1.8)
-    axes.set_xscale("log")
+    _log_scale(axes, snr)
     axes.set_ylim(0, 1)
     for cut in cuts:
         at = float(np.quantile(snr, cut))
@@ -162,6 +162,11 @@ def pruning_curve(
     if len(named) > 1:
         style.legend(axes, "upper left")
     return axes
+
+
+def _log_scale(axes: Axes, snr: NDArray[np.float64]) -> None:
+    # Over several decades more marks than their powers would run into each other.
+    style.log_values(axes, "x", (1.0,) if snr[-1] > 100 * snr[0] else (1.0, 2.0, 5.0))
 
 
 def signal_to_noise(method: Method) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,17 @@ def sweep_report(result: dict[str, Any], path: Path) -> Path:
         report.headline(
             f"The best on validation errs on {result['test']['error']:.2%} of the test part (validation "
             f"{best['validation_error']:.2%}): {best['prior']}, learning rate {best['learning_rate']:.3g}, "
-            f"{best['draws']} draws per step."
+            f"{best['draws']} draw{'s' if best['draws'] > 1 else ''} per step."
         )
     elif best is not None:
         report.headline(f"So far the best has a validation error of {best['validation_error']:.2%}: {best['prior']}.")
     if result["missing"]:
         report.alert(f"not finished: {', '.join(result['missing'])} are still to be trained")
-    report.number("time", f"{result['seconds'] / 60:.1f} min", ", ".join(result["devices"]))
+    seconds = result["seconds"]
+    time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+    report.number("time", time, ", ".join(result["devices"]))
     if result["scored"]:
-        report.number("for each network", f"{result['seconds'] / result['scored']:.1f} s")
+        report.number("for each network", f"{seconds / result['scored']:.1f} s")
     found = by_hyperparameter(result)
     if found:
         report.section("Error against each hyperparameter")
@@ -44,7 +47,7 @@ def sweep_report(result: dict[str, Any], path: Path) -> Path:
             "joins the best ones. A hyperparameter matters where the lowest points move.",
             "validation error against each hyperparameter",
         )
-        report.section("The ten best", "On validation; differences of a tenth of a point are chance.")
+        report.section("The ten best", _chance(result))
         rows = sorted((row for row in result["rows"] if row["validation_error"] is not None), key=_error)[:10]
         report.table(
             ["prior", "learning rate", "draws", "validation error", "validation NLL"],
@@ -60,6 +63,15 @@ def sweep_report(result: dict[str, Any], path: Path) -> Path:
             ],
         )
     return report.write(path)
+
+
+def _chance(result: dict[str, Any]) -> str:
+    """How far the best one's error may be off for no other reason than which examples are in validation."""
+    count, error = result["validated_on"], result["best"]["validation_error"]
+    if error is None:
+        return f"On {count:,} validation examples."
+    off = math.sqrt(error * (1 - error) / count)
+    return f"On {count:,} validation examples; the standard error of the best one's error is {100 * off:.2f} points."
 
 
 def _error(row: dict[str, Any]) -> float:
@@ -84,7 +96,7 @@ def hyperparameter_figure(found: dict[str, dict[str, list[float]]]) -> Figure:
         style.dress(axes, x=name, y="validation error" if axes is panels[0] else "")
     low, high = panels[0].get_ylim()
     panels[0].yaxis.set_minor_locator(NullLocator())
-    ticks = [digit * 10.0**power for power in (-3, -2, -1) for digit in (1, 1.5, 2, 3, 5)]
+    ticks = [digit * 10.0**power for power in (-3, -2, -1) for digit in (1, 1.5, 2, 3, 5, 7)]
     panels[0].set_yticks([tick for tick in ticks if low <= tick <= high])
     panels[0].set_ylim(low, high)
     style.percent(panels[0], "y")

@@ -138,6 +138,7 @@ def sweep(
 
 def conclude(search: Search, out: Path, material: Material) -> dict[str, Any]:
     """The scores so far; when every sub-fleet is finished, the best on validation is tested, once."""
+    assert material.validation is not None
     file = out / RESULT
     fleets = search.fleets()
     finished = {name: _read(out / name / SCORES) for name in fleets if (out / name / SCORES).exists()}
@@ -148,6 +149,7 @@ def conclude(search: Search, out: Path, material: Material) -> dict[str, Any]:
         "understood": understood(material.notes),
         "settings": len(search.settings()),
         "scored": len(rows),
+        "validated_on": len(material.validation[1]),
         "missing": [name for name in fleets if name not in finished],
         "seconds": sum(one["seconds"] for one in finished.values()),
         "devices": sorted({one["device"] for one in finished.values()}),

@@ -64,6 +64,10 @@ class GraphedSteps:
                 self._step(size)
         self.fused.done += 1
 
+    def replays(self, size: int) -> bool:
+        """Whether steps on batches of this size are replays, as far as one was made."""
+        return self._graphs.get(size) is not None
+
     def _captured(self, size: int) -> torch.cuda.CUDAGraph | None:
         """The graph of this size; None, with one logged reason and everything as it was, where there is none."""
         try:
