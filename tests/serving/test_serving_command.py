@@ -36,6 +36,7 @@ def refused(capsys, monkeypatch):
 def test_it_starts_answers_and_ends(folders, images):
     command = [sys.executable, "-m", "bayesify", "serve", folders["plain"], folders["houses"], "--port", "0", "--json"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "BAYESIFY_TOKEN": "from-outside"}
+    environment.pop("PYTHONUNBUFFERED", None)  # its first line must come through a pipe without that
     with subprocess.Popen(
         [*map(str, command), "--no-studio"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:

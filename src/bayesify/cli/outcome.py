@@ -27,7 +27,8 @@ def say(line: str) -> None:
 
 def emit(result: dict[str, Any]) -> None:
     """One JSON object on standard output; numbers that JSON cannot hold become null."""
-    print(json.dumps(plain(result), allow_nan=False))
+    # At once: a server says where it is and goes on, and whoever reads a pipe waits for that line.
+    print(json.dumps(plain(result), allow_nan=False), flush=True)
 
 
 def plain(value: Any) -> Any:
