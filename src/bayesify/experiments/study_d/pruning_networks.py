@@ -49,9 +49,10 @@ def properly(work: Work, units: int, name: str, priors: Sequence[str]) -> dict[s
     )
 
 
-def winner(work: Work, units: int, candidate: str) -> dict[str, Any]:
+def winner(work: Work, name: str, candidate: str) -> dict[str, Any]:
     """The candidate that was chosen, trained on all training images."""
-    return _refitted(work, "chosen", FINE, {candidate: _member(candidate)}, units, work["candidate_epochs"])
+    units = work["units"][1]
+    return _refitted(work, name, FINE, {candidate: _member(candidate)}, units, work["candidate_epochs"])
 
 
 def _refitted(
@@ -71,8 +72,8 @@ def _refitted(
     )
 
 
-def choice(work: Work) -> dict[str, Any]:
-    """Validation errors of the candidates, whole and without 98% of their weights; the test part is not touched."""
+def choice(work: Work, name: str, candidates: Sequence[str]) -> dict[str, Any]:
+    """Validation errors of these candidates, whole and without 98% of their weights; the test part is not touched."""
     data = training.images(work)
 
     def validated(trained: list[Trained]) -> dict[str, Any]:
@@ -88,10 +89,10 @@ def choice(work: Work) -> dict[str, Any]:
 
     return training.train(
         work,
-        "choice",
+        name,
         FINE,
         data,
-        {candidate: _member(candidate) for candidate in work["candidates"]},
+        {candidate: _member(candidate) for candidate in candidates},
         units=work["units"][1],
         epochs=work["candidate_epochs"],
         seeds=[0],

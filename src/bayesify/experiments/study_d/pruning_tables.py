@@ -81,9 +81,24 @@ def costs(rows: Mapping[tuple[str, int], Any]) -> Table:
     )
 
 
-def candidates(names: Sequence[str], units: int, found: Mapping[str, Any]) -> Table:
+def candidates(rounds: Sequence[Mapping[str, Any]], units: int) -> Table:
+    """Every round's candidates; one that was in two of them shows what validation cannot tell apart."""
     rows = [
-        [short(name), f"{100 * found[name]['error']:.2f}%", f"{100 * found[name]['pruned']:.2f}%"] for name in names
+        [str(place), short(name), f"{100 * found[name]['error']:.2f}%", f"{100 * found[name]['pruned']:.2f}%"]
+        for place, one in enumerate(rounds, 1)
+        for found in (one["found"],)
+        for name in found
     ]
-    title = f"Priors to choose from, {units} units, on validation"
-    return Table(title, ["prior", "whole", "98% pruned by signal-to-noise"], rows)
+    twice = set[str]().union(*(set(one["found"]) for one in rounds[1:])) & set(rounds[0]["found"])
+    again = [
+        f"{short(name)} was trained in {len(told)} rounds: {' and '.join(f'{100 * value:.2f}%' for value in told)} "
+        "pruned, so differences of that size are chance."
+        for name in sorted(twice)
+        for told in ([one["found"][name]["pruned"] for one in rounds if name in one["found"]],)
+    ]
+    return Table(
+        f"Priors to choose from, {units} units, on validation",
+        ["round", "prior", "whole", "98% pruned by signal-to-noise"],
+        rows,
+        " ".join(again),
+    )
