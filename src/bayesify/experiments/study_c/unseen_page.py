@@ -131,15 +131,14 @@ def chosen_table(work: Work, choices: Cells) -> Table:
     for kind, part in choices.items():
         for number, (setting, row) in enumerate(zip(work["cifar"]["tried"][kind], part["rows"], strict=True)):
             mark = "chosen" if number == part["best"] else ""
-            rows.append(
-                [KINDS[kind], said(setting) or "no prior", f"{row['nll']:.3f}", f"{100 * row['accuracy']:.1f}%", mark]
-            )
+            words = f"{setting['epochs']} epochs, {said(setting)}"
+            rows.append([KINDS[kind], words, f"{row['nll']:.3f}", f"{100 * row['accuracy']:.1f}%", mark])
     return Table(
         "Chosen on validation, one seed each",
         ["", "setting", "NLL", "accuracy", ""],
         rows,
-        "A temperature below one weighs the KL less: the result is then no posterior of the stated prior. Members of "
-        "an ensemble have the setting of the plain network.",
+        "A temperature below one weighs the KL less: the result is then no posterior of the stated prior. A prior on a "
+        "plain network or on an ensemble's members is weight decay; an ensemble's epochs are those of each member.",
     )
 
 
