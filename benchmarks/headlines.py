@@ -120,8 +120,8 @@ ROWS = (
     ),
     (
         (
-            "CIFAR-10 without horses, chosen at equal budgets, refitted on all: accuracy on the nine known classes; AUROC "
-            "of the entropy for horses: plain network, ensemble of 5, MC dropout, variational"
+            "CIFAR-10 without horses, chosen at equal budgets, refitted on all: accuracy on the nine known classes; "
+            "AUROC of the entropy for horses: plain network, ensemble of 5, MC dropout, variational"
         ),
         "; ".join(
             ", ".join(f"{{unseen-class:numbers.refit-{kind}.{score}}}" for kind in _FOUR)
