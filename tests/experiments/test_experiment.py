@@ -126,12 +126,12 @@ def test_a_finished_experiment_is_read_and_another_question_is_refused(tmp_path,
 
 
 def test_the_command_asks_for_the_device_that_computed_the_parts(tmp_path, experiment):
-    for number, (machine, ending) in enumerate(
-        (("NVIDIA H200, x86_64, 1 thread, torch 2.11.0", " --device cuda"), ("x86_64, 2 threads, torch 2.11.0", ""))
-    ):
+    gpu, cpu = "NVIDIA H200, x86_64, 1 thread, torch 2.11.0", "x86_64, 2 threads, torch 2.11.0"
+    cases = (([gpu, gpu], " --device cuda"), ([cpu, gpu], " --device cuda"), ([cpu, "2 CPU threads"], ""))
+    for number, (machines, ending) in enumerate(cases):
         folder = tmp_path / str(number)
         (folder / "parts").mkdir(parents=True)
-        for name, square in (("of-2", 4), ("of-3", 9)):
+        for (name, square), machine in zip((("of-2", 4), ("of-3", 9)), machines, strict=True):
             part = {"square": square, "seconds": 1.0, "machine": machine}
             (folder / "parts" / f"{name}.json").write_text(json.dumps(part))
         question = {"experiment": "squares", "preset": "quick", "settings": {"numbers": [2, 3]}}

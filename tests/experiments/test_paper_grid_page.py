@@ -43,7 +43,12 @@ def test_an_unfinished_search_is_told_as_one(tmp_path, monkeypatch):
     with pytest.raises(RunError, match="holds no search"):
         reproduce(EXPERIMENT, tmp_path / "early", progress=False)
     sweep(Search(**SEARCH), home, only=["draws-1-0"], progress=False)
+    # As if a GPU had trained it: what it took, and the command that repeats it, are the search's and not the reader's.
+    scores = home / "draws-1-0" / "scores.json"
+    scores.write_text(json.dumps(json.loads(scores.read_text()) | {"seconds": 123.0, "device": "NVIDIA H200"}))
     found = reproduce(EXPERIMENT, tmp_path / "half", progress=False)
+    assert (found["seconds"], found["machines"]) == (123.0, ["NVIDIA H200"])
+    assert found["command"].endswith("--device cuda")
     assert found["numbers"]["scored"] == 4
     assert found["numbers"]["test"] is None
     assert found["answer"].startswith("Of 8 settings 4 are scored so far.")

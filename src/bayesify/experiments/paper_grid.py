@@ -45,8 +45,8 @@ def run(work: Work) -> Findings:
     result: dict[str, Any] = {
         "rows": rows,
         "settings": len(search.settings()),
-        "seconds": sum(part["spent"] for part in parts.values()),
-        "devices": sorted({part["device"] for part in parts.values()}),
+        "seconds": sum(part["seconds"] for part in parts.values()),
+        "devices": sorted({part["machine"] for part in parts.values()}),
         "missing": missing,
     }
     if not missing:
@@ -60,7 +60,7 @@ def sub_fleet(work: Work, search: Mapping[str, Any], home: str, name: str) -> di
     if not file.is_file():
         sweep(Search(**search), Path(home), only=[name], device=work.device, progress=work.progress)
     found = json.loads(file.read_text(encoding="utf-8"))
-    return {"rows": found["rows"], "spent": found["seconds"], "device": found["device"]}
+    return {"rows": found["rows"], "seconds": found["seconds"], "machine": found["device"]}
 
 
 def winner(home: str) -> dict[str, Any]:

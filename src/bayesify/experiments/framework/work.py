@@ -57,14 +57,17 @@ class Work:
         return "tf32" if self.device.startswith("cuda") else "float32"
 
     def once(self, name: str, compute: Callable[..., Mapping[str, Any]], *arguments: Any) -> dict[str, Any]:
-        """A part's plain numbers: `compute(*arguments)` the first time, read from the part's file afterwards."""
+        """A part's plain numbers: `compute(*arguments)` the first time, read from the part's file afterwards.
+
+        What it took, and where, is written beside them; what was computed elsewhere says that of itself.
+        """
         file = self._file(name)
         if not file.is_file():
             began = time.perf_counter()
             found = json.loads(json.dumps(dict(compute(*arguments)), allow_nan=False))
             file.parent.mkdir(parents=True, exist_ok=True)
             spent = {"seconds": time.perf_counter() - began, "machine": machine(self.device)}
-            checkpoint.write_json(file, found | spent)
+            checkpoint.write_json(file, spent | found)
         return self._read(file)
 
     def every(self, parts: Mapping[str, tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
@@ -165,8 +168,8 @@ def machine(device: str) -> str:
 
 
 def on_accelerator(words: str) -> bool:
-    """Whether `machine` said this of an accelerator, whose name it puts before the processor's."""
-    return re.match(r"[^,]+, [^,]+, \d+ thread", words) is not None
+    """Whether `machine`, or whoever knows no more than its name, said this of an accelerator."""
+    return re.match(r"([^,]+, )?\d+ (CPU )?thread", words) is None
 
 
 def _in_processes(work: Work, parts: Mapping[str, tuple[Any, ...]]) -> None:
