@@ -74,8 +74,8 @@ def reproduce(
         return found
     findings = experiment.run(work)
     seconds, machines = work.cost()
-    # Parts may have been computed elsewhere: the command is the one that repeats them, not the one that read them. Where
-    # only some needed a GPU, the others can be repeated there too.
+    # Parts may have been computed elsewhere: the command is the one that repeats them, not the one that read them.
+    # Where only some needed a GPU, the others can be repeated there too.
     where = "cuda" if device == "cpu" and any(map(on_accelerator, machines)) else device
     results = {
         "name": experiment.name,
