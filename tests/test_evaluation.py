@@ -209,3 +209,12 @@ def test_mistakes_are_named(known, labels):
         score(known, labels + 5)
     with pytest.raises(ValueError, match="did you mean 'confidence'"):
         score(known, labels, score="confidense")
+
+
+def test_scores_of_targets_far_from_zero_are_those_of_the_same_targets_near_it():
+    generator = torch.Generator().manual_seed(8)
+    outputs, y = torch.randn(20, 200, 1, generator=generator), torch.randn(200, generator=generator).double()
+    near = score(Predictive(outputs, Gaussian(0.8)), y)
+    far = score(Predictive(outputs, Gaussian(0.8, location=1.7e9)), 1.7e9 + y)
+    for name in ("rmse", "mae", "crps", "coverage_95", "nll", "aurc", "epistemic"):
+        assert getattr(far, name) == pytest.approx(getattr(near, name), rel=1e-6), name

@@ -146,6 +146,12 @@ def test_casting_a_network_does_not_round_the_units_of_its_targets():
     assert not list(likelihood.state_dict())
 
 
+def test_whole_numbers_beyond_single_precision_keep_their_last_digits():
+    seconds = torch.tensor([1_700_000_001, 1_700_000_002])
+    assert Gaussian().prepare(seconds).tolist() == seconds.tolist()
+    assert Gaussian().prepare(np.array([3, 1 << 24])).dtype == torch.float32
+
+
 @pytest.mark.parametrize("likelihood", [Gaussian(0.7, location=3.0, scale=2.0), Poisson()])
 def test_quantiles_invert_the_distribution_function(likelihood):
     outputs = random(DRAWS, BATCH, scale=1.5)

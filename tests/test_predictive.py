@@ -312,3 +312,25 @@ def test_mistakes_are_named():
             numbers.interval(level)
     assert repr(p) == "Predictive(classification, 1 draws, 1 inputs, Categorical(class_dim=1))"
     assert repr(copy.copy(p)) == repr(p)
+
+
+@pytest.mark.parametrize("location", [1e6, 1.7e9])
+def test_targets_far_from_zero_keep_what_draws_of_single_precision_differ_by(location):
+    outputs = random(30, 7, 1, scale=0.3).float()
+    near, far = (Predictive(outputs, Gaussian(0.5, location=where)) for where in (0.0, location))
+    for name in ("epistemic", "variance", "std", "width"):
+        torch.testing.assert_close(far.score(name), near.score(name), rtol=1e-6, atol=1e-6)
+    # The answers themselves are the nearest numbers that there are.
+    assert torch.equal(far.mean, (location + near.mean.double()).float())
+    lower, upper = far.interval(0.9)
+    assert torch.equal(lower, (location + Predictive(outputs.double(), Gaussian(0.5)).interval(0.9)[0]).float())
+    assert bool((lower <= far.mean).all())
+    assert bool((far.mean <= upper).all())
+    values = near.mean.double() + 0.4
+    torch.testing.assert_close(far.cdf(location + values), near.cdf(values), rtol=1e-6, atol=1e-6)
+
+
+def test_a_width_needs_a_level_between_nothing_and_everything():
+    for level in (0.0, 1.0):
+        with pytest.raises(ValueError, match="level must lie between 0 and 1, got"):
+            Predictive(random(3, 2, 1), Gaussian()).score("width", level)

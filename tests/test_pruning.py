@@ -142,6 +142,7 @@ def test_no_bias_is_pruned_whatever_its_name():
             self.attention = nn.MultiheadAttention(4, 2, batch_first=True, add_bias_kv=True)
             self.recurrent = nn.LSTM(4, 3, batch_first=True)
             self.head = nn.Bilinear(3, 3, 2)
+            nn.utils.parametrize.register_parametrization(self.head, "bias", nn.Identity())
 
         def forward(self, x):
             y = self.recurrent(self.attention(x, x, x)[0])[0][:, -1]

@@ -11,12 +11,12 @@ from torch.utils import _pytree as pytree
 
 from bayesify import metrics
 from bayesify.likelihoods import Regression
+from bayesify.predictive import Predictive
 from bayesify.selective import risk_coverage
 from bayesify.training.examples import for_scoring
 
 if TYPE_CHECKING:
     from bayesify.methods import Method
-    from bayesify.predictive import Predictive
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,9 @@ def score(predictive: Predictive, targets: Any, ood: Predictive | None = None, s
     count one by one, except that `nll` sums and the scores of unknown inputs average them.
     """
     _check(predictive, "predictive")
+    if predictive.kind == "regression":
+        # Targets far from zero are compared in double, or rounding the answers would count as error.
+        predictive = Predictive(predictive.outputs.double(), predictive.likelihood, predictive.keys)
     answers = predictive.likelihood.prepare(targets).to(predictive.outputs.device)
     nll = -float(predictive.log_prob(answers).double().mean())
     curve = risk_coverage(predictive, answers, by=score)

@@ -22,6 +22,7 @@ from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Classification, Likelihood, Regression
 from bayesify.likelihoods.classification import entropy
 from bayesify.likelihoods.regression import bisect
+from bayesify.likelihoods.shapes import real
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +116,7 @@ class Predictive:
     @cached_property
     def mean(self) -> Tensor:
         """The expected target, `[batch]`."""
-        return self._regression("mean").mean(self.outputs).mean(0)
+        return self._means("mean").mean(0).to(self._dtype)
 
     @cached_property
     def variance(self) -> Tensor:
@@ -134,7 +135,7 @@ class Predictive:
     def epistemic(self) -> Tensor:
         """How much the draws disagree, `[batch]`: the mutual information, or the variance of their means."""
         if isinstance(self.likelihood, Regression):
-            return self.likelihood.mean(self.outputs).var(0, correction=0)
+            return self._means("epistemic").var(0, correction=0).to(self._dtype)
         if self.draws == 1:
             return torch.zeros_like(self.entropy)  # nobody to disagree with, to the last bit
         return (self.entropy - self.aleatoric).clamp(min=0.0)  # rounding can leave it a hair below zero
@@ -162,26 +163,16 @@ class Predictive:
         likelihood = self._regression("cdf")
         if values.shape != self.mean.shape:
             raise ValueError(f"values must be {list(self.mean.shape)} like mean, got {list(values.shape)}")
-        return likelihood.cdf(self.outputs, values).mean(0)
+        return likelihood.cdf(self.outputs.double(), values.double()).mean(0).to(self._dtype)
 
     def quantile(self, level: float) -> Tensor:
         """The smallest value with `cdf >= level` (regression), `[batch]`, by bisection on the cdf."""
-        likelihood = self._regression("quantile")
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie between 0 and 1, got {level}")
-        outputs = self.outputs.double()
-        # The mixture's quantile lies among those of its draws; one count below the least of them falls short.
-        each = likelihood.quantile(outputs, outputs.new_full((), level))
-        low, high = each.amin(0) - (1.0 if likelihood.discrete else 0.0), each.amax(0)
-        found = bisect(lambda values: likelihood.cdf(outputs, values).mean(0), level, low, high, likelihood.discrete)
-        return found.to(self.mean.dtype)
+        return self._quantile("quantile", level).to(self._dtype)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """The central interval that holds the target with chance `level` (regression): lower and upper."""
-        self._regression("interval")
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie between 0 and 1, got {level}")
-        return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
+        lower, upper = self._interval(level)
+        return lower.to(self._dtype), upper.to(self._dtype)
 
     def sample(self, count: int, seed: int = 0) -> Tensor:
         """Targets drawn from the predictive, `[count, batch, ...]`: a draw of weights, then a target given it.
@@ -213,8 +204,8 @@ class Predictive:
         known = CLASSIFICATION_SCORES if self.kind == "classification" else REGRESSION_SCORES
         choose(f"{self.kind} score", name, known)
         if name == "width":
-            lower, upper = self.interval(level)
-            return upper - lower
+            lower, upper = self._interval(level)
+            return (upper - lower).to(self._dtype)
         if name == "std" and self.kind == "classification":
             return self.std.gather(-1, self.labels.unsqueeze(-1)).squeeze(-1)
         value: Tensor = getattr(self, name)
@@ -280,6 +271,32 @@ class Predictive:
     @cached_property
     def _mean_probs_and_entropy(self) -> tuple[Tensor, Tensor]:
         return averages.mean_probs_and_entropy(self._classification("probs"), self.outputs, self.keys)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """Of what is said about the inputs: that of the outputs, and not half of it."""
+        return real(self.outputs[:0]).dtype
+
+    def _means(self, name: str) -> Tensor:
+        """Each draw's expected target, in double: targets far from zero leave no digits for what draws differ by."""
+        return self._regression(name).mean(self.outputs.double())
+
+    def _quantile(self, name: str, level: float) -> Tensor:
+        likelihood = self._regression(name)
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level}")
+        outputs = self.outputs.double()
+        # The mixture's quantile lies among those of its draws; one count below the least of them falls short.
+        each = likelihood.quantile(outputs, outputs.new_full((), level))
+        low, high = each.amin(0) - (1.0 if likelihood.discrete else 0.0), each.amax(0)
+        return bisect(lambda values: likelihood.cdf(outputs, values).mean(0), level, low, high, likelihood.discrete)
+
+    def _interval(self, level: float) -> tuple[Tensor, Tensor]:
+        self._regression("interval")
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level}")
+        lower, upper = (self._quantile("interval", 0.5 + 0.5 * side * level) for side in (-1.0, 1.0))
+        return lower, upper
 
     def _classification(self, name: str) -> Classification:
         if isinstance(self.likelihood, Classification):

@@ -19,6 +19,7 @@ from torch import Tensor
 from bayesify.errors import choose
 from bayesify.evaluation import read_targets, score
 from bayesify.methods import Method, Variational
+from bayesify.selection import owner_of
 
 RULES = ("snr", "magnitude")
 FRACTIONS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98)
@@ -76,7 +77,8 @@ def prunable_weights(method: Method) -> Tensor:
     network = method.network
     prunable = torch.zeros(network.random_size, dtype=torch.bool, device=network.initial.device)
     for place in network.places:
-        if place.random and "bias" not in place.name.rpartition(".")[2]:
+        # In what follows the layer's name: a parametrised bias is `parametrizations.bias.original`.
+        if place.random and "bias" not in place.name.removeprefix(owner_of(place.name)):
             prunable[place.start : place.stop] = True
     return prunable
 

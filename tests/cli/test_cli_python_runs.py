@@ -76,6 +76,34 @@ def test_predict_answers_as_python_does(call, refused, folder, method, monkeypat
     refused(["predict", "run", "-", *OWN], "no columns by name", stdin='{"sl": 1}')
 
 
+def test_targets_of_several_parts_are_answered_as_the_server_does(call, tmp_path):
+    x = torch.randn(40, 3, generator=torch.Generator().manual_seed(2))
+    np.save(tmp_path / "new.npy", x[:3].numpy())
+    numbers = torch.stack((5 + x[:, 0], 100 * x[:, 1]), 1)
+    for name, likelihood, y in (("numbers", bf.likelihoods.Gaussian(0.5), numbers), ("questions", "bernoulli", x > 0)):
+        network = bf.networks.mlp(3, y.shape[1], units=8)
+        method = bf.Variational(network, likelihood, rho=-2.0)
+        method.fit((x, y), epochs=2, run=tmp_path / name, progress=False)
+        said = method.predict(x[:3], draws=20)
+        score = said.score("width" if name == "numbers" else "confidence")
+        limit = float(score[0].mean())
+        option = ["--at-most", str(limit)] if name == "numbers" else ["--at-least", str(limit)]
+        ask = ["predict", str(tmp_path / name), str(tmp_path / "new.npy"), "--draws", "20"]
+        record = call(*ask, *option, "--json").json["predictions"][0]
+        answers = said.mean if name == "numbers" else said.labels
+        assert record["value" if name == "numbers" else "label"] == answers[0].tolist()
+        assert record["epistemic"] == said.epistemic[0].tolist()
+        sure = score[0] <= limit if name == "numbers" else score[0] >= limit
+        assert record["accepted"] == sure.tolist()
+        assert not all(record["accepted"])
+        assert record["answer"] == predict.UNKNOWN
+        assert call(*ask, "--json").json["predictions"][0]["answer"] == answers[0].tolist()
+        lines = call(*ask).out.splitlines()
+        assert len(lines) == 3
+        assert lines[0].startswith(f"{tmp_path / 'new.npy'}:1: [")
+        assert predict.UNKNOWN in call(*ask, *option).out
+
+
 def test_evaluate_prune_and_report_take_arrays(call, refused, folder, method, test_part, monkeypatch):
     monkeypatch.chdir(folder)
     for command in ("evaluate", "prune", "report"):

@@ -70,6 +70,21 @@ def test_a_wide_posterior_tries_what_a_narrow_one_does_not():
     assert changes[1.0] > 0.3  # a coin has 0.5, with a standard error of 0.03
 
 
+def test_each_decision_of_dropout_has_a_mask_of_its_own():
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)]
+    method = bf.MCDropout(torch.nn.Sequential(*layers), bf.likelihoods.Gaussian(1.0)).eval()
+    x = torch.randn(2, 4)
+    answers = _Answers(method, x, 1, seed=3, compiled=False)
+    decided = torch.stack([answers.of(x, step) for step in range(600)]).double()
+    drawn = method.draw(x, draws=4000)[..., 0].double()
+    # The same function drawn at random: |z| < 4 for means and, by their fourth moments, for variances.
+    z = (decided.mean(0) - drawn.mean(0)) / (drawn.var(0) * (1 / 600 + 1 / 4000)).sqrt()
+    fourth = (drawn - drawn.mean(0)).pow(4).mean(0) / drawn.var(0).square()
+    widths = (decided.var(0) / drawn.var(0) - 1) / ((fourth - 1) * (1 / 600 + 1 / 4000)).sqrt()
+    assert float(torch.cat((z, widths)).abs().max()) < 4
+
+
 def test_only_the_latest_interactions_are_learned_from():
     """Rewards turn round half way: with a short memory the agent follows, with a long one it does not."""
 

@@ -35,7 +35,15 @@ def convolutions():
     )
 
 
+def laplace(predictive):
+    """A Gaussian wide enough that the network at its draws is not the network linearised."""
+    x = torch.randn(40, 12, generator=torch.Generator().manual_seed(4))
+    return bf.LaplaceApproximation(mlp(), Categorical(), predictive=predictive).approximate((x, torch.arange(40) % 7))
+
+
 METHODS = {
+    "laplace": lambda: laplace("linearised"),
+    "laplace by weights": lambda: laplace("weights"),
     "point": lambda: bf.PointEstimate(mlp(), Categorical()),
     "ensemble": lambda: bf.Ensemble(mlp(), Categorical(), members=3),
     "ensemble with statistics": lambda: bf.Ensemble(convolutions(), Categorical(), members=3),

@@ -195,6 +195,26 @@ def test_three_linear_layers_have_their_exact_variance_which_needs_the_way_back(
     assert float(off.max()) > 0.05
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rho", [-8.0, -5.0, -1.0])
+def test_padding_of_a_largest_changes_nothing_on_the_way_back_either(dtype, rho):
+    # On pictures of two by two every window holds one pixel, and padding: the layer gives back what it was given.
+    def network(*between):
+        torch.manual_seed(4)
+        return nn.Sequential(nn.Conv2d(3, 4, 1), *between, nn.Flatten(), nn.Linear(16, 2)).to(dtype)
+
+    x = inputs(5, 3, 2, 2).to(dtype)
+    with_it, without = (variational(network(*between), rho=rho) for between in ([nn.MaxPool2d(2, 2, 1)], []))
+    got, wanted = propagation(with_it)(x), propagation(without)(x)
+    torch.testing.assert_close((got.mean, got.variance), (wanted.mean, wanted.variance))
+    slopes = []
+    for bnn in (with_it, without):
+        mean, std = (t.detach().clone().requires_grad_() for t in (bnn.mean_weights, bnn.std))
+        outputs = Propagation(bnn.network, mean, std, train=True)(x)
+        slopes.append(torch.autograd.grad(outputs.mean.sum() + outputs.variance.sum(), (mean, std)))
+    torch.testing.assert_close(*slopes)
+
+
 def test_many_outputs_are_scaled_so_that_the_leaders_contrast_is_exact():
     bnn, x = variational(deep(4, 6, 6, 7), "categorical"), inputs(5, 4)
     mean, covariance = exact_of_a_linear_chain(bnn, x)

@@ -88,7 +88,8 @@ def predict(
             print(_sentence(record))
 
 
-def _accepted(predictive: Predictive, at_least: float | None, at_most: float | None) -> list[bool]:
+def _accepted(predictive: Predictive, at_least: float | None, at_most: float | None) -> list[Any]:
+    """For each input whether it is certain enough; a list where a target has several parts."""
     regression = predictive.kind == "regression"
     if at_least is not None and regression:
         raise CommandError("--at-least is for classes; this run predicts numbers: say --at-most WIDTH")
@@ -97,19 +98,32 @@ def _accepted(predictive: Predictive, at_least: float | None, at_most: float | N
     if at_least is not None and not 0 <= at_least <= 1:
         raise CommandError(f"--at-least must be a confidence from 0 to 1, got {at_least:g}")
     if at_least is None and at_most is None:
-        return [True] * len(predictive)
-    return [bool(answer) for answer in predictive.accept(at_least=at_least, at_most=at_most)]
+        given = predictive.mean if regression else predictive.labels
+        answers = given.new_ones(given.shape).bool()
+    else:
+        answers = predictive.accept(at_least=at_least, at_most=at_most)
+    listed: list[Any] = answers.tolist()
+    return listed
 
 
-def _records(predictive: Predictive, names: list[str], accepted: list[bool]) -> list[dict[str, Any]]:
+def _records(predictive: Predictive, names: list[str], accepted: list[Any]) -> list[dict[str, Any]]:
     table = {name: values.tolist() for name, values in predictive.numpy().items()}
     if predictive.kind == "regression":
         columns = {"value": "mean", "std": "std", "lower": "lower", "upper": "upper"}
         columns |= {"aleatoric": "aleatoric", "epistemic": "epistemic"}
         return [
-            {"input": name, "answer": table["mean"][i] if ok else UNKNOWN}
+            {"input": name, "answer": table["mean"][i] if _all(ok) else UNKNOWN}
             | {key: table[column][i] for key, column in columns.items()}
             | {"accepted": ok}
+            for i, (name, ok) in enumerate(zip(names, accepted, strict=True))
+        ]
+    scores = ("confidence", "entropy", "aleatoric", "epistemic")
+    if predictive.labels.ndim > 1:
+        # One label for each pixel or question, as the server says it: names for each would bury the answer.
+        return [
+            {"input": name, "answer": table["labels"][i] if _all(ok) else UNKNOWN, "label": table["labels"][i]}
+            | {key: table[key][i] for key in scores}
+            | {"accepted": ok, "probs": table["probs"][i]}
             for i, (name, ok) in enumerate(zip(names, accepted, strict=True))
         ]
     classes = predictive.class_names or tuple(map(str, range(predictive.probs.shape[-1])))
@@ -118,7 +132,7 @@ def _records(predictive: Predictive, names: list[str], accepted: list[bool]) -> 
             "input": name,
             "answer": classes[table["labels"][i]] if ok else UNKNOWN,
             "label": classes[table["labels"][i]],
-            **{key: table[key][i] for key in ("confidence", "entropy", "aleatoric", "epistemic")},
+            **{key: table[key][i] for key in scores},
             "accepted": ok,
             "probs": dict(zip(classes, table["probs"][i], strict=True)),
         }
@@ -127,9 +141,21 @@ def _records(predictive: Predictive, names: list[str], accepted: list[bool]) -> 
 
 
 def _sentence(record: dict[str, Any]) -> str:
-    doubts = f"aleatoric {record['aleatoric']:.3g}, epistemic {record['epistemic']:.3g}"
+    sure = _all(record["accepted"])
+    doubts = f"aleatoric {_written(record['aleatoric'], '.3g')}, epistemic {_written(record['epistemic'], '.3g')}"
     if "label" in record:
-        best = "" if record["accepted"] else f" (at best {record['label']})"
-        return f"{record['input']}: {record['answer']}{best}, confidence {record['confidence']:.3f}, {doubts}"
-    answer = f"{record['value']:.6g}" if record["accepted"] else f"{UNKNOWN} (at best {record['value']:.6g})"
-    return f"{record['input']}: {answer}, 95% between {record['lower']:.6g} and {record['upper']:.6g}, {doubts}"
+        label = _written(record["label"], "")
+        answer = label if sure else f"{UNKNOWN} (at best {label})"
+        return f"{record['input']}: {answer}, confidence {_written(record['confidence'], '.3f')}, {doubts}"
+    value, lower, upper = (_written(record[name], ".6g") for name in ("value", "lower", "upper"))
+    answer = value if sure else f"{UNKNOWN} (at best {value})"
+    return f"{record['input']}: {answer}, 95% between {lower} and {upper}, {doubts}"
+
+
+def _all(value: Any) -> bool:
+    return all(map(_all, value)) if isinstance(value, list) else bool(value)
+
+
+def _written(value: Any, form: str) -> str:
+    """A number or a name; several of them in brackets."""
+    return f"[{', '.join(_written(part, form) for part in value)}]" if isinstance(value, list) else f"{value:{form}}"

@@ -207,8 +207,9 @@ class _Answers(nn.Module):
 
     def forward(self, inputs: Tensor, coordinates: int | Tensor) -> Tensor:
         held = self.method.held
-        theta = self.method.weights(range(self.draws if held is None else held), coordinates)
-        mean: Tensor = self.method.network.outputs(theta, inputs)[0].mean(0)
+        draws = range(self.draws if held is None else held)
+        theta, dropout = self.method.weights(draws, coordinates), self.method._dropout_keys(draws, coordinates)
+        mean: Tensor = self.method.network.outputs(theta, inputs, dropout=dropout, fixed_mask=True)[0].mean(0)
         return mean.reshape(len(inputs), -1)[:, 0]
 
     def _coordinates(self, step: int) -> int:

@@ -51,7 +51,10 @@ class Regression(Likelihood):
     def prepare(self, targets: Any) -> Tensor:
         numbers = target_tensor(targets)
         if not numbers.is_floating_point() or numbers.dtype in {torch.float16, torch.bfloat16}:
-            numbers = numbers.to(torch.get_default_dtype())
+            kind = torch.get_default_dtype()
+            # A single-precision number has 24 bits: the last digits of larger whole numbers need a double.
+            large = not numbers.is_floating_point() and not torch.equal(numbers.to(kind).long(), numbers.long())
+            numbers = numbers.to(torch.float64 if large else kind)
         if not bool(torch.isfinite(numbers).all()):
             raise ValueError(f"targets hold {_not_finite(numbers)}; remove or fill those examples")
         return numbers

@@ -86,6 +86,11 @@ class Answering(nn.Module, ABC):
         return None
 
     @property
+    def at_weights(self) -> bool:
+        """Whether a draw is the network at the drawn weights, and not another function of them."""
+        return True
+
+    @property
     def independent(self) -> bool:
         """Whether every random weight is Gaussian, with standard deviation `std [R]`, and independent of the others."""
         return getattr(self, "family", None) == "mean_field"

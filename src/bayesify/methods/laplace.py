@@ -140,6 +140,10 @@ class LaplaceApproximation(PointEstimate):
     def held(self) -> int | None:
         return None if self.concluded else 1
 
+    @property
+    def at_weights(self) -> bool:
+        return self.predictive == "weights" or not self.concluded
+
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         centre = self.theta.detach().expand(len(draws), -1)
         if not self.concluded:
@@ -182,7 +186,7 @@ class LaplaceApproximation(PointEstimate):
         return replace(plain, rows=rows + plain.rows[len(rows) :], facts=facts, notes=notes)
 
     def _evaluate(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
-        if self.predictive == "weights" or not self.concluded:
+        if self.at_weights:
             return super()._evaluate(theta, x, dropout, kept)
         return curvature.linearised_outputs(self.network, self.theta.detach(), theta, x)
 

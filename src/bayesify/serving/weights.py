@@ -83,7 +83,8 @@ def _chunks(method: Method, few: Tensor, draws: int, seed: int, rows: int) -> It
         theta = method.weights(numbers, seed)
         dropout, kept = method._dropout_keys(numbers, seed), method._kept(numbers, seed)
         stochastic, each = dropout is not None, kept is not None
-        if not each and network.tier(len(numbers), few, train=False, stochastic=stochastic)[0] == "batched":
+        plain = method.at_weights and not each
+        if plain and network.tier(len(numbers), few, train=False, stochastic=stochastic)[0] == "batched":
             # Laid out once as the products want them, instead of in every pass.
             yield Chunk({name: tensor.contiguous() for name, tensor in network.unflatten(theta).items()})
         else:

@@ -43,11 +43,12 @@ def pooled(layer: Any, x: Gaussians) -> Gaussians:
 
 
 def _largest(layer: Any, mean: Tensor, variance: Tensor) -> Gaussians:
+    # Lower than any member, and high enough that a difference to it over the cube of the least standard deviation, as
+    # gradients have it, is finite.
+    bottom = -(torch.finfo(mean.dtype).max ** 0.25)
     window = [
         Gaussians(*members)
-        for members in zip(
-            _windows(layer, mean, torch.finfo(mean.dtype).min / 4), _windows(layer, variance, 0.0), strict=True
-        )
+        for members in zip(_windows(layer, mean, bottom), _windows(layer, variance, 0.0), strict=True)
     ]
     # In rounds, as in a tournament: the winners of a round are more alike than a champion and a newcomer.
     while len(window) > 1:
