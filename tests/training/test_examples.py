@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+)
 
 from bayesify.interface import count
 from bayesify.likelihoods import Categorical, Gaussian
@@ -173,3 +180,11 @@ def test_an_empty_dataset_and_a_strange_dataset_are_refused():
 def test_regression_targets_are_checked_too():
     with pytest.raises(ValueError, match="NaN"):
         read((X, torch.full((10,), torch.nan)), Gaussian())
+
+
+def test_a_loader_of_a_subset_counts_the_subset():
+    every = TensorDataset(X, Y)
+    some = SubsetRandomSampler([0, 2, 4, 6, 6])
+    assert read(DataLoader(every, batch_size=2, sampler=some)).n_data == 4
+    assert read(DataLoader(every, batch_sampler=BatchSampler(some, 2, drop_last=False))).n_data == 4
+    assert read(DataLoader(every, batch_sampler=BatchSampler(RandomSampler(every), 2, drop_last=False))).n_data == 10

@@ -277,7 +277,9 @@ def _from_loader(loader: Any, likelihood: Likelihood, dtype: torch.dtype, n_data
     dataset = getattr(loader, "dataset", None)
     if n_data is None and isinstance(dataset, Sized) and not isinstance(dataset, IterableDataset):
         # A sampler of a subset has fewer distinct examples than the data set behind it.
-        subset = getattr(getattr(loader, "sampler", None), "indices", None)
+        # Where batches have a sampler of their own, the loader's is a stand-in that names all of them.
+        batched = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+        subset = getattr(batched or getattr(loader, "sampler", None), "indices", None)
         n_data = len(dataset) if subset is None else len({int(index) for index in subset})
     if n_data is None:
         raise ValueError("the number of examples cannot be known from this loader: give n_data=")
