@@ -52,10 +52,11 @@ def test_every_setting_is_scored_and_the_best_is_tested(tmp_path):
     assert not list(tmp_path.glob("**/fleet.safetensors"))
 
 
-def test_a_setting_that_diverges_is_counted_and_loses(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("per_fleet", "halving"), [(3, 0), (1, 0), (1, 1)])
+def test_a_setting_that_diverges_is_counted_and_loses(per_fleet, halving, tmp_path, monkeypatch):
     wild = [replace(SETTINGS[0], learning_rate=1e30), *SETTINGS[1:]]
     monkeypatch.setitem(sweeping.GRIDS, "small", lambda batch_size: wild)
-    result = sweep(SMALL, tmp_path, progress=False)
+    result = sweep(replace(SMALL, per_fleet=per_fleet, halving=halving), tmp_path, progress=False)
     assert result["scored"] == 8
     assert result["rows"][0]["validation_error"] is None
     assert result["best"]["learning_rate"] == 0.5
@@ -106,6 +107,19 @@ def test_halving_drops_the_worse_half_on_the_way(tmp_path):
 def test_halving_goes_on_with_a_single_network(tmp_path):
     result = sweep(replace(SMALL, halving=2, per_fleet=1, epochs=4), tmp_path, progress=False)
     assert [row["epochs"] for row in result["rows"]] == [4] * 8
+
+
+def test_a_search_of_which_nothing_is_left_says_so_and_tests_nothing(tmp_path, monkeypatch):
+    wild = [replace(setting, learning_rate=1e30) for setting in SETTINGS]
+    monkeypatch.setitem(sweeping.GRIDS, "small", lambda batch_size: wild)
+    with pytest.raises(bf.TrainingError, match="all 8 networks of the search diverged: lower the learning rates"):
+        sweep(SMALL, tmp_path, progress=False)
+
+
+def test_halving_more_often_than_there_are_epochs_is_refused():
+    assert sum(epochs for epochs, _ in sweeping._rungs(replace(SMALL, epochs=3, halving=2))) == 3
+    with pytest.raises(ValueError, match="halving=2 needs at least 3 epochs, got 2"):
+        replace(SMALL, epochs=2, halving=2)
 
 
 def test_from_the_command_line_with_a_page(tmp_path, capsys):

@@ -34,6 +34,7 @@ CARD, CARD_MARK = "README.md", "library_name: bayesify"
 OWN_FUNCTION = "a function of yours"
 
 logger = logging.getLogger("bayesify")
+_ONLY_AT_START = {"rho", "hessian_init", "initial"}
 
 
 def save(method: Method, folder: Path) -> Path:
@@ -107,6 +108,7 @@ def to_resume(
     plan, tensors, state = resume_plan(folder)
     held = {name.removeprefix("model/"): tensor for name, tensor in tensors.items() if name.startswith("model/")}
     _check_tensors(method, held, folder, grows)
+    _check_model(method, config, folder)
     return plan, tensors, state
 
 
@@ -242,6 +244,24 @@ def _rebuild(
     if added:
         method.network.add_dropout_to(added, settings["p"])
     return method
+
+
+def _check_model(method: Method, config: dict[str, Any], folder: Path) -> None:
+    """Refuse to go on with a prior, a likelihood or settings that the run was not trained with.
+
+    Their tensors have the same shapes, so nothing else would notice, and the run would be half of each.
+    """
+    here = json.loads(json.dumps(describe(method)))
+    for part in ("prior", "likelihood", "settings"):
+        found, wanted = (one if isinstance(one, dict) else {part: one} for one in (here[part], config.get(part)))
+        # What another version does not name is not compared, nor is where training starts, which it has left behind.
+        for name in sorted(found.keys() & wanted.keys() - _ONLY_AT_START):
+            if found[name] != wanted[name]:
+                what = name if part in {name, "settings"} else f"{part}'s {name}"
+                raise RunError(
+                    f"{folder} was trained with the {what} {wanted[name]!r}, this method has {found[name]!r}: "
+                    "resume needs the same method"
+                )
 
 
 def _check_tensors(method: Method, tensors: dict[str, Tensor], folder: Path, grows: tuple[str, ...] = ()) -> None:

@@ -19,10 +19,13 @@ def test_tensors_and_state_come_back_exactly(tmp_path):
     assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())
 
 
-@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad, torch.optim.RAdam])
-def test_a_restored_optimiser_takes_the_same_steps(kind, tmp_path):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "kind", [torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad, torch.optim.RAdam, torch.optim.NAdam]
+)
+def test_a_restored_optimiser_takes_the_same_steps(kind, dtype, tmp_path):
     def weights():
-        return [torch.nn.Parameter(torch.linspace(-1, 1, 5)), torch.nn.Parameter(torch.ones(2))]
+        return [torch.nn.Parameter(torch.linspace(-1, 1, 5, dtype=dtype)), torch.nn.Parameter(torch.ones(2))]
 
     def step(optimizer, parameters):
         optimizer.zero_grad()

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+)
 
 from bayesify.interface import count
 from bayesify.likelihoods import Categorical, Gaussian
@@ -173,3 +180,25 @@ def test_an_empty_dataset_and_a_strange_dataset_are_refused():
 def test_regression_targets_are_checked_too():
     with pytest.raises(ValueError, match="NaN"):
         read((X, torch.full((10,), torch.nan)), Gaussian())
+
+
+def test_a_loader_of_a_subset_counts_the_subset():
+    every = TensorDataset(X, Y)
+    some = SubsetRandomSampler([0, 2, 4, 6, 6])
+    assert read(DataLoader(every, batch_size=2, sampler=some)).n_data == 4
+    assert read(DataLoader(every, batch_sampler=BatchSampler(some, 2, drop_last=False))).n_data == 4
+    assert read(DataLoader(every, batch_sampler=BatchSampler(RandomSampler(every), 2, drop_last=False))).n_data == 10
+
+
+def test_a_number_of_examples_that_is_not_the_datas_is_refused():
+    class Items(torch.utils.data.Dataset):
+        def __len__(self):
+            return 10
+
+        def __getitem__(self, index):
+            return X[index], Y[index]
+
+    for data in ((X, Y), TensorDataset(X, Y), Items()):
+        assert read(data, n_data=10).n_data == 10
+        with pytest.raises(ValueError, match="here are 10 examples, got n_data=1000"):
+            read(data, n_data=1000)

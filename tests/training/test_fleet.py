@@ -165,6 +165,12 @@ def test_what_cannot_sail_together_is_refused(tmp_path):
         Fleet([bf.Variational(nn.Sequential(stem, nn.Linear(3, 2)), "categorical") for stem in stems])
     with pytest.raises(ValueError, match="same architecture"):
         Fleet([network("normal:1", 0), bf.Variational(nn.Linear(3, 2), "categorical")])
+    for layers in ((nn.ReLU(), nn.Tanh()), (nn.Dropout(0.1), nn.Dropout(0.9))):
+        nets = [nn.Sequential(nn.Linear(3, 4), layer, nn.Linear(4, 2)) for layer in layers]
+        with pytest.raises(ValueError, match="same architecture"):
+            Fleet([bf.Variational(net, "categorical") for net in nets])
+    with pytest.raises(ValueError, match="same architecture"):
+        Fleet([bf.Variational(net, "categorical") for net in (nn.Linear(3, 2), nn.Linear(3, 2).double())])
     with pytest.raises(TypeError, match="got PointEstimate"):
         Fleet([bf.PointEstimate(nn.Linear(3, 2), "categorical")])
     with pytest.raises(ValueError, match="running statistics"):
@@ -174,6 +180,9 @@ def test_what_cannot_sail_together_is_refused(tmp_path):
     fit(make(), 1, tmp_path)
     with pytest.raises(bf.RunError, match="written by another fleet"):
         fit(Fleet([network(MIXTURES[0], 9)]), 2, tmp_path)
+    x, y = data()
+    with pytest.raises(bf.RunError, match="written by another fleet"):
+        make().fit((-x, y), learning_rates=[0.02] * 3, epochs=2, batch_size=32, run=tmp_path, progress=False)
     other_priors = Fleet([network(prior, seed) for seed, prior in enumerate(reversed(MIXTURES))])
     with pytest.raises(bf.RunError, match="written by another fleet"):
         fit(other_priors, 2, tmp_path)
@@ -289,3 +298,42 @@ def test_a_precision_that_the_stages_do_not_have_is_refused():
         fleet.fit(data(), learning_rates=[0.1], precision="bfloat16", progress=False)
     with pytest.raises(ValueError, match="unknown precision 'float8'"):
         Fleet([network("normal:1", 0)]).fit(data(), learning_rates=[0.1], precision="float8", progress=False)
+
+
+def test_a_folder_of_more_epochs_than_asked_for_is_refused(tmp_path):
+    fit(make(), 3, tmp_path)
+    with pytest.raises(bf.RunError, match="holds a fleet of 3 epochs, more than epochs=2"):
+        fit(make(), 2, tmp_path)
+
+
+def test_noise_that_each_network_learns_is_what_training_it_alone_gives():
+    x, _ = data()
+    y = x[:, :1] * x[:, 1:2]
+
+    def regression(seed):
+        torch.manual_seed(seed)
+        return bf.Variational(nn.Linear(3, 1), bf.likelihoods.Gaussian(noise="learned"), seed=seed)
+
+    fleet = Fleet([regression(0), regression(0)])
+    fleet.fit((x, y), learning_rates=[0.02, 0.05], epochs=3, batch_size=32, progress=False)
+    for method, rate in zip(fleet.methods, (0.02, 0.05), strict=True):
+        alone = regression(0)
+        alone.fit((x, y), learning_rate=rate, epochs=3, batch_size=32, compiled=False, progress=False)
+        for one, other in zip(method.parameters(), alone.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_networks_that_are_no_chains_take_data_of_their_own_with_several_draws():
+    def dropping(seed):
+        torch.manual_seed(0)
+        layers = nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2)
+        return bf.Variational(nn.Sequential(*layers), "categorical", seed=seed, rho=-2.0)
+
+    own, settings = [rows_of(1), rows_of(2)], {"epochs": 2, "batch_size": 32, "draws": 2, "progress": False}
+    fleet = Fleet([dropping(0), dropping(0)])
+    fleet.fit(own, learning_rates=[0.02] * 2, **settings)
+    for method, rows in zip(fleet.methods, own, strict=True):
+        alone = dropping(0)
+        alone.fit(rows, learning_rate=0.02, compiled=False, **settings)
+        for one, other in zip(method.parameters(), alone.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)

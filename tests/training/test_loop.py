@@ -1,6 +1,7 @@
 """The plan is followed: schedules, early stopping, the best state, the user's own functions."""
 
 import logging
+import math
 
 import pytest
 import torch
@@ -151,3 +152,25 @@ def test_a_plan_is_plain_data():
 
     plan = Plan(epochs=3, schedule="cosine", kl="uniform,warm-up=2")
     assert Plan(**json.loads(json.dumps(asdict(plan)))) == plan
+
+
+def test_a_score_that_is_not_a_number_is_not_the_best():
+    # Weights of 10 make an infinite logit of 1e38, and the softmax of two of them is no number; smaller weights do not.
+    net = nn.Linear(1, 2, bias=False)
+    nn.init.constant_(net.weight, 10.0)
+    x, y = torch.ones(8, 1), torch.arange(8) % 2
+    method = bf.PointEstimate(net, "categorical", prior="normal:1")
+    history = method.fit(
+        (x, y),
+        epochs=30,
+        batch_size=8,
+        learning_rate=1.0,
+        optimizer="sgd",
+        validation=(torch.full((2, 1), 1e38), torch.tensor([0, 1])),
+        keep="best",
+        progress=False,
+    )
+    scores = history["validation_nll"]
+    assert math.isnan(scores[0])
+    assert math.isfinite(scores[-1])
+    assert float(method.theta.detach().abs().max()) < 3.4

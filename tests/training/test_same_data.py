@@ -176,3 +176,25 @@ def test_a_run_of_another_method_or_network_is_refused_in_one_line(blobs, tmp_pa
             method.resume(blobs, folder, extend=1, progress=False)
         assert "\n" not in str(caught.value)
     assert files(run) == before
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"prior": "laplace:0.01"}, "the prior 'normal:1', this method has 'laplace:0.01'"),
+        ({"likelihood": bf.likelihoods.Categorical([1.0, 2.0, 3.0])}, "the likelihood's class_weights"),
+        ({"bound": "importance_weighted"}, "the bound 'elbo', this method has 'importance_weighted'"),
+    ],
+)
+def test_another_model_is_refused_and_the_run_stays_as_it_is(other, words, blobs, tmp_path):
+    def method(prior="normal:1", likelihood="categorical", rho=-3.0, **settings):
+        return bf.Variational(bf.networks.mlp(2, 3, units=4), likelihood, prior=prior, rho=rho, **settings)
+
+    run = tmp_path / "run"
+    method().fit(blobs, epochs=2, draws=2, run=run, progress=False)
+    before = files(run)
+    with pytest.raises(bf.RunError, match=f"was trained with {words}.*: resume needs the same method"):
+        method(**other).resume(blobs, run, extend=1, progress=False)
+    assert files(run) == before
+    # Where it started does not matter any more.
+    assert len(method(rho=-5.0).resume(blobs, run, extend=1, progress=False)) == 3

@@ -21,7 +21,7 @@ import torch
 
 from bayesify import evaluation, networks
 from bayesify.data import DataError
-from bayesify.errors import RunError, at_least, choose
+from bayesify.errors import RunError, TrainingError, at_least, choose
 from bayesify.likelihoods import Categorical
 from bayesify.methods.variational import Variational
 from bayesify.recipes.material import Material, gather, open_for, understood
@@ -93,6 +93,9 @@ class Search:
             at_least(name, getattr(self, name), 1)
         at_least("halving", self.halving, 0)
         choose("precision", self.precision, PRECISIONS)
+        if self.halving >= self.epochs:
+            # Each time takes an epoch at least, and the last networks would be trained for longer than is said.
+            raise ValueError(f"halving={self.halving} needs at least {self.halving + 1} epochs, got {self.epochs}")
         if self.halving and self.optimizer != "sgd":
             raise ValueError(f"halving drops networks on the way, which plain sgd alone allows, got {self.optimizer}")
 
@@ -158,6 +161,8 @@ def conclude(search: Search, out: Path, material: Material) -> dict[str, Any]:
     if rows:
         result["best"] = min(rows, key=_order)
     if not result["missing"]:
+        if all(row["validation_error"] is None for row in rows):
+            raise TrainingError(f"all {len(rows)} networks of the search diverged: lower the learning rates")
         result["test"] = _test(out, finished, result["best"], material)
     checkpoint.write_json(file, result)
     return result
@@ -195,20 +200,26 @@ def _train(
             # Noise and order of the examples go on; they do not start over.
             methods[number].seed += rung
         fleet = Fleet([methods[number] for number in alive])
-        fleet.fit(
-            material.train,
-            learning_rates=[settings[number].learning_rate for number in alive],
-            epochs=epochs,
-            batch_size=search.batch_size,
-            optimizer=search.optimizer,
-            draws=settings[alive[0]].draws,
-            precision=search.precision,
-            seed=search.seed + rung,
-            device=device,
-            run=folder / f"rung-{rung}",
-            may_diverge=True,
-            progress=progress,
-        )
+        try:
+            fleet.fit(
+                material.train,
+                learning_rates=[settings[number].learning_rate for number in alive],
+                epochs=epochs,
+                batch_size=search.batch_size,
+                optimizer=search.optimizer,
+                draws=settings[alive[0]].draws,
+                precision=search.precision,
+                seed=search.seed + rung,
+                device=device,
+                run=folder / f"rung-{rung}",
+                may_diverge=True,
+                progress=progress,
+            )
+        except TrainingError:
+            if len(fleet.diverged) < len(fleet):
+                raise
+            # Not one of these is left: they lose to those of other sub-fleets.
+            fleet.unstack()
         done += epochs
         for number in alive:
             rows[number] = _score(search, methods[number], settings[number], number, done, material)

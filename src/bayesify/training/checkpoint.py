@@ -133,7 +133,15 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor
             return tuple(items) if kind == "tuple" else items
         return content
 
-    optimizer.load_state_dict(restore(packed))
+    held = restore(packed)
+    optimizer.load_state_dict(held)
+    # Torch gives every tensor its parameter's dtype; one that was kept in another goes on in that one.
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, own in held["state"].items():
+        state = optimizer.state[parameters[number]]
+        for name, value in own.items():
+            if isinstance(value, Tensor) and state[name].dtype != value.dtype:
+                state[name] = value.to(state[name].device)
 
 
 def _umask() -> int:

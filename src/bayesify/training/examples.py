@@ -160,6 +160,7 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
     if isinstance(data, tuple | list) and len(data) == 2:
         x, y = as_inputs(data[0], dtype), likelihood.prepare(_as_tensor(data[1], "targets"))
         _check_lengths(x, y)
+        _check_count(n_data, y.shape[0])
         return TensorExamples(x, y)
     if isinstance(data, IterableDataset):
         return _from_loader(DataLoader(data, batch_size=128, generator=torch.Generator()), likelihood, dtype, n_data)
@@ -168,6 +169,7 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         if len(data) == 0:
             raise ValueError("the data set is empty")
+        _check_count(n_data, len(data))
         return DatasetExamples(data, likelihood, dtype)
     if hasattr(data, "__iter__"):
         return _from_loader(data, likelihood, dtype, n_data)
@@ -262,6 +264,11 @@ def _check_lengths(x: Any, y: Tensor) -> None:
         raise ValueError(f"x has {count(x)} examples and y has {y.shape[0]}: they must be as many")
 
 
+def _check_count(given: int | None, there: int) -> None:
+    if given not in (None, there):
+        raise ValueError(f"n_data is for loaders that cannot tell it: here are {there} examples, got n_data={given}")
+
+
 def _pair(batch: Any, likelihood: Likelihood, dtype: torch.dtype) -> Batch:
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise ValueError("a data set must give pairs (x, y)")
@@ -277,7 +284,9 @@ def _from_loader(loader: Any, likelihood: Likelihood, dtype: torch.dtype, n_data
     dataset = getattr(loader, "dataset", None)
     if n_data is None and isinstance(dataset, Sized) and not isinstance(dataset, IterableDataset):
         # A sampler of a subset has fewer distinct examples than the data set behind it.
-        subset = getattr(getattr(loader, "sampler", None), "indices", None)
+        # Where batches have a sampler of their own, the loader's is a stand-in that names all of them.
+        batched = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+        subset = getattr(batched or getattr(loader, "sampler", None), "indices", None)
         n_data = len(dataset) if subset is None else len({int(index) for index in subset})
     if n_data is None:
         raise ValueError("the number of examples cannot be known from this loader: give n_data=")

@@ -23,7 +23,7 @@ from tqdm import tqdm
 from bayesify.errors import RunError, TrainingError, at_least, first_line
 from bayesify.methods.variational import Variational
 from bayesify.priors.varying import varying
-from bayesify.training import checkpoint
+from bayesify.training import checkpoint, same_data
 from bayesify.training.apart import StepsApart
 from bayesify.training.compiling import worth_compiling
 from bayesify.training.examples import Examples, TensorExamples, as_examples
@@ -127,6 +127,10 @@ class Fleet:
         for one in every:
             if isinstance(one, TensorExamples):
                 first._look(one)
+        if self.apart:
+            # How draws are batched is found by comparing numbers, which cannot be done inside the map over networks.
+            with torch.no_grad():
+                first._training_outputs(every[0].first()[0], 0, draws)
         examples = _together(every, len(self)) if self.apart else every[0]
         if not isinstance(examples, TensorExamples):
             raise TypeError("a fleet trains on data in memory: give a pair (x, y)")
@@ -140,8 +144,11 @@ class Fleet:
             "kl": [str(weighting) for weighting in weightings],
             "plan": [optimizer, schedule, batch_size, draws, seed, precision],
             "examples": [examples.n_data, float(examples.y.double().sum())],
+            "digest": same_data.mark(examples)["digest"],
         }
         begun = self._restore(run, made, step, asked)
+        if begun > epochs:
+            raise RunError(f"{run} holds a fleet of {begun} epochs, more than epochs={epochs}: choose another folder")
         batches = examples.count_batches(batch_size)
         graphed = self._faster(step, examples, batch_size, epochs * batches, compiled)
         counted: FusedStep = step if graphed is None else graphed.fused
@@ -249,7 +256,9 @@ class Fleet:
     @property
     def diverged(self) -> list[int]:
         """The networks that have stopped being finite."""
-        finite = torch.stack([torch.isfinite(parameter.flatten(1)).all(1) for parameter in self.parameters]).all(0)
+        # Reshaped, not flattened: a number that a likelihood learns has no axis besides the networks'.
+        rows = [torch.isfinite(parameter).reshape(len(self), -1).all(1) for parameter in self.parameters]
+        finite = torch.stack(rows).all(0)
         return [number for number, good in enumerate(finite.tolist()) if not good]
 
     def _keep(
@@ -269,8 +278,15 @@ class Fleet:
         if file is None or not file.exists():
             return 0
         tensors, state = checkpoint.read(file)
-        if state.get("asked") != json.loads(json.dumps(asked)) or any(
-            tensors[name].shape != parameter.shape for name, parameter in zip(self.names, self.parameters, strict=True)
+        told, held = json.loads(json.dumps(asked)), state.get("asked")
+        # A fleet of an earlier version does not tell its data apart by more than its targets.
+        if (
+            held is None
+            or {**told, **held} != told
+            or any(
+                tensors[name].shape != parameter.shape
+                for name, parameter in zip(self.names, self.parameters, strict=True)
+            )
         ):
             raise RunError(f"{file} was written by another fleet: choose another folder")
         with torch.no_grad():
@@ -314,6 +330,13 @@ def _check_alike(methods: Sequence[Variational]) -> None:
     for method in methods:
         settings = {name: value for name, value in method.settings().items() if name != "rho"}
         shapes = tuple((place.name, tuple(place.shape), place.random) for place in method.network.places)
-        kinds.add((shapes, str(settings), str(method.likelihood.spec())))
+        # Shapes do not tell an activation, a dropout rate or a stride from another: all would run the first one's.
+        code = (repr(method.network.template), method.network.dtype, _named(method.network.output))
+        kinds.add((shapes, *code, str(settings), str(method.likelihood.spec())))
     if len(kinds) > 1:
         raise ValueError("networks of a fleet have the same architecture and settings; priors and seeds may differ")
+
+
+def _named(output: Any) -> str:
+    """Which output is picked; functions cannot be compared."""
+    return "" if callable(output) else repr(output)

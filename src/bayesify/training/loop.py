@@ -193,9 +193,11 @@ class Trainer:
     def _judge(self, record: dict[str, Any], epoch: int) -> None:
         if self.validation is None:
             return
-        progress, plan = self.progress, self.plan
-        if progress.best is None or record["validation_nll"] < progress.best:
-            progress.best, progress.best_epoch = record["validation_nll"], epoch
+        progress, plan, score = self.progress, self.plan, record["validation_nll"]
+        if math.isnan(score):
+            score = math.inf  # nothing is less than NaN: were it the best so far, it would stay so
+        if progress.best is None or score < progress.best:
+            progress.best, progress.best_epoch = score, epoch
             if plan.keep == "best":
                 self.best_state = self._state()
         elif plan.patience is not None and epoch - progress.best_epoch >= plan.patience:
