@@ -80,9 +80,9 @@ def _answer(work: Work, published: Published, tested: Parts, comparisons: Any, b
     settled = (
         "all networks diverge" if posterior is None else f"the KL falls by {_fallen(posterior)} in all epochs together"
     )
-    few = f"On {work['examples']:,} training images only: " if work["examples"] else ""
+    few = f"On {work['examples']:,} training images only, a" if work["examples"] else "A"
     return (
-        f"{few}a scale mixture errs on {told} of the test images; its error is, as far as can be told, "
+        f"{few} scale mixture errs on {told} of the test images; its error is, as far as can be told, "
         f"{'; '.join(against)}. At the study's settings {settled}."
     )
 

@@ -67,17 +67,19 @@ def densities(work: Work, tested: Parts) -> Any:
     from bayesify.plots import style
 
     figure = style.new_figure(8.8, 3.0)
-    edges = np.linspace(-REACH, REACH, BINS + 1)
-    panels = figure.subplots(1, 2)
+    edges, highest = np.linspace(-REACH, REACH, BINS + 1), 0.0
+    panels = figure.subplots(1, 2, sharey=True)
     for axes, way in zip(panels, ("study", "ours"), strict=True):
         for kind in work["ways"][way]["kinds"]:
             part = tested.get((way, kind, work["pictured"]), {}).get("weights")
             if part is not None and not (way == "study" and kind == "mixture"):
                 density = np.array(part["counts"]) / part["count"] / np.diff(edges)
+                highest = max(highest, float(density.max()))
                 look = style.METHOD_LOOKS[LOOKS[kind]]
                 axes.plot(0.5 * (edges[1:] + edges[:-1]), density, label=KINDS[kind], **look.line())
         style.dress(axes, title=WAYS[way], x="weight", y="density" if axes is panels[0] else "")
-        axes.set_ylim(0, 16)
         axes.margins(x=0)
+    # A spike of weights at zero must not flatten all the rest.
+    panels[0].set_ylim(0, 1.05 * min(highest, 16.0) or 1.0)
     style.legend(panels[-1], "upper right")
     return figure
