@@ -31,7 +31,7 @@ ROWS = (
         for page, data in (("mnist-table", "MNIST"), ("fashion-table", "Fashion-MNIST"))
     ),
     (
-        "MNIST, 784-400-400-10, scale mixture, 30 epochs on two CPU cores: test error",
+        "MNIST, 784-400-400-10, scale mixture, the whole KL, 30 epochs: test error",
         "{mnist:summary.error.mean:.2f} ± {mnist:summary.error.standard_error:.2f}%",
         "mnist.json",
         "python benchmarks/mnist.py",

@@ -85,6 +85,25 @@ def test_each_decision_of_dropout_has_a_mask_of_its_own():
     assert float(torch.cat((z, widths)).abs().max()) < 4
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_each_decision_of_an_ensemble_is_a_member_s_all_as_often(compiled, monkeypatch):
+    if compiled:
+        monkeypatch.setattr("bayesify.decisions.bandit.compile_function", lambda function, _: function)
+    method = bf.Ensemble(lambda: bf.networks.mlp(4, 1, units=8), bf.likelihoods.Gaussian(1.0), members=3).eval()
+    x = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
+    answers = _Answers(method, x, 1, seed=3, compiled=compiled)
+    members = method.draw(x, draws=3)[..., 0]
+    decided = torch.stack([answers.of(x, step) for step in range(600)])
+    which = torch.isclose(decided[:, None], members, atol=1e-6).all(-1)
+    assert bool((which.sum(1) == 1).all())
+    # Each member a third of the time: a chi-squared of 2 degrees of freedom is above 18.4 in one of 10,000.
+    counts = which.sum(0).double()
+    assert float((counts - 200).square().sum() / 200) < 18.4
+    # As many draws as members are all of them.
+    both = _Answers(method, x, 3, seed=3, compiled=False).of(x, 0)
+    assert torch.allclose(both, members.mean(0), atol=1e-6)
+
+
 def test_only_the_latest_interactions_are_learned_from():
     """Rewards turn round half way: with a short memory the agent follows, with a long one it does not."""
 

@@ -2,10 +2,12 @@
 
 import json
 import logging
+from itertools import cycle
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import bayesify as bf
 from bayesify.benchmarks import memory, steps
@@ -201,6 +203,35 @@ def test_one_compilation_serves_every_step_rate_and_kl_weight(monkeypatch):
     for settings in ({"prior": "laplace:1"}, {"rho": -3.0}):
         variational(**settings).fit(data(64), epochs=2, batch_size=32, draws=2, compiled=True, progress=False)
     assert len(compilations) == 3
+
+
+def _laid_out(pairs, layouts):
+    xs, ys = zip(*pairs, strict=True)
+    return next(layouts)(torch.stack(xs)), torch.stack(ys)
+
+
+def test_batches_laid_out_in_memory_in_different_ways_are_one_shape(monkeypatch):
+    def strict(function, example):
+        def as_compiled(*tensors):
+            assert [one.stride() for one in tensors] == [one.stride() for one in example]
+            return function(*tensors)
+
+        return as_compiled
+
+    monkeypatch.setattr(stepping, "compile_function", strict)
+    x, y = data(96)
+    fitted = []
+    for layouts in (
+        [torch.clone] * 3,
+        [lambda t: t.t().contiguous().t(), torch.clone, lambda t: t.t().contiguous().t()],
+    ):
+        method = variational()
+        places = cycle(layouts)
+        loader = DataLoader(TensorDataset(x, y), 32, collate_fn=lambda pairs: _laid_out(pairs, places))
+        method.fit(loader, epochs=2, compiled=True, progress=False)
+        assert method.plan.compiled
+        fitted.append(method)
+    assert torch.equal(fitted[0].mu, fitted[1].mu)
 
 
 def test_the_whole_training_is_that_of_the_plain_path(monkeypatch):

@@ -1,9 +1,10 @@
 """Contextual bandits: act, see the reward of that act alone, learn from the latest interactions, go on.
 
 A network gives the reward of each act in a context. One draw of the weights for each decision, and the act that is best
-under it, is Thompson sampling (W. Thompson 1933): an act is tried as often as it may be the best one. A point estimate
-has one draw only: with it the same rule is greedy, and `epsilon` makes it try an act at random now and then. After each
-decision the network takes a few steps on minibatches of the latest interactions, as in C. Blundell et al. (2015, 5.3).
+under it, is Thompson sampling (W. Thompson 1933): an act is tried as often as it may be the best one; of an ensemble, a
+member at random (I. Osband et al. 2016). A point estimate has one draw only: with it the same rule is greedy, and
+`epsilon` makes it try an act at random now and then. After each decision the network takes a few steps on minibatches
+of the latest interactions, as in C. Blundell et al. (2015, 5.3).
 """
 
 from __future__ import annotations
@@ -209,7 +210,12 @@ class _Answers(nn.Module):
         held = self.method.held
         draws = range(self.draws if held is None else held)
         theta, dropout = self.method.weights(draws, coordinates), self.method._dropout_keys(draws, coordinates)
-        mean: Tensor = self.method.network.outputs(theta, inputs, dropout=dropout, fixed_mask=True)[0].mean(0)
+        outputs = self.method.network.outputs(theta, inputs, dropout=dropout, fixed_mask=True)[0]
+        if held is not None and self.draws < held:
+            # Those that are asked: all of them, every time, would be a greedy agent with a better mean.
+            key = noise.keys(coordinates, noise.Stream.PREDICTION, device=theta.device)[0]
+            outputs = outputs[noise.permutation(key, held)[: self.draws]]
+        mean: Tensor = outputs.mean(0)
         return mean.reshape(len(inputs), -1)[:, 0]
 
     def _coordinates(self, step: int) -> int:

@@ -71,7 +71,8 @@ class FusedStep:
         """The same on a state that may be another network's."""
         run = self._compiled.get(shape_of(leaves))
         if run is not None:
-            return run(*state, step, numbers, *leaves)
+            # A loader may lay one batch out in memory in another way than the one that was compiled for.
+            return run(*state, step, numbers, *(leaf.contiguous() for leaf in leaves))
         return self.run(layout, *state, step, numbers, *leaves)
 
     def numbers(self, share: float, rate: float, ahead: int = 0) -> tuple[float, ...]:
@@ -81,6 +82,7 @@ class FusedStep:
     def compile(self, batches: list[Batch]) -> None:
         """Compile for batches of this shape, and check the result against the plain arithmetic."""
         leaves, layout = pytree.tree_flatten(batches)
+        leaves = [leaf.contiguous() for leaf in leaves]
         if shape_of(leaves) in self._compiled:
             return
         where = self.state[0].device
