@@ -210,3 +210,13 @@ def test_a_choice_among_networks_that_diverge_is_refused(tmp_path):
     settings["ways"]["ours"]["kinds"]["mixture"][0]["rate"] = 1e30
     with pytest.raises(TrainingError, match=r"settings \[0\] stopped being finite"):
         training.choose(Work(tmp_path, settings, progress=False), "ours", "mixture", 8)
+
+
+def test_baselines_that_the_study_trained_for_longer_are_not_compared_as_if_they_were_ours():
+    setting = as_the_study()["plain"][0]
+    assert setting["epochs"] == 10
+    seeds = [{"error": error} for error in (0.020, 0.021, 0.022)]
+    cell = {"kind": "plain", "units": 400, "setting": setting, "weights": {}, "mean": {"seeds": seeds}}
+    (line,) = study_b_page._study_lines(Work(None, {"examples": None}), PUBLISHED, {("study", "plain", 400): cell})
+    assert line.published == "1.74%"
+    assert "not like with like: the study trained these for 50 or 100 epochs" in line.meaning

@@ -37,7 +37,10 @@ def run(work: Work) -> Findings:
 
 
 def as_the_study(epochs: int = 10) -> dict[str, Any]:
-    """The study's settings: SGD on a summed loss for variational networks, Adam for the others; N(0, 0.1) starts."""
+    """The study's settings: SGD on a summed loss for variational networks, Adam for the others; N(0, 0.1) starts.
+
+    All have the epochs of its table; its plain and dropout networks, which are not in it, had 50 or 100.
+    """
     sgd = {"epochs": epochs, "batch": 128, "optimizer": "sgd", "rate": 0.128, "schedule": "constant", "pixels": "126"}
     adam = sgd | {"optimizer": "adam", "rate": 1e-3}
     variational = sgd | {"estimator": "weight", "start": "normal:0.1", "rho": -3.0}
