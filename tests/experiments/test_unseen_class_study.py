@@ -206,3 +206,16 @@ def test_starts_are_the_tasks_own(monkeypatch, tmp_path):
             # Answers of single networks are given by copies that start from the trained weights.
             assert set(started) - {"given"} == {start} | ({"fresh"} if kind == "ensemble" else set())
     assert find("unseen-class").settings("full")["cifar"]["start"] == "glorot"
+
+
+def test_what_is_a_mean_over_digits_has_no_standard_error_over_seeds():
+    def found(accuracy):
+        seed = {"accuracy": accuracy, "nll": 0.1, "ece": 0.1, "filter": [0.9] * 5}
+        return {"seeds": [seed | {"auroc": dict.fromkeys(unseen.SCORES, 0.9)}] * 2}
+
+    # Seeds agree; only the digits differ, and that is no standard error over seeds.
+    digits = {(digit, kind): found(a) for digit, a in (("0", 0.9), ("1", 0.98)) for kind in unseen.KINDS}
+    rows = {row[0]: row[1:] for row in unseen_page.digit_table(digits).rows}
+    assert rows["accuracy on known digits"] == ["94.00%"] * 4
+    assert rows["mean of the digits"] == ["0.900"] * 4
+    assert all("±" in cell for cell in rows["0"])
