@@ -121,6 +121,11 @@ def test_pruning_runs_and_its_page_holds_the_numbers_of_its_parts(tmp_path):
         assert rounds[place - 1]["prior"] == least
     assert results["numbers"]["chosen"] == rounds[1]
     assert "looked at more than once" in results["answer"]
+    # What is said of every seed holds for the least of them.
+    kept = [json.loads((tmp_path / "parts" / f"study-{u}.json").read_text())["study"]["widths_kept"] for u in (4, 6)]
+    least = min(min(own) for own in kept) ** 2
+    line = next(one for one in results["lines"] if "random ones they started from" in one["what"])
+    assert line["meaning"].startswith(f"in every seed at least {100 * least:.0f}%")
     # The target is missed by such networks, and the page says so.
     assert any("Target 1.32% missed" in one for one in results["shortfalls"])
 

@@ -71,14 +71,16 @@ def run(work: Work) -> Findings:
         for (name, units), gap in gaps.items()
     ]
     lines += [_without_98(place, len(rounds), one, large) for place, one in enumerate(rounds, 1)]
-    kept = {units: fmean(rows["as the study, (1/2, 1, e^-6)", units]["widths_kept"]) for units in (small, large)}
+    correlations = {units: rows["as the study, (1/2, 1, e^-6)", units]["widths_kept"] for units in (small, large)}
+    kept = {units: fmean(found) for units, found in correlations.items()}
+    least = min(map(min, correlations.values())) ** 2
     lines.append(
         Line(
             "correlation of the study's log widths with the random ones they started from",
             "not measured",
             ", ".join(f"{value:.3f} ({units} units)" for units, value in kept.items()),
-            f"at least {100 * min(kept.values()) ** 2:.0f}% of what tells the widths apart is the start's noise: "
-            + ("signal-to-noise is magnitude blurred by it" if min(kept.values()) ** 2 > 0.5 else "they have trained"),
+            f"in every seed at least {100 * least:.0f}% of what tells the widths apart is the start's noise: "
+            + ("signal-to-noise is magnitude blurred by it" if least > 0.5 else "they have trained"),
         )
     )
     peaks = {f"{name}, {units}": row["shape"]["peaks"] for (name, units), row in rows.items()}
@@ -165,10 +167,9 @@ def _blamed(kind: str, found: Sequence[Mapping[str, Any]]) -> Line:
     return Line(
         f"are underestimated widths to blame? {kind} on digits, against {pruning_widths.REFERENCE[kind]}",
         "suspected, not tested",
-        f"mean-field widths are {ratio:.2f} of the right ones (median), the orders' rank correlation is "
-        f"{correlation:.3f}",
-        f"the same network pruned by 75%, with the right widths in the ratio: {words.verdict(gain)}; with the right "
-        f"means too: {words.verdict(whole)}",
+        f"mean-field widths are {ratio:.2f} of its widths (median), the orders' rank correlation is {correlation:.3f}",
+        f"the same network pruned by 75%, with those widths in the ratio: {words.verdict(gain)}; with its means too: "
+        f"{words.verdict(whole)}",
     )
 
 
@@ -204,9 +205,10 @@ def _answer(
             for place, one in enumerate(before, 1)
         )
         + (
-            f"Right widths give a better order to prune in for {' and '.join(helped)}: there they are to blame."
+            f"Widths of better posteriors give a better order to prune in for {' and '.join(helped)}: there mean-field "
+            "ones are to blame."
             if helped
-            else "Right widths (HMC, full rank) give no order to prune in that is better by an interval."
+            else "Widths of better posteriors (HMC, full rank) give no order to prune in that is better by an interval."
         )
     )
 
