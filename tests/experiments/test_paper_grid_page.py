@@ -7,7 +7,8 @@ import pytest
 from bayesify.errors import RunError
 from bayesify.experiments import find, paper_grid
 from bayesify.experiments.framework.experiment import Experiment, reproduce
-from bayesify.recipes.sweeping import Search, sweep
+from bayesify.experiments.framework.work import Work
+from bayesify.recipes.sweeping import Search, _order, sweep
 
 SEARCH = {
     "grid": "small-grid",
@@ -61,3 +62,18 @@ def test_an_unfinished_search_is_told_as_one(tmp_path, monkeypatch):
 def test_the_full_preset_is_the_papers_grid():
     search = Search(**find("paper-grid").settings("full")["search"])
     assert (len(search.settings()), search.epochs, search.units) == (324, 600, 400)
+
+
+def test_a_network_without_a_finite_nll_has_no_score_as_in_the_search(tmp_path):
+    priors = ["scale-mixture:0.25,1,0.002", "scale-mixture:0.75,1,0.002"]
+    scores = [(0.01, None), (0.02, 0.1)]
+    rows = [
+        {"number": n, "learning_rate": 0.1, "draws": 1, "prior": prior, "validation_error": e, "validation_nll": nll}
+        for n, (prior, (e, nll)) in enumerate(zip(priors, scores, strict=True))
+    ]
+    result = {"rows": rows, "settings": 2, "seconds": 1.0, "devices": ["x"], "missing": []}
+    found = paper_grid.findings(Work(tmp_path, {}), Search(**SEARCH), result)
+    assert found.numbers["best"]["number"] == min(rows, key=_order)["number"] == 1
+    assert "1 stopped being finite" in found.lines[0].meaning
+    assert "steps in float32" in found.lines[0].meaning
+    assert len(found.tables[0].rows) == 1

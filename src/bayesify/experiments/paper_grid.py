@@ -73,7 +73,8 @@ def winner(home: str) -> dict[str, Any]:
 
 def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
     """What the scored settings say."""
-    rows = [row for row in result["rows"] if row["validation_error"] is not None]
+    # As in the search, whose winner is the one that is tested: without a finite NLL a network has no score.
+    rows = [row for row in result["rows"] if None not in (row["validation_error"], row["validation_nll"])]
     lost = len(result["rows"]) - len(rows)
     best = min(rows, key=lambda row: (row["validation_error"], row["validation_nll"]))
     found = by_hyperparameter({"rows": rows})
@@ -90,7 +91,7 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
             if papers
             else "this grid is not the paper's",
             f"{scored} of {result['settings']} in {seconds / 60:.1f} min, {seconds / scored:.1f} s each",
-            f"on {', '.join(result['devices'])}; {lost} stopped being finite",
+            f"on {', '.join(result['devices'])}, steps in {search.precision}; {lost} stopped being finite",
         ),
         Line(
             "test error of the best on validation",
