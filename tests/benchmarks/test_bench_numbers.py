@@ -171,6 +171,27 @@ def test_memory_of_a_known_training():
     assert found["peak"] == pytest.approx(4 * 4 * size, rel=0.01)
 
 
+def test_the_peak_of_a_gpu_has_the_gradients_in_it(monkeypatch):
+    """Its allocator counts from a moment at which the old gradients are there: they are not to be left out twice."""
+    size = 1 << 18
+    # A weight, its gradient and one more number before the step; four at its peak, once the old gradient is gone.
+    told = {"memory_allocated": 4 * 3 * size, "max_memory_allocated": 4 * 4 * size}
+    for name in ("synchronize", "reset_peak_memory_stats", *told):
+        monkeypatch.setattr(torch.cuda, name, lambda name=name: told.get(name))
+
+    def make():
+        weight, held = torch.zeros(size, requires_grad=True), torch.zeros(size)
+
+        def step():
+            weight.grad = None
+            weight.grad = (torch.ones(size) + 1.0) * held
+
+        return step
+
+    found = memory.tensors_of_training(make, "cuda")
+    assert found == {"held": 4 * 3 * size, "peak": 4 * 4 * size}
+
+
 def test_memory_of_plain_training_is_four_numbers_a_weight():
     found = memory.measure(units=100, batch_size=2, prior="normal:1", compiled=False)
     assert found["plain_numbers_per_weight"] == pytest.approx(4, rel=0.01)
