@@ -145,7 +145,7 @@ ROWS = (
     (
         (
             "5 labelled pictures of each of five new classes, accuracy on MNIST, Fashion-MNIST: the discounted old "
-            "posterior as the prior; its means as a start alone; fine-tuning; from scratch"
+            "posterior as the prior; its means and widths as a start alone; fine-tuning; from scratch"
         ),
         "; ".join(
             f"{{transfer:numbers.values.mnist {way} 5.accuracy.mean:.1%}}, "

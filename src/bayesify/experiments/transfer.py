@@ -5,7 +5,7 @@
 A network learns the first five classes from thousands of pictures. Then it is given 5 to 50 labelled pictures of each
 of the other five; its last layer has to start anew. With the old posterior as the prior every weight may move as far as
 the old data left it open; discounted (`Posterior(..., power=)`), the old data count for less. Against both: the same
-network that knows nothing, one that only starts where the old means are, and plain networks, fine-tuned, with all but
+network that knows nothing, one that only starts where the old one ended, and plain networks, fine-tuned, with all but
 the last layer fixed, and from scratch. Seeds change the old network, the new pictures and the noise. Parts run on the
 processor whatever the device is, many at once with `--jobs`.
 """

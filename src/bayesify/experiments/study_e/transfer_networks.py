@@ -32,7 +32,7 @@ from bayesify.recipes.recipe import Recipe
 WAYS = {
     "power": "old posterior, discounted",
     "prior": "old posterior as prior",
-    "start": "old means as start",
+    "start": "old means and widths as start",
     "nothing": "variational from scratch",
     "tuned": "fine-tuned",
     "probe": "last layer only",

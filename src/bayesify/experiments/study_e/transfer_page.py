@@ -13,7 +13,7 @@ from bayesify.statistics import between, estimate, paired, percent, settled, wri
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "8x8 digits"}
 SCORES = ("accuracy", "nll")
 OURS = "power"
-OTHERS = {"nothing": "no old data", "start": "the old means as a start alone", "tuned": "fine-tuning"}
+OTHERS = {"nothing": "no old data", "start": "the old means and widths as a start alone", "tuned": "fine-tuning"}
 # What it must beat to be of use.
 RIVALS = ("nothing", "tuned")
 
