@@ -139,7 +139,7 @@ def chosen_table(work: Work, choices: Cells) -> Table:
         rows,
         "A temperature below one weighs the KL less: the result is then no posterior of the stated prior. A prior on a "
         "plain network or on an ensemble's members is weight decay; an ensemble's epochs are those of each member. One "
-        "budget is the most that each may use: a plain network may stop earlier, and those rates alone were tried.",
+        "budget is the most that each may use: a plain network may stop earlier.",
     )
 
 
