@@ -56,7 +56,7 @@ ROWS = (
                 for name in ("SGHMC", "Ensemble of 5", "Variational")
             ),
             "hmc-distance.md",
-            "bayesify reproduce hmc-distance --preset full",
+            "bayesify reproduce hmc-distance --preset full --device cuda",
         )
         for data, said in (("moons", "200 moons"), ("gap", "a regression with a gap"), ("mnist", "300 MNIST images"))
     ),
