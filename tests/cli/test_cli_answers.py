@@ -55,6 +55,27 @@ def test_other_data_is_scored_whole_by_the_names_of_its_classes(call, refused, i
     refused(["evaluate", iris_run, "--data", tmp_path / "tulips.csv"], "'tulip'", "does not know")
 
 
+def test_another_table_has_the_target_by_its_name_wherever_it_is(call, refused, place, tmp_path):
+    run = tmp_path / "run"
+    header, *rows = [line.split(",") for line in (place / "houses.csv").read_text().splitlines()]
+    call("train", "--data", place / "houses.csv", "--method", "point", "--epochs", 20, "--out", run)
+    scores = []
+    for name, order in (("last.csv", (0, 1, 2, 3)), ("first.csv", (3, 2, 0, 1))):
+        write_rows(tmp_path / name, [header[i] for i in order], [[row[i] for i in order] for row in rows[1:]])
+        scores.append(call("evaluate", run, "--data", tmp_path / name, "--json").json)
+    assert [one["examples"] for one in scores] == [len(rows) - 1] * 2
+    assert scores[1]["rmse"] == scores[0]["rmse"]
+    write_rows(tmp_path / "none.csv", header[:3], [row[:3] for row in rows])
+    refused(["evaluate", run, "--data", tmp_path / "none.csv"], "unknown target", "'price'")
+
+
+def test_data_named_again_has_the_split_that_the_run_was_trained_on(call, tmp_path):
+    run = tmp_path / "run"
+    call("train", "--data", "digits", "--split", 3, "--method", "point", "--epochs", 2, "--out", run)
+    own, said = (call("evaluate", run, *more, "--json").json for more in ((), ("--data", "digits")))
+    assert said == own
+
+
 def test_a_table_that_moved_or_changed_is_noticed(call, refused, place, tmp_path):
     table = shutil.copy(place / "iris.csv", tmp_path / "mine.csv")
     run = tmp_path / "run"
