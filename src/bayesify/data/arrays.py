@@ -87,6 +87,9 @@ def _inputs(path: Path, name: str, x: Array) -> Array:
         x = x[:, 0]
     if 0 in x.shape[1:]:
         raise DataError(f"{path}: {name} has examples without values, shape {list(x.shape)}")
+    if x.ndim > 2 and (x.min() < 0 or x.max() > 255):
+        span = f"{x.min():g} to {x.max():g}"
+        raise DataError(f"{path}: {name} must be images with levels 0 to 255, or 0 to 1, got {span}; rescale them")
     if x.ndim > 2:
         return np.ascontiguousarray(x if x.dtype == np.uint8 else x.astype(np.float32))
     return x.astype(np.float64)
