@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 import shutil
 
 import numpy as np
@@ -175,6 +176,19 @@ def test_report_is_one_page_for_one_run_or_several(call, refused, digits_run, ir
     assert set(both["runs"]) == {"digits", "again"}
     refused(["report", digits_run, iris_run, "--out", tmp_path / "no.html"], "other examples")
     refused(["report", digits_run, "--out", tmp_path / "page.txt"], ".html")
+
+
+def test_each_run_of_a_report_is_pruned_on_inputs_of_its_own_preparation(call, tmp_path):
+    quick = ("--data", "digits", "--epochs", 5, "--units", 20)
+    call("train", *quick, "--method", "point", "--out", tmp_path / "first")
+    call("train", *quick, "--normalise", "none", "--learning-rate", 0.01, "--out", tmp_path / "other")
+    curves = []
+    for name, folders in (("both", ("first", "other")), ("alone", ("other",))):
+        call("report", *(tmp_path / folder for folder in folders), "--draws", 5, "--out", tmp_path / f"{name}.html")
+        sections = json.loads((tmp_path / f"{name}.json").read_text())["sections"]
+        curves.append(re.findall(r'"pruning": (\{[^}]*\})', json.dumps(sections)))
+    assert len(curves[0]) == 1
+    assert curves[0] == curves[1]
 
 
 def test_a_report_finds_data_that_moved_and_says_what_it_was_tested_on(call, refused, place, tmp_path):
