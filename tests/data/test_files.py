@@ -218,6 +218,10 @@ def test_an_archive_with_x_and_y_is_split_and_one_with_both_parts_is_not(tmp_pat
     assert parts.split_seed is None
     assert np.array_equal(parts.x_test.numpy(), X[20:])
     assert np.array_equal(parts.y_train.numpy(), X[:20, 0])
+    np.savez(tmp_path / "mixed.npz", x=X[:20], y=X[:20, 0], x_test=X[20:], y_test=X[20:, 0])
+    mixed = data.from_npz(tmp_path / "mixed.npz")
+    assert np.array_equal(mixed.x_train.numpy(), X[:20])
+    assert np.array_equal(mixed.y_test.numpy(), X[20:, 0])
 
 
 def test_images_in_an_archive_are_put_channels_first(tmp_path):

@@ -28,6 +28,9 @@ def from_npz(path: str | Path, *, kind: str | None = None, test: float = 0.2, se
     path = Path(path)
     arrays = {name.lower(): array for name, array in read_npz(path).items()}
     whole = {"x", "y"} <= set(arrays)
+    if whole and {"x_test", "y_test"} <= set(arrays) and not {"x_train", "y_train"} & set(arrays):
+        # A test part in the archive is the test part, whatever the other one is called.
+        arrays["x_train"], arrays["y_train"], whole = arrays.pop("x"), arrays.pop("y"), False
     halves = {"x_train", "y_train", "x_test", "y_test"}
     if not whole and not halves <= set(arrays):
         found = ", ".join(sorted(arrays)) or "nothing"
