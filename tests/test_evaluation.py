@@ -96,6 +96,16 @@ def test_intervals_of_a_true_model_cover_at_their_level():
     assert result.coverage_95 == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / 4000))
 
 
+@pytest.mark.parametrize(("draws", "known", "unknown"), [(1, 40, 300), (10, 1001, 3), (10, 1, 7), (7, 64, 65)])
+def test_noise_that_is_the_same_everywhere_tells_nothing_apart(draws, known, unknown):
+    noise = Gaussian(1.0946495)
+    parts = [Predictive(random(draws, n, 1, seed=n).float(), noise) for n in (known, unknown)]
+    result = score(parts[0], random(known), ood=parts[1])
+    assert result.auroc_by["aleatoric"] == 0.5
+    assert result.auroc_by["variance"] == result.auroc_by["epistemic"]
+    assert draws > 1 or result.auroc == 0.5
+
+
 def test_counts_and_column_targets():
     outputs, targets = random(4, 20, 1), np.arange(20) % 5
     flat, column = (score(Predictive(outputs, Poisson()), y) for y in (targets, targets[:, None]))

@@ -76,7 +76,9 @@ def score(predictive: Predictive, targets: Any, ood: Predictive | None = None, s
     _check(predictive, "predictive")
     if predictive.kind == "regression":
         # Targets far from zero are compared in double, or rounding the answers would count as error.
-        predictive = Predictive(predictive.outputs.double(), predictive.likelihood, predictive.keys)
+        predictive = _in_double(predictive)
+        # Both in the same digits: a variance that is the same everywhere must tell nothing apart.
+        ood = None if ood is None else _in_double(ood)
     answers = predictive.likelihood.prepare(targets).to(predictive.outputs.device)
     nll = -float(predictive.log_prob(answers).double().mean())
     curve = risk_coverage(predictive, answers, by=score)
@@ -153,6 +155,10 @@ def read_targets(method: Method, data: Any) -> tuple[Any, Tensor]:
         raise ValueError("the data set is empty")
     x = pytree.tree_map(lambda *leaves: torch.cat(leaves), *[part[0] for part in parts])
     return x, torch.cat([part[1] for part in parts])
+
+
+def _in_double(predictive: Predictive) -> Predictive:
+    return Predictive(predictive.outputs.double(), predictive.likelihood, predictive.keys)
 
 
 def _check(predictive: Predictive, name: str) -> None:

@@ -128,7 +128,10 @@ class Predictive:
     def aleatoric(self) -> Tensor:
         """What more data would not remove, `[batch]`: the mean entropy, or noise variance, of the draws."""
         if isinstance(self.likelihood, Regression):
-            return self.likelihood.noise_variance(self.outputs).mean(0)
+            noise = self.likelihood.noise_variance(self.outputs)
+            # The mean of equal numbers is that number, which a sum over draws can miss by its last bit: noise that is
+            # the same everywhere would seem to tell inputs apart.
+            return torch.where((noise == noise[0]).all(0), noise[0], noise.mean(0))
         return self._mean_probs_and_entropy[1]
 
     @cached_property

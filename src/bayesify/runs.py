@@ -130,7 +130,13 @@ def claim(folder: Path, *, overwrite: bool) -> Path:
 def clear(folder: Path) -> None:
     """Take away what an earlier run left beside its model: a checkpoint, scores and pages that are no longer true."""
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-    for name in _PARTS - {CONFIG, MODEL, "checkpoint"}:
+    (folder / HISTORY).unlink(missing_ok=True)
+    forget_scores(folder)
+
+
+def forget_scores(folder: Path) -> None:
+    """Take away what was said of a model that training now changes: its scores, its pages and its card."""
+    for name in _PARTS - {CONFIG, MODEL, HISTORY, "checkpoint"}:
         (folder / name).unlink(missing_ok=True)
     # A model card of ours goes too; a README that somebody wrote stays.
     card = folder / CARD

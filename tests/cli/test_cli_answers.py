@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 import shutil
 
 import numpy as np
@@ -53,6 +54,27 @@ def test_other_data_is_scored_whole_by_the_names_of_its_classes(call, refused, i
     later[0][-1] = "tulip"
     write_rows(tmp_path / "tulips.csv", ["sl", "sw", "pl", "pw", "species"], later)
     refused(["evaluate", iris_run, "--data", tmp_path / "tulips.csv"], "'tulip'", "does not know")
+
+
+def test_another_table_has_the_target_by_its_name_wherever_it_is(call, refused, place, tmp_path):
+    run = tmp_path / "run"
+    header, *rows = [line.split(",") for line in (place / "houses.csv").read_text().splitlines()]
+    call("train", "--data", place / "houses.csv", "--method", "point", "--epochs", 20, "--out", run)
+    scores = []
+    for name, order in (("last.csv", (0, 1, 2, 3)), ("first.csv", (3, 2, 0, 1))):
+        write_rows(tmp_path / name, [header[i] for i in order], [[row[i] for i in order] for row in rows[1:]])
+        scores.append(call("evaluate", run, "--data", tmp_path / name, "--json").json)
+    assert [one["examples"] for one in scores] == [len(rows) - 1] * 2
+    assert scores[1]["rmse"] == scores[0]["rmse"]
+    write_rows(tmp_path / "none.csv", header[:3], [row[:3] for row in rows])
+    refused(["evaluate", run, "--data", tmp_path / "none.csv"], "unknown target", "'price'")
+
+
+def test_data_named_again_has_the_split_that_the_run_was_trained_on(call, tmp_path):
+    run = tmp_path / "run"
+    call("train", "--data", "digits", "--split", 3, "--method", "point", "--epochs", 2, "--out", run)
+    own, said = (call("evaluate", run, *more, "--json").json for more in ((), ("--data", "digits")))
+    assert said == own
 
 
 def test_a_table_that_moved_or_changed_is_noticed(call, refused, place, tmp_path):
@@ -154,6 +176,19 @@ def test_report_is_one_page_for_one_run_or_several(call, refused, digits_run, ir
     assert set(both["runs"]) == {"digits", "again"}
     refused(["report", digits_run, iris_run, "--out", tmp_path / "no.html"], "other examples")
     refused(["report", digits_run, "--out", tmp_path / "page.txt"], ".html")
+
+
+def test_each_run_of_a_report_is_pruned_on_inputs_of_its_own_preparation(call, tmp_path):
+    quick = ("--data", "digits", "--epochs", 5, "--units", 20)
+    call("train", *quick, "--method", "point", "--out", tmp_path / "first")
+    call("train", *quick, "--normalise", "none", "--learning-rate", 0.01, "--out", tmp_path / "other")
+    curves = []
+    for name, folders in (("both", ("first", "other")), ("alone", ("other",))):
+        call("report", *(tmp_path / folder for folder in folders), "--draws", 5, "--out", tmp_path / f"{name}.html")
+        sections = json.loads((tmp_path / f"{name}.json").read_text())["sections"]
+        curves.append(re.findall(r'"pruning": (\{[^}]*\})', json.dumps(sections)))
+    assert len(curves[0]) == 1
+    assert curves[0] == curves[1]
 
 
 def test_a_report_finds_data_that_moved_and_says_what_it_was_tested_on(call, refused, place, tmp_path):

@@ -311,6 +311,8 @@ def test_rows_that_cannot_be_answered(refused, houses_run, iris_run, place):
     predict(houses_run, "100,3\n", "2 columns", "exactly 3 columns")
     predict(houses_run, '{"area": 100}\n', "no 'rooms'")
     predict(houses_run, '{"area": "big", "rooms": 3, "kind": "flat"}\n', "'area' must be a number")
+    predict(houses_run, f'{{"area": 1{"0" * 400}, "rooms": 3, "kind": "flat"}}\n', "'area' is a number too large")
+    predict(houses_run, f"[1{'0' * 400}, 3, 0]\n", "expected a list of numbers")
     predict(houses_run, '{"area": \n', "line 1", "JSON")
     predict(houses_run, "[1, 2]\n", "line 1", "[3]")
     predict(houses_run, "[[1, 2, 0], [1, 2, 1]]\n", "one example per line")

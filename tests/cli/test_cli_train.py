@@ -11,6 +11,7 @@ import bayesify
 from bayesify.recipes.recipe import METHOD_NAMES
 
 QUICK = ["--units", 8, "--layers", 1, "--epochs", 1]
+TINY_HMC = ["--method", "hmc", "--units", 3, "--layers", 1, "--chains", 2, "--warm-up", 20, "--samples", 5]
 
 
 def config_of(run):
@@ -110,6 +111,17 @@ def test_extending_a_run_adds_epochs_and_a_complete_run_is_not_resumed(call, ref
     assert len((run / "history.jsonl").read_text().splitlines()) == 3
     refused(["train", "--resume", run, "--epochs", 9], "--epochs cannot change", "--extend")
     refused(["train", "--resume", run, "--prior", "normal:2"], "--prior cannot change")
+
+
+@pytest.mark.parametrize("more", [QUICK, TINY_HMC], ids=["variational", "hmc"])
+def test_what_was_said_of_a_run_goes_when_it_is_extended(call, tmp_path, more):
+    run = tmp_path / "run"
+    assert call("train", "--data", "moons", *more, "--out", run).code == 0
+    assert call("report", run, "--draws", 5).code == 0
+    assert {"metrics.json", "report.html", "report.json", "README.md"} <= {path.name for path in run.iterdir()}
+    assert call("train", "--resume", run, "--extend", 2).code == 0
+    left = {path.name for path in run.iterdir()}
+    assert left == {"checkpoint", "config.json", "history.jsonl", "model.safetensors"}
 
 
 def test_early_stopping_keeps_the_best_and_says_so(call, tmp_path):

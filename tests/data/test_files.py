@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 
 import numpy as np
 import PIL.Image
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from bayesify import data
+from bayesify.data.targets import sorted_naturally
 
 RANDOM = np.random.default_rng(0)
 
@@ -197,6 +199,13 @@ def test_a_single_later_row_of_categories_alone_is_not_taken_for_a_header(tmp_pa
 X, Y = RANDOM.normal(size=(30, 4)), np.arange(30) % 3
 
 
+def test_later_rows_without_a_header_leave_out_the_target_wherever_it_was(tmp_path):
+    table = data.from_csv(write(tmp_path / "t.csv", "".join(f"{i},{i % 7},{i / 3}\n" for i in range(30))), 0)
+    preparation, later = table.prepare().preparation, "100,5,0.5\n101,6,0.25\n"
+    rows = data.rows_from_csv(io.StringIO(later), preparation, target=table.target_name)
+    assert rows.tolist() == [[5.0, 0.5], [6.0, 0.25]]
+
+
 def test_an_archive_with_x_and_y_is_split_and_one_with_both_parts_is_not(tmp_path):
     np.savez(tmp_path / "whole.npz", X=X.astype(np.float32), Y=Y)
     whole = data.from_npz(tmp_path / "whole.npz", seed=4)
@@ -209,6 +218,10 @@ def test_an_archive_with_x_and_y_is_split_and_one_with_both_parts_is_not(tmp_pat
     assert parts.split_seed is None
     assert np.array_equal(parts.x_test.numpy(), X[20:])
     assert np.array_equal(parts.y_train.numpy(), X[:20, 0])
+    np.savez(tmp_path / "mixed.npz", x=X[:20], y=X[:20, 0], x_test=X[20:], y_test=X[20:, 0])
+    mixed = data.from_npz(tmp_path / "mixed.npz")
+    assert np.array_equal(mixed.x_train.numpy(), X[:20])
+    assert np.array_equal(mixed.y_test.numpy(), X[20:, 0])
 
 
 def test_images_in_an_archive_are_put_channels_first(tmp_path):
@@ -244,6 +257,8 @@ def with_nan():
         ({"x": np.array([{}] * 30, dtype=object), "y": Y}, "holds Python objects, which are never loaded"),
         ({"x": X, "y": Y, "class_names": np.array(["a", "b"])}, "labels 0 to 1, the positions in class_names"),
         ({"x": np.zeros((30, 1, 1, 1, 1)), "y": Y}, "must be a table or images"),
+        ({"x": np.full((30, 8, 8), -1.5), "y": Y}, "levels 0 to 255, or 0 to 1, got -1.5 to -1.5; rescale them"),
+        ({"x": np.full((30, 8, 8), 4000, np.uint16), "y": Y}, "levels 0 to 255, or 0 to 1, got 4000 to 4000"),
         ({"x": np.zeros((30, 0)), "y": Y}, "examples without values"),
         ({"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y}, r"one shape, got \[4\] and \[2\]"),
         ({"x_train": X, "y_train": Y * 0, "x_test": X, "y_test": Y}, "every training example has the class '0'"),
@@ -307,6 +322,23 @@ def test_train_and_test_folders_are_kept_apart(tmp_path):
     picture_folder(root / "test", ("dgo",), 2)
     with pytest.raises(data.DataError, match="'dgo'; did you mean 'dog'"):
         data.from_folder(root)
+
+
+@pytest.mark.parametrize("other", ["val", "Validation", "TEST"])
+def test_parts_under_other_names_are_not_taken_for_classes(tmp_path, other):
+    for part in ("train", other):
+        picture_folder(tmp_path / part, ("cat", "dog"), 2)
+    with pytest.raises(data.DataError, match=f"train and {other} look like parts of the data, not classes"):
+        data.from_folder(tmp_path)
+
+
+def test_classes_of_one_number_have_one_order_in_every_process(tmp_path):
+    names = ("2", "1", "01", "1.0", "001")
+    picture_folder(tmp_path, names[:3], 2)
+    assert data.from_folder(tmp_path).class_names == ("01", "1", "2")
+    # The order of a set is that of its process: without a rule for ties, one of these would differ.
+    orders = {tuple(sorted_naturally(dict.fromkeys(order))) for order in itertools.permutations(names)}
+    assert orders == {("001", "01", "1", "1.0", "2")}
 
 
 def test_colour_is_kept_where_there_is_any(tmp_path):

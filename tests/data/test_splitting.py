@@ -137,6 +137,11 @@ def test_impossible_withholding_is_refused():
         data.withhold(digits, 10)
     with pytest.raises(data.DataError, match="numbered 0 to 1, got 7"):
         data.withhold(moons, "7")
+    # Text is the name of a class that is called by a number, not its place.
+    with pytest.raises(data.DataError, match="unknown class of digits '10'"):
+        data.withhold(digits, "10")
+    with pytest.raises(data.DataError, match="unknown class of digits '7'"):
+        data.withhold(data.withhold(digits, "7"), "7")
     with pytest.raises(data.DataError, match="leaves 1; two must stay"):
         data.withhold(moons, "upper")
     with pytest.raises(data.DataError, match="withhold classes first, then prepare"):

@@ -123,6 +123,7 @@ BAD = {
     "a column too few": ("?model=bands", JSON, b'{"area": 3}', 422, "'kind'"),
     "a column too many": ("?model=bands", JSON, b'{"area": 3, "kind": "flat", "sea": 1}', 422, "'sea'"),
     "an unknown category": ("?model=bands", JSON, b'{"area": 3, "kind": "tent"}', 422, "'tent'"),
+    "a number beyond all": ("?model=bands", JSON, b'{"area": 1%s, "kind": "flat"}' % (b"0" * 400), 422, "too large"),
     "an object among lists": ("?model=bands", JSON, b'[{"area": 3, "kind": "flat"}, [1, 2]]', 422, "like the first"),
     "a picture for a table": ("?model=bands", PNG, b"\x89PNG", 422, "table"),
     "no picture": ("?model=plain", PNG, b"\x89PNG\r\n", 400, "PNG"),

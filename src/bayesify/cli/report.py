@@ -123,6 +123,7 @@ def _results(
                 targets=examples.y,
                 unknown=unknown,
                 history=method.history,
+                inputs=examples.x,
             )
         )
     assert first is not None

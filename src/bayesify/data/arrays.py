@@ -28,6 +28,9 @@ def from_npz(path: str | Path, *, kind: str | None = None, test: float = 0.2, se
     path = Path(path)
     arrays = {name.lower(): array for name, array in read_npz(path).items()}
     whole = {"x", "y"} <= set(arrays)
+    if whole and {"x_test", "y_test"} <= set(arrays) and not {"x_train", "y_train"} & set(arrays):
+        # A test part in the archive is the test part, whatever the other one is called.
+        arrays["x_train"], arrays["y_train"], whole = arrays.pop("x"), arrays.pop("y"), False
     halves = {"x_train", "y_train", "x_test", "y_test"}
     if not whole and not halves <= set(arrays):
         found = ", ".join(sorted(arrays)) or "nothing"
@@ -87,6 +90,9 @@ def _inputs(path: Path, name: str, x: Array) -> Array:
         x = x[:, 0]
     if 0 in x.shape[1:]:
         raise DataError(f"{path}: {name} has examples without values, shape {list(x.shape)}")
+    if x.ndim > 2 and (x.min() < 0 or x.max() > 255):
+        span = f"{x.min():g} to {x.max():g}"
+        raise DataError(f"{path}: {name} must be images with levels 0 to 255, or 0 to 1, got {span}; rescale them")
     if x.ndim > 2:
         return np.ascontiguousarray(x if x.dtype == np.uint8 else x.astype(np.float32))
     return x.astype(np.float64)

@@ -12,6 +12,8 @@ from bayesify.data.errors import DataError, one_of, unknown_name
 from bayesify.data.pictures import SUFFIXES, levels_of, open_picture
 from bayesify.data.targets import sorted_naturally
 
+_OTHER_PARTS = ("test", "val", "valid", "validation", "dev")
+
 
 def from_folder(
     path: str | Path,
@@ -37,6 +39,7 @@ def from_folder(
             if name not in parts[0]:
                 raise unknown_name(f"class in {root / 'test'}:", name, parts[0])
     else:
+        _check_not_halves(root)
         parts = [_by_class(root)]
     names = sorted_naturally(set(parts[0]))
     if len(names) < 2:
@@ -57,6 +60,16 @@ def from_folder(
         class_names=tuple(names),
         source=str(root),
     )
+
+
+def _check_not_halves(root: Path) -> None:
+    """Refuse a training and another part under names that we do not read: they would be taken for two classes."""
+    held = {child.name.casefold(): child.name for child in sorted(root.iterdir()) if child.is_dir()}
+    other = next((held[name] for name in _OTHER_PARTS if name in held), None)
+    if "train" in held and other is not None:
+        raise DataError(
+            f"{root}: {held['train']} and {other} look like parts of the data, not classes: name them train and test"
+        )
 
 
 def _by_class(folder: Path) -> dict[str, list[Path]]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bayesify import noise
+from bayesify.data.delimited import as_number
 from bayesify.data.errors import DataError, unknown_name
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def _class_number(dataset: DataSet, which: str | int) -> int:
     if isinstance(which, str):
         if which in dataset.class_names:
             return dataset.class_names.index(which)
-        if not which.isdecimal():
+        # Of classes named by numbers a number is a name: the second of 3, 5 and 7 is not "1".
+        if not which.isdecimal() or all(as_number(name) is not None for name in dataset.class_names):
             raise unknown_name(f"class of {dataset.name}", which, dataset.class_names)
         which = int(which)
     if isinstance(which, bool) or not 0 <= which < dataset.classes:

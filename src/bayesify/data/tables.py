@@ -77,7 +77,7 @@ def rows_from_csv(
     `preparation.apply`.
 
     With a header, columns are found by name and others are left out; without one, there must be exactly the inputs in
-    their order (and, where `target` names one, it comes last).
+    their order (and `target`, where given: the column of that name, `column 1, ...`, else the last).
     """
     columns = preparation.columns
     if preparation.image is not None or not columns:
@@ -89,7 +89,8 @@ def rows_from_csv(
             raise DataError(f"{rows.what}: no column {missing[0]!r}; the header has {', '.join(rows.names)}")
         used = [rows.names.index(column.name) for column in columns]
     elif len(rows.names) == len(columns) + (target is not None):
-        used = list(range(len(columns)))
+        aim = None if target is None else rows.names.index(target) if target in rows.names else len(columns)
+        used = [position for position in range(len(rows.names)) if position != aim]
     else:
         names = ", ".join(column.name for column in columns)
         raise DataError(

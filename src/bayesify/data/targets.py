@@ -15,7 +15,7 @@ from torch import Tensor
 from bayesify.data.errors import DataError, one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from bayesify.data.dataset import Kind
 
@@ -60,10 +60,10 @@ def read_targets(
     return Targets("classification", torch.tensor([number_of[name] for name in names]), tuple(ordered))
 
 
-def sorted_naturally(names: set[str]) -> list[str]:
-    """Numbers by value, else alphabetically."""
+def sorted_naturally(names: Iterable[str]) -> list[str]:
+    """Numbers by value, those of one value ("1" and "01") alphabetically; else alphabetically."""
     try:
-        return sorted(names, key=float)
+        return sorted(names, key=lambda name: (float(name), name))
     except ValueError:
         return sorted(names)
 

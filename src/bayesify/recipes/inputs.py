@@ -120,7 +120,7 @@ def _from_json_lines(text: str, preparation: Preparation) -> Tensor:
                 )
         try:
             array = np.array(value, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise DataError(f"{where}: expected a list of numbers") from None
         one = fit_array(array, preparation, where)
         if len(one) != 1:
@@ -139,7 +139,10 @@ def _cell(row: dict[str, Any], name: str, categories: Sequence[str], where: str)
         return float(categories.index(str(value)))
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DataError(f"{where}: {name!r} must be a number, got {value!r}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise DataError(f"{where}: {name!r} is a number too large for 64 bits") from None
 
 
 def _array(path: Path) -> NDArray[Any]:

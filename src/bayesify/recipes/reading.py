@@ -15,7 +15,9 @@ from torch import Tensor
 
 from bayesify import likelihoods
 from bayesify.data import DataError, DataSet, Preparation, rows_from_csv
+from bayesify.data.catalogue import canonical
 from bayesify.data.delimited import SUFFIXES as TABLES
+from bayesify.data.delimited import read_rows
 from bayesify.data.formats import read_npz
 from bayesify.data.opening import is_known
 from bayesify.data.pictures import SUFFIXES as PICTURES
@@ -140,8 +142,19 @@ def _recipe(config: dict[str, Any], run: Path, data: str | None) -> Recipe:
         return recipe
     moved = replace(recipe, data=data)
     if is_known(data) or Path(data).suffix.lower() not in TABLES:
-        moved = replace(moved, target=None, ignore=(), split=None if is_known(data) else moved.split)
+        # Another split of the run's own data would test it on what it was trained on.
+        own = not is_known(data) or canonical(data) == config["data"]["name"]
+        moved = replace(moved, target=None, ignore=(), split=moved.split if own else None)
+    elif Path(data).expanduser().is_file():
+        moved = replace(moved, target=_target_in(Path(data).expanduser(), config["data"], moved.target))
     return moved if Path(data).is_dir() else replace(moved, size=None)
+
+
+def _target_in(path: Path, about: Mapping[str, Any], asked: str | None) -> str | None:
+    """The run's target in another table: by its name, wherever it is; by its place only where there are no names."""
+    name = str(about["target_name"])
+    rows = read_rows(path, expected=[name, *(column["name"] for column in about["preparation"]["columns"])])
+    return name if rows.header or name in rows.names else asked
 
 
 def _from_arrays(config: dict[str, Any], run: Path, data: str | None, preparation: Untouched) -> Examples:
@@ -184,7 +197,7 @@ def _other(config: dict[str, Any], raw: DataSet, recipe: Recipe, preparation: Pr
     if is_known(recipe.data):
         x, y, what = refit(raw.x_test, raw, preparation), raw.y_test, f"the test part of {raw.name}"
     else:
-        x, y, what = _whole(raw, recipe, preparation, about["target_name"]), _in_order(raw), f"all of {raw.name}"
+        x, y, what = _whole(raw, recipe, preparation), _in_order(raw), f"all of {raw.name}"
     inputs = preparation.apply(x)
     if raw.kind == "regression":
         return Examples(inputs, y, what)
@@ -196,11 +209,11 @@ def _other(config: dict[str, Any], raw: DataSet, recipe: Recipe, preparation: Pr
     return Examples(inputs[~is_unknown], labels[~is_unknown], what, unknown, named)
 
 
-def _whole(raw: DataSet, recipe: Recipe, preparation: Preparation, target: str) -> Tensor:
+def _whole(raw: DataSet, recipe: Recipe, preparation: Preparation) -> Tensor:
     path = Path(recipe.data).expanduser()
     if path.suffix.lower() in TABLES:
         # Categories are coded by the run's own list, not by that of this file.
-        return rows_from_csv(path, preparation, target=target)
+        return rows_from_csv(path, preparation, target=raw.target_name)
     if raw.train_rows is None or raw.test_rows is None:
         return refit(torch.cat((raw.x_train, raw.x_test)), raw, preparation)
     x = torch.empty(len(raw.x_train) + len(raw.x_test), *raw.shape, dtype=raw.x_train.dtype)

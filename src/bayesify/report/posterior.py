@@ -29,12 +29,15 @@ PRUNING_DRAWS = 20
 
 def surfaces(report: Report, results: Sequence[MethodResult], inputs: Any) -> None:
     """For two inputs: how unsure each method is over the plane."""
-    x = torch.as_tensor(inputs)
-    if x.shape[1:] != (2,) or results[0].predictive.kind != "classification":
+    given = [torch.as_tensor(inputs if result.inputs is None else result.inputs) for result in results]
+    if any(x.shape[1:] != (2,) for x in given) or results[0].predictive.kind != "classification":
         return
     report.section("Over the plane of the two inputs")
     report.figure(
-        [plots.uncertainty_surface(result.method, x, result.targets, title=result.label) for result in results],
+        [
+            plots.uncertainty_surface(result.method, x, result.targets, title=result.label)
+            for result, x in zip(results, given, strict=True)
+        ],
         "Entropy of the predictive distribution: dark is unsure. Along the boundary every method doubts; far from the "
         "examples only some do.",
         [f"Uncertainty surface of {result.label}" for result in results],
@@ -147,6 +150,7 @@ def _signal_to_noise(
 
 
 def _pruned(result: MethodResult, inputs: Any) -> PruningCurve | None:
+    inputs = inputs if result.inputs is None else result.inputs
     if inputs is None:
         return None
     draws = min(PRUNING_DRAWS, result.predictive.draws)

@@ -95,15 +95,15 @@ def bands(report: Report, results: Sequence[MethodResult], inputs: Any) -> None:
     """The fit over a single input, a third of its range beyond the data on either side."""
     import torch
 
-    x = torch.as_tensor(inputs).float()
-    if x[0].numel() != 1 or results[0].targets.numel() != len(x):
+    given = [torch.as_tensor(inputs if result.inputs is None else result.inputs).float() for result in results]
+    if any(x[0].numel() != 1 for x in given) or results[0].targets.numel() != len(given[0]):
         return
-    low, high = float(x.min()), float(x.max())
-    reach = (high - low) / 3 or 1.0
-    grid = torch.linspace(low - reach, high + reach, _GRID).reshape(-1, *x.shape[1:])
     looks = looks_of(results)
     panels = []
-    for result in results:
+    for result, x in zip(results, given, strict=True):
+        low, high = float(x.min()), float(x.max())
+        reach = (high - low) / 3 or 1.0
+        grid = torch.linspace(low - reach, high + reach, _GRID).reshape(-1, *x.shape[1:])
         fit, look = result.method.predict(grid, draws=result.predictive.draws), looks[result.label]
         panels.append(plots.regression_bands(grid, fit, (x, result.targets), title=result.label, look=look))
     report.section("The fit")

@@ -26,7 +26,8 @@ class MethodResult:
     """A fitted method, its scores, and its predictives on the known test set and on unknown inputs.
 
     `label` is what a reader sees and must differ between results; `cost` is the training time over the plain
-    network's; `targets` belong to `predictive`.
+    network's; `targets` belong to `predictive`, and so do `inputs`, as this method takes them, where methods
+    prepare them each in its own way.
     """
 
     name: str
@@ -38,6 +39,7 @@ class MethodResult:
     unknown: Predictive | None = None
     cost: float | None = None
     history: History = field(default_factory=History)
+    inputs: Tensor | None = None
 
 
 @dataclass(frozen=True)
