@@ -12,6 +12,7 @@ from sklearn.datasets import load_iris
 import bayesify as bf
 from bayesify.cli import main
 from bayesify.recipes import sweeping
+from bayesify.recipes.sweep_report import sweep_report
 from bayesify.recipes.sweeping import Search, Setting, by_hyperparameter, paper_grid, sweep
 
 SETTINGS = [
@@ -114,6 +115,17 @@ def test_a_search_of_which_nothing_is_left_says_so_and_tests_nothing(tmp_path, m
     monkeypatch.setitem(sweeping.GRIDS, "small", lambda batch_size: wild)
     with pytest.raises(bf.TrainingError, match="all 8 networks of the search diverged: lower the learning rates"):
         sweep(SMALL, tmp_path, progress=False)
+
+
+def test_pages_of_networks_without_a_mistake_a_likelihood_or_any_score_can_be_written(tmp_path):
+    result = sweep(SMALL, tmp_path / "s", progress=False, only=["draws-1-0"])
+    first, second, *_ = result["rows"]
+    first["validation_error"], second["validation_nll"] = 0.0, None
+    page = sweep_report(result, tmp_path / "a.html").read_text()
+    assert page.count(">scale-mixture") == len(result["rows"]) - 1
+    for row in (*result["rows"], result["best"]):
+        row["validation_error"] = row["validation_nll"] = None
+    assert "So far every network has diverged." in sweep_report(result, tmp_path / "b.html").read_text()
 
 
 def test_halving_more_often_than_there_are_epochs_is_refused():

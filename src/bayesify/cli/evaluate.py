@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, complete_data, say_untouched
-from bayesify.cli.outcome import emit, plain
+from bayesify.cli.outcome import emit
+from bayesify.json_values import plain
 from bayesify.recipes.recipe import DRAWS
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from typing import Any
 
 from bayesify.errors import RunError, TrainingError, nearest
+from bayesify.json_values import plain
 
 FAILED, IMPOSSIBLE = 1, 2
 
@@ -29,17 +29,6 @@ def emit(result: dict[str, Any]) -> None:
     """One JSON object on standard output; numbers that JSON cannot hold become null."""
     # At once: a server says where it is and goes on, and whoever reads a pipe waits for that line.
     print(json.dumps(plain(result), allow_nan=False), flush=True)
-
-
-def plain(value: Any) -> Any:
-    """The same with NaN and infinity as None, tuples as lists and anything else as text."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
 def explain(problem: Exception) -> tuple[int, str]:

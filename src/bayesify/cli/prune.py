@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Run, Seed, say_untouched
-from bayesify.cli.outcome import emit, plain
+from bayesify.cli.outcome import emit
+from bayesify.json_values import plain
 from bayesify.recipes.recipe import DRAWS
 
 if TYPE_CHECKING:

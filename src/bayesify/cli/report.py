@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Seed, say_untouched
-from bayesify.cli.outcome import CommandError, emit, plain
+from bayesify.cli.outcome import CommandError, emit
 from bayesify.recipes.recipe import DRAWS
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _results(
         unknown = None if examples.unknown is None else method.predict(examples.unknown, draws=draws, seed=seed)
         evaluation = score(predictive, examples.y, unknown)
         about = {"method": name, "data": examples.what, "ood": examples.unknown_what, "by": "draws", "seed": seed}
-        training.write_metrics(folder, plain(about | evaluation.to_dict()))
+        training.write_metrics(folder, about | evaluation.to_dict())
         results.append(
             MethodResult(
                 name=name,

@@ -69,7 +69,7 @@ def scores_of_seed(
                 truth = Truth.of(reference.to(recipe.device), material)
             found = truth.distances(method, material, draws, seed)
         scores[one.label] = {"method": one.method, "seconds": seconds, **found}
-        write_metrics(run, _finite(scores[one.label]))
+        write_metrics(run, scores[one.label])
     return scores
 
 
@@ -133,10 +133,3 @@ def _read(run: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found
-
-
-def _finite(value: Any) -> Any:
-    """The same with what JSON cannot hold (an infinite ratio) as None."""
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    return None if isinstance(value, float) and not abs(value) < float("inf") else value

@@ -9,6 +9,7 @@ from typing import Any
 
 from bayesify.comparison import CONTENDERS, KNOWN, Contender, Row, TrainedResult, compare_seeds, read_methods, summarise
 from bayesify.errors import at_least, choose
+from bayesify.json_values import plain
 from bayesify.recipes.building import OF_FIT, epochs_for, make_likelihood, make_network, suited
 from bayesify.recipes.material import Material, gather
 from bayesify.recipes.reading import as_pictures
@@ -78,7 +79,8 @@ def compare(
         for result in results[0]:
             result.method.save(folders[result.label])
             write_metrics(folders[result.label], {"method": result.name, **result.evaluation.to_dict()})
-        checkpoint.write_json(out / "comparison.json", {"seeds": seeds, "rows": [row.to_dict() for row in rows]})
+        told = {"seeds": seeds, "rows": [row.to_dict() for row in rows]}
+        checkpoint.write_json(out / "comparison.json", plain(told))
         report = _report(out, results, material)
     return Compared(rows, report, folders)
 

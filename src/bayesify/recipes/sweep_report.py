@@ -29,6 +29,8 @@ def sweep_report(result: dict[str, Any], path: Path) -> Path:
             f"{best['validation_error']:.2%}): {best['prior']}, learning rate {best['learning_rate']:.3g}, "
             f"{best['draws']} draw{'s' if best['draws'] > 1 else ''} per step."
         )
+    elif best is not None and best["validation_error"] is None:
+        report.headline("So far every network has diverged.")
     elif best is not None:
         report.headline(f"So far the best has a validation error of {best['validation_error']:.2%}: {best['prior']}.")
     if result["missing"]:
@@ -43,12 +45,12 @@ def sweep_report(result: dict[str, Any], path: Path) -> Path:
         report.section("Error against each hyperparameter")
         report.figure(
             hyperparameter_figure(found),
-            "Validation error of every network, by one hyperparameter at a time, on a logarithmic scale; the line "
+            "Validation error of every network, by one hyperparameter at a time; the line "
             "joins the best ones. A hyperparameter matters where the lowest points move.",
             "validation error against each hyperparameter",
         )
         report.section("The ten best", _chance(result))
-        rows = sorted((row for row in result["rows"] if row["validation_error"] is not None), key=_error)[:10]
+        rows = sorted((row for row in result["rows"] if None not in _scores(row)), key=_scores)[:10]
         report.table(
             ["prior", "learning rate", "draws", "validation error", "validation NLL"],
             [
@@ -74,8 +76,8 @@ def _chance(result: dict[str, Any]) -> str:
     return f"On {count:,} validation examples; the standard error of the best one's error is {100 * off:.2f} points."
 
 
-def _error(row: dict[str, Any]) -> float:
-    return float(row["validation_error"])
+def _scores(row: dict[str, Any]) -> tuple[Any, Any]:
+    return row["validation_error"], row["validation_nll"]
 
 
 def hyperparameter_figure(found: dict[str, dict[str, list[float]]]) -> Figure:
@@ -92,12 +94,14 @@ def hyperparameter_figure(found: dict[str, dict[str, list[float]]]) -> Figure:
             axes.plot(spread, errors, "o", markersize=3, alpha=0.5, color=style.KNOWN)
         axes.plot(range(len(values)), [min(groups[value]) for value in values], "-", color=style.UNKNOWN)
         axes.set_xticks(range(len(values)), values)
-        axes.set_yscale("log")
         style.dress(axes, x=name, y="validation error" if axes is panels[0] else "")
-    low, high = panels[0].get_ylim()
-    panels[0].yaxis.set_minor_locator(NullLocator())
-    ticks = [digit * 10.0**power for power in (-3, -2, -1) for digit in (1, 1.5, 2, 3, 5, 7)]
-    panels[0].set_yticks([tick for tick in ticks if low <= tick <= high])
-    panels[0].set_ylim(low, high)
+    if all(error > 0 for groups in found.values() for errors in groups.values() for error in errors):
+        # Without a single mistake there is nothing to take the logarithm of.
+        panels[0].set_yscale("log")
+        low, high = panels[0].get_ylim()
+        panels[0].yaxis.set_minor_locator(NullLocator())
+        ticks = [digit * 10.0**power for power in (-3, -2, -1) for digit in (1, 1.5, 2, 3, 5, 7)]
+        panels[0].set_yticks([tick for tick in ticks if low <= tick <= high])
+        panels[0].set_ylim(low, high)
     style.percent(panels[0], "y")
     return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ import torch
 
 from bayesify import runs
 from bayesify.errors import RunError, TrainingError
+from bayesify.json_values import plain
 from bayesify.methods import Method
 from bayesify.recipes.building import fit_settings, make_method, suited, user_factory
 from bayesify.recipes.material import gather
@@ -156,9 +156,8 @@ def check_device(name: str) -> torch.device:
 
 
 def write_metrics(run: Path, metrics: dict[str, Any]) -> None:
-    """Put a record of scores into the run's `metrics.json`."""
-    json.dumps(metrics, allow_nan=False)
-    checkpoint.write_json(run / runs.METRICS, metrics)
+    """Put a record of scores into the run's `metrics.json`; what JSON cannot hold, an infinite NLL say, as null."""
+    checkpoint.write_json(run / runs.METRICS, plain(metrics))
 
 
 @contextmanager
