@@ -95,8 +95,8 @@ def hyperparameter_figure(found: dict[str, dict[str, list[float]]]) -> Figure:
         axes.plot(range(len(values)), [min(groups[value]) for value in values], "-", color=style.UNKNOWN)
         axes.set_xticks(range(len(values)), values)
         style.dress(axes, x=name, y="validation error" if axes is panels[0] else "")
+    # Where a network makes no mistake there is nothing to take the logarithm of.
     if all(error > 0 for groups in found.values() for errors in groups.values() for error in errors):
-        # Without a single mistake there is nothing to take the logarithm of.
         panels[0].set_yscale("log")
         low, high = panels[0].get_ylim()
         panels[0].yaxis.set_minor_locator(NullLocator())

@@ -29,7 +29,7 @@ PRUNING_DRAWS = 20
 
 def surfaces(report: Report, results: Sequence[MethodResult], inputs: Any) -> None:
     """For two inputs: how unsure each method is over the plane."""
-    given = [torch.as_tensor(inputs if result.inputs is None else result.inputs) for result in results]
+    given = [torch.as_tensor(result.inputs_or(inputs)) for result in results]
     if any(x.shape[1:] != (2,) for x in given) or results[0].predictive.kind != "classification":
         return
     report.section("Over the plane of the two inputs")
@@ -150,7 +150,7 @@ def _signal_to_noise(
 
 
 def _pruned(result: MethodResult, inputs: Any) -> PruningCurve | None:
-    inputs = inputs if result.inputs is None else result.inputs
+    inputs = result.inputs_or(inputs)
     if inputs is None:
         return None
     draws = min(PRUNING_DRAWS, result.predictive.draws)

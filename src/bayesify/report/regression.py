@@ -95,7 +95,7 @@ def bands(report: Report, results: Sequence[MethodResult], inputs: Any) -> None:
     """The fit over a single input, a third of its range beyond the data on either side."""
     import torch
 
-    given = [torch.as_tensor(inputs if result.inputs is None else result.inputs).float() for result in results]
+    given = [torch.as_tensor(result.inputs_or(inputs)).float() for result in results]
     if any(x[0].numel() != 1 for x in given) or results[0].targets.numel() != len(given[0]):
         return
     looks = looks_of(results)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bayesify.plots import style
 from bayesify.training.loop import History
@@ -40,6 +40,10 @@ class MethodResult:
     cost: float | None = None
     history: History = field(default_factory=History)
     inputs: Tensor | None = None
+
+    def inputs_or(self, shared: Any) -> Any:
+        """The inputs as this method takes them: its own, or those that all methods share."""
+        return shared if self.inputs is None else self.inputs
 
 
 @dataclass(frozen=True)

@@ -84,18 +84,18 @@ def costs(rows: Mapping[tuple[str, int], Any]) -> Table:
 def candidates(rounds: Sequence[Mapping[str, Any]], units: int) -> Table:
     """Every round's candidates; one that was in two of them shows what validation cannot tell apart."""
     rows = [
-        [str(place), short(name), f"{100 * found[name]['error']:.2f}%", f"{100 * found[name]['pruned']:.2f}%"]
+        [str(place), short(name), f"{100 * scores['error']:.2f}%", f"{100 * scores['pruned']:.2f}%"]
         for place, one in enumerate(rounds, 1)
-        for found in (one["found"],)
-        for name in found
+        for name, scores in one["found"].items()
     ]
-    twice = set[str]().union(*(set(one["found"]) for one in rounds[1:])) & set(rounds[0]["found"])
-    again = [
-        f"{short(name)} was trained in {len(told)} rounds: {' and '.join(f'{100 * value:.2f}%' for value in told)} "
-        "pruned, so differences of that size are chance."
-        for name in sorted(twice)
-        for told in ([one["found"][name]["pruned"] for one in rounds if name in one["found"]],)
-    ]
+    again = []
+    for name in rounds[0]["found"]:
+        told = [f"{100 * one['found'][name]['pruned']:.2f}%" for one in rounds if name in one["found"]]
+        if len(told) > 1:
+            again.append(
+                f"{short(name)} was trained in {len(told)} rounds: {' and '.join(told)} pruned, so differences of that "
+                "size are chance."
+            )
     return Table(
         f"Priors to choose from, {units} units, on validation",
         ["round", "prior", "whole", "98% pruned by signal-to-noise"],
