@@ -3,7 +3,8 @@
 What a compiler makes of these stages is bound by arithmetic: each number's noise is a hash, a logarithm and a cosine.
 Here the two numbers that Box and Muller make of one hash are used together, sine and cosine come from the hardware
 (their error, 4e-7, is below that of the draws' precision), and the noise of every draw is made again in registers where
-it is needed.
+it is needed. Where draws and gradients are in bfloat16, logarithm, root, exponential and reciprocal are the hardware's
+too: their errors, 2e-7 of the logarithm, are far below what the draws are rounded to.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from triton.language.extra import libdevice
 from bayesify.noise import Stream
 
 _STEP_OF_ANGLE = tl.constexpr(2 * math.pi / 2**24)
+_MINUS_TWO_LN_TWO = tl.constexpr(-2 * math.log(2))
+_LOG2_E = tl.constexpr(math.log2(math.e))
 _TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 _STREAM = tl.constexpr(int(Stream.TRAINING))
 
@@ -84,8 +87,10 @@ def sample(
     rhos += network * stride
     mean_one, mean_two = tl.load(means + one, here, 0.0), tl.load(means + two, there, 0.0)
     width_one, width_two = _softplus(tl.load(rhos + one, here, 0.0)), _softplus(tl.load(rhos + two, there, 0.0))
+    pair = _laid_out_as(pair, mean_one)
+    coarse: tl.constexpr = theta.dtype.element_ty == tl.bfloat16
     for draw in range(draws):
-        cosine, sine = _two_normals(keys + network * 2 * draws, draw, pair)
+        cosine, sine = _two_normals(keys + network * 2 * draws, draw, pair, coarse)
         row = theta + (network * draws + draw) * size
         tl.store(row + (one - start), (mean_one + width_one * cosine).to(theta.dtype.element_ty), here)
         tl.store(row + (two - start), (mean_two + width_two * sine).to(theta.dtype.element_ty), there)
@@ -136,16 +141,22 @@ def update(
     slope_two = tl.zeros([block], tl.float32)
     stretch_one = tl.zeros([block], tl.float32)
     stretch_two = tl.zeros([block], tl.float32)
+    pair = _laid_out_as(pair, mean_one)
+    coarse: tl.constexpr = gradients.dtype.element_ty == tl.bfloat16
     if mixture:
-        decay, difference, odds = tl.load(prior + 1), tl.load(prior + 2), tl.load(prior + 3)
+        difference, odds = tl.load(prior + 2), tl.load(prior + 3)
+        # The slope of minus the log density at z is z * (pull + push * (the narrow component's share at z)).
+        pull, push = 2.0 * share * tl.load(prior + 1), -2.0 * share * difference
+        from_centre_one, from_centre_two = mean_one - centre, mean_two - centre
     for draw in range(draws):
-        cosine, sine = _two_normals(keys + network * 2 * draws, draw, pair)
+        cosine, sine = _two_normals(keys + network * 2 * draws, draw, pair, coarse)
         row = gradients + (network * draws + draw) * size
         gradient_one = tl.load(row + (one - start), here, 0.0).to(tl.float32)
         gradient_two = tl.load(row + (two - start), there, 0.0).to(tl.float32)
         if mixture:
-            gradient_one -= share * _score(mean_one + width_one * cosine - centre, decay, difference, odds)
-            gradient_two -= share * _score(mean_two + width_two * sine - centre, decay, difference, odds)
+            z_one, z_two = from_centre_one + width_one * cosine, from_centre_two + width_two * sine
+            gradient_one += z_one * (pull + push * _sigmoid(z_one * z_one * difference + odds, coarse))
+            gradient_two += z_two * (pull + push * _sigmoid(z_two * z_two * difference + odds, coarse))
         slope_one += gradient_one
         slope_two += gradient_two
         stretch_one += gradient_one * cosine
@@ -252,13 +263,31 @@ def _elements(pair, start, size):
 
 
 @triton.jit
-def _two_normals(keys, draw, pair):
+def _laid_out_as(pair, numbers):
+    """The pairs in the threads that hold these numbers.
+
+    Counted by themselves they would be dealt out otherwise, and the noise of every draw would have to change threads.
+    """
+    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r,f", [pair, numbers], tl.int32, is_pure=True, pack=1)
+
+
+@triton.jit
+def _hardware(instruction: tl.constexpr, x):
+    return tl.inline_asm_elementwise(instruction + " $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def _two_normals(keys, draw, pair, coarse: tl.constexpr):
     a = tl.load(keys + 2 * draw).to(tl.uint32, bitcast=True)
     b = tl.load(keys + 2 * draw + 1).to(tl.uint32, bitcast=True)
     h = _mix(_mix(pair.to(tl.uint32) ^ a) + b)
     g = _mix(h ^ 0x5BD1E995)
-    unit = tl.minimum(((h >> 8).to(tl.float32) + 0.5) * 5.9604644775390625e-08, 0.999999940395355)
-    radius = tl.sqrt(-2.0 * tl.log(unit))
+    unit = tl.minimum((h >> 8).to(tl.float32) * 2**-24 + 2**-25, 1 - 2**-24)
+    if coarse:
+        # Near one a rounded logarithm may have either sign.
+        radius = _hardware("sqrt.approx.ftz.f32", tl.abs(_MINUS_TWO_LN_TWO * _hardware("lg2.approx.ftz.f32", unit)))
+    else:
+        radius = tl.sqrt(-2.0 * tl.log(unit))
     # As an angle between minus and plus half a turn, where the hardware's sine and cosine are good.
     angle = (g.to(tl.int32, bitcast=True) >> 8).to(tl.float32) * _STEP_OF_ANGLE
     return radius * libdevice.fast_cosf(angle), radius * libdevice.fast_sinf(angle)
@@ -270,10 +299,12 @@ def _softplus(x):
 
 
 @triton.jit
-def _score(z, decay, difference, odds):
-    """The slope of the log density of a mixture at z."""
-    share = tl.sigmoid(z * z * difference + odds)
-    return 2.0 * z * (share * difference - decay)
+def _sigmoid(x, coarse: tl.constexpr):
+    if coarse:
+        found = _hardware("rcp.approx.ftz.f32", 1.0 + _hardware("ex2.approx.ftz.f32", -_LOG2_E * x))
+    else:
+        found = tl.sigmoid(x)
+    return found
 
 
 @triton.jit
