@@ -31,6 +31,8 @@ def test_trained_here_and_read_from_elsewhere_it_says_the_same(tmp_path, monkeyp
     assert here["numbers"]["best"]["validation_error"] == min(errors)
     assert f"{100 * here['numbers']['test']['error']:.2f}% on the test part" in here["answer"]
     assert here["shortfalls"] == []
+    assert here["numbers"]["scores"]["validation_error"] == errors
+    assert here["numbers"]["scores"]["draws"] == [1] * 4 + [2] * 4
     monkeypatch.setenv(paper_grid.VARIABLE, str(tmp_path / "here" / "runs" / "sweep"))
     monkeypatch.setattr(paper_grid, "sweep", None)
     there = reproduce(EXPERIMENT, tmp_path / "there", progress=False)
@@ -77,3 +79,24 @@ def test_a_network_without_a_finite_nll_has_no_score_as_in_the_search(tmp_path):
     assert "1 stopped being finite" in found.lines[0].meaning
     assert "steps in float32" in found.lines[0].meaning
     assert len(found.tables[0].rows) == 1
+
+
+def test_a_hyperparameter_is_judged_by_networks_that_differ_in_it_alone():
+    # The error is a sum of effects, one more draw is worth nothing on average, and half of the two-draw ones are lost.
+    rows = [
+        {"learning_rate": rate, "draws": draws, "prior": f"scale-mixture:{pi},1,{narrow}"}
+        | {"validation_error": 0.05 - 0.1 * rate + 0.02 * pi + noise * (draws - 1), "validation_nll": 0.1}
+        for rate in (0.1, 0.2)
+        for pi, noise in ((0.25, 0.001), (0.75, -0.001))
+        for narrow in (0.002, 0.001)
+        for draws in (1, 2)
+        if (draws, narrow) != (2, 0.001)
+    ]
+    found = paper_grid.against_the_first_value(rows)
+    assert found["learning rate"]["0.2"]["values"] == pytest.approx([-0.01] * 6)
+    assert found["pi"]["0.75"]["mean"] == pytest.approx(0.01 - 2 * 0.002 / 6)
+    assert found["draws per step"]["2"]["values"] == pytest.approx([0.001, -0.001] * 2)
+    assert "More draws a step are not seen to help: 2 change" in paper_grid._worth_of_draws(found["draws per step"])
+    assert found["-log sigma1"] == {}
+    better = {"2": {"mean": -0.01, "standard_error": 0.001, "interval": [-0.012, -0.008]}}
+    assert "2 draws a step change the error by -1.00 ± 0.10 points" in paper_grid._worth_of_draws(better)

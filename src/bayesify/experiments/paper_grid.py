@@ -10,6 +10,7 @@ The full preset makes 3.4e8 steps of one network and draw.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -22,9 +23,11 @@ from bayesify.experiments.framework.experiment import Experiment
 from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify.experiments.framework.work import Work
 from bayesify.recipes.sweep_report import hyperparameter_figure
-from bayesify.recipes.sweeping import RESULT, SCORES, Search, by_hyperparameter, sweep
+from bayesify.recipes.sweeping import RESULT, SCORES, Search, by_hyperparameter, hyperparameters, sweep
+from bayesify.statistics import paired, settled, signed
 
 VARIABLE = "BAYESIFY_SWEEP"
+COLUMNS = ("number", "learning_rate", "draws", "prior", "validation_error", "validation_nll")
 # The paper's test error with 400 units and a scale mixture; and how fast study D's networks of that size trained.
 PAPER_ERROR = 0.0136
 STUDY_D_EPOCHS_AN_HOUR = 75
@@ -80,6 +83,8 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
     found = by_hyperparameter({"rows": rows})
     scored, seconds = len(result["rows"]), result["seconds"]
     effects = {name: _effect(groups) for name, groups in found.items() if len(groups) > 1}
+    differences = against_the_first_value(rows)
+    kept = sorted(result["rows"], key=lambda row: row["number"])
     first = f"{best['prior']}, rate {best['learning_rate']:.3g}, {best['draws']} draws a step"
     test = result.get("test")
     papers = search.grid == "paper-grid" and (search.data, search.units) == ("mnist", 400)
@@ -101,7 +106,8 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
             + (
                 ""
                 if test is None or not papers
-                else f"; {100 * (test['error'] - PAPER_ERROR):+.2f} points; one network"
+                else f"; {100 * (test['error'] - PAPER_ERROR):+.2f} points to the paper's, of which chance alone makes "
+                f"{100 * _chance(test['error'], PAPER_ERROR):.2f} (one standard error, one network each)"
             ),
         ),
         *(
@@ -109,7 +115,8 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
                 f"{name}: lowest validation error by value",
                 "not published",
                 ", ".join(f"{value}: {100 * min(errors):.2f}%" for value, errors in _ordered(found[name])),
-                f"the best of each value lie {100 * effect:.2f} points apart",
+                f"the best of each value lie {100 * effect:.2f} points apart"
+                + (f"; {_told(differences[name])}" if differences[name] else ""),
             )
             for name, effect in effects.items()
         ),
@@ -121,6 +128,7 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
         answer=f"{part}The best of {scored} settings errs on {100 * best['validation_error']:.2f}% of the validation "
         f"part{tested}: {first}."
         + (f" What moves the lowest error most is the {matters}." if matters else "")
+        + _worth_of_draws(differences.get("draws per step", {}))
         + f" It took {seconds / 60:.1f} minutes in all.",
         lines=lines,
         numbers={
@@ -131,8 +139,13 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
             "seconds": seconds,
             "seconds_per_network": seconds / scored,
             "effects": effects,
+            "differences": {
+                name: {value: {key: one[key] for key in one if key != "values"} for value, one in own.items()}
+                for name, own in differences.items()
+            },
+            "scores": {name: [row[name] for row in kept] for name in COLUMNS},
         },
-        tables=[_ten_best(rows), _by_value(found)],
+        tables=[_ten_best(rows), _by_value(found, differences)],
         pictures=[
             Picture(
                 work.figure("hyperparameters", hyperparameter_figure(found)),
@@ -171,13 +184,70 @@ def _ten_best(rows: list[dict[str, Any]]) -> Table:
     )
 
 
-def _by_value(found: Mapping[str, Mapping[str, list[float]]]) -> Table:
+def _by_value(
+    found: Mapping[str, Mapping[str, list[float]]], differences: Mapping[str, Mapping[str, dict[str, Any]]]
+) -> Table:
     rows = [
-        [f"{name} {value}", str(len(errors)), f"{100 * min(errors):.2f}%", f"{100 * median(errors):.2f}%"]
+        [
+            f"{name} {value}",
+            str(len(errors)),
+            f"{100 * min(errors):.2f}%",
+            f"{100 * median(errors):.2f}%",
+            _points(differences[name][value]) if value in differences[name] else "",
+        ]
         for name, groups in found.items()
         for value, errors in _ordered(groups)
     ]
-    return Table("By hyperparameter", ["value", "networks", "lowest", "median"], rows)
+    return Table(
+        "By hyperparameter",
+        ["value", "networks", "lowest", "median", "points to the first value, paired"],
+        rows,
+        "The last column is the mean difference between networks that differ in this value and the seed alone, and its "
+        "standard error over them; all are scored on the same images.",
+    )
+
+
+def against_the_first_value(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """By hyperparameter and value: the error less that of the network with the first value and all else the same."""
+    errors = [(hyperparameters(row), row["validation_error"]) for row in rows]
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for name in errors[0][0]:
+        by_value: dict[str, dict[tuple[str, ...], float]] = {}
+        for given, error in errors:
+            others = tuple(value for other, value in given.items() if other != name)
+            by_value.setdefault(given[name], {})[others] = error
+        first, *rest = sorted(by_value, key=float)
+        found[name] = {}
+        for value in rest:
+            both = [others for others in by_value[value] if others in by_value[first]]
+            if both:
+                found[name][value] = paired(*([by_value[one][others] for others in both] for one in (value, first)))
+    return found
+
+
+def _told(differences: Mapping[str, dict[str, Any]]) -> str:
+    values = (f"{value}: {_points(one)}" for value, one in differences.items())
+    return f"all else equal, points to the first value: {', '.join(values)}"
+
+
+def _worth_of_draws(differences: Mapping[str, dict[str, Any]]) -> str:
+    """Whether more draws a step are seen to help, where the grid can say so."""
+    if not differences or any("interval" not in one for one in differences.values()):
+        return ""
+    if any(settled(one) for one in differences.values()):
+        most = min(differences, key=lambda value: differences[value]["mean"])
+        return f" All else equal, {most} draws a step change the error by {_points(differences[most])} points."
+    most = max(differences, key=int)
+    return f" More draws a step are not seen to help: {most} change the error by {_points(differences[most])} points."
+
+
+def _points(difference: dict[str, Any]) -> str:
+    return signed(difference, ".2f", times=100)
+
+
+def _chance(*errors: float) -> float:
+    """The standard error of the difference of two networks' errors on 10,000 test images each."""
+    return math.sqrt(sum(error * (1 - error) / 10_000 for error in errors))
 
 
 def _shortfalls(result: Mapping[str, Any], lost: int) -> list[str]:

@@ -168,20 +168,24 @@ def conclude(search: Search, out: Path, material: Material) -> dict[str, Any]:
     return result
 
 
+def hyperparameters(row: dict[str, Any]) -> dict[str, str]:
+    """What a network of a grid was given, as a page names it."""
+    pi, wide, narrow = row["prior"].partition(":")[2].split(",")
+    return {
+        "learning rate": f"{row['learning_rate']:.3g}",
+        "draws per step": str(row["draws"]),
+        "pi": pi,
+        "-log sigma1": f"{0 - math.log(float(wide)):.0f}",
+        "-log sigma2": f"{0 - math.log(float(narrow)):.0f}",
+    }
+
+
 def by_hyperparameter(result: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
     """Validation errors of finished networks, by what each hyperparameter was."""
     found: dict[str, dict[str, list[float]]] = {}
     for row in result["rows"]:
-        pi, wide, narrow = row["prior"].partition(":")[2].split(",")
-        told = {
-            "learning rate": f"{row['learning_rate']:.3g}",
-            "draws per step": str(row["draws"]),
-            "pi": pi,
-            "-log sigma1": f"{0 - math.log(float(wide)):.0f}",
-            "-log sigma2": f"{0 - math.log(float(narrow)):.0f}",
-        }
         if row["validation_error"] is not None:
-            for name, value in told.items():
+            for name, value in hyperparameters(row).items():
                 found.setdefault(name, {}).setdefault(value, []).append(row["validation_error"])
     return found
 
