@@ -71,7 +71,7 @@ def winner(home: str) -> dict[str, Any]:
     found = json.loads((Path(home) / RESULT).read_text(encoding="utf-8"))
     if "test" not in found:
         raise RunError(f"{home} is finished but not concluded: run the search's command once more")
-    return dict(found["test"])
+    return found["test"] | {"machine": " and ".join(found["devices"])}
 
 
 def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
@@ -106,8 +106,8 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
             + (
                 ""
                 if test is None or not papers
-                else f"; {100 * (test['error'] - PAPER_ERROR):+.2f} points to the paper's, of which chance alone makes "
-                f"{100 * _chance(test['error'], PAPER_ERROR):.2f} (one standard error, one network each)"
+                else f"; {100 * (test['error'] - PAPER_ERROR):+.2f} points to the paper's, and the standard error of a "
+                f"difference between two networks is {100 * _chance(test['error'], PAPER_ERROR):.2f}"
             ),
         ),
         *(
