@@ -193,10 +193,18 @@ ROWS = (
         "python benchmarks/speed.py --device cuda --only epochs/400",
     ),
     (
-        "the 324 settings of the paper's grid, 600 epochs each with 1, 2, 5 and 10 draws, on one H200, from its steps",
-        "{speed:cuda.parts.fleet/grid.minutes:.0f} minutes",
-        "speed.md",
-        "python benchmarks/speed.py --device cuda --only fleet/grid",
+        "the 324 settings of the paper's grid, 600 epochs each with 1, 2, 5 and 10 draws, all trained on one H200",
+        "{paper-grid:numbers.minutes:.1f} minutes",
+        "paper-grid.md",
+        "bayesify reproduce paper-grid --preset full --device cuda",
+    ),
+    (
+        "the best of the 324 on validation: its test error; what 10 draws a step change, all else equal",
+        "{paper-grid:numbers.test.error:.2%}; "
+        "{paper-grid:numbers.differences.draws per step.10.mean:+.2%} ± "
+        "{paper-grid:numbers.differences.draws per step.10.standard_error:.2%}",
+        "paper-grid.md",
+        "bayesify reproduce paper-grid --preset full --device cuda",
     ),
 )
 

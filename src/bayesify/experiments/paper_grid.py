@@ -71,7 +71,7 @@ def winner(home: str) -> dict[str, Any]:
     found = json.loads((Path(home) / RESULT).read_text(encoding="utf-8"))
     if "test" not in found:
         raise RunError(f"{home} is finished but not concluded: run the search's command once more")
-    return found["test"] | {"machine": " and ".join(found["devices"])}
+    return {**found["test"], "machine": " and ".join(found["devices"])}
 
 
 def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
@@ -137,6 +137,7 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
             "best": best,
             "test": None if test is None else {name: test[name] for name in ("error", "nll", "draws")},
             "seconds": seconds,
+            "minutes": seconds / 60,
             "seconds_per_network": seconds / scored,
             "effects": effects,
             "differences": {
