@@ -199,7 +199,7 @@ ROWS = (
         "bayesify reproduce paper-grid --preset full --device cuda",
     ),
     (
-        "the best of the 324 on validation: its test error; what 10 draws a step change, all else equal",
+        "the best of the 324 on validation: its test error; what 10 draws a step instead of 1 add to an error, all else equal",
         "{paper-grid:numbers.test.error:.2%}; "
         "{paper-grid:numbers.differences.draws per step.10.mean:+.2%} ± "
         "{paper-grid:numbers.differences.draws per step.10.standard_error:.2%}",
