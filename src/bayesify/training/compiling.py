@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
 
 from bayesify import noise
 from bayesify.training.hashing import one_operation
@@ -22,6 +24,11 @@ _SECONDS_PER_WEIGHT = 1.5e-8
 _SECONDS_PER_STEP_ON_GPU = 1.5e-3
 # Where the processor can, a product and a sum are one operation that rounds once.
 _OPTIONS = {"cpp.enable_floating_point_contract_flag": "fast"}
+# The operations of `_small`, which softplus and its slope both start from.
+_ALIKE = {
+    operation.default
+    for operation in (torch.ops.aten.abs, torch.ops.aten.clamp, torch.ops.aten.neg, torch.ops.aten.exp)
+}
 # log1p(t) / t on [0, 1] to 5e-9 (Chebyshev interpolation), by powers of t.
 _LOG1P = (
     0.999999995,
@@ -61,11 +68,29 @@ def compile_function(
     example = tuple(one.clone() if any(one is other for other in example[:n]) else one for n, one in enumerate(example))
     with noise.mixing(one_operation()):
         graph = make_fx(function, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
+    _share_repeated(graph)
     with torch.no_grad(), _kept(example) as shown:
         # The code is made for a number of threads: without its name, one made for another number would be found.
         options = {**_OPTIONS, "cpp.threads": threads or torch.get_num_threads(), "cpp_wrapper": threads is not None}
         compiled: Callable[..., Any] = compile_graph(graph, shown, options=options)
     return compiled
+
+
+def _share_repeated(graph: GraphModule) -> None:
+    """Compute once what forward and backward pass both compute, up to the first operation that changes a tensor.
+
+    The compiler does not look for it, and an exponential is among it: softplus and its slope have it in common.
+    """
+    first: dict[Any, Node] = {}
+    for node in list(graph.graph.nodes):
+        if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
+            break
+        if node.target in _ALIKE:
+            earlier = first.setdefault((node.target, node.args, tuple(node.kwargs.items())), node)
+            if earlier is not node:
+                node.replace_all_uses_with(earlier)
+                graph.graph.erase_node(node)
+    graph.recompile()
 
 
 @contextmanager
@@ -102,10 +127,7 @@ def _softplus(x: Tensor, beta: float = 1, _: float = 20) -> Tensor:
     if x.dtype != torch.float32 or beta != 1:
         return torch.maximum(x * beta, torch.zeros_like(x)) / beta + torch.log1p(torch.exp(-(x * beta).abs())) / beta
     t = _small(x)
-    total = torch.full_like(t, _LOG1P[-1])
-    for coefficient in reversed(_LOG1P[:-1]):
-        total = total * t + coefficient
-    return x.clamp(min=0.0) + t * total
+    return x.clamp(min=0.0) + t * noise.polynomial(_LOG1P, t)
 
 
 def _softplus_backward(gradient: Tensor, x: Tensor, beta: float = 1, _: float = 20) -> Tensor:
