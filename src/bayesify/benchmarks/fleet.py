@@ -20,8 +20,8 @@ from bayesify.methods.variational import Variational
 from bayesify.training.fleet import Fleet
 
 SIZES = (1, 3, 9, 27, 81)
-# Of an epoch on a CPU.
-_BATCHES = 10
+# Of an epoch on a CPU: some rows of the steps that a core makes of one network before it turns to the next.
+_BATCHES = 32
 
 
 def measure(
@@ -51,32 +51,42 @@ def ensemble(
     batch_size: int = 128,
     members: int = 5,
     rounds: int = 20,
+    times: int = 5,
     device: str = "cpu",
     compiled: bool = True,
     n_data: int = steps.N_DATA,
     progress: timing.Progress = timing.silent,
 ) -> dict[str, Any]:
-    """An ensemble's training against as many of one network: those have the cache each, one after the other."""
+    """An ensemble's training against as many of one network: those have the cache each, one after the other.
+
+    On a CPU everything is made anew `times` times, as in `step.measure`, and for the same reason.
+    """
     at_least("members", members, 1)
-    together = Ensemble(steps.perceptron(units), Categorical(), members=members)
-    progress("compiling the ensemble and the plain network" if compiled else "preparing")
-    if usable(device) == "cuda":
-        x, y = steps.images(n_data, device)
-        all_at_once = steps.Epochs.of(together, x, y, batch_size).step
-        one = steps.Epochs.of(steps.point(units), x, y, batch_size).step
-    else:
-        x, y = steps.images(_BATCHES * batch_size)
-        all_at_once = steps.training_epoch(together, x, y, batch_size, compiled=compiled)
-        one = steps.training_epoch(steps.point(units), x, y, batch_size, compiled=compiled)
+    at_least("times", times, 1)
+    on_gpu = usable(device) == "cuda"
+    x, y = steps.images(n_data, device) if on_gpu else steps.images(_BATCHES * batch_size)
+    timings: dict[str, list[float]] = {"fleet": [], "separate": []}
+    times = 1 if on_gpu else min(times, rounds)
+    for _ in range(times):
+        progress("compiling the ensemble and the plain network" if compiled else "preparing")
+        methods = Ensemble(steps.perceptron(units), Categorical(), members=members), steps.point(units)
+        all_at_once, one = (
+            steps.Epochs.of(method, x, y, batch_size).step
+            if on_gpu
+            else steps.training_epoch(method, x, y, batch_size, compiled=compiled)
+            for method in methods
+        )
 
-    def separate() -> None:
-        for _ in range(members):
-            one()
+        def separate(one: steps.Step = one) -> None:
+            for _ in range(members):
+                one()
 
-    contenders = {"fleet": all_at_once, "separate": separate}
-    timings = timing.take_turns(contenders, rounds=rounds, device=device, progress=progress)
+        contenders = {"fleet": all_at_once, "separate": separate}
+        own = timing.take_turns(contenders, rounds=-(-rounds // times), device=device, progress=progress)
+        for name, values in own.items():
+            timings[name].extend(values)
     found = timing.ratio(timings["fleet"], timings["separate"])
-    batches = 1 if device == "cuda" else _BATCHES
+    batches = 1 if on_gpu else _BATCHES
     return {
         "ratio": found["ratio"],
         "ratio_quartiles": found["quartiles"],
