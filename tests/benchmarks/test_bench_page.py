@@ -79,13 +79,18 @@ def test_the_pictures_are_drawn_and_small(tmp_path):
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def speed():
+    spec = importlib.util.spec_from_file_location("speed", SPEED)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def run(speed, monkeypatch, capsys):
     """The driver as a person calls it, in this process: its exit code or last words, and what it printed."""
 
     def call(*arguments):
-        spec = importlib.util.spec_from_file_location("speed", SPEED)
-        speed = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(speed)
         monkeypatch.setattr(sys, "argv", ["speed.py", *map(str, arguments)])
         code = 0
         try:
@@ -145,3 +150,19 @@ def test_a_part_that_fails_is_recorded_and_the_others_go_on(run, monkeypatch, tm
     parts = json.loads(out.read_text())["cpu"]["parts"]
     assert parts["memory"]["failed"] == "RuntimeError: no compiler here"
     assert "ratio" in parts["fleet/ensemble"]
+
+
+def test_steps_are_told_from_the_process_whose_plain_steps_were_fastest(speed, monkeypatch):
+    found = iter([(1.0, 4.0), (1.3, 2.5), (1.2, 2.6)])
+
+    def process(command, check):
+        ratio, plain = next(found)
+        out = Path(command[command.index("--out") + 1])
+        part = command[command.index("--only") + 1]
+        assert "--once" in command
+        assert check
+        out.write_text(json.dumps({"cpu": {"parts": {part: {"ratio": ratio, "plain_ms": plain}}}}))
+
+    monkeypatch.setattr(speed.subprocess, "run", process)
+    told = speed.least_disturbed("step/normal", "plain_ms")
+    assert told == {"ratio": 1.3, "plain_ms": 2.5, "ratios_of_all_processes": [1.0, 1.3, 1.2]}
