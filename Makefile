@@ -17,7 +17,7 @@ demo: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . ; $(BIN)/mypy
 
-# Half an hour on two cores, with nothing else running: docs/results/speed.md and its JSON and figures.
+# Some forty minutes on two cores, with nothing else running: docs/results/speed.md and its JSON and figures.
 bench: $(READY)
 	$(BIN)/python benchmarks/peers/install.py .bench-venv
 	$(BIN)/python benchmarks/speed.py

@@ -10,7 +10,7 @@ Parts are measured one after the other and saved after each, so that a run that 
 
 On a CPU a whole process may be slow from its first step to its last, products most of all, as if it had one core and
 not two. Training steps are therefore measured in several processes, and the one whose plain steps were fastest counts:
-the least disturbed one, and of all ratios the least in our favour.
+the least disturbed one, whose ratio is usually the least in our favour.
 """
 
 import argparse

@@ -20,6 +20,11 @@ def estimate(values: Sequence[float]) -> dict[str, Any]:
     return {"mean": mean, "standard_error": error, "interval": [mean - reach, mean + reach], "values": list(values)}
 
 
+def error_of_share(share: float, count: int) -> float:
+    """The standard error of a share of so many independent cases."""
+    return math.sqrt(share * (1 - share) / count)
+
+
 def paired(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
     """The difference first less second, seed by seed: what both share (data, start) does not blur it."""
     return estimate([a - b for a, b in zip(first, second, strict=True)])

@@ -33,6 +33,10 @@ def test_trained_here_and_read_from_elsewhere_it_says_the_same(tmp_path, monkeyp
     assert here["shortfalls"] == []
     assert here["numbers"]["scores"]["validation_error"] == errors
     assert here["numbers"]["scores"]["draws"] == [1] * 4 + [2] * 4
+    # What stands after ± here is no standard error over seeds.
+    page = (tmp_path / "here" / "page.md").read_text()
+    assert "standard error over pairs of networks" in page
+    assert "over seeds" not in page
     monkeypatch.setenv(paper_grid.VARIABLE, str(tmp_path / "here" / "runs" / "sweep"))
     monkeypatch.setattr(paper_grid, "sweep", None)
     there = reproduce(EXPERIMENT, tmp_path / "there", progress=False)

@@ -16,6 +16,7 @@ from bayesify.benchmarks.machine import usable
 from bayesify.errors import at_least
 from bayesify.likelihoods import Categorical
 from bayesify.methods.ensemble import Ensemble
+from bayesify.methods.method import Method
 from bayesify.methods.variational import Variational
 from bayesify.training.fleet import Fleet
 
@@ -59,32 +60,28 @@ def ensemble(
 ) -> dict[str, Any]:
     """An ensemble's training against as many of one network: those have the cache each, one after the other.
 
-    On a CPU everything is made anew `times` times, as in `step.measure`, and for the same reason.
+    On a CPU everything is made anew `times` times (`timing.made_anew`).
     """
     at_least("members", members, 1)
-    at_least("times", times, 1)
     on_gpu = usable(device) == "cuda"
     x, y = steps.images(n_data, device) if on_gpu else steps.images(_BATCHES * batch_size)
-    timings: dict[str, list[float]] = {"fleet": [], "separate": []}
-    times = 1 if on_gpu else min(times, rounds)
-    for _ in range(times):
-        progress("compiling the ensemble and the plain network" if compiled else "preparing")
-        methods = Ensemble(steps.perceptron(units), Categorical(), members=members), steps.point(units)
-        all_at_once, one = (
-            steps.Epochs.of(method, x, y, batch_size).step
-            if on_gpu
-            else steps.training_epoch(method, x, y, batch_size, compiled=compiled)
-            for method in methods
-        )
 
-        def separate(one: steps.Step = one) -> None:
+    def epoch_of(method: Method) -> steps.Step:
+        if on_gpu:
+            return steps.Epochs.of(method, x, y, batch_size).step
+        return steps.training_epoch(method, x, y, batch_size, compiled=compiled)
+
+    def make() -> timing.Contenders:
+        one = epoch_of(steps.point(units))
+
+        def separate() -> None:
             for _ in range(members):
                 one()
 
-        contenders = {"fleet": all_at_once, "separate": separate}
-        own = timing.take_turns(contenders, rounds=-(-rounds // times), device=device, progress=progress)
-        for name, values in own.items():
-            timings[name].extend(values)
+        together = Ensemble(steps.perceptron(units), Categorical(), members=members)
+        return {"fleet": epoch_of(together), "separate": separate}
+
+    timings = timing.made_anew(make, 1 if on_gpu else times, rounds=rounds, device=device, progress=progress)
     found = timing.ratio(timings["fleet"], timings["separate"])
     batches = 1 if on_gpu else _BATCHES
     return {

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from bayesify import networks
 from bayesify.benchmarks import steps as stepping
 from bayesify.benchmarks import timing
-from bayesify.errors import at_least, choose
+from bayesify.errors import choose
 from bayesify.likelihoods import Categorical
 from bayesify.methods.point import PointEstimate
 from bayesify.methods.variational import Variational
@@ -42,24 +42,23 @@ def measure(
 ) -> dict[str, Any]:
     """Milliseconds per step of each, and ours against the others; `cnn` is study C's, on colour images of 32 x 32.
 
-    Everything is made anew `times` times, with a share of the rounds each: where its tensors happen to lie in memory
-    makes a step up to half as long again.
+    Everything is made anew `times` times (`timing.made_anew`).
     """
     choose("network", network, NETWORKS)
-    at_least("times", times, 1)
     x, y = _batch(network, batch_size, device)
-    timings: dict[str, list[float]] = {}
-    for _ in range(min(times, rounds)):
-        progress("compiling the steps" if compiled else "preparing")
+    told: dict[str, Any] = {}
+
+    def make() -> timing.Contenders:
         ours = Variational(_network(network, units), Categorical(), prior=prior, estimator=estimator)
         bayesian, path = stepping.training_step(ours, x, y, draws=draws, compiled=compiled)
+        told.update(weights=ours.network.size, path=path)
         contenders = {"plain": stepping.plain_step(_network(network, units), x, y), "variational": bayesian}
         if compiled:
             plain = PointEstimate(_network(network, units), Categorical())
             contenders["compiled_plain"] = stepping.training_step(plain, x, y)[0]
-        own = timing.take_turns(contenders, rounds=-(-rounds // times), steps=steps, device=device, progress=progress)
-        for name, values in own.items():
-            timings.setdefault(name, []).extend(values)
+        return contenders
+
+    timings = timing.made_anew(make, times, rounds=rounds, steps=steps, device=device, progress=progress)
     medians = {name: statistics.median(values) for name, values in timings.items()}
     against = timing.ratio(timings["variational"], timings["plain"])
     return {
@@ -69,12 +68,11 @@ def measure(
         **{f"{name}_ms": median for name, median in medians.items()},
         "network": network,
         **({"units": units} if network == "mlp" else {}),
-        "weights": ours.network.size,
+        **told,
         "batch_size": batch_size,
         "draws": draws,
         "prior": prior,
         "estimator": estimator,
-        "path": path,
         "device": device,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,

@@ -24,7 +24,7 @@ from bayesify.experiments.framework.findings import Findings, Line, Picture, Tab
 from bayesify.experiments.framework.work import Work
 from bayesify.recipes.sweep_report import hyperparameter_figure
 from bayesify.recipes.sweeping import RESULT, SCORES, Search, by_hyperparameter, hyperparameters, sweep
-from bayesify.statistics import paired, settled, signed
+from bayesify.statistics import error_of_share, paired, settled, signed
 
 VARIABLE = "BAYESIFY_SWEEP"
 COLUMNS = ("number", "learning_rate", "draws", "prior", "validation_error", "validation_nll")
@@ -84,9 +84,10 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
     scored, seconds = len(result["rows"]), result["seconds"]
     effects = {name: _effect(groups) for name, groups in found.items() if len(groups) > 1}
     differences = against_the_first_value(rows)
-    kept = sorted(result["rows"], key=lambda row: row["number"])
     first = f"{best['prior']}, rate {best['learning_rate']:.3g}, {best['draws']} draws a step"
     test = result.get("test")
+    # Of two errors on MNIST's test images.
+    chance = math.hypot(*(error_of_share(error, 10_000) for error in (test["error"], PAPER_ERROR))) if test else 0.0
     papers = search.grid == "paper-grid" and (search.data, search.units) == ("mnist", 400)
     hours = result["settings"] * search.epochs / STUDY_D_EPOCHS_AN_HOUR
     lines = [
@@ -107,7 +108,7 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
                 ""
                 if test is None or not papers
                 else f"; {100 * (test['error'] - PAPER_ERROR):+.2f} points to the paper's, and the standard error of a "
-                f"difference between two networks is {100 * _chance(test['error'], PAPER_ERROR):.2f}"
+                f"difference between two networks is {100 * chance:.2f}"
             ),
         ),
         *(
@@ -144,7 +145,7 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
                 name: {value: {key: one[key] for key in one if key != "values"} for value, one in own.items()}
                 for name, own in differences.items()
             },
-            "scores": {name: [row[name] for row in kept] for name in COLUMNS},
+            "scores": {name: [row[name] for row in result["rows"]] for name in COLUMNS},
         },
         tables=[_ten_best(rows), _by_value(found, differences)],
         pictures=[
@@ -154,6 +155,9 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
             )
         ],
         shortfalls=_shortfalls(result, lost),
+        reading="After ± stands the standard error over pairs of networks that differ in one value, and in the seed. "
+        "Networks that were trained at once share the order of the examples, and all share the validation images: what "
+        "others would change is not in it.",
     )
 
 
@@ -244,11 +248,6 @@ def _worth_of_draws(differences: Mapping[str, dict[str, Any]]) -> str:
 
 def _points(difference: dict[str, Any]) -> str:
     return signed(difference, ".2f", times=100)
-
-
-def _chance(*errors: float) -> float:
-    """The standard error of the difference of two networks' errors on 10,000 test images each."""
-    return math.sqrt(sum(error * (1 - error) / 10_000 for error in errors))
 
 
 def _shortfalls(result: Mapping[str, Any], lost: int) -> list[str]:

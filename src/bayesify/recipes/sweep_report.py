@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 from bayesify.plots import style
 from bayesify.recipes.sweeping import by_hyperparameter
 from bayesify.report.report import Report
+from bayesify.statistics import error_of_share
 
 
 def sweep_report(result: dict[str, Any], path: Path) -> Path:
@@ -72,7 +72,7 @@ def _chance(result: dict[str, Any]) -> str:
     count, error = result["validated_on"], result["best"]["validation_error"]
     if error is None:
         return f"On {count:,} validation examples."
-    off = math.sqrt(error * (1 - error) / count)
+    off = error_of_share(error, count)
     return f"On {count:,} validation examples; the standard error of the best one's error is {100 * off:.2f} points."
 
 

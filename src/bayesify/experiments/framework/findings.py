@@ -44,7 +44,8 @@ class Picture:
 class Findings:
     """The answer in a few sentences, and the evidence.
 
-    `numbers` are what anyone may quote, by name: plain values or estimates (`statistics.estimate`).
+    `numbers` are what anyone may quote, by name: plain values or estimates (`statistics.estimate`). `reading` says what
+    stands after ± where that is not a standard error over seeds.
     """
 
     answer: str
@@ -53,6 +54,7 @@ class Findings:
     tables: list[Table] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     shortfalls: list[str] = field(default_factory=list)
+    reading: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""

@@ -14,7 +14,7 @@ from bayesify.training.checkpoint import write_text
 
 _WORDS_OF_A_NUMBER = 4  # 0.1 ± 0.2 points
 COLUMNS = ("", "published", "ours", "what the difference means")
-# Below every page that has standard errors.
+# Below every page that has standard errors, unless it has others.
 READING = (
     "After ± stands the standard error over seeds. What is better, worse, settled or told apart goes by the 95% t "
     "interval of the difference, seed by seed. Each is judged by itself: where there is no difference, one in twenty "
@@ -43,9 +43,13 @@ def markdown(results: Mapping[str, Any], figures: str) -> str:
     if results["shortfalls"]:
         parts += ["## What is missing or weaker than hoped", "\n".join(f"- {one}" for one in results["shortfalls"])]
     if "±" in "".join(parts):
-        parts += ["## How to read it", READING]
+        parts += ["## How to read it", _reading(results)]
     parts += ["## How it was run", f"    {results['command']}", " · ".join(_how(results)) + "."]
     return "\n\n".join(parts) + "\n"
+
+
+def _reading(results: Mapping[str, Any]) -> str:
+    return results.get("reading") or READING
 
 
 def webpage(results: Mapping[str, Any], figures: Path) -> str:
@@ -68,7 +72,7 @@ def webpage(results: Mapping[str, Any], figures: Path) -> str:
         items = "".join(f"<li>{escape(one)}</li>" for one in results["shortfalls"])
         sections.append(("What is missing or weaker than hoped", f"<ul>{items}</ul>"))
     if any("±" in text for _, text in sections):
-        sections.append(("How to read it", html.paragraph(READING)))
+        sections.append(("How to read it", html.paragraph(_reading(results))))
     sections.append(
         ("How it was run", f"<pre>{escape(results['command'])}</pre>" + html.paragraph("; ".join(_how(results))))
     )

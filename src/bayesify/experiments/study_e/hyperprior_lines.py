@@ -9,7 +9,7 @@ from typing import Any
 from bayesify.experiments.framework.findings import Line
 from bayesify.experiments.study_e.hyperprior_cells import cells
 from bayesify.experiments.study_e.hyperprior_comparison import WAYS, Cells
-from bayesify.statistics import between, estimate, paired, percent, settled, signed, written
+from bayesify.statistics import between, error_of_share, estimate, paired, percent, settled, signed, written
 
 AGREEING = 1.05  # the largest R-hat of chains that agree well enough for a mean
 ALMOST = 0.9  # the share of comparisons that we read "almost always" as
@@ -98,7 +98,7 @@ def _best(found: Cells) -> Iterator[Line]:
         ahead = sum(settled(paired(other, own)) == -1 for other in gaps.values())
         ours = estimate([best - gap for gap in own])
         means = [fmean(gap) for gap in gaps.values()]
-        error = (accuracy * (1 - accuracy) / 300) ** 0.5
+        error = error_of_share(accuracy, 300)
         yield Line(
             f"{name}: {family} with {hyper}, the study's best",
             f"{accuracy:.3f} on 300 points (standard error {error:.3f})",
