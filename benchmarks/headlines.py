@@ -200,7 +200,7 @@ ROWS = (
         "bayesify reproduce paper-grid --preset full --device cuda",
     ),
     (
-        "the best of the 324 on validation: test error; what 10 draws a step add to one (± over 81 pairs)",
+        "the best of the 324 on validation: test error; what 10 draws a step add to the error of 1 (± over 81 pairs)",
         f"{{paper-grid:numbers.test.error:.2%}}; {{{_DRAWS}.mean:+.2%}} ± {{{_DRAWS}.standard_error:.2%}}",
         "paper-grid.md",
         "bayesify reproduce paper-grid --preset full --device cuda",

@@ -14,7 +14,7 @@ from bayesify.experiments.framework.experiment import Experiment, reproduce
 from bayesify.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify.experiments.framework.publishing import publish
 from bayesify.experiments.framework.work import Work
-from bayesify.statistics import between, estimate, paired, percent, settled, settled_together
+from bayesify.statistics import between, error_of_share, estimate, paired, percent, settled, settled_together
 
 CALLS = []
 
@@ -207,3 +207,9 @@ def test_the_coins_grid_errs_as_it_says(tmp_path):
         assert found["grid"] == pytest.approx(printed, abs=5e-5)
         assert found["exact"] == pytest.approx((heads + 1) / (heads + tails + 2))
         assert found["predicted"] == pytest.approx(found["grid"] - found["exact"], rel=0.01)
+
+
+def test_the_standard_error_of_a_share_is_how_far_shares_lie_apart():
+    shares = np.random.default_rng(0).binomial(10_000, 0.0146, size=20_000) / 10_000
+    # The standard deviation of n numbers is known to one part in the root of 2n.
+    assert error_of_share(0.0146, 10_000) == pytest.approx(shares.std(), rel=4 / math.sqrt(40_000))
