@@ -19,8 +19,8 @@ lint: $(READY)
 
 # Some forty minutes on two cores, with nothing else running: docs/results/speed.md and its JSON and figures.
 bench: $(READY)
-	$(BIN)/python benchmarks/peers/install.py .bench-venv
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python studies/scripts/peers/install.py .bench-venv
+	$(BIN)/python studies/scripts/speed.py
 
 # The pages are tested in Debian's Chromium; where it cannot be installed those tests skip and say so.
 browser:
@@ -28,9 +28,9 @@ browser:
 	  { timeout 120 apt-get update -qq; timeout 300 apt-get install -y -qq --no-install-recommends chromium; } \
 	  >/dev/null 2>&1; } || echo "no Chromium here: the browser tests will be skipped"
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable studies
 	touch $@
 
 clean:

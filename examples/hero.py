@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from bayesify import demo
 from bayesify.data import open_data, withhold
 from bayesify.report import hero_figure
+from bayesify.workflows import demo
 
 material = demo._digits(demo.WITHHELD, 0)
 results = [r for r in demo.train(material) if "fifth" not in r.label]

@@ -5,95 +5,43 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from bayesify.methods.cards import CARDS
+
 if TYPE_CHECKING:
     from bayesify import data, exact, likelihoods, metrics, networks, noise, plots, priors, report, sklearn
     from bayesify.errors import RunError, TrainingError
     from bayesify.evaluation import Evaluation, evaluate
-    from bayesify.methods import (
-        HMC,
-        IVON,
-        SGHMC,
-        SGLD,
-        SWAG,
-        Ensemble,
-        LaplaceApproximation,
-        MCDropout,
-        Method,
-        PointEstimate,
-        Variational,
-    )
-    from bayesify.network import Network
+    from bayesify.evaluation.pruning import prune, pruning_curve
+    from bayesify.evaluation.selective import risk_coverage
+    from bayesify.functional.network import Network
+    from bayesify.methods.cards import *  # noqa: F403 -- the classes of all methods
+    from bayesify.methods.method import Method
     from bayesify.predictive import Predictive
-    from bayesify.prepared import load, prepare
-    from bayesify.pruning import prune, pruning_curve
-    from bayesify.selective import risk_coverage
     from bayesify.training.kl import KL
+    from bayesify.workflows.load import load, prepare
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "HMC",
-    "IVON",
-    "KL",
-    "SGHMC",
-    "SGLD",
-    "SWAG",
-    "Ensemble",
-    "Evaluation",
-    "LaplaceApproximation",
-    "MCDropout",
-    "Method",
-    "Network",
-    "PointEstimate",
-    "Predictive",
-    "RunError",
-    "TrainingError",
-    "Variational",
-    "data",
-    "evaluate",
-    "exact",
-    "likelihoods",
-    "load",
-    "metrics",
-    "networks",
-    "noise",
-    "plots",
-    "prepare",
-    "priors",
-    "prune",
-    "pruning_curve",
-    "report",
-    "risk_coverage",
-    "sklearn",
-]
-
 # Each name is imported when it is first used: `bayesify --help` must not wait for torch.
 _WHERE = {
-    "HMC": "methods",
-    "IVON": "methods",
-    "KL": "training.kl",
-    "SGHMC": "methods",
-    "SGLD": "methods",
-    "SWAG": "methods",
-    "Ensemble": "methods",
     "Evaluation": "evaluation",
-    "LaplaceApproximation": "methods",
-    "MCDropout": "methods",
+    "KL": "training.kl",
     "Method": "methods",
-    "Network": "network",
-    "PointEstimate": "methods",
+    "Network": "functional.network",
     "Predictive": "predictive",
     "RunError": "errors",
     "TrainingError": "errors",
-    "Variational": "methods",
     "evaluate": "evaluation",
-    "load": "prepared",
-    "prepare": "prepared",
-    "prune": "pruning",
-    "pruning_curve": "pruning",
-    "risk_coverage": "selective",
+    "load": "workflows.load",
+    "prepare": "workflows.load",
+    "prune": "evaluation.pruning",
+    "pruning_curve": "evaluation.pruning",
+    "risk_coverage": "evaluation.selective",
+    **dict.fromkeys((card.class_name for card in CARDS.values()), "methods"),
 }
 _MODULES = ("data", "exact", "likelihoods", "metrics", "networks", "noise", "plots", "priors", "report", "sklearn")
+
+__all__ = [*_WHERE, *_MODULES]  # noqa: PLE0604 -- names, which are texts
 
 
 def __getattr__(name: str) -> Any:

@@ -30,8 +30,8 @@ from bayesify.likelihoods import Categorical, Gaussian, Likelihood
 from bayesify.methods import METHODS
 from bayesify.methods.method import PriorLike
 from bayesify.predictive import Predictive
-from bayesify.recipes.building import DROPOUT_RATE, enough_epochs
 from bayesify.training.loop import Plan
+from bayesify.workflows.build import DROPOUT_RATE, enough_epochs
 
 __all__ = ["BayesianClassifier", "BayesianRegressor"]
 

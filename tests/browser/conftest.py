@@ -1,15 +1,11 @@
 """A real browser on the real server; everything that it asked for and complained about is kept and judged at the end."""
 
 import shutil
-import sys
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 WAIT = 30_000  # milliseconds: what is there sooner is not waited for, and the processors may have other tests to run
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "studio"))
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 

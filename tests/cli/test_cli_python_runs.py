@@ -13,8 +13,8 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.cli import evaluate, predict, prune, report, serve
-from bayesify.recipes import comparing
 from bayesify.serving import Registry
+from bayesify.workflows.compare import recipe_comparison
 
 FACTORY = """
 from torch import nn
@@ -217,6 +217,6 @@ def test_an_answer_has_as_many_draws_wherever_it_is_asked_for():
     wanted = inspect.signature(bf.Variational.predict).parameters["draws"].default
     commands = (evaluate.evaluate, predict.predict, prune.prune, report.report, serve.serve)
     assert {inspect.signature(command).parameters["draws"].default for command in commands} == {wanted}
-    for other in (Registry, comparing.compare):
+    for other in (Registry, recipe_comparison.compare):
         assert inspect.signature(other).parameters["draws"].default == wanted
     assert inspect.signature(bf.evaluate).parameters["draws"].default == wanted

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import bayesify
-from bayesify.recipes.recipe import METHOD_NAMES
+from bayesify.workflows.recipe import METHOD_NAMES
 
 QUICK = ["--units", 8, "--layers", 1, "--epochs", 1]
 TINY_HMC = ["--method", "hmc", "--units", 3, "--layers", 1, "--chains", 2, "--warm-up", 20, "--samples", 5]
@@ -134,8 +134,8 @@ def test_early_stopping_keeps_the_best_and_says_so(call, tmp_path):
 
 
 def test_label_noise_swaps_training_labels_only(tmp_path):
-    from bayesify.recipes.material import gather
-    from bayesify.recipes.recipe import Recipe
+    from bayesify.workflows.prepare import gather
+    from bayesify.workflows.recipe import Recipe
 
     clean, noisy = gather(Recipe()), gather(Recipe(label_noise="1,7=0.3"))
     changed = clean.train[1] != noisy.train[1]
@@ -148,9 +148,9 @@ def test_label_noise_swaps_training_labels_only(tmp_path):
 
 def test_a_run_s_likelihood_is_run_again_as_it_was(tmp_path):
     from bayesify.likelihoods import from_spec
-    from bayesify.recipes.building import make_likelihood
-    from bayesify.recipes.material import gather
-    from bayesify.recipes.recipe import Recipe, settings_of_run
+    from bayesify.workflows.build import make_likelihood
+    from bayesify.workflows.prepare import gather
+    from bayesify.workflows.recipe import Recipe, settings_of_run
 
     rows = "\n".join(f"{n},{n % 7}.5" for n in range(40))
     (tmp_path / "t.csv").write_text(f"x,y\n{rows}\n")
@@ -163,9 +163,9 @@ def test_a_run_s_likelihood_is_run_again_as_it_was(tmp_path):
 
 
 def test_small_differences_between_large_targets_survive_preparation(tmp_path):
-    from bayesify.recipes.building import make_likelihood
-    from bayesify.recipes.material import gather
-    from bayesify.recipes.recipe import Recipe
+    from bayesify.workflows.build import make_likelihood
+    from bayesify.workflows.prepare import gather
+    from bayesify.workflows.recipe import Recipe
 
     # Around ten million float32 has steps of one: these targets would all become the same two numbers.
     rows = "\n".join(f"{n},{10_000_000 + 0.01 * (n % 10)}" for n in range(60))
@@ -184,8 +184,8 @@ def test_small_differences_between_large_targets_survive_preparation(tmp_path):
 
 
 def test_validation_examples_and_the_preparation_come_from_training_alone():
-    from bayesify.recipes.material import gather
-    from bayesify.recipes.recipe import Recipe
+    from bayesify.workflows.prepare import gather
+    from bayesify.workflows.recipe import Recipe
 
     material = gather(Recipe(data="moons", validation=0.25))
     assert (len(material.train[0]), len(material.validation[0]), len(material.test[0])) == (525, 175, 300)
@@ -280,8 +280,8 @@ def test_options_of_other_data_are_named_for_what_they_are_for(refused, place, t
 
 
 def test_small_data_gets_enough_steps_by_default():
-    from bayesify.recipes.building import epochs_for
-    from bayesify.recipes.recipe import Recipe
+    from bayesify.workflows.build import epochs_for
+    from bayesify.workflows.recipe import Recipe
 
     assert epochs_for(Recipe(), 60000) == 10
     assert epochs_for(Recipe(), 128) == 2000

@@ -14,7 +14,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from bayesify import data
 from bayesify.data.dataset import assemble
-from bayesify.data.pictures import describe
+from bayesify.data.images import describe
 from bayesify.data.preparation import fit_preparation
 
 RANDOM = np.random.default_rng(0)

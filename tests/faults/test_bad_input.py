@@ -165,7 +165,7 @@ def test_a_diverging_loss_stops_with_the_reason_and_the_last_good_state(blobs):
 
 
 def test_no_space_left_on_the_disk_keeps_the_network_trained(method, blobs, tmp_path, monkeypatch):
-    from bayesify.training import checkpoint
+    from bayesify.runs import checkpoint
 
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")

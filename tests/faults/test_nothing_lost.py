@@ -192,7 +192,7 @@ def test_large_activations_are_answered_in_small_pieces(monkeypatch):
     method = bf.Variational(network, "categorical", rho=-2.0)
     x = torch.randn(20, 1, 8, 8)
     expected = method.predict(x, draws=6).outputs
-    from bayesify.methods import answering as module
+    from bayesify.methods import prediction as module
 
     seen = []
     original = method.network.outputs

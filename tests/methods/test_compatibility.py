@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 import bayesify as bf
-from bayesify.estimators import ESTIMATORS
 from bayesify.methods import METHODS
+from bayesify.methods.variational.estimators import ESTIMATORS
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 

@@ -7,9 +7,9 @@ from scipy import stats
 
 import bayesify as bf
 from bayesify import plots
+from bayesify.evaluation.pruning import PruningCurve
 from bayesify.plots.training import density_of
 from bayesify.plots.weights import signal_to_noise
-from bayesify.pruning import PruningCurve
 from bayesify.training.loop import History
 
 

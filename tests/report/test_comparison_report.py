@@ -10,7 +10,7 @@ import torch
 
 import bayesify as bf
 from bayesify.evaluation import score
-from bayesify.pruning import PruningCurve
+from bayesify.evaluation.pruning import PruningCurve
 from bayesify.report import MethodResult, comparison_report, hero_figure
 from bayesify.report.examples import easiest_known, gallery, most_telling_unknown, surest_unknown
 from bayesify.report.posterior import _how_far

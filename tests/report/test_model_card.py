@@ -9,7 +9,7 @@ import torch
 import bayesify as bf
 from bayesify.evaluation import score
 from bayesify.report import MethodResult, model_card, write_model_card
-from bayesify.report.card import METHODS, SCORES
+from bayesify.report.model_card import METHODS, SCORES
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: a card's header cannot be read back")
 EVIL = "<script>alert(1)</script> | `x` \n# heading [a](b) *b*"

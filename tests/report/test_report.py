@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from bayesify.errors import RunError
 from bayesify.plots import style
-from bayesify.report import Column, Report, Spread, definitions
+from bayesify.report import Column, Report, Spread, formulas
+from bayesify.report.figures import draw
 from bayesify.report.page import columns
-from bayesify.report.pictures import draw
 
 EVIL = "<script>alert('x')</script> & \"quotes\" ]]> $\\frac{"
 
@@ -319,9 +319,9 @@ def test_wide_tables_say_that_they_scroll():
 
 def test_formulas_are_mathml_without_a_script():
     listed = [
-        *definitions.classification(unknown=True),
-        *definitions.regression(unknown=True),
-        *definitions.variational(),
+        *formulas.classification(unknown=True),
+        *formulas.regression(unknown=True),
+        *formulas.variational(),
     ]
     report = Report("t")
     report.definitions(listed)

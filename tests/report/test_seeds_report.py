@@ -11,8 +11,8 @@ import torch
 
 import bayesify as bf
 from bayesify.evaluation import score
+from bayesify.evaluation.results import Seeds, Spread
 from bayesify.report import MethodResult, comparison_report, headlines
-from bayesify.report.results import Seeds, Spread
 
 SMALL = {"epochs": 3, "batch_size": 32, "learning_rate": 0.02, "progress": False}
 

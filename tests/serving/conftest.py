@@ -7,9 +7,9 @@ import pytest
 from sklearn.datasets import load_digits
 from talking import serving
 
-from bayesify.recipes.recipe import Recipe
-from bayesify.recipes.training import train
 from bayesify.serving.models import Registry
+from bayesify.workflows.recipe import Recipe
+from bayesify.workflows.train import train
 
 
 @pytest.fixture(scope="session")

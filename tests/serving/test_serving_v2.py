@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import bayesify as bf
-from bayesify.recipes.reading import preparation_of
 from bayesify.runs import read_config
+from bayesify.workflows.run_data import preparation_of
 
 OUTPUTS = ["probs", "label", "confidence", "entropy", "aleatoric", "epistemic", "accepted"]
 

@@ -14,8 +14,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from bayesify.data import DataError, open_data
 from bayesify.data.catalogue import KNOWN
-from bayesify.data.pictures import ImageLayout
-from bayesify.data.places import find
+from bayesify.data.images import ImageLayout
+from bayesify.data.locations import find
 from bayesify.studio import strokes
 
 MNIST = ImageLayout(28, 28, 1, 255.0, "dark")

@@ -22,9 +22,9 @@ from studio_server import serving
 import bayesify as bf
 from bayesify.cli import main
 from bayesify.data import Preparation
-from bayesify.recipes.reading import examples_of
 from bayesify.runs import read_config
 from bayesify.studio import attach, demonstration, draw, models, page, strokes, training, understand
+from bayesify.workflows.run_data import examples_of
 
 SEVEN = [[(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]]
 LINE = [[-2, -6.2503], [-2 / 3, -2.5021], [2 / 3, -6.0753], [2, 7.9208]]

@@ -12,7 +12,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from bayesify.interface import count
+from bayesify.functional.inputs import count
 from bayesify.likelihoods import Categorical, Gaussian
 from bayesify.training.examples import as_examples, as_inputs
 

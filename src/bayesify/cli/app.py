@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
 
-from bayesify.cli import bench, compare, data, demo, evaluate, predict, prune, report, reproduce, serve, sweep, train
+from bayesify.cli import compare, data, demo, evaluate, predict, prune, report, serve, sweep, train
 from bayesify.cli.outcome import explain, say
 
 app = typer.Typer(
@@ -26,8 +27,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, train, evaluate, predict, prune, compare, reproduce, sweep, report, serve, data, bench):
+for module in (demo, train, evaluate, predict, prune, compare, sweep, report, serve, data):
     module.register(app)
+# Other packages add commands of their own: bayesify-studies has `reproduce` and `bench`.
+for command in entry_points(group="bayesify.commands"):
+    command.load()(app)
 
 
 @app.callback(invoke_without_command=True)

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from bayesify.cli import recipe_options as flags
+from bayesify.cli import recipe_flags as flags
 from bayesify.cli.options import Json, said, settings_in
 from bayesify.cli.outcome import FAILED, CommandError, emit
 from bayesify.errors import choose
-from bayesify.recipes.recipe import METHOD_NAMES, OF_METHOD, Recipe, make_recipe, read_settings
+from bayesify.workflows.recipe import METHOD_NAMES, OF_METHOD, Recipe, make_recipe, read_settings
 
 DEFAULT = Recipe()
 
@@ -130,11 +130,11 @@ def compare(
 def _compare(
     recipe: Recipe, out: Path | None, own: dict[str, Any], overwrite: bool, chosen: dict[str, Any], *, as_json: bool
 ) -> None:
-    from bayesify.comparison import table
-    from bayesify.recipes import comparing
+    from bayesify.workflows.compare import recipe_comparison
+    from bayesify.workflows.compare.comparison import table
 
     folder = out or Path("runs") / f"{Path(recipe.data).stem}-compared"
-    compared = comparing.compare(recipe, folder, settings=own, overwrite=overwrite, **chosen)
+    compared = recipe_comparison.compare(recipe, folder, settings=own, overwrite=overwrite, **chosen)
     if as_json:
         result = {"out": str(folder), "report": str(compared.report), "seeds": chosen.get("seeds", 1)}
         runs = {label: str(path) for label, path in compared.folders.items()}
@@ -149,8 +149,8 @@ def _compare(
 def _against(
     given: dict[str, Any], out: Path | None, overwrite: bool, chosen: dict[str, Any], *, as_json: bool
 ) -> None:
-    from bayesify.recipes import against_report
-    from bayesify.recipes.against import compare_against
+    from bayesify.workflows.compare import hmc_report
+    from bayesify.workflows.compare.against_hmc import compare_against
 
     given.setdefault("data", "moons")
     folder = out or Path("runs") / f"{Path(given['data']).stem}-against-hmc"
@@ -164,6 +164,6 @@ def _against(
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(against_report.table(found.results))
-    console.print(against_report.answer(found.results))
+    console.print(hmc_report.table(found.results))
+    console.print(hmc_report.answer(found.results))
     print(f"the report is in {found.report}; every fit is a run in {folder}")

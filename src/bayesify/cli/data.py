@@ -37,7 +37,7 @@ def data(
     """
     from bayesify.data import available
     from bayesify.data.catalogue import canonical
-    from bayesify.recipes.material import fetch
+    from bayesify.workflows.prepare import fetch
 
     if download and name is None:
         raise CommandError("--download gets one data set: name it, as in bayesify data mnist --download")

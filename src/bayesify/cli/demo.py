@@ -29,7 +29,7 @@ def demo(
     """
     from rich.console import Console
 
-    from bayesify import demo as story
+    from bayesify.workflows import demo as story
 
     console = Console(highlight=False, quiet=as_json)
     made = story.run(out, withheld=withhold, seed=seed, quick=quick, console=console)

@@ -9,8 +9,8 @@ import typer
 
 from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, complete_data, say_untouched
 from bayesify.cli.outcome import emit
-from bayesify.json_values import plain
-from bayesify.recipes.recipe import DRAWS
+from bayesify.files import plain
+from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:
     from bayesify.evaluation import Evaluation
@@ -70,16 +70,16 @@ def score_run(
     """A run's scores, which are also written to its `metrics.json`."""
     from bayesify import runs
     from bayesify.evaluation import evaluate as score
-    from bayesify.recipes import reading, training
+    from bayesify.workflows import run_data, train
 
     config = runs.read_config(run)
-    examples = reading.examples_of(config, run, data)
-    method = training.load(run, network)
+    examples = run_data.examples_of(config, run, data)
+    method = train.load(run, network)
     unknown, named = examples.unknown, examples.unknown_what
     if ood is not None:
-        unknown, named = reading.unknown_inputs(config, run, ood), ood
+        unknown, named = run_data.unknown_inputs(config, run, ood), ood
     evaluation = score(method, (examples.x, examples.y), ood=unknown, draws=draws, seed=seed, by=by)
     about = {"run": str(run), "method": method.name, "data": examples.what, "ood": named, "by": by, "seed": seed}
     result: dict[str, Any] = plain(about | evaluation.to_dict())
-    training.write_metrics(run, {name: value for name, value in result.items() if name != "run"})
+    train.write_metrics(run, {name: value for name, value in result.items() if name != "run"})
     return result, evaluation

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bayesify.cli.outcome import say
-from bayesify.recipes.recipe import METHOD_NAMES, Recipe
+from bayesify.workflows.recipe import METHOD_NAMES, Recipe
 
 # The names that a shell may complete without reading anything.
 DATA_NAMES = ("digits", "moons", "circles", "mnist", "fashion-mnist", "notmnist", "cifar10", "mushroom")

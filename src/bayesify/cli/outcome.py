@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from bayesify.errors import RunError, TrainingError, nearest
-from bayesify.json_values import plain
+from bayesify.files import plain
 
 FAILED, IMPOSSIBLE = 1, 2
 

@@ -10,7 +10,7 @@ import typer
 
 from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, say_untouched
 from bayesify.cli.outcome import CommandError, emit
-from bayesify.recipes.recipe import DRAWS
+from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:
     from bayesify.predictive import Predictive
@@ -62,15 +62,15 @@ def predict(
     variances for numbers).
     """
     from bayesify import runs
-    from bayesify.recipes import reading, training
-    from bayesify.recipes.inputs import read_inputs
+    from bayesify.workflows import run_data, train
+    from bayesify.workflows.inputs import read_inputs
 
     if as_json and as_csv:
         raise CommandError("--json and --csv cannot both be printed: choose one")
     config = runs.read_config(run)
-    preparation = reading.preparation_of(config, run)
+    preparation = run_data.preparation_of(config, run)
     read = read_inputs(inputs, preparation, sys.stdin)
-    method = training.load(run, network)
+    method = train.load(run, network)
     predictive = method.predict(preparation.apply(read.raw), draws=draws, seed=seed, by=by)
     accepted = _accepted(predictive, at_least, at_most)
     records = _records(predictive, read.names, accepted)

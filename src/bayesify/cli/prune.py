@@ -9,8 +9,8 @@ import typer
 
 from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Run, Seed, say_untouched
 from bayesify.cli.outcome import emit
-from bayesify.json_values import plain
-from bayesify.recipes.recipe import DRAWS
+from bayesify.files import plain
+from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:
     from bayesify.evaluation import Evaluation
@@ -44,13 +44,13 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Prune a variational run by one threshold over the whole network; error before and after, measured alike."""
-    from bayesify import pruning, runs
-    from bayesify.evaluation import evaluate
-    from bayesify.recipes import reading, training
+    from bayesify import runs
+    from bayesify.evaluation import evaluate, pruning
+    from bayesify.workflows import run_data, train
 
     config = runs.read_config(run)
-    examples = reading.examples_of(config, run, data)
-    method = training.load(run, network)
+    examples = run_data.examples_of(config, run, data)
+    method = train.load(run, network)
     small = pruning.prune(method, fraction, by)
     if out is not None:
         runs.claim(out, overwrite=overwrite)
@@ -81,7 +81,7 @@ def prune(
     result = plain(result)
     if out is not None:
         small.save(out)
-        training.write_metrics(out, result["after"] | {"data": examples.what, "by": predict_by, "seed": seed})
+        train.write_metrics(out, result["after"] | {"data": examples.what, "by": predict_by, "seed": seed})
     say_untouched(run)
     if as_json:
         emit(result)

@@ -9,11 +9,11 @@ import typer
 
 from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Seed, say_untouched
 from bayesify.cli.outcome import CommandError, emit
-from bayesify.recipes.recipe import DRAWS
+from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:
-    from bayesify.recipes.reading import Examples
-    from bayesify.report.results import MethodResult
+    from bayesify.evaluation.results import MethodResult
+    from bayesify.workflows.run_data import Examples
 
 
 def register(app: typer.Typer) -> None:
@@ -50,8 +50,8 @@ def report(
     Each run also gets a model card (README.md) and the scores on it in metrics.json.
     """
     from bayesify import runs
-    from bayesify.recipes import reading
     from bayesify.report.comparison import comparison_report
+    from bayesify.workflows import run_data
 
     path = out or (run[0] / "report.html" if len(run) == 1 else Path("report.html"))
     if path.suffix.lower() != ".html":
@@ -59,9 +59,9 @@ def report(
     results, examples = _results(run, data, ood, draws, seed, network)
     config = runs.read_config(run[0])
     about = config.get("data") or {}
-    preparation = reading.preparation_of(config, run[0])
-    pictures = reading.as_pictures(examples.x, preparation)
-    unknown = None if examples.unknown is None else reading.as_pictures(examples.unknown, preparation)
+    preparation = run_data.preparation_of(config, run[0])
+    pictures = run_data.as_pictures(examples.x, preparation)
+    unknown = None if examples.unknown is None else run_data.as_pictures(examples.unknown, preparation)
     written = comparison_report(
         results,
         path=path,
@@ -92,27 +92,27 @@ def _results(
     """One result per run, all on the same test examples."""
     from bayesify import runs
     from bayesify.evaluation import score
+    from bayesify.evaluation.results import MethodResult
     from bayesify.plots import style
-    from bayesify.recipes import reading, training
-    from bayesify.report.results import MethodResult
+    from bayesify.workflows import run_data, train
 
     results: list[MethodResult] = []
     first: Examples | None = None
     names = [runs.read_config(folder)["method"] for folder in folders]
     for folder, name in zip(folders, names, strict=True):
         config = runs.read_config(folder)
-        examples = reading.examples_of(config, folder, data)
+        examples = run_data.examples_of(config, folder, data)
         if ood is not None:
-            examples = reading.with_unknown(examples, reading.unknown_inputs(config, folder, ood), ood)
+            examples = run_data.with_unknown(examples, run_data.unknown_inputs(config, folder, ood), ood)
         if first is not None and (len(first.y) != len(examples.y) or not bool((first.y == examples.y).all())):
             raise CommandError(f"{folder} was tested on other examples than {folders[0]}: they cannot share a page")
         first = first or examples
-        method = training.load(folder, network)
+        method = train.load(folder, network)
         predictive = method.predict(examples.x, draws=draws, seed=seed)
         unknown = None if examples.unknown is None else method.predict(examples.unknown, draws=draws, seed=seed)
         evaluation = score(predictive, examples.y, unknown)
         about = {"method": name, "data": examples.what, "ood": examples.unknown_what, "by": "draws", "seed": seed}
-        training.write_metrics(folder, about | evaluation.to_dict())
+        train.write_metrics(folder, about | evaluation.to_dict())
         results.append(
             MethodResult(
                 name=name,

@@ -11,7 +11,7 @@ import typer
 
 from bayesify.cli.options import Json, OwnNetwork, say_untouched
 from bayesify.cli.outcome import CommandError, emit, say
-from bayesify.recipes.recipe import DRAWS
+from bayesify.workflows.recipe import DRAWS
 
 
 def register(app: typer.Typer) -> None:

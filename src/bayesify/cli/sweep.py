@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bayesify.cli import recipe_options as flags
+from bayesify.cli import recipe_flags as flags
 from bayesify.cli.options import Json
 from bayesify.cli.outcome import FAILED, CommandError, emit
 
@@ -61,8 +61,8 @@ def sweep(
 
     It can be stopped at any time: the same command goes on between two epochs of where it was.
     """
-    from bayesify.recipes import sweeping
-    from bayesify.recipes.sweep_report import sweep_report
+    from bayesify.workflows.sweep import sweep as sweeping
+    from bayesify.workflows.sweep.report import sweep_report
 
     search = sweeping.Search(
         grid=grid,
@@ -99,7 +99,7 @@ def sweep(
 
 
 def _list(search: Any, folder: Path, *, as_json: bool) -> None:
-    from bayesify.recipes.sweeping import SCORES
+    from bayesify.workflows.sweep.sweep import SCORES
 
     fleets = {
         name: {"networks": len(numbers), "finished": (folder / name / SCORES).exists()}

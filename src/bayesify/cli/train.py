@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayesify.cli import recipe_options as flags
+from bayesify.cli import recipe_flags as flags
 from bayesify.cli.options import Json, said, settings_in
 from bayesify.cli.outcome import FAILED, CommandError, emit
-from bayesify.recipes.recipe import Recipe, make_recipe, read_config_file
+from bayesify.workflows.recipe import Recipe, make_recipe, read_config_file
 
 if TYPE_CHECKING:
-    from bayesify.recipes.training import Trained
+    from bayesify.workflows.train import Trained
 
 RUN = "Run"
 DEFAULT = Recipe()
@@ -138,8 +138,8 @@ def train(
 
 
 def _train(recipe: Recipe, out: Path, *, overwrite: bool) -> Trained:
-    from bayesify.recipes import training
-    from bayesify.training.doubts import unheard
+    from bayesify.training.warnings import unheard
+    from bayesify.workflows import train as training
 
     try:
         with unheard():
@@ -149,8 +149,8 @@ def _train(recipe: Recipe, out: Path, *, overwrite: bool) -> Trained:
 
 
 def _resume(run: Path, given: dict[str, Any]) -> Trained:
-    from bayesify.recipes import training
-    from bayesify.training.doubts import unheard
+    from bayesify.training.warnings import unheard
+    from bayesify.workflows import train as training
 
     for name in sorted(set(given) - {"resume", "extend", "data", "network", "device", "as_json"}):
         flag = f"--{name.replace('_', '-')}"
@@ -174,7 +174,7 @@ def _interrupted(run: Path | None, step: int) -> CommandError:
 
 
 def _result(trained: Trained) -> dict[str, Any]:
-    from bayesify.recipes.material import understood
+    from bayesify.workflows.prepare import understood
 
     method, about = trained.method, trained.notes
     last = method.history.records[-1] if method.history.records else {}
@@ -199,7 +199,7 @@ def _result(trained: Trained) -> dict[str, Any]:
 
 def _alerts(trained: Trained) -> list[str]:
     from bayesify.report.alerts import chains_disagree
-    from bayesify.training.doubts import blew_up, kl_frozen, not_converged
+    from bayesify.training.warnings import blew_up, kl_frozen, not_converged
 
     losses, kls = trained.method.history["loss"], trained.method.history["kl"]
     if trained.method.name == "hmc":

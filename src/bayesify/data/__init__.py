@@ -4,11 +4,11 @@ from bayesify.data.arrays import from_npz
 from bayesify.data.dataset import DataSet
 from bayesify.data.errors import DataError
 from bayesify.data.folders import from_folder
+from bayesify.data.images import ImageLayout
 from bayesify.data.loading import load
-from bayesify.data.opening import open_data
-from bayesify.data.pictures import ImageLayout
-from bayesify.data.places import Available, available
+from bayesify.data.locations import Available, available
 from bayesify.data.preparation import NORMALISATIONS, Column, Preparation
+from bayesify.data.sources import open_data
 from bayesify.data.splitting import label_noise, split, withhold
 from bayesify.data.tables import from_csv, rows_from_csv
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 import torch
 from torch import Tensor
 
-from bayesify.data import pictures
+from bayesify.data import images
 from bayesify.data.errors import DataError, one_of
 from bayesify.data.preparation import Column, Preparation, fit_preparation
 from bayesify.data.splitting import split
 
 if TYPE_CHECKING:
-    from bayesify.data.pictures import ImageLayout
+    from bayesify.data.images import ImageLayout
 
 Kind = Literal["classification", "regression"]
 
@@ -167,7 +167,7 @@ def assemble(
         x[test_rows],
         y[test_rows],
         class_names=class_names,
-        image=None if maximum is None else pictures.describe(x_train, maximum),
+        image=None if maximum is None else images.describe(x_train, maximum),
         columns=columns,
         target_name=target_name,
         licence=licence,

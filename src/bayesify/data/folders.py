@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bayesify.data.dataset import DataSet, assemble
 from bayesify.data.errors import DataError, one_of, unknown_name
-from bayesify.data.pictures import SUFFIXES, levels_of, open_picture
+from bayesify.data.images import SUFFIXES, levels_of, open_picture
 from bayesify.data.targets import sorted_naturally
 
 _OTHER_PARTS = ("test", "val", "valid", "validation", "dev")

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from bayesify import noise as noises
-from bayesify.data import formats, places
+from bayesify.data import formats, locations
 from bayesify.data.catalogue import KNOWN, MUSHROOM_COLUMNS, Known, KnownRegression, canonical
 from bayesify.data.dataset import DataSet, assemble
 from bayesify.data.download import download, write_whole
 from bayesify.data.errors import DataError
-from bayesify.data.pictures import describe
+from bayesify.data.images import describe
 from bayesify.data.preparation import Column
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ def load(name: str, split: int | None = None, **options: float) -> DataSet:
 
 def paths_of(known: Known) -> list[Path]:
     """The files of a data set, downloaded first where they are not in `$BAYESIFY_DATA` or the cache."""
-    found = places.find(known)
+    found = locations.find(known)
     if found is None:
-        download(known, places.cache())
-        found = places.find(known)
+        download(known, locations.cache())
+        found = locations.find(known)
     if found is None:
-        raise DataError(f"{known.name} was downloaded to {places.cache()} but is not found there")
+        raise DataError(f"{known.name} was downloaded to {locations.cache()} but is not found there")
     return found
 
 
@@ -146,8 +146,8 @@ def _idx_images(known: Known, split: int | None) -> DataSet:
     folder = paths_of(known)[0].parent
     parts = {}
     for part in ("train", "t10k"):
-        images = places.spelled(folder, f"{part}-images-idx3-ubyte.gz")
-        labels = places.spelled(folder, f"{part}-labels-idx1-ubyte.gz")
+        images = locations.spelled(folder, f"{part}-images-idx3-ubyte.gz")
+        labels = locations.spelled(folder, f"{part}-labels-idx1-ubyte.gz")
         if images and labels:
             parts[part] = _read_images(_stamp(images), _stamp(labels), len(known.class_names))
     x_test, y_test = parts["t10k"]
@@ -264,7 +264,7 @@ def _read_table(path: Stamp) -> NDArray[np.float64]:
 def _cifar_records(files: tuple[Stamp, ...]) -> formats.Bytes:
     """All records; unpacked once into the user's cache and memory-mapped from there afterwards."""
     mark = hashlib.sha256(repr([(str(path.resolve()), *rest) for path, *rest in files]).encode()).hexdigest()[:16]
-    unpacked = places.cache() / "unpacked" / f"cifar10-{mark}.npy"
+    unpacked = locations.cache() / "unpacked" / f"cifar10-{mark}.npy"
     with suppress(OSError, ValueError):
         # Copy on write: a tensor over it may be written to without touching the file.
         records: formats.Bytes = np.load(unpacked, mmap_mode="c", allow_pickle=False)

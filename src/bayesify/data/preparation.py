@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from bayesify.data import pictures
+from bayesify.data import images
 from bayesify.data.errors import DataError, one_of
-from bayesify.data.pictures import ImageLayout
+from bayesify.data.images import ImageLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ class Preparation:
         """
         if self.image is None:
             raise DataError("this data is a table, not images: give a CSV file instead of a picture")
-        return pictures.fit_to(image, self.image, self.invert if invert is None else invert)
+        return images.fit_to(image, self.image, self.invert if invert is None else invert)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON."""

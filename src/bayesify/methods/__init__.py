@@ -1,47 +1,29 @@
-"""One file per method; all of them keep the contract in `method.py`."""
+"""One file or folder for each method; all of them keep the contract in `method.py`, and `cards.py` lists them."""
 
-from bayesify.methods.ensemble import Ensemble
-from bayesify.methods.hmc import HMC
-from bayesify.methods.ivon import IVON
-from bayesify.methods.laplace import LaplaceApproximation
-from bayesify.methods.mc_dropout import MCDropout
-from bayesify.methods.method import Method, Objective
-from bayesify.methods.point import PointEstimate
-from bayesify.methods.sghmc import SGHMC
-from bayesify.methods.sgld import SGLD
-from bayesify.methods.summary import Summary
-from bayesify.methods.swag import SWAG
-from bayesify.methods.variational import Variational
+from __future__ import annotations
 
-METHODS: dict[str, type[Method]] = {
-    kind.name: kind
-    for kind in (
-        PointEstimate,
-        Ensemble,
-        MCDropout,
-        Variational,
-        IVON,
-        LaplaceApproximation,
-        SWAG,
-        SGLD,
-        SGHMC,
-        HMC,
-    )
-}
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "HMC",
-    "IVON",
-    "METHODS",
-    "SGHMC",
-    "SGLD",
-    "SWAG",
-    "Ensemble",
-    "LaplaceApproximation",
-    "MCDropout",
-    "Method",
-    "Objective",
-    "PointEstimate",
-    "Summary",
-    "Variational",
-]
+from bayesify.methods.cards import CARDS
+from bayesify.methods.registry import METHODS
+
+if TYPE_CHECKING:
+    from bayesify.methods.cards import *  # noqa: F403 -- the classes, under the names that cards import them by
+    from bayesify.methods.method import Method
+    from bayesify.methods.objective import Objective
+    from bayesify.methods.summary import Summary
+
+_CLASSES = {card.class_name: card.name for card in CARDS.values()}
+_OTHERS = {"Method": "method", "Objective": "objective", "Summary": "summary"}
+
+__all__ = ["CARDS", "METHODS", *_OTHERS, *_CLASSES]  # noqa: PLE0604 -- names of classes, which are texts
+
+
+def __getattr__(name: str) -> Any:
+    # Each class is imported when it is first used: the command line's help reads the cards without torch.
+    if name in _CLASSES:
+        return METHODS[_CLASSES[name]]
+    if name in _OTHERS:
+        return getattr(importlib.import_module(f"bayesify.methods.{_OTHERS[name]}"), name)
+    raise AttributeError(f"module 'bayesify.methods' has no attribute {name!r}")

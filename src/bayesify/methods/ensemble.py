@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from bayesify import initialisation
 from bayesify.errors import at_least
+from bayesify.functional import initialisation
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.methods.storage import check_room

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from bayesify import noise
-from bayesify.dropout import dropout_modules
+from bayesify.functional.dropout import dropout_modules
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.method import NetworkLike, PriorLike
 from bayesify.methods.point import PointEstimate

@@ -14,20 +14,22 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bayesify import initialisation, likelihoods
+from bayesify import likelihoods, runs
 from bayesify.errors import first_line, whole_number
+from bayesify.functional import initialisation
+from bayesify.functional.network import Network
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.checking import check_last_batch, check_likelihood, check_prior, few, names_of, shapes_of
+from bayesify.methods import saving
+from bayesify.methods.checks import check_last_batch, check_likelihood, check_prior, few, names_of, shapes_of
 from bayesify.methods.objective import Learning, Objective
 from bayesify.methods.summary import Summary, summarise
-from bayesify.network import Network
 from bayesify.priors import Prior, WeightPrior
-from bayesify.training import same_data
-from bayesify.training.doubts import voice
+from bayesify.training import data_identity
 from bayesify.training.examples import Examples, TensorExamples, as_examples, for_scoring
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan
 from bayesify.training.optimisation import OptimizerFactory, make_optimizer
+from bayesify.training.warnings import voice
 
 __all__ = ["Method", "NetworkLike", "Objective", "PriorLike"]
 
@@ -165,8 +167,6 @@ class Method(Learning):
         )
         folder, before = None, self.history["kl"]
         if run is not None:
-            from bayesify import runs
-
             folder = runs.claim(Path(run), overwrite=overwrite)
         examples, checks = self._read(data, validation, n_data, device)
         check_last_batch(self.network, examples, batch_size)
@@ -183,8 +183,6 @@ class Method(Learning):
             show=progress,
         )
         if folder is not None:
-            from bayesify import runs
-
             # Only now is everything known to fit: what an earlier run left may go.
             runs.clear(folder)
             self.run = folder.resolve()
@@ -211,16 +209,14 @@ class Method(Learning):
 
         The data must be the run's own, in the same order: other data is refused.
         """
-        from bayesify import runs
-
         if not isinstance(run, str | Path):
             raise TypeError(f"run must be a run folder, got {type(run).__name__}: resume(data, run)")
         folder = Path(run)
-        plan, tensors, state = runs.to_resume(self, folder)
+        plan, tensors, state = saving.to_resume(self, folder)
         if extend:
             plan = extended(plan, extend, state)
         examples, checks = self._read(data, validation, n_data, device)
-        same_data.check_same(state.get("data"), examples, plan.batch_size, folder)
+        data_identity.check_same(state.get("data"), examples, plan.batch_size, folder)
         self._begin(plan, examples)
         trainer = Trainer(
             self, examples, plan, validation=checks, run=folder, optimizer=optimizer, schedule=schedule, show=progress
@@ -236,9 +232,7 @@ class Method(Learning):
 
     def save(self, path: str | Path) -> Path:
         """Write the method to a run folder that `bayesify.load` reads."""
-        from bayesify import runs
-
-        return runs.save(self, Path(path))
+        return saving.save(self, Path(path))
 
     # What the above is made of.
 

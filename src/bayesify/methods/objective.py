@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bayesify import noise
 from bayesify.errors import at_least
-from bayesify.methods.answering import Answering
+from bayesify.methods.prediction import Answering
 from bayesify.training.examples import Batch, as_inputs, to_device
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from bayesify import initialisation
+from bayesify.functional import initialisation
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.training.examples import Batch

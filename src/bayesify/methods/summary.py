@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from bayesify.estimators import stochastic_layers, why_not
+from bayesify.methods.variational.estimators import stochastic_layers, why_not
 from bayesify.training.kl import KL
 from bayesify.training.loop import Plan
 

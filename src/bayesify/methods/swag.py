@@ -26,7 +26,7 @@ from torch.optim import Optimizer
 from bayesify import noise
 from bayesify.errors import TrainingError, at_least
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.collecting import check_whole_plan
+from bayesify.methods.collection import check_whole_plan
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.point import PointEstimate
 from bayesify.methods.storage import check_room, shuffled

@@ -1,8 +1,8 @@
 """Every picture as a function that returns a matplotlib Axes: give it data and, if you like, `axes=` to draw on."""
 
-from bayesify.plots.answers import entropy_histogram, predictive_distribution
-from bayesify.plots.inputs import regression_bands, uncertainty_surface
-from bayesify.plots.pictures import image_gallery
+from bayesify.plots.images import image_gallery
+from bayesify.plots.input_space import regression_bands, uncertainty_surface
+from bayesify.plots.predictions import entropy_histogram, predictive_distribution
 from bayesify.plots.quality import (
     error_against_spread,
     interval_calibration,

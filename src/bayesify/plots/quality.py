@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify import metrics
-from bayesify.plots import given, style
+from bayesify.plots import arguments, style
 from bayesify.predictive import Predictive
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from bayesify.evaluation.selective import RiskCoverage
     from bayesify.plots.style import Look
-    from bayesify.selective import RiskCoverage
 
 LEVELS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 
@@ -40,7 +40,7 @@ def risk_coverage(
     Predictives need their `targets`. `risk` is "error" (shown in percent; the default, but of a regression's
     predictive "squared error") or any other name of what was averaged.
     """
-    named = given.risk_curves("risk_coverage", curves, targets)
+    named = arguments.risk_curves("risk_coverage", curves, targets)
     if risk is None:
         parts = curves.values() if isinstance(curves, Mapping) else [curves]
         numbers = any(isinstance(part, Predictive) and part.kind == "regression" for part in parts)
@@ -76,7 +76,7 @@ def reliability(
     Below the diagonal is overconfident. Bins with fewer than `fewest` examples are left out (unless none has
     that many); bars are 95% intervals of E. B. Wilson (1927).
     """
-    named = given.predictives("reliability", predictives)
+    named = arguments.predictives("reliability", predictives)
     axes = style.canvas(axes)
     looks = looks or style.looks(named)
     style.guide(axes)
@@ -108,7 +108,7 @@ def interval_calibration(
     axes: Axes | None = None,
 ) -> Axes:
     """The share of targets inside central intervals against the level promised (regression)."""
-    named = given.predictives("interval_calibration", predictives)
+    named = arguments.predictives("interval_calibration", predictives)
     axes = style.canvas(axes, 3.7, 2.9)
     looks = looks or style.looks(named)
     style.guide(axes)
@@ -143,7 +143,7 @@ def error_against_spread(
     """The error made against the error announced (regression), in bins of equal count of the predicted spread."""
     from matplotlib.ticker import MaxNLocator
 
-    named = given.predictives("error_against_spread", predictives)
+    named = arguments.predictives("error_against_spread", predictives)
     axes = style.canvas(axes, 3.7, 2.9)
     looks = looks or style.looks(named)
     curves = {name: binned_error(predictive, targets, bins) for name, predictive in named.items()}
@@ -194,7 +194,7 @@ def method_comparison(
     `each` are the values that a method's is the mean of (one for each seed), as faint dots; `share` writes all as
     percentages.
     """
-    given.one("method_comparison", values, Mapping, "numbers by name")
+    arguments.one("method_comparison", values, Mapping, "numbers by name")
     axes = style.canvas(axes, 4.4, 1.0 + 0.34 * len(values))
     looks = looks or style.looks(values)
     for place, (name, value) in enumerate(values.items()):

@@ -9,7 +9,7 @@ import torch
 
 from bayesify.errors import choose
 from bayesify.plots import style
-from bayesify.plots.inputs import regression_bands
+from bayesify.plots.input_space import regression_bands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

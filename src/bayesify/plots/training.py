@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify.errors import choose
-from bayesify.plots import given, style
+from bayesify.plots import arguments, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def training_history(
     from matplotlib.ticker import MaxNLocator
 
     choose("column of the history", show, COLUMNS)
-    named = given.histories("training_history", histories)
+    named = arguments.histories("training_history", histories)
     axes = style.canvas(axes)
     looks = looks or style.looks(named)
     seen: list[float] = []
@@ -87,7 +87,7 @@ def weight_histograms(
     """
     from matplotlib.ticker import FixedLocator
 
-    history = given.history("weight_histograms", history)
+    history = arguments.history("weight_histograms", history)
     snapshots = {record["epoch"]: record["weights"] for record in history.records if record.get("weights")}
     if not snapshots:
         raise ValueError("this history has no weights: it was recorded by an earlier version, or for another method")

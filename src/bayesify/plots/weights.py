@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayesify.evaluation.pruning import prunable_weights, scores
 from bayesify.methods import Method
-from bayesify.plots import given, style
-from bayesify.pruning import prunable_weights, scores
+from bayesify.plots import arguments, style
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from bayesify.evaluation.pruning import PruningCurve
     from bayesify.plots.style import Look
-    from bayesify.pruning import PruningCurve
 
 CUTS = (0.5, 0.75, 0.95)
 _SAMPLED_WEIGHTS = 400_000
@@ -36,7 +36,7 @@ def weight_densities(
     axes: Axes | None = None,
 ) -> Axes:
     """How the weights (not the biases, where there is anything else) of each method are spread, over several draws."""
-    named = given.methods("weight_densities", methods)
+    named = arguments.methods("weight_densities", methods)
     axes = style.canvas(axes)
     looks = looks or style.looks(named)
     for name, (centres, density) in binned_weights(named, bins).items():
@@ -142,7 +142,7 @@ def pruning_curve(
     """
     if show not in {"error", "nll"}:
         raise ValueError(f"show must be 'error' or 'nll', got {show!r}")
-    named = given.pruning_curves("pruning_curve", curves, data)
+    named = arguments.pruning_curves("pruning_curve", curves, data)
     if error_name is None:
         parts = curves.values() if isinstance(curves, Mapping) else [curves]
         numbers = any(isinstance(part, Method) and part.likelihood.kind == "regression" for part in parts)

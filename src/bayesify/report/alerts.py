@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from bayesify import initialisation
+from bayesify.functional import initialisation
 from bayesify.methods import Method, Variational
 from bayesify.metrics import as_array
-from bayesify.training.doubts import STANDARD_ERRORS, blew_up, kl_frozen, not_converged
+from bayesify.training.warnings import STANDARD_ERRORS, blew_up, kl_frozen, not_converged
 
 if TYPE_CHECKING:
     from bayesify.predictive import Predictive

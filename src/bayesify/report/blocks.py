@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bayesify.evaluation.results import Spread
 from bayesify.report import page
-from bayesify.report.results import Spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from bayesify.report.definitions import Definition
-    from bayesify.report.pictures import Picture
+    from bayesify.report.figures import Picture
+    from bayesify.report.formulas import Definition
 
 
 @dataclass(frozen=True)

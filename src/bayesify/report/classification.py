@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify import metrics, plots
+from bayesify.evaluation.results import MethodResult, Seeds, looks_of, plain_result, told
+from bayesify.evaluation.selective import risk_coverage
 from bayesify.plots import style
-from bayesify.plots.answers import histogram_of_scores
+from bayesify.plots.predictions import histogram_of_scores
 from bayesify.report import examples, scoring
-from bayesify.report.results import MethodResult, Seeds, looks_of, plain_result, told
-from bayesify.selective import risk_coverage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from bayesify.evaluation.results import MethodResult, Seeds, checked
 from bayesify.methods import Variational
-from bayesify.report import classification, definitions, headlines, posterior, regression
+from bayesify.report import classification, formulas, headlines, posterior, regression
 from bayesify.report.alerts import Alert, alerts
-from bayesify.report.card import write_model_card
+from bayesify.report.model_card import write_model_card
 from bayesify.report.report import Report
-from bayesify.report.results import MethodResult, Seeds, checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,10 +145,10 @@ def _classification(
 
 
 def _definitions(report: Report, results: list[MethodResult]) -> None:
-    kind = definitions.regression if results[0].predictive.kind == "regression" else definitions.classification
+    kind = formulas.regression if results[0].predictive.kind == "regression" else formulas.classification
     listed = kind(unknown=any(result.unknown is not None for result in results))
     if any(isinstance(result.method, Variational) for result in results):
-        listed += definitions.variational()
+        listed += formulas.variational()
     report.section("What the scores are")
     report.definitions(listed)
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from bayesify import plots
+from bayesify.evaluation.results import MethodResult, checked, looks_of, plain_result
 from bayesify.plots import style
-from bayesify.plots.answers import verdict
-from bayesify.report.pictures import figure_of
-from bayesify.report.results import MethodResult, checked, looks_of, plain_result
+from bayesify.plots.predictions import verdict
+from bayesify.report.figures import figure_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bayesify.evaluation.auroc_intervals import auroc_difference, auroc_interval
+from bayesify.evaluation.results import Seeds, Spread, doubts, plain_result, share_sure, told
 from bayesify.report import scoring
-from bayesify.report.intervals import auroc_difference, auroc_interval
-from bayesify.report.results import Seeds, Spread, doubts, plain_result, share_sure, told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bayesify.evaluation.results import MethodResult
     from bayesify.report.report import Report
-    from bayesify.report.results import MethodResult
 
 
 def headline(report: Report, seeds: Seeds, *, unknown_name: str, at_least: float) -> None:

@@ -8,20 +8,20 @@ import numpy as np
 import torch
 
 from bayesify import plots
+from bayesify.evaluation.pruning import PruningCurve, prunable_weights, pruning_curve, scores
+from bayesify.evaluation.results import looks_of, told
 from bayesify.methods import Variational
 from bayesify.plots import style
 from bayesify.plots.training import time_axis
 from bayesify.plots.weights import CUTS, binned_weights, sampled_weights, signal_to_noise
-from bayesify.pruning import PruningCurve, prunable_weights, pruning_curve, scores
-from bayesify.report.results import looks_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
+    from bayesify.evaluation.results import MethodResult
     from bayesify.report.report import Report
-    from bayesify.report.results import MethodResult
     from bayesify.training.loop import History
 
 PRUNING_DRAWS = 20

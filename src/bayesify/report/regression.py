@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify import plots
+from bayesify.evaluation.results import MethodResult, Seeds, looks_of, told
+from bayesify.evaluation.selective import risk_coverage
 from bayesify.plots import style
 from bayesify.plots.quality import LEVELS, binned_error, observed_coverage
 from bayesify.report import scoring
-from bayesify.report.results import MethodResult, Seeds, looks_of, told
-from bayesify.selective import risk_coverage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

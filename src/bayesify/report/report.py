@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from bayesify.errors import RunError
 from bayesify.report import page
 from bayesify.report.blocks import Column, Definitions, Figures, Section, Table, Text, plain
-from bayesify.report.pictures import DPI, draw, figure_of
+from bayesify.report.figures import DPI, draw, figure_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from bayesify.report.definitions import Definition
+    from bayesify.report.formulas import Definition
 
 LARGEST_REPORT = 2_000_000
 _SMALLER_DPI = (DPI, 110, 80)

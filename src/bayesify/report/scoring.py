@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bayesify import plots
+from bayesify.evaluation.auroc_intervals import auroc_interval
+from bayesify.evaluation.results import Seeds, Spread, doubts, looks_of, share_sure
 from bayesify.plots.quality import wilson_interval
 from bayesify.report.blocks import Column, Written
-from bayesify.report.intervals import auroc_interval
-from bayesify.report.results import Seeds, Spread, doubts, looks_of, share_sure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from bayesify.evaluation.results import MethodResult
     from bayesify.report.report import Report
-    from bayesify.report.results import MethodResult
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from starlette.exceptions import HTTPException
 
 from bayesify.errors import first_line
 from bayesify.serving import page, schema, v1, v2
-from bayesify.serving.asking import reply
 from bayesify.serving.metrics import CONTENT_TYPE, Metrics
 from bayesify.serving.models import Registry
 from bayesify.serving.refusals import Refusal
+from bayesify.serving.requests import reply
 from bayesify.serving.security import Gate, is_loopback, refuse
 
 if TYPE_CHECKING:

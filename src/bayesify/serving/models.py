@@ -24,9 +24,6 @@ from bayesify.data import Preparation
 from bayesify.errors import RunError, at_least, nearest
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
-from bayesify.recipes import reading, training
-from bayesify.recipes.recipe import DRAWS
-from bayesify.recipes.untouched import raw_shape
 from bayesify.serving.answers import Table
 from bayesify.serving.batching import Batcher
 from bayesify.serving.limits import Limits
@@ -34,6 +31,9 @@ from bayesify.serving.metrics import Metrics
 from bayesify.serving.predictor import Answered, Predictor
 from bayesify.serving.refusals import Refusal, later
 from bayesify.serving.weights import WeightCache
+from bayesify.workflows import run_data, train
+from bayesify.workflows.recipe import DRAWS
+from bayesify.workflows.unprepared import raw_shape
 
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
@@ -158,7 +158,7 @@ class Registry:
         """Read every run, one after the other, in this thread."""
         torch.set_num_threads(self._threads)
         for name, (folder, config, preparation) in self._described.items():
-            method = training.load(folder, self._network)
+            method = train.load(folder, self._network)
             predictor = Predictor(method, self._cache, compile_for=self.draws if self._compiled else None)
             self._models[name] = LoadedModel(name, config, preparation, predictor, self)
 
@@ -195,7 +195,7 @@ def _described(folders: Sequence[str | Path]) -> Described:
     found: Described = {}
     for folder in _runs_in(folders):
         config = runs.read_config(folder)
-        described = (folder, config, reading.preparation_of(config, folder))
+        described = (folder, config, run_data.preparation_of(config, folder))
         name, number = folder.resolve().name, 2
         while name in found:
             name = f"{folder.resolve().name}-{number}"

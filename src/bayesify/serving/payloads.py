@@ -16,9 +16,9 @@ import numpy as np
 from torch import Tensor
 
 from bayesify.data import DataError, Preparation
-from bayesify.recipes.inputs import _cell, fit_array
 from bayesify.serving.limits import Limits
 from bayesify.serving.refusals import Refusal
+from bayesify.workflows.inputs import _cell, fit_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify import chain, noise
+from bayesify import noise
 from bayesify.errors import first_line
+from bayesify.functional import chain
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
 from bayesify.serving.answers import Table, table_of

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from bayesify.serving import schema
 from bayesify.serving.answers import Table
-from bayesify.serving.asking import ask, reply, settings_from
 from bayesify.serving.models import LoadedModel, Registry
 from bayesify.serving.payloads import (
     ARRAYS,
@@ -27,6 +26,7 @@ from bayesify.serving.payloads import (
     parse_json,
 )
 from bayesify.serving.refusals import Refusal
+from bayesify.serving.requests import ask, reply, settings_from
 
 UNKNOWN = "I do not know"
 

@@ -16,10 +16,10 @@ from fastapi import FastAPI, Request, Response
 from bayesify.errors import nearest
 from bayesify.serving import schema
 from bayesify.serving.answers import Table
-from bayesify.serving.asking import Settings, ask, reply, settings_from
 from bayesify.serving.models import LoadedModel, Registry
 from bayesify.serving.payloads import JSON, body_of, content_type, fitted, parse_json
 from bayesify.serving.refusals import Refusal
+from bayesify.serving.requests import Settings, ask, reply, settings_from
 from bayesify.serving.tensors import decode, describe, encode
 
 VERSION = "1"

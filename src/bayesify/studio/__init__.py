@@ -22,7 +22,7 @@ def attach(app: FastAPI, registry: Models, *, results: str | Path | None = None)
         results: the folder of reproduced experiments; without one, `docs/results` where that is here.
 
     """
-    from bayesify.studio import bayes, decide, draw, page, python, understand, weights
+    from bayesify.studio import bayes, decide, draw, page, python_code, understand, weights
     from bayesify.studio import results as reproduced
     from bayesify.studio.models import Shelf
 
@@ -37,7 +37,7 @@ def attach(app: FastAPI, registry: Models, *, results: str | Path | None = None)
         bayes.router(),
         weights.router(shelf),
         reproduced.router(None if results is None else Path(results)),
-        python.router(shelf),
+        python_code.router(shelf),
     ):
         app.include_router(part, tags=["studio"])
     app.include_router(page.router())

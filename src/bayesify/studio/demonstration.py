@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bayesify import demo
-from bayesify.data.places import cache
+from bayesify.data.locations import cache
 from bayesify.runs import CONFIG, MODEL
+from bayesify.workflows import demo
 
 # The fifth contender, an ensemble at a fifth of the budget, makes a point of the demo's report, not of a page.
 SHOWN = ("plain", "ensemble", "mc-dropout", "variational")

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from bayesify.data import DataError, open_data
 from bayesify.data.catalogue import KNOWN
-from bayesify.data.places import find
+from bayesify.data.locations import find
 from bayesify.predictive import Predictive
-from bayesify.recipes.reading import as_pictures
 from bayesify.studio import strokes
 from bayesify.studio.models import API, Model, Shelf, describe, folder_of, sheet
+from bayesify.workflows.run_data import as_pictures
 
 CLOTHES = "fashion-mnist"
 Point = tuple[float, float]
@@ -177,7 +177,7 @@ def python(shelf: Shelf, drawing: Drawing, at_least: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-_READING = """from bayesify.recipes.reading import as_pictures, examples_of, preparation_of
+_READING = """from bayesify.workflows.run_data import as_pictures, examples_of, preparation_of
 from bayesify.runs import read_config"""
 
 

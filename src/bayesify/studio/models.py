@@ -19,8 +19,8 @@ from bayesify.data import DataError, Preparation
 from bayesify.errors import RunError, nearest
 from bayesify.methods import Method, Variational
 from bayesify.predictive import Predictive
-from bayesify.recipes.reading import as_pictures, examples_of
 from bayesify.studio.strokes import BOXED
+from bayesify.workflows.run_data import as_pictures, examples_of
 
 # What a page can hold and a person look through; of a larger test set an evenly spread part is shown, and said so.
 MOST_EXAMPLES = 2000

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bayesify.data import DataError, Preparation
-from bayesify.data.pictures import ImageLayout, fit_to, open_picture
+from bayesify.data.images import ImageLayout, fit_to, open_picture
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

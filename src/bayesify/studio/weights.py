@@ -9,9 +9,9 @@ import torch
 from fastapi import APIRouter, HTTPException, Query
 
 from bayesify.evaluation import score
+from bayesify.evaluation.pruning import RULES, prunable_weights, prune, scores
 from bayesify.methods import Method, Variational
 from bayesify.plots.weights import signal_to_noise
-from bayesify.pruning import RULES, prunable_weights, prune, scores
 from bayesify.studio.models import API, DrawCount, Seed, Shelf, folder_of
 
 BINS = 81

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 from bayesify import noise
-from bayesify.interface import by_name, count
+from bayesify.functional.inputs import by_name, count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,15 +18,17 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from bayesify import files
 from bayesify.errors import TrainingError
-from bayesify.training import checkpoint, same_data, snapshots
+from bayesify.runs import checkpoint
+from bayesify.training import checkpoints, data_identity, histograms
+from bayesify.training.engines.engine import Stepping
 from bayesify.training.examples import Examples
 from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
 from bayesify.training.plan import CUSTOM, History, Plan, Progress, Schedule, extended, make_plan, resume_plan
-from bayesify.training.stepping import Stepping
-from bayesify.training.timetable import Timetable
+from bayesify.training.schedule import Timetable
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
@@ -84,7 +86,7 @@ class Trainer:
     @cached_property
     def data(self) -> dict[str, Any]:
         """What tells this data from other data, for who resumes."""
-        return same_data.mark(self.examples, self.plan.batch_size)
+        return data_identity.mark(self.examples, self.plan.batch_size)
 
     def train(self) -> History:
         """Go on from where the progress is to the end of the plan."""
@@ -118,7 +120,7 @@ class Trainer:
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Put a checkpoint back."""
         self.method.load_state_dict(_part(tensors, "model/"))
-        checkpoint.unpack_optimizer(self.optimizer, tensors, state["optimizer"])
+        checkpoints.unpack_optimizer(self.optimizer, tensors, state["optimizer"])
         self.progress = Progress(**state["progress"])
         self.history = History(state["history"], state.get("stopped", ""), self.method.name)
         self.best_state = _part(tensors, "best/") or None
@@ -127,7 +129,7 @@ class Trainer:
         """Write the state to the run's folder."""
         if self.run is None:
             return
-        tensors, packed = checkpoint.pack_optimizer(self.optimizer)
+        tensors, packed = checkpoints.pack_optimizer(self.optimizer)
         tensors |= {f"model/{name}": tensor for name, tensor in self.method.state_dict().items()}
         tensors |= {f"best/{name}": tensor for name, tensor in (self.best_state or {}).items()}
         state = {
@@ -139,7 +141,7 @@ class Trainer:
             "data": self.data,
         }
         checkpoint.write(self.run / "checkpoint" / "state.safetensors", tensors, state)
-        checkpoint.write_text(self.run / "history.jsonl", self.history.to_jsonl())
+        files.write_text(self.run / "history.jsonl", self.history.to_jsonl())
 
     def _epoch(self, bar: Any, interrupted: Callable[[], bool]) -> bool:
         """Train to the end of the epoch, or to an interrupt in it; whether the end was reached."""
@@ -181,8 +183,8 @@ class Trainer:
         }
         if self.validation is not None:
             record |= self._validate()
-        if snapshots.due(epoch, self.plan.epochs):
-            record["weights"] = snapshots.weight_histograms(self.method)
+        if histograms.due(epoch, self.plan.epochs):
+            record["weights"] = histograms.weight_histograms(self.method)
         self.history.records.append(record)
         bar.set_postfix({k: f"{v:.4g}" for k, v in record.items() if k in {"loss", "nll", "validation_nll"}})
         progress.nll_sum = progress.seen = progress.seconds = 0.0

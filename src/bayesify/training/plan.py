@@ -13,10 +13,10 @@ from typing import Any
 from torch import Tensor
 
 from bayesify.errors import RunError, at_least, choose, positive, whole_number
-from bayesify.training import checkpoint
-from bayesify.training.doubts import brief
+from bayesify.runs import STATE, checkpoint
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
+from bayesify.training.warnings import brief
 
 logger = logging.getLogger("bayesify")
 Schedule = str | Callable[[float], float]
@@ -119,15 +119,11 @@ def extended(plan: Plan, more: int, state: dict[str, Any]) -> Plan:
     return longer
 
 
-def resume_plan(run: Path) -> tuple[Plan, dict[str, Tensor], dict[str, Any]]:
-    """The plan, tensors and state that a run's checkpoint holds."""
-    tensors, state = checkpoint.read(run / "checkpoint" / "state.safetensors")
+def resume_plan(run: Path, plan_type: type[Any] = Plan) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
+    """The plan (of the method's own type), tensors and state that a run's checkpoint holds."""
+    tensors, state = checkpoint.read(run / STATE)
     try:
-        # A plan of sampling has iterations, not epochs; its blocks stand in for them.
-        from bayesify.sampling.plan import Sampling
-
-        kind: Any = Plan if "epochs" in state["plan"] else Sampling
-        return kind(**state["plan"]), tensors, state
+        return plan_type(**state["plan"]), tensors, state
     except (KeyError, TypeError) as problem:
         raise RunError(f"the checkpoint in {run} was written by another version: {problem}") from None
 

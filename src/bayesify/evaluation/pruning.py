@@ -1,0 +1,115 @@
+"""Pruning by signal-to-noise: which weights the posterior itself says are not needed.
+
+    SNR = |mu| / sigma          (Graves 2011; Blundell et al. 2015)
+
+One threshold over all random weights of the network; biases are never pruned. Pruned weights are exactly zero, in the
+mean and in every draw. Magnitude, |mu|, is there for comparison.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesify.errors import choose
+from bayesify.evaluation import read_targets, score
+from bayesify.functional.selection import owner_of
+from bayesify.methods import Method, Variational
+
+RULES = ("snr", "magnitude")
+FRACTIONS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98)
+
+
+@dataclass(frozen=True)
+class PruningCurve:
+    """Error and NLL after pruning each fraction, all measured the same way."""
+
+    by: str
+    predicted_by: str
+    fractions: list[float]
+    error: list[float]
+    nll: list[float]
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def prune(method: Method, fraction: float, by: str = "snr") -> Variational:
+    """A copy of the method without the given fraction of its prunable weights."""
+    method = _gaussian(method)
+    if not 0 <= fraction < 1:
+        raise ValueError(f"fraction must be from 0 up to, not including, 1, got {fraction!r}")
+    small = copy.deepcopy(method)
+    small.prune_to(kept_weights(method, fraction, by))
+    small.notes = {**method.notes, "pruned": {"fraction": fraction, "by": by}}
+    return small
+
+
+def kept_weights(method: Method, fraction: float, by: str = "snr") -> Tensor:
+    """Which random weights survive, `[R]`: the share `fraction` with the lowest score goes, and what went before."""
+    method = _gaussian(method)
+    score, prunable = scores(method, by), prunable_weights(method)
+    kept = torch.ones_like(prunable)
+    count = round(fraction * int(prunable.sum()))
+    order = torch.argsort(torch.where(prunable, score, torch.inf), stable=True)
+    kept[order[:count]] = False
+    return kept & method.kept_weights if method.kept_weights.numel() else kept
+
+
+def scores(method: Method, by: str = "snr") -> Tensor:
+    """Each random weight's score, `[R]`: signal-to-noise |mu| / sigma, or |mu|."""
+    method = _gaussian(method)
+    choose("pruning rule", by, RULES)
+    magnitude = method.mean_weights[: method.network.random_size].abs()
+    if by == "magnitude":
+        return magnitude
+    # A weight pruned before has neither signal nor noise: it stays the first to go.
+    return torch.where(magnitude > 0, magnitude / method.std, torch.zeros_like(magnitude))
+
+
+def prunable_weights(method: Method) -> Tensor:
+    """Random weights that are not biases, `[R]`."""
+    network = method.network
+    prunable = torch.zeros(network.random_size, dtype=torch.bool, device=network.initial.device)
+    for place in network.places:
+        # In what follows the layer's name: a parametrised bias is `parametrizations.bias.original`.
+        if place.random and "bias" not in place.name.removeprefix(owner_of(place.name)):
+            prunable[place.start : place.stop] = True
+    return prunable
+
+
+def pruning_curve(
+    method: Method,
+    data: Any,
+    fractions: Sequence[float] = FRACTIONS,
+    by: str = "snr",
+    predicted_by: str = "draws",
+    draws: int = 50,
+    seed: int = 0,
+) -> PruningCurve:
+    """Error (for regression the root mean squared error) and NLL after each fraction, all by draws or all by mean."""
+    x, y = read_targets(method, data)
+    error, nll = [], []
+    for fraction in fractions:
+        predictive = prune(method, fraction, by).predict(x, draws=draws, seed=seed, by=predicted_by)
+        result = score(predictive, y)
+        wrong = result.rmse if result.error is None else result.error
+        assert wrong is not None
+        assert result.nll is not None
+        error.append(wrong)
+        nll.append(result.nll)
+    return PruningCurve(by, predicted_by, list(fractions), error, nll)
+
+
+def _gaussian(method: Method) -> Variational:
+    if not isinstance(method, Variational):
+        kind = type(method).__name__
+        if hasattr(type(method), "std"):
+            raise TypeError(f"pruning sets single weights to zero, which {kind} does not offer: use Variational")
+        raise TypeError(f"pruning needs a Gaussian posterior, {kind} has none: use Variational")
+    return method

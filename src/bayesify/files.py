@@ -1,0 +1,107 @@
+"""Files that are whole or absent, and values that JSON can hold.
+
+Every file of a run goes through `replacing`: it is written beside its place, synced to disk and moved there, so a crash
+or a full disk leaves the file that was there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bayesify.errors import RunError
+
+
+@contextlib.contextmanager
+def replacing(path: Path, size: int = 0) -> Iterator[Path]:
+    """Give a temporary path to write to; move it to `path` when the block ends without an error.
+
+    The file and its folder are synced, so that the new file survives a power failure once the block has ended.
+
+    Args:
+        path: where the file belongs; its folder is made if it is missing.
+        size: how many bytes are about to be written, if known: a disk without room for them is refused first.
+
+    Yields:
+        The temporary path, in the same folder.
+
+    Raises:
+        OSError: the file could not be written; `path` is as it was.
+
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _check_space(path.parent, size)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text to `path`, all or nothing."""
+    try:
+        with replacing(path, len(text)) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise RunError(f"cannot write {path}: {reason(problem)}") from None
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write one JSON object to `path`, all or nothing."""
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """The same value for JSON: NaN and infinity become None, tuples become lists, anything else becomes text."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def reason(problem: Exception) -> str:
+    """Why a file could not be read or written, in one line."""
+    return (getattr(problem, "strerror", None) or str(problem)).strip().splitlines()[0]
+
+
+def _sync(path: Path) -> None:
+    # A folder can be opened and synced on POSIX alone; where it cannot, the move itself is still atomic.
+    flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) if path.is_dir() else os.O_RDONLY
+    try:
+        descriptor = os.open(path, flags)
+    except OSError:
+        if path.is_dir():
+            return
+        raise
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def _check_space(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed + (1 << 16):
+        raise OSError(28, f"no space left on the disk ({needed / 2**20:.1f} MiB needed, {free / 2**20:.1f} MiB free)")

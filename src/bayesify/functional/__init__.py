@@ -1,0 +1,1 @@
+"""A PyTorch module as a function of one flat vector of weights."""

@@ -1,0 +1,289 @@
+"""What a first batch reveals about a network: how each layer's weights are used, where its dropout is, what it touches.
+
+Passes on two and on three copies of one example differ in nothing but the batch size: the axis that grows is the batch
+axis. A layer may use a lower-variance estimator only if its own `forward` ran exactly once and nothing else read its
+tensors; tied weights, attention's projections and functional uses do not pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from bayesify.errors import first_line
+from bayesify.functional.dropout import Site
+from bayesify.functional.initialisation import seeded_torch
+from bayesify.functional.recording import DropoutRecorder, EscapedWeightsError, ReadRecorder, sites_from
+
+if TYPE_CHECKING:
+    from bayesify.functional.network import Network
+
+_SIZES = (2, 3)
+
+
+@dataclass
+class LayerUse:
+    """How one layer was used in the traced pass."""
+
+    calls: int = 0
+    position: int = 0
+    inputs: list[tuple[int, ...]] = field(default_factory=list)
+    takes_more: bool = False
+    read_elsewhere: bool = False
+    batch_axis: int | None = None
+
+    @property
+    def input_dims(self) -> int:
+        return len(self.inputs[0]) if self.inputs else 0
+
+
+@dataclass
+class Trace:
+    """The result of tracing. Where it could not be done `problem` says why, and the worst is assumed.
+
+    Args:
+        layers: the modules with tensors of their own, by name.
+        dropout_sites: the dropout of a training pass in order; None where a pass needs a key for another reason (it
+            could not be traced, or it draws random numbers that are not dropout's).
+        updates_buffers: training passes change buffers.
+        problem: why the network could not be traced.
+        prediction_sites: the dropout of a pass in which everything else is in evaluation mode.
+        switched: modules whose dropout only runs while their own training flag is up.
+        drops_in_evaluation: there is dropout that evaluation mode does not switch off.
+        buffers_in_evaluation: evaluation changes buffers as well.
+        uses_generator: passes draw from torch's own generator.
+        changes_inputs: passes write into their inputs.
+        changes_weights: passes write into the weights (an embedding with a largest norm).
+        keeps_state: passes leave something behind in the modules' attributes.
+
+    """
+
+    layers: dict[str, LayerUse]
+    dropout_sites: list[Site] | None
+    updates_buffers: bool
+    problem: str | None = None
+    prediction_sites: list[Site] = field(default_factory=list)
+    switched: list[str] = field(default_factory=list)
+    drops_in_evaluation: bool = True
+    buffers_in_evaluation: bool = True
+    uses_generator: bool = True
+    changes_inputs: bool = True
+    changes_weights: bool = True
+    keeps_state: bool = True
+
+    @property
+    def widest(self) -> int:
+        """How many numbers of one example the layer with the largest input sees."""
+        sizes = [math.prod(shape) // _SIZES[0] for use in self.layers.values() for shape in use.inputs]
+        return max(sizes, default=1) or 1
+
+
+def trace_network(network: Network, x: Any) -> Trace:
+    """Run the network on copies of the first example of x and compare the passes."""
+    try:
+        with seeded_torch(0):
+            trace = _traced(network, x)
+    except EscapedWeightsError:
+        raise
+    except Exception as problem:  # noqa: BLE001 -- a network that cannot be traced still trains by the weight path
+        return Trace({}, None, updates_buffers=bool(network.kept()), problem=first_line(problem))
+    return trace
+
+
+def copies_of_first(x: Any, count: int, device: torch.device) -> Any:
+    """A batch of `count` copies of the first example, in memory of its own."""
+    return pytree.tree_map_only(Tensor, lambda t: t[:1].to(device).repeat(count, *[1] * (t.dim() - 1)), x)
+
+
+def state_of(module: nn.Module) -> dict[nn.Module, dict[str, Any]]:
+    """The attributes of a module and its parts, without their tensors and modes."""
+    return {
+        part: {name: value for name, value in vars(part).items() if name not in _NOT_STATE} for part in module.modules()
+    }
+
+
+def _traced(network: Network, x: Any) -> Trace:
+    device = network.initial.device
+    few, more = (copies_of_first(x, size, device) for size in _SIZES)
+    first, second = _one_pass(network, few, train=True), _one_pass(network, more, train=True)
+    for name, use in first.uses.items():
+        use.batch_axis = _batch_axis(use, second.uses[name])
+    quiet = _one_pass(network, few, train=False)
+    passes = (first, second, quiet)
+    sites = sites_from(first.dropout, second.dropout)
+    uses_generator = any(each.moved_generator for each in passes)
+    trace = Trace(
+        first.uses,
+        None if uses_generator and not sites else sites,
+        updates_buffers=bool(first.changed_buffers or second.changed_buffers),
+        drops_in_evaluation=bool(quiet.dropout.seen),
+        buffers_in_evaluation=bool(quiet.changed_buffers),
+        uses_generator=uses_generator,
+        changes_inputs=any(each.changed_inputs for each in passes),
+        changes_weights=any(each.changed_weights for each in passes) or _has_largest_norm(network.template),
+        keeps_state=any(each.changed_state for each in passes),
+    )
+    if network.dropout_always and sites:
+        reached = Counter(seen.owner for seen in _one_pass(network, few, train=False, always=True).dropout.seen)
+        wanted = Counter(seen.owner for seen in first.dropout.seen)
+        trace.switched = [owner for owner, count in wanted.items() if reached[owner] < count]
+        one, two = (_one_pass(network, each, train=False, always=True, switched=trace.switched) for each in (few, more))
+        trace.prediction_sites = sites_from(one.dropout, two.dropout)
+    return trace
+
+
+@dataclass
+class _Pass:
+    """What one pass showed."""
+
+    uses: dict[str, LayerUse]
+    dropout: DropoutRecorder
+    changed_buffers: list[str]
+    changed_weights: bool
+    changed_inputs: bool
+    changed_state: bool
+    moved_generator: bool
+
+
+def _one_pass(
+    network: Network, x: Any, *, train: bool, always: bool = False, switched: list[str] | None = None
+) -> _Pass:
+    template = network.template
+    kept = network.kept()
+    before = {**network.unflatten(network.initial), **kept}
+    # Views of one vector could not be told apart from each other by code that looks at memory: each gets its own.
+    state = {name: tensor.detach().clone() for name, tensor in before.items()}
+    x = pytree.tree_map_only(Tensor, torch.clone, x)
+    reads = ReadRecorder(state, (*template.parameters(), *template.buffers()))
+    copies = int(next(leaf for leaf in pytree.tree_leaves(x) if isinstance(leaf, Tensor)).shape[0])
+    dropout = DropoutRecorder(copies, reads.running, always=always)
+    uses: dict[str, LayerUse] = {}
+    handles = []
+    for name, part in template.named_modules():
+        if any(True for _ in part.parameters(recurse=False)):
+            uses[name] = LayerUse()
+        handles += _watch(part, name, uses.get(name), reads)
+    attributes = state_of(template)
+    generator = _generator_state(network.initial.device)
+    network.set_mode(train=train, switched=switched or ())
+    positional, named = network.arguments(x)
+    given = [leaf for leaf in pytree.tree_leaves((positional, named)) if isinstance(leaf, Tensor)]
+    versions = [leaf._version for leaf in given]
+    try:
+        with torch.no_grad(), dropout, reads:
+            result = torch.func.functional_call(template, state, positional, named)
+        changed_state = restore_state(attributes)
+    finally:
+        restore_state(attributes)
+        for handle in handles:
+            handle.remove()
+    network.pick(result)
+    if not any(place.name in reads.readers for place in network.places):
+        raise EscapedWeightsError
+    _mark_readers(template, uses, reads)
+    return _Pass(
+        uses,
+        dropout,
+        changed_buffers=[name for name in kept if not _same(state[name], before[name])],
+        changed_weights=any(not _same(state[place.name], before[place.name]) for place in network.places),
+        changed_inputs=[leaf._version for leaf in given] != versions,
+        changed_state=changed_state,
+        moved_generator=any(
+            not torch.equal(one, two)
+            for one, two in zip(generator, _generator_state(network.initial.device), strict=True)
+        ),
+    )
+
+
+def restore_state(attributes: Mapping[nn.Module, Mapping[str, Any]]) -> bool:
+    """Put attributes back as `state_of` found them; whether any had changed."""
+    changed = False
+    for part, old in attributes.items():
+        now = vars(part)
+        for name in [name for name in now if name not in _NOT_STATE and name not in old]:
+            del now[name]
+            changed = True
+        for name, value in old.items():
+            if now.get(name) is not value:
+                now[name] = value
+                changed = True
+    return changed
+
+
+def _watch(part: nn.Module, name: str, use: LayerUse | None, reads: ReadRecorder) -> list[Any]:
+    def enter(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        reads.running.append(name)
+        if use is None:
+            return
+        use.calls += 1
+        use.takes_more |= len(inputs) > 1 or bool(named)
+        if use.calls == 1:
+            reads.entered += 1
+            use.position = reads.entered
+        if inputs and isinstance(inputs[0], Tensor):
+            use.inputs.append(tuple(inputs[0].shape))
+
+    def leave(*_: Any) -> None:
+        reads.running.pop()
+
+    # Our hooks stand next to the forward, so that what a user's hooks on the layer read counts as read elsewhere.
+    return [part.register_forward_pre_hook(enter, with_kwargs=True), part.register_forward_hook(leave, prepend=True)]
+
+
+def _mark_readers(template: nn.Module, uses: dict[str, LayerUse], reads: ReadRecorder) -> None:
+    names = {id(t): name for name, t in template.named_parameters()} | {id(t): n for n, t in template.named_buffers()}
+    owners: dict[str, list[str]] = {name: [] for name in names.values()}
+    for module_name, part in template.named_modules():
+        for tensor in (*part._parameters.values(), *part._buffers.values()):
+            if tensor is not None:
+                owners[names[id(tensor)]].append(module_name)
+    for tensor_name, readers in reads.readers.items():
+        for owner in owners[tensor_name]:
+            if owner in uses and (readers - {owner} or len(owners[tensor_name]) > 1):
+                uses[owner].read_elsewhere = True
+
+
+def _batch_axis(one: LayerUse, two: LayerUse) -> int | None:
+    if len(one.inputs) != 1 or len(two.inputs) != 1 or len(one.inputs[0]) != len(two.inputs[0]):
+        return None
+    grown = [axis for axis, sizes in enumerate(zip(one.inputs[0], two.inputs[0], strict=True)) if sizes == _SIZES]
+    return grown[0] if len(grown) == 1 else None
+
+
+def _has_largest_norm(module: nn.Module) -> bool:
+    return any(getattr(part, "max_norm", None) is not None for part in module.modules())
+
+
+def _same(one: Tensor, two: Tensor) -> bool:
+    if one.shape != two.shape:
+        return False
+    return bool(torch.equal(one, two)) or bool(
+        (one.isnan() == two.isnan()).all() and torch.equal(one.nan_to_num(), two.nan_to_num())
+    )
+
+
+def _generator_state(device: torch.device) -> list[Tensor]:
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return states
+
+
+_NOT_STATE = frozenset(
+    {
+        "training",
+        "_parameters",
+        "_buffers",
+        "_modules",
+        # Recurrent layers keep lists of the weights they were last called with, and renew them by themselves.
+        "_flat_weights",
+        "_flat_weight_refs",
+    }
+)

@@ -1,0 +1,311 @@
+"""Everything there is to say about a method, in one table that needs no torch.
+
+The command line, recipes, comparisons, plots, model cards, the studio and the documentation all read a method's name,
+title, options and default settings from its card. A new method is its own file and a card here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bayesify.methods.ensemble import Ensemble as Ensemble
+    from bayesify.methods.hmc.hmc import HMC as HMC
+    from bayesify.methods.ivon.ivon import IVON as IVON
+    from bayesify.methods.laplace.laplace import LaplaceApproximation as LaplaceApproximation
+    from bayesify.methods.mc_dropout import MCDropout as MCDropout
+    from bayesify.methods.method import Method
+    from bayesify.methods.point import PointEstimate as PointEstimate
+    from bayesify.methods.sgmcmc.sghmc import SGHMC as SGHMC
+    from bayesify.methods.sgmcmc.sgld import SGLD as SGLD
+    from bayesify.methods.swag import SWAG as SWAG
+    from bayesify.methods.variational.variational import Variational as Variational
+
+Dash = str | tuple[float, tuple[float, ...]]
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Option:
+    """A setting that only some methods have: its type, and the words and the placeholder that `--help` shows."""
+
+    kind: type
+    help: str
+    metavar: str | None = None
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the rest of the package needs to know about a method.
+
+    Args:
+        name: on the command line, in configuration files and in a run's `config.json`.
+        path: where the class is: `module:Class`, the module below `bayesify.methods`.
+        title: what a reader sees.
+        sentence: what the method is, as the end of a sentence.
+        colour: of its lines; its marker and its dash tell it apart where colours do not.
+        marker: as matplotlib names them.
+        dash: as matplotlib takes them.
+        label: in comparisons, where that is not the title.
+        options: the names of its settings, which `OPTIONS` explains.
+        of_fit: those of them that go to `fit`, not to the constructor.
+        defaults: settings by kind of problem: `classification` and `regression` for tables; `images` is laid over
+            either where the inputs are images.
+        prior: whether it has a posterior, and so a prior by default.
+        draws_per_step: whether a training step may average over several draws of the weights.
+        optimised: whether it follows a plan of epochs and batches; HMC samples instead.
+        own_update: whether its update is part of the method, so that no other optimiser can be named.
+        collects: whether it collects what it holds at the end of its plan, so that it cannot stop early.
+
+    """
+
+    name: str
+    path: str
+    title: str
+    sentence: str
+    colour: str
+    marker: str
+    dash: Dash = "-"
+    label: str = ""
+    options: tuple[str, ...] = ()
+    of_fit: tuple[str, ...] = ()
+    defaults: Mapping[str, Settings] = field(default_factory=dict)
+    prior: bool = False
+    draws_per_step: bool = False
+    optimised: bool = True
+    own_update: bool = False
+    collects: bool = False
+
+    @property
+    def class_name(self) -> str:
+        """The name of the class."""
+        return self.path.rpartition(":")[2]
+
+    def load(self) -> type[Method]:
+        """Import the class."""
+        module, _, name = self.path.partition(":")
+        found: type[Method] = getattr(importlib.import_module(f"bayesify.methods.{module}"), name)
+        return found
+
+    def settings_for(self, kind: str, *, images: bool = False) -> dict[str, Any]:
+        """The default settings for a kind of problem.
+
+        Args:
+            kind: `classification` or `regression`.
+            images: whether the inputs are images.
+
+        Returns:
+            Settings by name: those of the constructor and those of `fit`; None leaves it to the class.
+
+        Example:
+            >>> CARDS["ivon"].settings_for("classification")["schedule"]
+            'cosine'
+
+        """
+        overlay = self.defaults.get("images", {}) if images else {}
+        return {**self.defaults.get(kind, {}), **overlay}
+
+    def takes(self, setting: str) -> bool:
+        """Whether a setting of a recipe says anything to this method."""
+        if setting in OPTIONS:
+            return setting in self.options
+        if setting in OF_OPTIMISATION and not self.optimised:
+            return False
+        refused = {
+            "draws": not self.draws_per_step,
+            "patience": self.collects,
+            "keep": self.collects,
+            "optimizer": self.own_update,
+        }
+        return not refused.get(setting, False)
+
+
+# Settings of `fit` that describe an optimisation.
+OF_OPTIMISATION = ("epochs", "batch_size", "optimizer", "learning_rate", "schedule", "kl", "patience", "keep")
+
+OPTIONS: Mapping[str, Option] = MappingProxyType(
+    {
+        "family": Option(str, "mean_field, full_rank, low_rank"),
+        "rank": Option(int, "variational's low_rank has 10, swag 20", "N"),
+        "estimator": Option(str, "weight, local, flipout, moments (default: weight; tables local)"),
+        "gradient": Option(str, "reparametrised, stick_the_landing"),
+        "bound": Option(str, "elbo, importance_weighted"),
+        "rho": Option(str, "where widths start, before softplus: -5, uniform:-5,-4"),
+        "members": Option(int, "how many networks (default: 5)", "N"),
+        "p": Option(float, "the dropout rate (default: 0.2; 0.05 for a table of numbers)", "RATE"),
+        "hessian_init": Option(float, "where its curvature starts", "H"),
+        "structure": Option(str, "diagonal, kronecker, full (default: kronecker)"),
+        "predictive": Option(str, "linearised, weights"),
+        "prior_precision": Option(str, "fixed, marginal_likelihood"),
+        "begin": Option(float, "take snapshots after this share of training", "SHARE"),
+        "chains": Option(int, "how many chains (default: 1; hmc 4)", "N"),
+        "samples": Option(int, "draws kept from each chain (default: 100; hmc 500)", "N"),
+        "burn_in": Option(float, "the share of training that is not kept", "SHARE"),
+        "cycles": Option(int, "cosine cycles of the step size", "N"),
+        "friction": Option(float, "how fast momentum is lost (default: 0.1)", "SHARE"),
+        "warm_up": Option(int, "steps that adapt and are not kept (default: 500)", "N"),
+    }
+)
+
+
+def _optimised(**more: Any) -> dict[str, Settings]:
+    """Adam's defaults: a falling rate of 0.01 for tables, a constant 0.001 for images; `more` goes to the tables."""
+    table = {"learning_rate": 1e-2, "schedule": "cosine", **more}
+    return {
+        "classification": table,
+        "regression": table,
+        "images": {"learning_rate": 1e-3, "schedule": "constant", **dict.fromkeys(more)},
+    }
+
+
+def _own_rates(classification: float, regression: float, schedule: str) -> dict[str, Settings]:
+    """The defaults of a method whose learning rate is not that of an optimiser of the mean loss (docs/gotchas.md)."""
+    return {
+        "classification": {"learning_rate": classification, "schedule": schedule},
+        "regression": {"learning_rate": regression, "schedule": schedule},
+    }
+
+
+_DROPOUT = _optimised()
+_SWAG = _optimised()
+
+CARDS: Mapping[str, Card] = MappingProxyType(
+    {
+        card.name: card
+        for card in (
+            Card(
+                "point",
+                "point:PointEstimate",
+                "Plain network",
+                "a single set of weights (no posterior)",
+                colour="#59636e",
+                marker="o",
+                defaults=_optimised(),
+            ),
+            Card(
+                "ensemble",
+                "ensemble:Ensemble",
+                "Ensemble",
+                "a deep ensemble",
+                colour="#c77c00",
+                marker="s",
+                dash=(0, (5, 1.5)),
+                label="Ensemble of 5",
+                options=("members",),
+                defaults=_optimised(),
+            ),
+            Card(
+                "mc-dropout",
+                "mc_dropout:MCDropout",
+                "MC dropout",
+                "dropout kept on while answering",
+                colour="#009e73",
+                marker="^",
+                dash=(0, (3, 1.2)),
+                options=("p",),
+                defaults={
+                    "classification": {**_DROPOUT["classification"], "p": 0.2},
+                    "regression": {**_DROPOUT["regression"], "p": 0.05},
+                    "images": {**_DROPOUT["images"], "p": 0.2},
+                },
+            ),
+            Card(
+                "variational",
+                "variational.variational:Variational",
+                "Variational",
+                "a Gaussian posterior over the weights, fitted by variational inference",
+                colour="#0072b2",
+                marker="D",
+                options=("family", "rank", "estimator", "gradient", "bound", "rho"),
+                defaults=_optimised(estimator="local"),
+                prior=True,
+                draws_per_step=True,
+            ),
+            Card(
+                "ivon",
+                "ivon.ivon:IVON",
+                "IVON",
+                "a Gaussian posterior over the weights, fitted by a variational Newton method",
+                colour="#3a9bd0",
+                marker="v",
+                dash=(0, (6, 1.5, 1, 1.5)),
+                options=("hessian_init",),
+                defaults=_own_rates(0.03, 0.03, "cosine"),
+                prior=True,
+                draws_per_step=True,
+                own_update=True,
+            ),
+            Card(
+                "laplace",
+                "laplace.laplace:LaplaceApproximation",
+                "Laplace approximation",
+                "a Gaussian posterior around the best weights, by Laplace's approximation",
+                colour="#b5518c",
+                marker="P",
+                dash=(0, (4, 1.2, 1, 1.2)),
+                options=("structure", "predictive", "prior_precision"),
+                defaults=_optimised(),
+                prior=True,
+            ),
+            Card(
+                "swag",
+                "swag:SWAG",
+                "SWAG",
+                "a Gaussian posterior from the path of stochastic gradient descent",
+                colour="#d55e00",
+                marker="X",
+                dash=(0, (2, 1)),
+                options=("rank", "begin"),
+                # Snapshots are taken at a constant rate.
+                defaults={kind: {**settings, "schedule": "constant"} for kind, settings in _SWAG.items()},
+                own_update=True,
+                collects=True,
+            ),
+            Card(
+                "sgld",
+                "sgmcmc.sgld:SGLD",
+                "SGLD",
+                "posterior samples by stochastic gradient Langevin dynamics",
+                colour="#7a6a00",
+                marker="<",
+                dash=(0, (1, 1)),
+                options=("chains", "samples", "burn_in", "cycles"),
+                defaults=_own_rates(0.1, 0.01, "constant"),
+                prior=True,
+                own_update=True,
+                collects=True,
+            ),
+            Card(
+                "sghmc",
+                "sgmcmc.sghmc:SGHMC",
+                "SGHMC",
+                "posterior samples by stochastic gradient Hamiltonian Monte Carlo",
+                colour="#5f3f9e",
+                marker=">",
+                dash=(0, (6, 2)),
+                options=("chains", "samples", "burn_in", "cycles", "friction"),
+                defaults=_own_rates(0.02, 0.002, "constant"),
+                prior=True,
+                own_update=True,
+                collects=True,
+            ),
+            Card(
+                "hmc",
+                "hmc.hmc:HMC",
+                "HMC",
+                "posterior samples by Hamiltonian Monte Carlo",
+                colour="#1f2328",
+                marker="*",
+                dash=(0, (8, 1.5)),
+                options=("chains", "samples", "warm_up"),
+                of_fit=("samples", "warm_up"),
+                prior=True,
+                optimised=False,
+            ),
+        )
+    }
+)

@@ -1,0 +1,1 @@
+"""Hamiltonian Monte Carlo: the method (`hmc.py`), its dynamics, adaptation and diagnostics."""

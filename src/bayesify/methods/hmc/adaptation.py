@@ -1,0 +1,223 @@
+"""What warm-up learns: the step size, the mass matrix and the length of trajectories, shared by all chains.
+
+- Step size: dual averaging of the mean acceptance over the chains towards a target (M. Hoffman and A. Gelman, The
+  No-U-Turn sampler, 2014).
+- Mass matrix: M^-1 is the diagonal of the chains' pooled variances, estimated in windows that grow.
+- Trajectory length T: ascent of ChEES, the change in the estimator of the expected square (M. Hoffman, A. Radul and
+  P. Sountsov, An adaptive-MCMC scheme for setting trajectory lengths in Hamiltonian Monte Carlo, 2021),
+
+      ChEES = E[(|q' - E q'|^2 - |q - E q|^2)^2] / 4,
+
+  measured in coordinates in which the mass is one, with Adam on log T. A trajectory's own length is u T, u a Halton
+  sequence's next number, which breaks resonances.
+
+All of it is frozen before the first draw that is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesify.methods.hmc.hamiltonian import Proposal, State
+
+# Warm-up by shares: finding the posterior, three windows for the mass matrix, and the step size alone at the end.
+WINDOWS = (0.12, 0.28, 0.5, 0.85)
+
+
+@dataclass
+class DualAveraging:
+    """A step size whose acceptance averages to a target."""
+
+    target: float
+    log_step: float
+    log_centre: float = 0.0
+    log_average: float = 0.0
+    error: float = 0.0
+    count: int = 0
+
+    @classmethod
+    def start(cls, step_size: float, target: float, ambition: float) -> DualAveraging:
+        """From a step size that is about right; the search leans towards `ambition` times as much."""
+        return cls(target, math.log(step_size), math.log(ambition * step_size), math.log(step_size))
+
+    @property
+    def step_size(self) -> float:
+        """To be tried next."""
+        return math.exp(self.log_step)
+
+    @property
+    def average(self) -> float:
+        """What the search has settled on."""
+        return math.exp(self.log_average)
+
+    def update(self, acceptance: float) -> None:
+        """Learn from an iteration (Hoffman and Gelman's equation 6; a mean over chains needs half of their gain)."""
+        self.count += 1
+        share = 1.0 / (self.count + 10.0)
+        self.error += share * (self.target - acceptance - self.error)
+        self.log_step = self.log_centre - self.error * math.sqrt(self.count) / 0.1
+        weight = self.count**-0.75
+        self.log_average += weight * (self.log_step - self.log_average)
+
+
+@dataclass
+class TrajectoryLength:
+    """The length T, in units of a unit-mass time, by Adam's ascent of ChEES on log T (without momentum)."""
+
+    log_length: float = 0.0
+    square: float = 0.0
+    count: int = 0
+    log_sum: float = 0.0
+    summed: int = 0
+
+    RATE, DECAY = 0.025, 0.95
+
+    @property
+    def length(self) -> float:
+        return math.exp(self.log_length)
+
+    def update(self, slope: float, shortest: float, longest: float) -> None:
+        """Learn from the slope of the criterion with respect to log T, staying within bounds."""
+        if not math.isfinite(slope):
+            return
+        self.count += 1
+        self.square = self.DECAY * self.square + (1 - self.DECAY) * slope * slope
+        typical = math.sqrt(self.square / (1 - self.DECAY**self.count))
+        if typical > 0:
+            self.log_length += self.RATE * slope / typical
+        self.log_length = min(max(self.log_length, math.log(shortest)), math.log(longest))
+        self.log_sum += self.log_length
+        self.summed += 1
+
+    def start_averaging(self) -> None:
+        """Forget the way here: the average is over what follows."""
+        self.log_sum, self.summed = 0.0, 0
+
+    def settle(self) -> None:
+        """Stay at the average of log T."""
+        if self.summed:
+            self.log_length = self.log_sum / self.summed
+
+
+class PooledVariance:
+    """The variance of every coordinate around its chain's mean, averaged over chains, from one pass (Welford 1962).
+
+    Around each chain's own mean: chains of a network sit in different copies of the same mode (permuted units), and the
+    distance between copies says nothing about the width of one.
+    """
+
+    def __init__(self, position: Tensor) -> None:
+        self.mean, self.sum, self.count = torch.zeros_like(position), torch.zeros_like(position), 0
+
+    def add(self, position: Tensor) -> None:
+        """Take in one iteration's positions, `[chains, size]`."""
+        self.count += 1
+        difference = position - self.mean
+        self.mean += difference / self.count
+        self.sum += difference * (position - self.mean)
+
+    def shrunk(self, towards: Tensor) -> Tensor:
+        """The variances `[size]`, drawn a little towards the prior's, the more the fewer draws there were."""
+        draws = self.sum.shape[0] * max(self.count - 1, 0)
+        variance = self.sum.sum(0) / max(draws, 1)
+        return (draws * variance + 5.0 * towards) / (draws + 5.0)
+
+
+@dataclass
+class Adaptation:
+    """Everything that warm-up decides, and where it is in its windows."""
+
+    warm_up: int
+    step: DualAveraging
+    length: TrajectoryLength
+    inverse_mass: Tensor
+    prior_variance: Tensor
+    longest: int = 1000
+    variance: PooledVariance | None = None
+    windows: tuple[int, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        self.windows = tuple(round(share * self.warm_up) for share in WINDOWS)
+
+    def step_size(self, iteration: int) -> float:
+        """The step size for an iteration."""
+        return self.step.step_size if iteration < self.warm_up else self.step.average
+
+    def steps(self, iteration: int) -> int:
+        """How many leapfrog steps an iteration's trajectories have."""
+        length = halton(iteration + 1) * self.length.length
+        # Far from the posterior a long way is a waste: the first stretch only has to come down.
+        longest = min(self.longest, 32) if iteration < self.windows[0] else self.longest
+        return min(max(1, math.ceil(length / self.step_size(iteration))), longest)
+
+    def learn(self, iteration: int, start: State, proposal: Proposal, after: State, steps: int) -> None:
+        """Take in a warm-up iteration: trajectories from `start` ended in `proposal`, and the chains are at `after`."""
+        step_size = self.step_size(iteration)
+        self.step.update(float(proposal.acceptance.mean()))
+        first, last = self.windows[0], self.windows[-1]
+        if first <= iteration < last:
+            slope = steps * step_size * chees_slope(start, proposal, self.inverse_mass)
+            self.length.update(slope, step_size, step_size * self.longest)
+            if self.variance is None:
+                self.variance = PooledVariance(after.position)
+            self.variance.add(after.position)
+        if iteration + 1 in self.windows:
+            self._close_window(iteration + 1)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and numbers that `restore` takes back."""
+        tensors = {"inverse_mass": self.inverse_mass}
+        numbers: dict[str, Any] = {"step": asdict(self.step), "length": asdict(self.length), "count": None}
+        if self.variance is not None:
+            tensors |= {"variance_mean": self.variance.mean, "variance_sum": self.variance.sum}
+            numbers["count"] = self.variance.count
+        return tensors, numbers
+
+    def restore(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        self.inverse_mass = tensors["inverse_mass"].to(self.inverse_mass)
+        self.step, self.length = DualAveraging(**numbers["step"]), TrajectoryLength(**numbers["length"])
+        self.variance = None
+        if numbers["count"] is not None:
+            mean = tensors["variance_mean"].to(self.inverse_mass)
+            self.variance = PooledVariance(mean)
+            self.variance.mean, self.variance.sum = mean, tensors["variance_sum"].to(self.inverse_mass)
+            self.variance.count = numbers["count"]
+
+    def _close_window(self, iteration: int) -> None:
+        if self.variance is not None and self.variance.count > 1:
+            self.inverse_mass = self.variance.shrunk(self.prior_variance)
+        self.variance = None
+        if iteration == self.windows[-1]:
+            self.length.settle()
+        else:
+            self.length.start_averaging()
+        self.step = DualAveraging.start(self.step.average, self.step.target, ambition=2.0)
+
+
+def chees_slope(start: State, proposal: Proposal, inverse_mass: Tensor) -> float:
+    """The slope of ChEES with respect to the time at the end, averaged over the chains by their acceptance."""
+    weight = torch.where(proposal.diverging, 0.0, proposal.acceptance)
+    if not float(weight.sum()) > 0:
+        return 0.0
+    fine, scale = (weight > 0).unsqueeze(-1), inverse_mass.double().sqrt()
+    before = start.position.double() / scale
+    after = torch.where(fine, proposal.end.position.double() / scale, before)
+    speed = torch.where(fine, proposal.momentum.double() * scale, 0.0)
+    before, after = before - before.mean(0), after - after.mean(0)
+    change = after.square().sum(-1) - before.square().sum(-1)
+    return float((weight * change * (after * speed).sum(-1)).sum() / weight.sum())
+
+
+def halton(index: int) -> float:
+    """Number `index` (from one) of Halton's sequence in base two, inside (0, 1)."""
+    value, share = 0.0, 0.5
+    while index:
+        value += share * (index & 1)
+        index, share = index >> 1, share / 2
+    return value

@@ -1,0 +1,174 @@
+"""Whether chains agree, judged on what they predict: R-hat and effective sample sizes, as ArviZ computes them.
+
+Rank-normalised split R-hat and bulk and tail effective sample sizes (A. Vehtari, A. Gelman, D. Simpson, B. Carpenter
+and P.-C. Buerkner, Rank-normalization, folding, and localization, 2021). The weights of a network can be permuted and
+change sign without changing its function, so chains in different copies of one mode disagree on weights and agree on
+every answer.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from bayesify.methods.hmc.hmc import HMC
+
+Array = np.ndarray[Any, np.dtype[Any]]
+CONVERGED_BELOW = 1.01
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the chains of a run say about each other.
+
+    Args:
+        r_hat: the largest over the predictions (class probabilities, or means) on the fixed inputs.
+        ess_bulk: the smallest effective sample size of a prediction, in the bulk.
+        ess_bulk_median: the median one.
+        ess_tail: the smallest in the tails.
+        r_hat_weights: the largest over (at most 200 of) the weights, for comparison.
+        r_hat_scales: the largest over the random scales; None without any.
+        divergences: among all draws after warm-up.
+        acceptance: the mean probability of acceptance.
+        chains: how many.
+        draws: kept of each chain.
+        predictions: how many numbers were judged.
+
+    """
+
+    r_hat: float
+    ess_bulk: float
+    ess_bulk_median: float
+    ess_tail: float
+    r_hat_weights: float
+    r_hat_scales: float | None
+    divergences: int
+    acceptance: float
+    chains: int
+    draws: int
+    predictions: int
+
+    @property
+    def converged(self) -> bool:
+        """Whether every prediction's R-hat is below 1.01 (and every random scale's, which no symmetry touches)."""
+        return max(self.r_hat, self.r_hat_scales or 0.0) < CONVERGED_BELOW
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"converged": self.converged, **asdict(self)}
+
+    def __str__(self) -> str:
+        verdict = "converged" if self.converged else "NOT converged: sample longer (resume with extend=)"
+        scales = "" if self.r_hat_scales is None else f", of scales {self.r_hat_scales:.4f}"
+        effective = f"{self.ess_bulk:.0f} or more (median {self.ess_bulk_median:.0f})"
+        lines = [
+            f"{verdict}: largest R-hat of {self.predictions} predictions {self.r_hat:.4f}{scales}",
+            f"effective draws of {self.chains * self.draws}: {effective}, in the tails {self.ess_tail:.0f} or more",
+            f"{self.chains} chains, acceptance {self.acceptance:.2f}, divergences {self.divergences}",
+            f"largest R-hat of weights {self.r_hat_weights:.4f} (symmetries of the network; not judged)",
+        ]
+        return "\n".join(lines)
+
+
+def r_hat(values: Any) -> Array:
+    """Rank-normalised split R-hat of each quantity: `[chains, draws, ...]` -> `[quantities]`.
+
+    A prediction that never moves (a probability of exactly one) is agreed on: 1. Chains that each stay at a value of
+    their own agree on nothing: infinity.
+    """
+    return _each(values, lambda one: arviz_module().rhat(one, method="rank"), constant=1.0, otherwise=float("inf"))
+
+
+def effective(values: Any, method: str = "bulk") -> Array:
+    """Effective sample sizes of each quantity (`bulk` or `tail`): `[chains, draws, ...]` -> `[quantities]`."""
+    draws = float(np.prod(np.shape(values)[:2]))
+    return _each(values, lambda one: arviz_module().ess(one, method=method), constant=draws, otherwise=1.0)
+
+
+def arviz_module() -> Any:
+    """ArviZ, which takes seconds to import and is an extra."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import arviz
+    except ImportError:
+        raise ModuleNotFoundError("this needs arviz, which is not installed: pip install 'bayesify[mcmc]'") from None
+    return arviz
+
+
+def diagnose(method: HMC, x: Any = None) -> Diagnosis:
+    """Judge a method's chains on the inputs x (those it was fitted with, by default)."""
+    predictions = method.predictions_by_chain(x)
+    weights = method.draws_by_chain
+    some = weights[..., :: max(1, weights.shape[-1] // 200)]
+    bulk = effective(predictions)
+    scales = method.scales_by_chain
+    return Diagnosis(
+        r_hat=float(r_hat(predictions).max()),
+        ess_bulk=float(bulk.min()),
+        ess_bulk_median=float(np.median(bulk)),
+        ess_tail=float(effective(predictions, "tail").min()),
+        r_hat_weights=float(r_hat(some).max()),
+        r_hat_scales=float(r_hat(scales).max()) if scales is not None else None,
+        divergences=method.store.divergences,
+        acceptance=float(method.store.statistic("acceptance").mean()),
+        chains=method.chains,
+        draws=predictions.shape[1],
+        predictions=int(np.prod(predictions.shape[2:])),
+    )
+
+
+def to_arviz(method: HMC, x: Any = None) -> Any:
+    """An `InferenceData` with the posterior, sample statistics, and the predictions on the inputs x."""
+    arviz = arviz_module()
+    posterior = {}
+    draws = method.draws_by_chain
+    for place in method.network.places:
+        if place.random:
+            part = draws[..., place.start : place.stop]
+            posterior[place.name] = _array(part).reshape(*part.shape[:2], *place.shape)
+    scales = method.scales_by_chain
+    if scales is not None and method.prior is not None:
+        for index, name in enumerate(method.prior.scale_names):
+            posterior[name] = _array(scales[..., index])
+    statistics = {
+        "acceptance_rate": _array(method.store.statistic("acceptance")),
+        "diverging": _array(method.store.statistic("diverging")).astype(bool),
+        "energy": _array(method.store.statistic("energy")),
+        "step_size": np.full(draws.shape[:2], method.step_size),
+        "n_steps": np.broadcast_to(_array(method.store.leapfrogs[: draws.shape[1]]), draws.shape[:2]).copy(),
+    }
+    groups: dict[str, Any] = {"posterior": posterior, "sample_stats": statistics}
+    if x is not None or method.inputs.numel():
+        name = "probs" if method.likelihood.kind == "classification" else "mean"
+        groups["predictions"] = {name: _array(method.predictions_by_chain(x, every_class=True))}
+        inputs = method.inputs if x is None else x
+        if isinstance(inputs, Tensor | np.ndarray):
+            groups["predictions_constant_data"] = {"inputs": _array(inputs)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return arviz.from_dict(**groups)
+
+
+def _each(values: Any, statistic: Callable[[Array], Any], *, constant: float, otherwise: float) -> Array:
+    array = _array(values).astype(np.float64)
+    if array.ndim < 2 or array.shape[1] < 4:
+        raise ValueError(f"convergence needs at least 4 draws of each chain, got an array of shape {array.shape}")
+    flat = array.reshape(*array.shape[:2], -1)
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for column in range(flat.shape[-1]):
+            one = flat[..., column]
+            value = float(statistic(one)) if one.min() < one.max() else constant
+            found.append(value if np.isfinite(value) else otherwise)
+    return np.array(found)
+
+
+def _array(values: Any) -> Array:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)

@@ -1,0 +1,175 @@
+"""The log posterior of a network's random weights, up to a constant, and its gradient, for many chains at once.
+
+    log pi(raw, log tau) = sum over the data of log p(y | x, w) + log p(raw, log tau),    w = mean + tau * raw
+
+where a scale tau has a hyperprior (non-centred: O. Papaspiliopoulos, G. Roberts and M. Skoeld, 2007); other weights are
+themselves. The data is always whole; where it is large it is read in pieces, whose gradients add up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from bayesify import noise
+from bayesify.functional.inputs import count
+from bayesify.functional.network import Network
+from bayesify.likelihoods import Likelihood
+from bayesify.methods.hmc.perceptron import Perceptron
+from bayesify.priors import Normal, WeightPrior
+from bayesify.training.examples import Batch, Examples, TensorExamples, take, to_device
+
+# Activations of one pass of all chains: what is larger is read in pieces.
+LARGEST_PASS = 1 << 26
+_DRAWS_OF_THE_PRIOR = 64
+
+
+class LogJoint:
+    """The target of a network's posterior.
+
+    Args:
+        network: whose first `random_size` weights are sampled.
+        likelihood: of the targets; without noise of its own.
+        prior: of the random weights, with H random scales.
+        rest: the weights that are not random, `[P - R]`.
+        x: all inputs.
+        y: all targets.
+        chains: how many there will be, for the size of the pieces.
+
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        likelihood: Likelihood,
+        prior: WeightPrior,
+        rest: Tensor,
+        x: Any,
+        y: Tensor,
+        chains: int,
+    ) -> None:
+        self.network, self.likelihood, self.prior, self.rest = network, likelihood, prior, rest
+        self.random, self.scales = network.random_size, prior.n_random_scales
+        self.size = self.random + self.scales
+        examples = count(x)
+        widest = network.traced(take(x, slice(2))).widest
+        rows = max(1, min(examples, LARGEST_PASS // (widest * chains)))
+        self.pieces = [
+            (take(x, slice(start, start + rows)), y[start : start + rows]) for start in range(0, examples, rows)
+        ]
+        self.perceptrons = [Perceptron.of(network, likelihood, *piece) for piece in self.pieces]
+        self._linear = self._linear_slope()
+
+    def weights(self, position: Tensor) -> Tensor:
+        """The network's weights `[chains, P]` at positions `[chains, R + H]`."""
+        random = position[:, : self.random]
+        if self.scales:
+            random = self.prior.centred(random, position[:, self.random :])
+        if not self.rest.numel():
+            return random
+        return torch.cat((random, self.rest.expand(position.shape[0], -1)), 1)
+
+    def parts(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        """The log-likelihood of the data and the log prior, `[chains]` each, float64."""
+        with torch.no_grad():
+            theta = self.weights(position)
+            data = torch.zeros(position.shape[0], dtype=torch.float64, device=position.device)
+            for x, y in self.pieces:
+                data += self.likelihood.log_prob(self.network.outputs(theta, x)[0], y).double().sum(-1)
+            return data, self._log_prior(position.double())
+
+    def value(self, position: Tensor) -> Tensor:
+        data, prior = self.parts(position)
+        return data + prior
+
+    def gradient(self, position: Tensor) -> Tensor:
+        if self._linear is not None:
+            slope = self._of_data(self.weights(position))[:, : self.random]
+            constant, factor = self._linear
+            return torch.addcmul(slope + constant if constant is not None else slope, position, factor)
+        with torch.enable_grad():
+            leaf = position.detach().requires_grad_()
+            theta = self.weights(leaf)
+            surrogate = self._log_prior(leaf).sum() + (self._of_data(theta.detach()) * theta).sum()
+            (found,) = torch.autograd.grad(surrogate, leaf)
+        return found
+
+    def starts(self, seed: int, chains: int) -> tuple[Tensor, Tensor]:
+        """Positions drawn from the prior, `[chains, size]`, and the variance of each coordinate under it, `[size]`.
+
+        The prior is wider than the posterior and knows all copies of its modes, so chains that start there and end in
+        agreement have found it from different sides. Heavy tails have no variance, and far out the density is flat: the
+        variance is that of a normal with the same quartiles, and starts stay within five of its standard deviations.
+        """
+        device = self.network.initial.device
+        total = max(chains, _DRAWS_OF_THE_PRIOR)
+        keys = noise.keys(seed, noise.Stream.HMC, network=1, draws=range(total), device=device)
+        with torch.no_grad():
+            log_scales = self.prior.sample_scales(keys) if self.scales else None
+            ones = None if log_scales is None else torch.zeros_like(log_scales)
+            raw = self.prior.sample(keys, ones)
+            if ones is not None:
+                raw = raw - self.prior.centred(torch.zeros_like(raw), ones)
+        runs = [(weight.start, weight.start + weight.size) for weight in self.prior.weights]
+        draws = raw if log_scales is None else torch.cat((raw, log_scales.to(raw)), 1)
+        runs += [(place, place + 1) for place in range(self.random, self.size)]
+        starts, variances = [], []
+        for first, last in runs:
+            some = draws[:, first:last]
+            values = some.flatten().sort().values
+            low, middle, high = (values[int(share * (len(values) - 1))] for share in (0.25, 0.5, 0.75))
+            deviation = ((high - low) / (2 * 0.6745)).clamp(min=1e-10)
+            starts.append(some[:chains].clamp(middle - 5 * deviation, middle + 5 * deviation))
+            variances.append(deviation.square().expand(last - first))
+        dtype = self.network.dtype
+        return torch.cat(starts, 1).to(dtype), torch.cat(variances).to(dtype)
+
+    def _log_prior(self, position: Tensor) -> Tensor:
+        if self.scales:
+            return self.prior.log_density_raw(position[:, : self.random], position[:, self.random :])
+        return self.prior.log_density(position)
+
+    def _of_data(self, theta: Tensor) -> Tensor:
+        """The gradient of the log-likelihood with respect to the weights, `[chains, P]`."""
+        total: Tensor | None = None
+        for (x, y), perceptron in zip(self.pieces, self.perceptrons, strict=True):
+            if perceptron is not None:
+                slope = perceptron.gradient(theta)
+            else:
+                with torch.enable_grad():
+                    leaf = theta.detach().requires_grad_()
+                    outputs = self.network.outputs(leaf, x)[0]
+                    (slope,) = torch.autograd.grad(self.likelihood.log_prob(outputs, y).sum(), leaf)
+            total = slope if total is None else total + slope
+        assert total is not None
+        return total
+
+    def _linear_slope(self) -> tuple[Tensor | None, Tensor] | None:
+        """A normal prior's slope is `constant + factor * w`: no pass through autograd for it."""
+        if self.scales or not all(isinstance(one, Normal) for one in self.prior.assignments.values()):
+            return None
+        with torch.enable_grad():
+            points = torch.stack((torch.zeros_like(self._initial()), torch.ones_like(self._initial()))).requires_grad_()
+            (slopes,) = torch.autograd.grad(self.prior.log_density(points).sum(), points)
+        constant = slopes[0] if bool(slopes[0].any()) else None
+        return constant, (slopes[1] - slopes[0]).contiguous()
+
+    def _initial(self) -> Tensor:
+        return self.network.initial[: self.random]
+
+
+def whole(examples: Examples, device: torch.device) -> Batch:
+    """All inputs and targets at once."""
+    if isinstance(examples, TensorExamples):
+        return to_device(examples.x, device), examples.y.to(device)
+    batches = list(examples.in_order(1000))
+    x = pytree.tree_map(lambda *leaves: torch.cat(leaves), *[batch[0] for batch in batches])
+    y = torch.cat([batch[1] for batch in batches])
+    if y.shape[0] != examples.n_data:
+        raise ValueError(
+            f"the data set gave {y.shape[0]} examples and has {examples.n_data}: hmc needs each of them once"
+        )
+    return to_device(x, device), y.to(device)

@@ -1,0 +1,1 @@
+"""IVON: the method (`ivon.py`) and its natural-gradient update (`update.py`)."""

@@ -1,0 +1,207 @@
+"""IVON's update of a mean and a Hessian estimate, as an optimiser and as a part of the fused step.
+
+The formulas are those of `ivon.py` (Shen et al. 2024). What is not random follows Adam (Kingma and Ba 2015) at the same
+rate. The optimiser finds the gradient at the drawn weights in `mean.grad` and Price's curvature in `hessian.grad`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from bayesify.errors import positive
+from bayesify.training.engines.updates import UpdateRule
+
+# How fast h may follow its noisy estimates: see `hessian_rate`.
+FASTEST, PER_EPOCH, MEMORY = 0.01, 0.2, 2.0
+_ADAM_BETAS, _ADAM_EPS = (0.9, 0.999), 1e-8
+
+
+def ivon_update(
+    mean: Tensor,
+    hessian: Tensor,
+    momentum: Tensor,
+    gradient: Tensor,
+    curvature: Tensor,
+    prior_mean: Tensor | float,
+    prior_precision: Tensor | float,
+    *,
+    rate: Tensor | float,
+    beta1: float,
+    hessian_rate: Tensor | float,
+    debias: Tensor | float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One step as a pure function, every tensor `[R]`: the new mean, Hessian estimate and gradient momentum.
+
+    Args:
+        mean: of the weights.
+        hessian: the running estimate of the mean loss's second derivatives.
+        momentum: the running mean of the gradients.
+        gradient: of the mean negative log-likelihood, averaged over this step's draws.
+        curvature: this step's estimate of its second derivatives, likewise.
+        prior_mean: the weights that decay goes to.
+        prior_precision: delta, the prior's precision per effective example.
+        rate: the share of a whole natural-gradient (Newton) step.
+        beta1: how much of the momentum stays.
+        hessian_rate: one minus beta2.
+        debias: one minus beta1 to the power of the number of steps.
+
+    """
+    momentum = torch.lerp(gradient, momentum, beta1)
+    change = hessian_rate * (curvature - hessian)
+    hessian = hessian + change + 0.5 * change.square() / _safe(hessian + prior_precision)
+    slope = momentum / debias + prior_precision * (mean - prior_mean)
+    return mean - rate * slope / _safe(hessian + prior_precision), hessian, momentum
+
+
+def hessian_rate(step: int, batches: int, beta2: float) -> float:
+    """One minus beta2 at a step: the larger of the given one and what a run this short can afford.
+
+    An estimate from one of M batches has about sqrt(M) times its own size as noise, and the correction adds a bias of
+    M (1 - beta2) / 2: so h remembers at least five epochs and a hundred steps, and later half of all steps.
+    """
+    return max(1.0 - beta2, min(FASTEST, PER_EPOCH / batches, MEMORY / (step + 1)))
+
+
+class NaturalGradient(Optimizer):
+    """`ivon_update` for a posterior with means `[P]` and Hessian estimates `[R]`; Adam for everything else.
+
+    Args:
+        mean: of all weights, the random ones first.
+        hessian: the estimates of the random ones.
+        others: parameters without a posterior.
+        prior_mean: of the random weights.
+        prior_precision: delta, per effective example.
+        learning_rate: the share of a Newton step.
+        beta1: memory of the gradient's running mean.
+        beta2: memory of the Hessian's running mean in the long run.
+        batches: of an epoch.
+
+    """
+
+    def __init__(
+        self,
+        mean: nn.Parameter,
+        hessian: nn.Parameter,
+        others: Sequence[nn.Parameter],
+        prior_mean: Tensor,
+        prior_precision: Tensor,
+        *,
+        learning_rate: float,
+        beta1: float,
+        beta2: float,
+        batches: int,
+    ) -> None:
+        groups = [{"params": [mean, hessian]}, *([{"params": list(others)}] if others else [])]
+        super().__init__(groups, {"lr": positive("learning_rate", learning_rate)})
+        self.prior_mean, self.prior_precision = prior_mean, prior_precision
+        self.beta1, self.beta2, self.batches = beta1, beta2, batches
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        rule = self.update_rule()
+        done = rule.count()
+        numbers = rule.numbers(self.param_groups[0]["lr"], done)
+        rule.apply_all(rule.parameters, [parameter.grad for parameter in rule.parameters], rule.state, numbers)
+        rule.record(done + 1)
+
+    def update_rule(self) -> NaturalGradientRule:
+        """The update as expressions that a compiler can take in."""
+        return NaturalGradientRule(self)
+
+
+class NaturalGradientRule(UpdateRule):
+    """IVON's update; of the first parameter it keeps the gradient's momentum and, for its tail, Adam's moments."""
+
+    optimizer: NaturalGradient
+
+    def __init__(self, optimizer: NaturalGradient) -> None:
+        self.optimizer = optimizer
+        self.parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self.size = self.parameters[1].shape[0]
+        self.state = [self._own_state(parameter) for parameter in self.parameters]
+
+    def numbers(self, rate: float, done: int) -> tuple[float, ...]:
+        own, (first, second) = self.optimizer, _ADAM_BETAS
+        return (
+            rate,
+            hessian_rate(done, own.batches, own.beta2),
+            1 - own.beta1 ** (done + 1),
+            rate / (1 - first ** (done + 1)),
+            1 / math.sqrt(1 - second ** (done + 1)),
+        )
+
+    def apply_all(
+        self,
+        parameters: Sequence[Tensor],
+        gradients: Sequence[Tensor | None],
+        state: Sequence[Sequence[Tensor]],
+        numbers: Sequence[Tensor] | Sequence[float],
+    ) -> None:
+        own, size = self.optimizer, self.size
+        (mean, hessian, *others), (gradient, curvature, *slopes) = parameters, gradients
+        (momentum, *tail), _, *rest = state
+        rate, follow, debias, *adam = numbers
+        gradient = torch.zeros_like(mean) if gradient is None else gradient
+        curvature = torch.zeros_like(hessian) if curvature is None else curvature
+        new = ivon_update(
+            mean[:size],
+            hessian,
+            momentum,
+            gradient[:size],
+            curvature,
+            own.prior_mean,
+            own.prior_precision,
+            rate=rate,
+            beta1=own.beta1,
+            hessian_rate=follow,
+            debias=debias,
+        )
+        if tail:
+            _adam(mean[size:], gradient[size:], tail, adam)
+        for old, value in zip((mean[:size], hessian, momentum), new, strict=True):
+            old.copy_(value)
+        for parameter, slope, slots in zip(others, slopes, rest, strict=True):
+            if slope is not None:
+                _adam(parameter, slope, slots, adam)
+
+    def apply(self, parameter: Tensor, gradient: Tensor, state: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
+        raise TypeError("a mean moves together with its Hessian estimate: use apply_all")
+
+    def count(self) -> int:
+        return int(self.optimizer.state[self.parameters[0]]["steps"])
+
+    def record(self, done: int) -> None:
+        self.optimizer.state[self.parameters[0]]["steps"] = done
+
+    def _own_state(self, parameter: Tensor) -> list[Tensor]:
+        mean, hessian = self.parameters[:2]
+        if parameter is hessian:
+            return []
+        state: dict[str, Any] = self.optimizer.state[parameter]
+        adam = parameter[self.size :].detach() if parameter is mean else parameter.detach()
+        if not state:
+            if parameter is mean:
+                state |= {"steps": 0, "momentum": torch.zeros_like(hessian, requires_grad=False)}
+            if adam.numel():
+                state |= {"first": torch.zeros_like(adam), "second": torch.zeros_like(adam)}
+        return [state[name] for name in ("momentum", "first", "second") if name in state]
+
+
+def _adam(
+    values: Tensor, gradient: Tensor, moments: Sequence[Tensor], numbers: Sequence[Tensor] | Sequence[float]
+) -> None:
+    (mean, square), (size, correction), (first, second) = moments, numbers, _ADAM_BETAS
+    mean.copy_(first * mean + (1 - first) * gradient)
+    square.copy_(second * square + (1 - second) * (gradient * gradient))
+    values.sub_(size * mean / (torch.sqrt(square) * correction + _ADAM_EPS))
+
+
+def _safe(precision: Tensor) -> Tensor:
+    # Positive by construction, but rounding may still reach zero.
+    return precision.clamp(min=torch.finfo(precision.dtype).tiny)

@@ -1,0 +1,1 @@
+"""The Laplace approximation (`laplace.py`) and the curvature that it needs."""

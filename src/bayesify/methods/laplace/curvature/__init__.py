@@ -1,0 +1,24 @@
+"""How sharply the data fix a network's weights: the generalised Gauss-Newton matrix, whole or in part.
+
+    H = sum over examples of J' L J,        J = d outputs / d weights,  L = -d^2 log p(y | outputs) / d outputs^2
+
+It is the Hessian of the negative log-likelihood of the network linearised at its weights, so it has no negative
+direction (Schraudolph 2002; Martens 2020). `structure=` says what of it is kept.
+"""
+
+from bayesify.methods.laplace.curvature.evidence import log_marginal_likelihood, precision_factors
+from bayesify.methods.laplace.curvature.linearised import linearised_outputs
+from bayesify.methods.laplace.curvature.outputs import check_likelihood, check_size, root
+from bayesify.methods.laplace.curvature.structures import STRUCTURES, Curvature, make
+
+__all__ = [
+    "STRUCTURES",
+    "Curvature",
+    "check_likelihood",
+    "check_size",
+    "linearised_outputs",
+    "log_marginal_likelihood",
+    "make",
+    "precision_factors",
+    "root",
+]

@@ -1,0 +1,311 @@
+"""The Laplace approximation: a Gaussian around the weights that training found, as wide as the data leave it.
+
+    q(w) = N(w*, (H + D)^-1)      w* maximum a posteriori,  H the generalised Gauss-Newton matrix of the data at w*,
+                                  D the prior's precision    (MacKay 1992; Daxberger et al. 2021)
+
+Training is the point estimate's; the Gaussian comes after it, in one pass over the data. The matrix is the Hessian of
+the linearised network, so by default predictions are those of the linearised network too (Immer et al. 2021):
+
+    f_d(x) = f(x; w*) + J(x) (w_d - w*)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from bayesify import noise
+from bayesify.errors import TrainingError, at_least, choose
+from bayesify.functional.inputs import count
+from bayesify.functional.selection import owner_of
+from bayesify.likelihoods import Likelihood
+from bayesify.methods.checks import few
+from bayesify.methods.laplace import curvature
+from bayesify.methods.laplace.curvature.layers import shared
+from bayesify.methods.method import NetworkLike, Objective, PriorLike
+from bayesify.methods.point import PointEstimate
+from bayesify.methods.summary import Summary
+from bayesify.priors import Normal, WeightPrior
+from bayesify.training.examples import Examples, take, to_device
+from bayesify.training.kl import KL
+from bayesify.training.loop import Plan
+
+PREDICTIVES = ("linearised", "weights")
+PRECISIONS = ("fixed", "marginal_likelihood")
+
+
+class LaplaceApproximation(PointEstimate):
+    """A Gaussian at the maximum a posteriori.
+
+    Args:
+        prior: Gaussian: `normal:SCALE`, or a mapping from name patterns to such priors.
+        subset: `last_layer` is short for `bayesian="last_layer"`; `all` leaves the choice to `bayesian=`. Weights that
+            are not random are trained without a prior and stay as they are.
+        bayesian: which weights are random: "all", "last_layer" or name patterns.
+        structure: what of the curvature is kept: `diagonal`, `kronecker` (by layer) or `full`.
+        predictive: draws are functions `linearised` at the centre, or the network at the drawn `weights`.
+        prior_precision: `fixed` as the prior says, or multiplied by what maximises the `marginal_likelihood`.
+        per_layer: one such factor for each layer, not one for all.
+        rounds: how often that happens, evenly over training; 1 is once, after it.
+
+    """
+
+    name: ClassVar[str] = "laplace"
+    prior_kind: ClassVar[str] = "gaussian"
+
+    def __init__(
+        self,
+        network: NetworkLike,
+        likelihood: Likelihood | str,
+        *,
+        prior: PriorLike | None = None,
+        subset: str = "all",
+        bayesian: str | Sequence[str] = "all",
+        structure: str = "kronecker",
+        predictive: str = "linearised",
+        prior_precision: str = "fixed",
+        per_layer: bool = False,
+        rounds: int = 1,
+        output: str | int | Callable[[Any], Tensor] | None = None,
+        start: str = "given",
+        seed: int = 0,
+    ) -> None:
+        if choose("subset", subset, ("all", "last_layer")) == "last_layer":
+            if bayesian not in ("all", "last_layer"):
+                raise ValueError(f'subset="last_layer" and bayesian={bayesian!r} name different weights: give one')
+            bayesian = "last_layer"
+        prior = Normal(1.0) if prior is None else prior
+        super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
+        if self.network.random_size == 0:
+            raise ValueError("no weight is random: bayesian= selects none that a posterior could be placed on")
+        curvature.check_likelihood(self.name, self.likelihood)
+        self.structure = choose("structure", structure, curvature.STRUCTURES)
+        self.predictive = choose("predictive", predictive, PREDICTIVES)
+        self.precision_by = choose("prior_precision", prior_precision, PRECISIONS)
+        self.per_layer, self.rounds = bool(per_layer), at_least("rounds", rounds, 1)
+        if self.precision_by == "fixed" and (self.per_layer or self.rounds > 1):
+            raise ValueError('per_layer= and rounds= need prior_precision="marginal_likelihood"')
+        self._place_prior()
+        self.curvature = curvature.make(self.structure, self.network)
+        device = self.theta.device
+        self.log_likelihood: Tensor
+        self.register_buffer("log_likelihood", torch.zeros((), dtype=torch.float64, device=device))
+        self.concluded: Tensor
+        self.register_buffer("concluded", torch.tensor(False, device=device))
+        self.steps: Tensor
+        self.register_buffer("steps", torch.tensor(0, device=device))
+        self._due: frozenset[int] = frozenset()
+        self._examples: Examples | None = None
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "structure": self.structure,
+            "predictive": self.predictive,
+            "prior_precision": self.precision_by,
+            "per_layer": self.per_layer,
+            "rounds": self.rounds,
+        }
+
+    def approximate(self, data: Any, *, n_data: int | None = None, device: torch.device | str | None = None) -> Self:
+        """Place the Gaussian around the weights as they are, without training: for networks trained elsewhere."""
+        examples, _ = self._read(data, None, n_data, device)
+        self._check(examples)
+        self.concluded.fill_(False)
+        self.log_factors.zero_()
+        self._conclude(examples)
+        return self.eval()
+
+    def log_marginal_likelihood(self) -> Tensor:
+        """The approximate log evidence of the data it was fitted to, given whatever is not random."""
+        self._check_concluded()
+        return curvature.log_marginal_likelihood(
+            self.curvature, self.log_likelihood, self.prior_precision, self._deviation()
+        )
+
+    @property
+    def prior_precision(self) -> Tensor:
+        """The prior precision of each random weight, `[R]`."""
+        return self._precision * self.log_factors.exp()[self._groups]
+
+    @property
+    def std(self) -> Tensor:
+        """Posterior standard deviations of the random weights, `[R]`."""
+        self._check_concluded()
+        return self.curvature.variance(self.prior_precision).sqrt().to(self.theta.dtype)
+
+    @property
+    def held(self) -> int | None:
+        return None if self.concluded else 1
+
+    @property
+    def at_weights(self) -> bool:
+        return self.predictive == "weights" or not self.concluded
+
+    def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        centre = self.theta.detach().expand(len(draws), -1)
+        if not self.concluded:
+            return centre
+        keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=centre.device)
+        white = noise.normal(keys, self.network.random_size).to(centre.dtype)
+        theta = centre.clone()
+        theta[:, : self.network.random_size] += self.curvature.spread(white, self.prior_precision)
+        return theta
+
+    def absorb(self, objective: Objective) -> None:
+        super().absorb(objective)
+        self.steps += 1
+        if self._due and self._examples is not None and int(self.steps) in self._due:
+            self._measure(self._examples)
+            self._tune()
+
+    def summary(self, x: Any = None) -> Summary:
+        plain = super().summary(x)
+        rows = [
+            replace(row, random=place.random, estimator=f"laplace ({self.structure})" if place.random else "")
+            for row, place in zip(plain.rows, self.network.places, strict=False)
+        ]
+        facts = {
+            **plain.facts,
+            "trained weights": f"{self.network.size:,} ({self.network.random_size:,} random)",
+            "curvature": f"generalised Gauss-Newton, {self.structure}",
+            "predictive": self.predictive,
+        }
+        if self.precision_by != "fixed":
+            factors = ", ".join(f"{factor:.3g}" for factor in self.log_factors.exp().tolist())
+            facts["prior precision"] = f"times {factors} (marginal likelihood)"
+        notes = [
+            *plain.notes,
+            "the posterior is a Gaussian around one maximum, with the linearised network's curvature",
+        ]
+        if self.structure != "full":
+            left_out = "between layers" if self.structure == "kronecker" else "between weights"
+            notes.append(f"{self.structure} curvature: the posterior has no correlation {left_out}")
+        return replace(plain, rows=rows + plain.rows[len(rows) :], facts=facts, notes=notes)
+
+    def _evaluate(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
+        if self.at_weights:
+            return super()._evaluate(theta, x, dropout, kept)
+        return curvature.linearised_outputs(self.network, self.theta.detach(), theta, x)
+
+    def _penalty(self, step: int, draws: int) -> Tensor:
+        if self.precision_by == "fixed":
+            return super()._penalty(step, draws)
+        precision = self.prior_precision.to(self.theta.dtype)
+        away = self.theta[: self.network.random_size] - self._mean.to(self.theta.dtype)
+        normalising = 0.5 * torch.log(precision / (2 * torch.pi)).sum()
+        return 0.5 * (precision * away.square()).sum() - normalising
+
+    def _begin(self, plan: Plan, examples: Examples) -> None:
+        super()._begin(plan, examples)
+        self._check(examples)
+        self.concluded.fill_(False)
+        self.log_factors.zero_()
+        self.steps.zero_()
+        total = plan.epochs * examples.count_batches(plan.batch_size)
+        self._examples = examples
+        self._due = frozenset(total * done // self.rounds for done in range(1, self.rounds)) - {0}
+
+    def _end(self) -> None:
+        self._examples = None
+
+    def _conclude(self, examples: Examples) -> None:
+        self._measure(examples)
+        if self.precision_by != "fixed":
+            self._tune()
+        self.concluded.fill_(True)
+
+    def _check(self, examples: Examples) -> None:
+        """Refuse what cannot be approximated, before any training."""
+        x = few(self.network, examples.first()[0])
+        curvature.check_size(self.name, self._try(x))
+        problem = shared(self.network, x) if self.structure == "kronecker" else None
+        if problem is not None:
+            raise ValueError(
+                f'structure="kronecker" does not know {problem}: use structure="diagonal" or structure="full", '
+                "or leave the layer out of bayesian="
+            )
+        if self.predictive == "linearised":
+            theta = self.theta.detach()
+            curvature.linearised_outputs(self.network, theta, theta.unsqueeze(0), x)
+
+    @torch.no_grad()
+    def _measure(self, examples: Examples) -> None:
+        """The curvature and the log-likelihood of the data at the weights as they are."""
+        theta, seen = self.theta.detach(), 0
+        self.curvature.start()
+        self.log_likelihood.zero_()
+        for batch in examples.in_order(512):
+            x, y = to_device(batch, theta.device)
+            columns = self._outputs_of(take(x, slice(1)))[0].numel()
+            size = self.curvature.chunk(self.network, x, columns)
+            for first in range(0, count(x), size):
+                part, targets = take(x, slice(first, first + size)), y[first : first + size]
+                outputs = self._outputs_of(part)
+                self.log_likelihood += self.likelihood.log_prob(outputs.unsqueeze(0), targets).double().sum()
+                self.curvature.add(
+                    self.network, theta, part, curvature.root(self.likelihood, outputs, targets).to(outputs.dtype)
+                )
+            seen += count(x)
+        # A loader may show fewer examples than there are (or some twice); a temperature T makes the likelihood p^(1/T).
+        temperature = 1.0 if self.plan is None else KL.parse(self.plan.kl).temperature
+        scale = examples.n_data / seen / temperature
+        self.log_likelihood *= scale
+        self._finish(scale)
+
+    def _finish(self, scale: float) -> None:
+        self.curvature.finish(scale)
+        found = (self.log_likelihood, *self.curvature.buffers())
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in found):
+            for tensor in found:
+                tensor.zero_()
+            raise TrainingError(
+                "the curvature at the weights that training found is not finite: lower learning_rate or scale the "
+                "data; laplace answers as the point estimate"
+            )
+
+    def _tune(self) -> None:
+        found = curvature.precision_factors(
+            self.curvature, self._precision, self._groups, self._deviation(), self.log_factors
+        )
+        self.log_factors.copy_(found)
+
+    def _outputs_of(self, x: Any) -> Tensor:
+        return self.network.call(self.network.unflatten(self.theta.detach()), x)[0]
+
+    def _deviation(self) -> Tensor:
+        return self.theta.detach()[: self.network.random_size].double() - self._mean
+
+    def _check_concluded(self) -> None:
+        if not self.concluded:
+            raise ValueError("there is no Gaussian yet: call fit(data), or approximate(data) for trained weights")
+
+    def _place_prior(self) -> None:
+        """The prior's precision, mean and group for each random weight, `[R]`, and the groups' log factors."""
+        assert isinstance(self.prior, WeightPrior)
+        owners = list(dict.fromkeys(owner_of(weight.name) for weight in self.prior.weights))
+        precisions, means, groups = [], [], []
+        scales: dict[str, float] = {}
+        for weight in self.prior.weights:
+            prior, owner = self.prior.assignments[weight.name], owner_of(weight.name)
+            scale = prior.scale_for(weight.fan_in)
+            if self.structure == "kronecker" and scales.setdefault(owner, scale) != scale:
+                raise ValueError(
+                    f'structure="kronecker" needs one prior scale in a layer, {owner!r} has {scales[owner]:g} and '
+                    f'{scale:g}: give its tensors the same prior, or use structure="diagonal" or structure="full"'
+                )
+            precisions.append(torch.full((weight.size,), scale**-2, dtype=torch.float64))
+            means.append(torch.full((weight.size,), prior.mean, dtype=torch.float64))
+            groups.append(torch.full((weight.size,), owners.index(owner) if self.per_layer else 0))
+        device = self.theta.device
+        self._precision: Tensor
+        self._mean: Tensor
+        self._groups: Tensor
+        self.log_factors: Tensor
+        for name, parts in (("_precision", precisions), ("_mean", means), ("_groups", groups)):
+            self.register_buffer(name, torch.cat(parts).to(device), persistent=False)
+        factors = torch.zeros(len(owners) if self.per_layer else 1, dtype=torch.float64, device=device)
+        self.register_buffer("log_factors", factors)

@@ -1,0 +1,1 @@
+"""Stochastic-gradient Markov chains: SGLD and SGHMC, and what they share (`chains.py`)."""

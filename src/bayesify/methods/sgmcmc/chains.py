@@ -1,0 +1,288 @@
+"""What SGLD and SGHMC share: chains that move by noisy gradients, and the samples that they leave behind.
+
+With the loss per example L = mean negative log-likelihood - log prior / N, the potential is U = N L and the target is
+exp(-U / T). Chains are trained like an ensemble's members, each with its own order of batches; each step adds noise of
+the size that turns descent into sampling. Parameters without a posterior (normalisation layers, learned observation
+noise) take the same steps without noise. Scales with a hyperprior are sampled in non-centred coordinates: `theta` holds
+the raw weights and `log_scales` the logarithms of the scales; what is stored and answered with are the weights.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from bayesify import noise
+from bayesify.errors import at_least, positive
+from bayesify.likelihoods import Likelihood
+from bayesify.methods.collection import Calendar, check_whole_plan
+from bayesify.methods.ensemble import Ensemble
+from bayesify.methods.method import NetworkLike, Objective, PriorLike
+from bayesify.methods.storage import check_room, shuffled
+from bayesify.priors import Normal, WeightPrior
+from bayesify.training.examples import Batch, Examples
+from bayesify.training.kl import KL
+from bayesify.training.loop import Plan
+from bayesify.training.optimisation import OptimizerFactory
+
+
+class StochasticGradientMCMC(Ensemble):
+    """Chains driven by gradients of batches; `samples` of each are stored, evenly spread after the burn-in.
+
+    `fit(learning_rate=)` is that of SGD on the loss per example; how it becomes a step size of U is each sampler's own
+    formula. A `temperature` in `fit(kl=)` means what it means for the variational methods: likelihood^(1/T) * prior.
+
+    Args:
+        chains: how many, run together.
+        samples: stored per chain.
+        burn_in: the share of the steps (of each cycle) that gives no samples.
+        cycles: None for the given schedule; a number for that many cosine cycles.
+        temperature: of the whole posterior, exp(-U / T): 1 is Bayes, 0 is descent.
+        start: `fresh` by default, so that chains differ; `given` starts all from the given weights.
+
+    """
+
+    prior_kind: ClassVar[str] = "proper"
+    hyperpriors: ClassVar[bool] = True
+    estimator: ClassVar[str] = "weight"
+
+    def __init__(
+        self,
+        network: NetworkLike,
+        likelihood: Likelihood | str,
+        *,
+        prior: PriorLike | None = None,
+        chains: int = 1,
+        samples: int = 100,
+        burn_in: float = 0.5,
+        cycles: int | None = None,
+        temperature: float = 1.0,
+        bayesian: str | Sequence[str] = "all",
+        output: str | int | Callable[[Any], Tensor] | None = None,
+        start: str = "fresh",
+        seed: int = 0,
+    ) -> None:
+        at_least("chains", chains, 1)
+        at_least("samples", samples, 1 if cycles is None else at_least("cycles", cycles, 1))
+        if not 0 <= burn_in < 1:
+            raise ValueError(f"burn_in must be a share of the steps from 0 and below 1, got {burn_in!r}")
+        if temperature != 0:
+            positive("temperature", temperature)
+        super().__init__(
+            network,
+            likelihood,
+            members=chains,
+            prior=Normal(1.0) if prior is None else prior,
+            bayesian=bayesian,
+            output=output,
+            start=start,
+            seed=seed,
+        )
+        self.chains, self.samples, self.burn_in = chains, samples, float(burn_in)
+        self.cycles, self.temperature = cycles, float(temperature)
+        rows = chains * samples
+        check_room(self.name, rows, self.network.size, self.network.dtype, "lower samples= or chains=")
+        self.log_scales: nn.Parameter | None = None
+        self._register_scales(rows)
+        self.stored: Tensor
+        self.count: Tensor
+        self.register_buffer("stored", self.theta.new_zeros(rows, self.network.size))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        kept = self.network.kept()
+        for name in self.network.buffer_names:
+            self.register_buffer(_slot(name), kept[name].new_zeros(rows, *kept[name].shape))
+        self._calendar: Calendar | None = None
+        self._n_data, self._heat, self._step, self._looked_back = 1, 1.0, 0, False
+
+    @abstractmethod
+    def move(self, x: Tensor, gradient: Tensor, eps: Tensor, rate: float, heat: float, state: dict[str, Any]) -> None:
+        """One step in place, of weights (or log scales) `[chains, ...]` with the gradient of U; `heat` is T."""
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "chains": self.chains,
+            "samples": self.samples,
+            "burn_in": self.burn_in,
+            "cycles": self.cycles,
+            "temperature": self.temperature,
+        }
+
+    def facts(self) -> dict[str, str]:
+        """What a summary says about the whole."""
+        found = {"samples": f"{min(int(self.count), self.samples):,} stored per chain (chains: {self.chains})"}
+        if self.temperature != 1:
+            found["temperature"] = f"{self.temperature:g}: not the posterior of the model"
+        return found
+
+    @property
+    def held(self) -> int | None:
+        return self.chains * max(1, min(int(self.count), self.samples))
+
+    @property
+    def samples_by_chain(self) -> Tensor:
+        """The stored weights of each chain, the oldest first: `[chains, samples, P]`."""
+        return self._in_time(self.stored)
+
+    @property
+    def scales_by_chain(self) -> Tensor:
+        """The stored scales that have a hyperprior, the oldest first: `[chains, samples, H]`."""
+        if self.log_scales is None:
+            raise ValueError("no scale of the prior is random: there is none to show")
+        return self._in_time(self.get_buffer("stored_log_scales")).exp()
+
+    def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        if int(self.count) == 0:
+            return self._member_weights().detach()[list(draws)]
+        return self.stored[shuffled(self.held or 1, draws, seed, self.stored.device)]
+
+    @property
+    def mean_weights(self) -> Tensor:
+        if self.chains > 1:
+            raise ValueError('chains may be in different modes, whose mean is in none: use by="draws"')
+        return self._member_weights().detach()[0] if int(self.count) == 0 else self.samples_by_chain[0].mean(0)
+
+    def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        self._step = step
+        return super().backward(batches, step=step, share=share, draws=draws)
+
+    def make_optimizer(self, given: str | OptimizerFactory, learning_rate: float) -> Optimizer:
+        if given != "adam":
+            raise ValueError(f"{self.name}'s update is its own: leave out optimizer=, got {given!r}")
+        return _Moves(self, learning_rate)
+
+    def absorb(self, objective: Objective) -> None:
+        super().absorb(objective)
+        calendar = self._calendar
+        if calendar is None:
+            return
+        if not self._looked_back:
+            # Samples of an earlier fit, or of a shorter plan, from what is burn-in now.
+            self._looked_back = True
+            if self._step <= calendar.burnt_in:
+                self._forget()
+        if calendar.keeps(self._step):
+            self._store()
+
+    def _begin(self, plan: Plan, examples: Examples) -> None:
+        kl, steps = KL.parse(plan.kl), plan.epochs * examples.count_batches(plan.batch_size)
+        if kl.weighting != "uniform" or kl.warm_up:
+            raise ValueError(f"{self.name} needs the same prior at every step, so kl='uniform', got {plan.kl!r}")
+        check_whole_plan(self.name, "samples", plan)
+        if self.cycles is not None and plan.schedule != "constant":
+            raise ValueError(f"cycles= is a schedule of its own: leave out schedule=, got {plan.schedule!r}")
+        if steps < (self.cycles or 1):
+            raise ValueError(f"cycles must be at most the number of steps, {steps}, got {self.cycles}")
+        super()._begin(plan, examples)
+        self._calendar = Calendar(steps, self.samples, self.burn_in, self.cycles)
+        self._n_data, self._heat, self._looked_back = examples.n_data, self.temperature * kl.temperature, False
+
+    def _end(self) -> None:
+        self._calendar = None
+
+    def _register_scales(self, rows: int) -> None:
+        assert isinstance(self.prior, WeightPrior)
+        if not self.prior.n_random_scales:
+            return
+        start = self.prior.initial_log_scales().to(self.theta)
+        self.log_scales = nn.Parameter(start.expand(self.chains, -1).clone())
+        self.register_buffer("stored_log_scales", start.new_zeros(rows, start.shape[0]))
+        with torch.no_grad():
+            random = self.theta[:, : self.network.random_size]
+            nothing = self.prior.centred(torch.zeros_like(random), self.log_scales)
+            one = self.prior.centred(torch.ones_like(random), self.log_scales)
+            random.copy_((random - nothing) / (one - nothing))
+
+    def _member_weights(self) -> Tensor:
+        if self.log_scales is None:
+            return self.theta
+        assert isinstance(self.prior, WeightPrior)
+        size = self.network.random_size
+        return torch.cat((self.prior.centred(self.theta[:, :size], self.log_scales), self.theta[:, size:]), 1)
+
+    def _penalty(self, step: int, draws: int) -> Tensor:
+        if self.log_scales is None:
+            return super()._penalty(step, draws)
+        assert isinstance(self.prior, WeightPrior)
+        return -self.prior.log_density_raw(self.theta[:, : self.network.random_size], self.log_scales).sum()
+
+    def _store(self) -> None:
+        slot = int(self.count) % self.samples
+        rows = slice(slot * self.chains, (slot + 1) * self.chains)
+        self.stored[rows] = self._member_weights().detach()
+        if self.log_scales is not None:
+            self.get_buffer("stored_log_scales")[rows] = self.log_scales.detach()
+        for name, values in (self._member_buffers(range(self.chains)) or {}).items():
+            self.get_buffer(_slot(name))[rows] = values
+        self.count += 1
+
+    def _forget(self) -> None:
+        names = [
+            *map(_slot, self.network.buffer_names),
+            *(["stored_log_scales"] if self.log_scales is not None else []),
+        ]
+        for name in ("stored", "count", *names):
+            self.get_buffer(name).zero_()
+
+    def _in_time(self, stored: Tensor) -> Tensor:
+        count = int(self.count)
+        rows = stored.view(self.samples, self.chains, -1)
+        ordered = rows[:count] if count <= self.samples else rows.roll(-(count % self.samples), 0)
+        return ordered.transpose(0, 1)
+
+    def _kept(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
+        if int(self.count) == 0 or not self.network.buffer_names:
+            return super()._kept(draws, seed)
+        rows = shuffled(self.held or 1, draws, seed, self.stored.device)
+        return {name: self.get_buffer(_slot(name))[rows] for name in self.network.buffer_names}
+
+
+class _Moves(Optimizer):
+    """The sampler's step for what has a posterior, plain descent for what has none."""
+
+    def __init__(self, method: StochasticGradientMCMC, learning_rate: float) -> None:
+        self.sampled = [p for p in (method.theta, method.log_scales) if p is not None]
+        others = [p for p in method.parameters() if all(p is not sampled for sampled in self.sampled)]
+        groups = [{"params": self.sampled}, *([{"params": others}] if others else [])]
+        super().__init__(groups, {"lr": positive("learning_rate", learning_rate)})
+        self.method = method
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        method = self.method
+        calendar = method._calendar
+        assert calendar is not None
+        for group in self.param_groups:
+            group["lr"] *= calendar.factor(method._step)
+        rate = self.param_groups[0]["lr"]
+        heat = 0.0 if calendar.explores(method._step) else method._heat
+        for place, parameter in enumerate(self.sampled):
+            assert parameter.grad is not None
+            random = method.network.random_size if place == 0 else parameter.shape[1]
+            eps = self._noise(parameter, random, place) if heat else torch.zeros_like(parameter)
+            method.move(parameter, method._n_data * parameter.grad, eps, rate, heat, self.state[parameter])
+        for group in self.param_groups[1:]:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    # All chains share these, and the loss is the sum over the chains.
+                    parameter.sub_(group["lr"] / method.chains * parameter.grad)
+
+    def _noise(self, parameter: Tensor, random: int, place: int) -> Tensor:
+        method = self.method
+        keys = torch.cat(
+            [
+                noise.keys(method.seed, noise.Stream.SGMCMC, chain, method._step, (place,), parameter.device)
+                for chain in range(method.chains)
+            ]
+        )
+        eps = torch.zeros_like(parameter)
+        eps[:, :random] = noise.normal(keys, random).to(eps.dtype)
+        return eps
+
+
+def _slot(name: str) -> str:
+    return "stored_" + name.replace(".", "/")

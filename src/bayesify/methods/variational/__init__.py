@@ -1,0 +1,1 @@
+"""Variational inference: families of posteriors, gradient estimators, and the method itself (`variational.py`)."""

@@ -1,0 +1,319 @@
+"""Variational inference: a Gaussian for every unknown, fitted by maximising the evidence lower bound (ADVI).
+
+    z = [random weights, log tau of every random prior scale] ~ q, a family of `families.py`, widths softplus(rho)
+    loss = mean over draws and batch of -log p(y | x, w) + pi_i * KL(q || p) / B_i
+    KL = -entropy of q - E_q[log p(w | tau)] - E_q[log p(log tau)]
+
+(Blundell et al. 2015; Kucukelbir et al. 2017). The entropy is exact, E log p(w | tau) is exact for the step's tau where
+the prior allows it, and the rest is averaged over the step's draws. Two variants: `stick_the_landing` (Roeder et al.
+2017) differentiates log q through the draws alone, which costs nothing where q is right: the gradient's noise vanishes
+there; `importance_weighted` (Burda et al. 2016) bounds the evidence by log mean_k p(y, z_k) / q(z_k).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bayesify import noise
+from bayesify.errors import choose
+from bayesify.functional import initialisation
+from bayesify.likelihoods import Likelihood
+from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
+from bayesify.methods.prediction import Drawing
+from bayesify.methods.variational.bounds import check_combination, check_plan
+from bayesify.methods.variational.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
+from bayesify.methods.variational.estimators.moments import chain_of, moment_outputs
+from bayesify.methods.variational.families import check_memory, make_family
+from bayesify.methods.variational.variables import Unknowns
+from bayesify.priors import Normal
+from bayesify.priors.prior import entropy
+from bayesify.training.examples import Batch, Examples
+from bayesify.training.loop import Plan
+from bayesify.training.warnings import kl_frozen
+
+# Where the width of a scale's logarithm starts, before softplus: a scale is known to about 13 %.
+FIRST_RHO_OF_SCALES = -2.0
+# Under an improper prior nothing holds back the width of a weight that the data never touches.
+WIDEST_UNDER_IMPROPER_PRIOR = 10.0
+
+
+class Variational(Method):
+    """Variational inference with Gaussian families.
+
+    Args:
+        prior: a prior, its text form, or a mapping from name patterns to priors; scales may have hyperpriors.
+        bayesian: which weights are random: "all", "last_layer" or name patterns.
+        family: `mean_field`, `full_rank` (every correlation; small networks) or `low_rank`.
+        rank: of the low-rank family: how many directions in which weights move together.
+        estimator: how noise enters the gradient in training: `weight`, or (mean field only) `local` or `flipout`; or
+            `moments`, which has none and is for plain chains of known layers.
+        gradient: `reparametrised`, or `stick_the_landing`, whose noise vanishes where the posterior is right.
+        bound: `elbo`, or `importance_weighted` over the draws of a step (at least two); where a batch is not the whole
+            data its likelihood is scaled up, and the bound is biased.
+        start: where the means start: `given`, `fresh`, `normal:0.1`, `uniform:-0.2,0.2`.
+        rho: where the widths start, before softplus: a number or `uniform:-5,-4`.
+
+    """
+
+    name: ClassVar[str] = "variational"
+    capturable: ClassVar[bool] = True
+    hyperpriors: ClassVar[bool] = True
+    learned_scales: ClassVar[bool] = True
+    draws_per_step: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        network: NetworkLike,
+        likelihood: Likelihood | str,
+        *,
+        prior: PriorLike | None = None,
+        bayesian: str | Sequence[str] = "all",
+        family: str = "mean_field",
+        rank: int = 10,
+        estimator: str = "weight",
+        gradient: str = "reparametrised",
+        bound: str = "elbo",
+        output: str | int | Callable[[Any], Tensor] | None = None,
+        start: str = "given",
+        rho: float | str = -5.0,
+        seed: int = 0,
+    ) -> None:
+        prior = Normal(1.0) if prior is None else prior
+        super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
+        if self.network.random_size == 0:
+            raise ValueError("no weight is random: bayesian= selects none that a posterior could be placed on")
+        assert self.prior is not None
+        self._family = make_family(family, rank)
+        self.family, self.rank = family, rank
+        self.estimator = choose("estimator", estimator, ESTIMATORS)
+        check_combination(self._family, estimator, gradient, bound, proper=self.prior.proper)
+        if estimator == "moments":
+            chain_of(self.network, train=True)  # refuses what it cannot pass
+        self.gradient, self.bound = gradient, bound
+        self.initial_rho = rho
+        scales = self.prior.n_random_scales, self.prior.n_learned_scales
+        self._unknowns = Unknowns(self.network.size, self.network.random_size, *scales)
+        check_memory(self._family, self._unknowns.random, self.network.dtype.itemsize)
+        first = initialisation.start_weights(self.network, start, seed)
+        self.mu = nn.Parameter(_joined(first, self.prior.initial_log_scales()))
+        first_rho = initialisation.start_rho(self.network, rho, seed)
+        self.rho = nn.Parameter(_joined(first_rho, torch.full((scales[0],), FIRST_RHO_OF_SCALES)))
+        factor = self._family.first_factor(F.softplus(self.rho.detach()), seed)
+        self.factor: nn.Parameter | None
+        self.register_parameter("factor", None if factor is None else nn.Parameter(factor))
+        self.kept_weights: Tensor
+        self.register_buffer("kept_weights", torch.ones(0, dtype=torch.bool, device=self.mu.device))
+
+    def settings(self) -> dict[str, Any]:
+        rank = {"rank": self.rank} if self.family == "low_rank" else {}
+        return {
+            "family": self.family,
+            **rank,
+            "estimator": self.estimator,
+            "gradient": self.gradient,
+            "bound": self.bound,
+            "rho": self.initial_rho,
+        }
+
+    @property
+    def std(self) -> Tensor:
+        """Posterior standard deviations of the random weights (marginal ones), `[R]`, zero where pruned."""
+        with torch.no_grad():
+            return self._marginal_std()[: self.network.random_size]
+
+    @property
+    def log_scales(self) -> tuple[Tensor, Tensor]:
+        """Means and standard deviations of the log scales, `[H + L]` each; a learned scale has no width."""
+        with torch.no_grad():
+            mean, std = self.mu[self.network.size :], self._marginal_std()[self.network.random_size :]
+            return mean.clone(), torch.cat((std, torch.zeros_like(mean[std.shape[0] :])))
+
+    def scales(self, draws: Sequence[int], seed: int) -> Tensor:
+        """The prior's scales in draws number `draws`, `[draws, H + L]`, in the order of `prior.scale_names`."""
+        return torch.exp(self._drawn(draws, seed)[:, self.network.size :])
+
+    def facts(self) -> dict[str, str]:
+        """What a summary says of the posterior beyond its tensors: the family, the objective and the scales."""
+        assert self.prior is not None
+        facts = {"family": f"low_rank (rank {self.rank})" if self.family == "low_rank" else self.family}
+        if self.gradient != "reparametrised":
+            facts["gradient"] = self.gradient
+        if self.bound != "elbo":
+            facts["bound"] = f"{self.bound} (biased where a batch is not the whole data)"
+        for number, (name, mean, std) in enumerate(zip(self.prior.scale_names, *self.log_scales, strict=True)):
+            # log tau is Gaussian: the quantiles of tau are the exponentials of its own.
+            low, median, high = (math.exp(float(mean + quantile * std)) for quantile in (-1.6449, 0.0, 1.6449))
+            learned = number >= self._unknowns.random_scales
+            facts[name] = f"{median:.4g} (learned)" if learned else f"{median:.4g} (90% from {low:.4g} to {high:.4g})"
+        return facts
+
+    def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        ((x, y),) = batches
+        theta, mean, width = self._posterior(self.mu, self.rho, self._noise(self._keys(step, draws)))
+        if self.bound == "importance_weighted":
+            return self._importance_weighted(theta, mean, width, x, y, step, share)
+        kl = self._divergence(mean, width, theta)
+        outputs, buffers = self._noisy(theta, mean, width, x, step)
+        nll = self._nll(outputs, y, step)
+        return Objective(nll + share / y.shape[0] * kl, nll, kl, buffers)
+
+    def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        return self._drawn(draws, seed)[:, : self.network.size]
+
+    @torch.no_grad()
+    def _drawing(self, seed: int) -> Drawing:
+        moments = self._mean(self.mu), self._width(self.rho)
+        return lambda draws: self._drawn(draws, seed, moments)[:, : self.network.size]
+
+    @property
+    def mean_weights(self) -> Tensor:
+        return self._mean(self.mu)[: self.network.size].detach()
+
+    def prune_to(self, kept: Tensor) -> None:
+        """Keep the weights marked in `kept [R]`; the others are exactly zero, in mean and in every draw."""
+        if self._family.correlated:
+            raise ValueError(
+                f"a weight of a {self.family} posterior cannot be set to zero alone, the others depend on it: "
+                f"prune a family='mean_field'"
+            )
+        self.kept_weights = kept.to(self.mu.device)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # A pruned network has a mask where an unpruned one has nothing.
+        kept = state_dict.get(f"{prefix}kept_weights")
+        if kept is not None and kept.shape != self.kept_weights.shape:
+            self.kept_weights = kept.to(self.mu.device)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def _begin(self, plan: Plan, examples: Examples) -> None:
+        super()._begin(plan, examples)
+        check_plan(self.bound, plan)
+
+    def _doubt(self, kls: Sequence[float]) -> str | None:
+        return kl_frozen(kls)
+
+    # The model as pure functions of tensors, so that they can be compiled as they are. Means and draws are of all
+    # unknowns, `[..., P + H + L]`; widths are of what is random, `[R + H]`.
+
+    def _posterior(self, mu: Tensor, rho: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Draws of all unknowns from noise `[draws, R + H]`, their means, and the widths."""
+        mean, width = self._mean(mu), self._width(rho)
+        return self._around(mean, width, eps), mean, width
+
+    def _around(self, mean: Tensor, width: Tensor, eps: Tensor) -> Tensor:
+        z = self._family.draw(self._unknowns.pick_random(mean), width, self.factor, eps)
+        return self._unknowns.whole(z, mean)
+
+    def _divergence(self, mean: Tensor, width: Tensor, theta: Tensor) -> Tensor:
+        assert self.prior is not None
+        size, family, log_scales = self.network.random_size, self._family, self._unknowns.pick_log_scales(theta)
+        if self.gradient == "stick_the_landing":
+            factor = None if self.factor is None else self.factor.detach()
+            return -self._log_ratio(theta, mean.detach(), width.detach(), factor).mean(0)
+        if family.correlated and self._unknowns.random_scales:
+            # Weights and scales are correlated: there is no expectation over the weights alone.
+            return -family.entropy(width, self.factor) - self._log_prior(theta).mean(0)
+        std, kept = family.std(width, self.factor), self._kept_or_none()
+        # A pruned weight is no longer random: it has no KL; any width but zero keeps its gradient finite.
+        own = std[:size] if kept is None else torch.where(kept, std[:size], 1.0)
+        kl = self.prior.kl(mean[:size], own, theta[:, :size], kept, log_scales)
+        if family.correlated:
+            # The prior's part asks for marginals only; their entropies make way for that of the whole.
+            return kl + entropy(std).sum() - family.entropy(width, self.factor)
+        if self._unknowns.random_scales:
+            assert log_scales is not None
+            return kl - entropy(std[size:]).sum() - self.prior.log_density_of_scales(log_scales).mean(0)
+        return kl
+
+    def _log_prior(self, theta: Tensor) -> Tensor:
+        assert self.prior is not None
+        log_scales = self._unknowns.pick_log_scales(theta)
+        log_prior = self.prior.log_density(theta[:, : self.network.random_size], log_scales, self._kept_or_none())
+        return log_prior if log_scales is None else log_prior + self.prior.log_density_of_scales(log_scales)
+
+    def _log_ratio(self, theta: Tensor, mean: Tensor, width: Tensor, factor: Tensor | None) -> Tensor:
+        """Each draw's log p(z) - log q(z), `[draws]`."""
+        z, centre = self._unknowns.pick_random(theta), self._unknowns.pick_random(mean)
+        return self._log_prior(theta) - self._family.log_density(z, centre, width, factor, self._kept_numbers())
+
+    def _importance_weighted(
+        self, theta: Tensor, mean: Tensor, width: Tensor, x: Any, y: Tensor, step: int, share: float
+    ) -> Objective:
+        n_data = y.shape[0] / share
+        outputs, buffers = self._noisy(theta, mean, width, x, step)
+        log_likelihood = self._log_prob(outputs, y, step).mean(1)
+        log_weights = n_data * log_likelihood + self._log_ratio(theta, mean, width, self.factor)
+        loss = (math.log(theta.shape[0]) - torch.logsumexp(log_weights, 0)) / n_data
+        nll = -log_likelihood.mean()
+        return Objective(loss, nll, (n_data * (loss - nll)).detach(), buffers)
+
+    def _mean(self, mu: Tensor) -> Tensor:
+        if not self.kept_weights.numel():
+            return mu
+        size = self.kept_weights.shape[0]
+        return torch.cat((mu[:size] * self.kept_weights, mu[size:]))
+
+    def _width(self, rho: Tensor) -> Tensor:
+        # Far below zero softplus underflows; the smallest normal number keeps its logarithm finite.
+        width = F.softplus(rho).clamp(min=torch.finfo(rho.dtype).tiny)
+        if self.prior is not None and not self.prior.proper:
+            width = width.clamp(max=WIDEST_UNDER_IMPROPER_PRIOR)
+        kept = self._kept_numbers()
+        return width if kept is None else width * kept
+
+    def _kept_or_none(self) -> Tensor | None:
+        return self.kept_weights if self.kept_weights.numel() else None
+
+    def _kept_numbers(self) -> Tensor | None:
+        kept, scales = self._kept_or_none(), self._unknowns.random_scales
+        return kept if kept is None or not scales else torch.cat((kept, kept.new_ones(scales)))
+
+    def _marginal_std(self) -> Tensor:
+        return self._family.std(self._width(self.rho), self.factor)
+
+    @torch.no_grad()
+    def _drawn(self, draws: Sequence[int], seed: int, moments: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """Draws of all unknowns; `moments` are their means and widths, where somebody has them already."""
+        keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
+        # A product of one row rounds differently from the same row among others: correlated draws are made one by one.
+        rows = self._noise(keys).split(1 if self._family.correlated else max(1, len(draws)))
+        mean, width = moments or (self._mean(self.mu), self._width(self.rho))
+        each = [self._around(mean, width, eps) for eps in rows]
+        return each[0] if len(each) == 1 else torch.cat(each)
+
+    def _keys(self, step: int, draws: int) -> Tensor:
+        return noise.keys(self.seed, noise.Stream.TRAINING, step=step, draws=range(draws), device=self.mu.device)
+
+    def _noise(self, keys: Tensor) -> Tensor:
+        return noise.normal(keys, self._family.noise_size(self.rho.shape[0])).to(self.mu.dtype)
+
+    def _noisy(self, theta: Tensor, mean: Tensor, std: Tensor, x: Any, step: int) -> tuple[Tensor, dict[str, Tensor]]:
+        draws, size = theta.shape[0], self.network.size
+        if self.estimator == "moments":
+            mean, std = mean[:size], std[: self.network.random_size]
+            return moment_outputs(self.network, mean, std, x, self.likelihood, train=True), {}
+        theta = theta if theta.shape[1] == size else theta[:, :size]
+        dropout = self._training_dropout(x, step, draws)
+        if self.estimator == "weight":
+            return self.network.outputs(theta, x, train=True, dropout=dropout)
+        layers = stochastic_layers(self.network, self.network.traced(x))
+        keys = noise.keys(self.seed, noise.Stream.LOCAL, step=step, draws=range(draws), device=self.mu.device)
+        mean, std = mean[:size], std[: self.network.random_size]
+        return noisy_outputs(self.network, self.estimator, layers, mean, std, theta, x, keys=keys, dropout=dropout)
+
+    def _penalty(self, step: int, draws: int) -> Tensor:
+        theta, mean, std = self._posterior(self.mu, self.rho, self._noise(self._keys(step, draws)))
+        return self._divergence(mean, std, theta)
+
+    def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._noisy(*self._posterior(self.mu, self.rho, self._noise(self._keys(step, draws))), x, step)
+
+
+def _joined(weights: Tensor, scales: Tensor) -> Tensor:
+    return torch.cat((weights, scales.to(weights))) if scales.numel() else weights

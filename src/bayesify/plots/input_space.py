@@ -1,0 +1,152 @@
+"""Uncertainty over the inputs: a surface for two of them, bands for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from bayesify.methods import Method
+from bayesify.plots import arguments, style
+from bayesify.predictive import Predictive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from bayesify.plots.style import Look
+
+_MOST_POINTS = 300
+_IN_NATS = ("entropy", "aleatoric")
+_CLASS_COLORS = ("#0072b2", "#d55e00", "#009e73", "#b5518c", "#7a6a00", "#3a9bd0", "#5f3f9e")
+_CLASS_MARKERS = "os^DvPX"
+
+
+def uncertainty_surface(
+    method: Method,
+    x: Any = None,
+    y: Any = None,
+    *,
+    show: str = "entropy",
+    draws: int = 50,
+    seed: int = 0,
+    resolution: int = 90,
+    margin: float = 0.6,
+    title: str = "",
+    axes: Axes | None = None,
+) -> Axes:
+    """A score of the predictive over the plane of two inputs, and the examples `x [n, 2]` of classes `y`.
+
+    The plane reaches `margin` of the data's extent beyond it, because that is where a method should stop being
+    sure. Dark is unsure; `show` is any of the predictive's scores.
+    """
+    from matplotlib.patheffects import AbstractPathEffect, withStroke
+
+    arguments.one("uncertainty_surface", method, Method, "a method, and examples x and y to show with it")
+    points = np.zeros((0, 2)) if x is None else _array(x)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ValueError(f"a surface needs inputs [n, 2], got {list(points.shape)}")
+    axes = style.canvas(axes, 3.7, 3.1)
+    low, high = (points.min(0), points.max(0)) if len(points) else (np.full(2, -1.0), np.full(2, 1.0))
+    reach = np.maximum(high - low, 1e-6) * margin
+    sides = [np.linspace(low[i] - reach[i], high[i] + reach[i], resolution) for i in (0, 1)]
+    grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
+    predictive = method.predict(torch.from_numpy(grid).to(method.network.dtype), draws=draws, seed=seed)
+    classes = predictive.kind == "classification"
+    score = predictive.score(show).double().cpu().numpy().reshape(resolution, resolution)
+    bounds = (sides[0][0], sides[0][-1], sides[1][0], sides[1][-1])
+    # One scale for every method: from no doubt to as much as there can be, or is.
+    most = float(np.log(predictive.probs.shape[-1])) if show in _IN_NATS and classes else float(score.max())
+    shades: dict[str, Any] = {"cmap": "Blues", "vmin": min(0.0, float(score.min())), "vmax": most or 1.0}
+    picture = axes.imshow(score, origin="lower", extent=bounds, aspect="auto", interpolation="bilinear", **shades)
+    if classes:
+        halo: list[AbstractPathEffect] = [withStroke(linewidth=2.4, foreground=style.PAPER, alpha=0.7)]
+        labels = predictive.labels.cpu().numpy().reshape(resolution, resolution)
+        for label in range(1, int(labels.max()) + 1):
+            line = axes.contour(*sides, (labels >= label).astype(float), [0.5], colors=[style.ON_PICTURE], linewidths=1)
+            line.set_path_effects(halo)
+    _scatter(axes, points, None if y is None else _array(y), classes=classes)
+    style.dress(axes, title=title, grid="")
+    bar = axes.figure.colorbar(picture, ax=axes, shrink=0.85, pad=0.02)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=style.SMALL_SIZE, labelcolor=style.INK, color=style.MUTED)
+    bar.set_label(show.replace("_", " "), fontsize=style.SMALL_SIZE, color=style.INK)
+    return axes
+
+
+def regression_bands(
+    x: Any,
+    predictive: Predictive,
+    data: tuple[Any, Any] | None = None,
+    *,
+    level: float = 0.95,
+    title: str = "",
+    look: Look | None = None,
+    x_name: str = "x",
+    y_name: str = "y",
+    axes: Axes | None = None,
+) -> Axes:
+    """The predictive over one input `x [n]`: mean, the part the weights are unsure of, and the whole interval.
+
+    The inner band is two standard deviations of the draws' means (epistemic); the outer is the central
+    interval of `level`, noise included. `data` are examples `(x, y)` to show with it.
+    """
+    arguments.one("regression_bands", predictive, Predictive, f"inputs x and {arguments.ANSWERS}")
+    place = _array(x).reshape(-1)
+    if predictive.kind != "regression" or len(place) != predictive.mean.numel():
+        raise ValueError(f"bands need one input for each of a regression's {len(predictive)} answers, got {len(place)}")
+    axes = style.canvas(axes, 3.7, 2.9)
+    look = look or style.METHOD_LOOKS["variational"]
+    order = np.argsort(place, kind="stable")
+    place = place[order]
+    mean, spread = (_array(part).reshape(-1)[order] for part in (predictive.mean, predictive.epistemic.sqrt()))
+    lower, upper = (_array(part).reshape(-1)[order] for part in predictive.interval(level))
+    axes.fill_between(
+        place, lower, upper, color=look.color, alpha=0.16, linewidth=0, label=f"{100 * level:g}% interval"
+    )
+    axes.fill_between(
+        place,
+        mean - 2 * spread,
+        mean + 2 * spread,
+        color=look.color,
+        alpha=0.32,
+        linewidth=0,
+        label="unsure of the mean",
+    )
+    axes.plot(place, mean, color=look.color, linewidth=1.8, label="mean")
+    if data is not None:
+        _scatter(axes, np.column_stack([_array(part).reshape(-1) for part in data]), None, classes=False)
+    style.dress(axes, title=title, x=x_name, y=y_name)
+    axes.margins(x=0)
+    style.legend(axes)
+    return axes
+
+
+def _scatter(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.float64] | None, *, classes: bool) -> None:
+    if len(points) == 0:
+        return
+    some = np.linspace(0, len(points) - 1, min(len(points), _MOST_POINTS)).round().astype(int)
+    points = points[some]
+    # As pixels: a drawing would hold the numbers of every example.
+    if labels is None or not classes:
+        look: dict[str, Any] = {
+            "markersize": 3.0,
+            "alpha": 0.8,
+            "markeredgewidth": 0,
+            "gid": "data",
+            "rasterized": True,
+        }
+        axes.plot(*points.T, "o", color=style.POINTS, **look)
+        return
+    groups = labels.reshape(-1)[some].astype(int)
+    for label in np.unique(groups):
+        marker, color = _CLASS_MARKERS[label % 7], _CLASS_COLORS[label % 7]
+        (shown,) = axes.plot(*points[groups == label].T, marker, color=color, markersize=4, gid="data", rasterized=True)
+        shown.set(markeredgecolor=style.PAPER, markeredgewidth=0.5)
+
+
+def _array(values: Any) -> NDArray[np.float64]:
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+    return np.asarray(values, dtype=np.float64)

@@ -1,0 +1,1 @@
+"""How a training step is made: plain, fused, compiled, captured in a graph, or side by side on several cores."""

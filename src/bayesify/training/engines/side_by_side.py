@@ -1,0 +1,200 @@
+"""Networks that need nothing of each other, trained on a CPU each by a core of its own.
+
+    core 1    aaaa cccc eeee bbbb dddd ...        a ... e: the next steps of each network, by whichever core is free
+    core 2    bbbb dddd aaaa cccc eeee
+
+One step of all networks together shares every operation out among the cores, which wait for each other after each, and
+passes over more memory than a cache holds. Here some steps in a row are one network's and one core's. A network's steps
+follow each other; the networks do not wait for one another, so that all cores are busy however many networks there are.
+The numbers are those of all networks' steps together, to rounding.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from bayesify import parallel
+from bayesify.errors import first_line
+from bayesify.methods.ensemble import Ensemble
+from bayesify.training.engines.compiling import compile_function
+from bayesify.training.engines.fused import FusedStep, check_capturable, signed
+from bayesify.training.engines.updates import UpdateRule, update_rule
+from bayesify.training.examples import Batch, TensorExamples, take
+
+logger = logging.getLogger("bayesify")
+# `bayesify bench fleet --units 50` and `100`: members together took 0.81 of separate trainings with 43,000 weights,
+# apart 0.87 with 90,000; there is no need to hand out what is smaller.
+_FEWEST_WEIGHTS = 50_000
+# Steps that a core makes of one network before it turns to another: what the first leaves in the cache serves the rest.
+_IN_A_ROW = 8
+# Such rows of each network that are handed out before the first of them has to be done.
+_AHEAD = 1
+
+Fetch = Callable[[int, Tensor], Batch]
+# Places of the examples, the step's number, and what the update depends on.
+_Step = tuple[Tensor, Tensor, Tensor]
+
+
+class RowStep(FusedStep):
+    """The step of one network of several; `rows` has each one's parameters, buffers and optimiser's state, as views."""
+
+    def __init__(self, method: Any, objective: nn.Module, rows: list[list[Tensor]], rule: UpdateRule) -> None:
+        self.method, self.objective, self.rows, self.rule = method, objective, rows, rule
+        self.names = [name for name, _ in objective.named_parameters()]
+        self.buffers = dict(objective.named_buffers())
+        self.done, self.state = rule.count(), rows[0]
+        self._compiled: dict[Any, Callable[..., Tensor]] = {}
+
+    def of(self, network: int, batch: Batch, step: Tensor, numbers: Tensor) -> float:
+        """Make a step of one network; its NLL."""
+        leaves, layout = pytree.tree_flatten([batch])
+        return float(self.evaluate_on(self.rows[network], layout, leaves, step, numbers))
+
+    def compile_function(self, function: Callable[..., Tensor], example: tuple[Tensor, ...]) -> Callable[..., Tensor]:
+        return compile_function(function, example, threads=_cores_for(len(self.rows))[1])
+
+
+class StepsApart:
+    """The steps of several networks over data in memory, handed out to the cores; used as `GraphedSteps` are."""
+
+    def __init__(self, fused: RowStep, fetch: Fetch, batch_size: int) -> None:
+        self.fused, self.fetch, self.batch_size = fused, fetch, batch_size
+        self.networks = range(len(fused.rows))
+        self._pool = parallel.pool(*_cores_for(len(fused.rows)))
+        self._next: list[_Step] = []
+        self._given: deque[list[Future[float]]] = deque()
+        self._nll = torch.zeros(len(fused.rows), dtype=torch.float64)
+
+    def begin(self, order: Tensor, numbers: Sequence[Any] | Tensor, step: int, skip: int) -> None:
+        """Set an epoch up: orders `[1 or networks, n]`, each batch's numbers (each network's too), its first step."""
+        self.order, self.first_step, self.batch = order, step, skip
+        self.whole = min(self.batch_size, order.shape[1])  # the size that the step is compiled for
+        self.numbers = torch.as_tensor(numbers, dtype=self.fused.state[0].dtype)
+        self._nll.zero_()
+
+    def step(self, size: int) -> None:
+        """The next step of each network; its NLL, times the size, is added to `nll` in the end."""
+        now = torch.tensor(self.first_step + self.batch)
+        places = self.order[:, self.batch * self.batch_size :][:, :size]
+        self._next.append((places, now, self.numbers[self.batch]))
+        if size != self.whole or len(self._next) == _IN_A_ROW:
+            self._hand_out()
+        self.fused.done += 1
+        self.batch += 1
+
+    @property
+    def nll(self) -> Tensor:
+        """Of each network, summed over the examples since the epoch began, once everything is done."""
+        self._hand_out()
+        self._wait(0)
+        return self._nll
+
+    def _hand_out(self) -> None:
+        steps, self._next = self._next, []
+        whole = [step for step in steps if step[0].shape[1] == self.whole]
+        if whole:
+            before = self._given[-1] if self._given else [None] * len(self.networks)
+            pairs = zip(self.networks, before, strict=True)
+            self._given.append([self._pool.submit(self._work, network, whole, last) for network, last in pairs])
+            self._wait(_AHEAD)
+        rest = steps[len(whole) :]
+        if rest:
+            # A step that is not compiled puts the network's weights into the one module that all share.
+            self._wait(0)
+            self._nll += torch.tensor([self._work(network, rest) for network in self.networks], dtype=torch.float64)
+
+    def _work(self, network: int, steps: list[_Step], earlier: Future[float] | None = None) -> float:
+        """One network's steps in a row; the sum of its NLLs."""
+        if earlier is not None:
+            earlier.result()
+        total = 0.0
+        for places, now, numbers in steps:
+            mine = places[network % len(places)]
+            own = numbers[network] if numbers.dim() > 1 else numbers
+            total += self.fused.of(network, self.fetch(network, mine), now, own) * len(mine)
+        return total
+
+    def _wait(self, most: int) -> None:
+        """Until no more than so many rows of steps are under way."""
+        while len(self._given) > most:
+            self._nll += torch.tensor([one.result() for one in self._given.popleft()], dtype=torch.float64)
+
+
+def worth_apart(weights: int, networks: int, device: torch.device) -> bool:
+    """Whether there are several cores, several networks, and enough to do in each of their steps."""
+    return min(_cores_for(networks)[0], parallel.workers_for(device)) > 1 and weights >= _FEWEST_WEIGHTS
+
+
+def members_apart(
+    method: Any, optimizer: torch.optim.Optimizer, examples: TensorExamples, batch_size: int, batches: list[Batch]
+) -> StepsApart | None:
+    """An ensemble's steps where its members share nothing and they can be compiled; otherwise None."""
+    device = examples.y.device
+    if type(method) is not Ensemble or not worth_apart(method.network.size, method.members, device):
+        return None
+    if [name for name, _ in method.named_parameters()] != ["theta"]:
+        return None  # what the likelihood learns is learnt from all members
+    try:
+        check_capturable(method, optimizer, batches)
+        rule, objective = update_rule(optimizer), _Member(method)
+        step = RowStep(method, objective, [_member_row(objective, rule, m) for m in range(method.members)], rule)
+        step.compile(batches[:1])
+    except Exception as problem:  # noqa: BLE001 -- no compiler, a layer that cannot be captured: there are other paths
+        logger.info("members are not trained side by side (%s)", first_line(problem)[:160])
+        return None
+    return StepsApart(step, lambda _, places: (take(examples.x, places), examples.y[places]), batch_size)
+
+
+class _Member(nn.Module):
+    """The objective of one member: parameters and buffers have the one row that is its own."""
+
+    seed: Tensor
+    member: Tensor
+
+    def __init__(self, method: Ensemble) -> None:
+        super().__init__()
+        self.method: Any = method
+        self.register_buffer("seed", torch.tensor(signed(method.seed)))
+        self.register_buffer("member", torch.zeros((), dtype=torch.int32))
+
+    def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        own, self.method.seed = self.method.seed, self.seed
+        try:
+            objective = self.method.objective_of([self.member], batches, step=step, share=share)
+        finally:
+            self.method.seed = own
+        self.method.absorb(objective)
+        return objective.loss, objective.nll
+
+
+def row_of(
+    objective: nn.Module, parameters: Iterable[Tensor], own: Mapping[str, Tensor], slots: Iterable[Tensor]
+) -> list[Tensor]:
+    """One network's state in the order of the step's: buffers that are not its `own` are the objective's."""
+    return [*parameters, *(own.get(name, buffer) for name, buffer in objective.named_buffers()), *slots]
+
+
+def _member_row(objective: _Member, rule: UpdateRule, member: int) -> list[Tensor]:
+    mine, method = slice(member, member + 1), objective.method
+    own = {f"method.{name}": method.get_buffer(name)[mine] for name in method.member_buffers}
+    own["member"] = torch.tensor(member, dtype=torch.int32)
+    return row_of(
+        objective,
+        (parameter.detach()[mine] for parameter in objective.parameters()),
+        own,
+        (tensor[mine] for state in rule.state for tensor in state),
+    )
+
+
+def _cores_for(networks: int) -> tuple[int, int]:
+    """How many networks are trained at once, and the threads that each has."""
+    workers = min(networks, parallel.workers_for(torch.device("cpu")))
+    return workers, torch.get_num_threads() // workers

@@ -1,0 +1,95 @@
+"""One network's training on a GPU as that of a fleet of one: the step in stages (`staged.py`), by kernels.
+
+Parameters and the optimiser's state are the network's own, seen with one more axis: nothing is copied, so checkpoints,
+validation and everything else that looks at the network between steps find it as the fused step (`step.py`) leaves it.
+Noise is keyed by seed, step and draw on either path, so the two give the same numbers, to rounding.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesify.errors import first_line
+from bayesify.fleets import Fleet
+from bayesify.methods.variational.variational import Variational
+from bayesify.training.engines.fused import check_capturable, fused_step
+from bayesify.training.engines.graphs import GraphedSteps
+from bayesify.training.engines.stacked_step import FleetStep
+from bayesify.training.engines.stage_graphs import StagedSteps
+from bayesify.training.examples import Batch, TensorExamples
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from bayesify.methods.method import Method
+
+logger = logging.getLogger("bayesify")
+
+
+class SingleStep(FleetStep):
+    """The step of one network, on the tensors that the network and its optimiser hold."""
+
+    def __init__(self, method: Variational, optimizer: Optimizer, draws: int, precision: str = "float32") -> None:
+        super().__init__(_FleetOfOne(method), optimizer, draws, precision)
+
+    def bind(self, optimizer: Optimizer) -> None:
+        super().bind(optimizer)
+        if [id(parameter) for parameter in self.rule.parameters] != [id(own) for own in self.method.parameters()]:
+            raise ValueError("the optimiser holds the parameters in another order")
+        # The fleet's parameters have the axis already.
+        known = len(self.fleet.parameters)
+        self.state[known:] = [tensor.unsqueeze(0) for tensor in self.state[known:]]
+
+    def evaluate(self, layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor) -> Tensor:
+        return super().evaluate(layout, leaves, step, numbers).squeeze(0)
+
+
+def graphed_steps(
+    method: Method, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
+) -> GraphedSteps | None:
+    """Replays of the step, by kernels in stages or else fused; None, with a logged reason, where it is neither.
+
+    `batches` is one batch for each member, to compile for.
+    """
+    staged = staged_steps(method, optimizer, draws, examples, batch_size, batches)
+    if staged is not None:
+        return staged
+    fused = fused_step(method, optimizer, draws, batches)
+    return None if fused is None else GraphedSteps(fused, examples, batch_size, method.members)
+
+
+def staged_steps(
+    method: Method, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
+) -> StagedSteps | None:
+    """Replays of the step in stages where kernels do them; otherwise None, with a logged reason where they fail."""
+    if type(method) is not Variational:
+        return None
+    try:
+        check_capturable(method, optimizer, batches)
+        precision = "float32" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+        step = SingleStep(method, optimizer, draws, precision)
+    except (TypeError, ValueError):
+        return None  # no fleet has such a network; whether its step can be fused is another question
+    stages = step.stages
+    if stages is None or not isinstance(examples.x, Tensor) or not stages.has_kernels():
+        return None
+    try:
+        step.compile(batches, kernels_only=True)
+    except Exception as problem:  # noqa: BLE001 -- without kernels the fused step is better than compiled stages
+        logger.warning("kernels are not used (%s): the step is compiled as a whole", first_line(problem)[:160])
+        return None
+    return StagedSteps(step, stages, examples, batch_size)
+
+
+class _FleetOfOne(Fleet):
+    """Its parameters are views of the network's: what is done to them is done to the network."""
+
+    def __init__(self, method: Variational) -> None:
+        super().__init__([method])
+        self.parameters = [nn.Parameter(parameter.detach().unsqueeze(0)) for parameter in method.parameters()]
+        self.numbers, self.seeds = self.numbers.to(method.mu), self.seeds.to(method.mu.device)

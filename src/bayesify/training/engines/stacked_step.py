@@ -1,0 +1,178 @@
+"""The fused step of all networks of a fleet: together, by one map over them, or each by a core of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.utils import _pytree as pytree
+
+from bayesify.errors import choose
+from bayesify.priors.varying import VaryingPrior
+from bayesify.training.engines.fused import FusedStep
+from bayesify.training.engines.graphs import GraphedSteps
+from bayesify.training.engines.side_by_side import RowStep, StepsApart, row_of, worth_apart
+from bayesify.training.engines.stage_graphs import StagedSteps
+from bayesify.training.engines.stages import PRECISIONS, Stages, can_be_staged, products
+from bayesify.training.engines.updates import update_rule
+from bayesify.training.examples import Batch, TensorExamples
+
+if TYPE_CHECKING:
+    from bayesify.fleets import Fleet
+    from bayesify.methods.variational.variational import Variational
+
+
+class FleetStep(FusedStep):
+    """The fused step of all networks of a fleet; `numbers` has one row for each."""
+
+    def __init__(self, fleet: Fleet, optimizer: torch.optim.Optimizer, draws: int, precision: str = "float32") -> None:
+        self.method, self.draws, self.fleet = fleet.methods[0], draws, fleet
+        self.objective: nn.Module = _OneObjective(self.method, fleet.family, draws)
+        self.names = [f"method.{name}" for name in fleet.names]
+        self.buffers: dict[str, Tensor] = {}
+        self._compiled: dict[Any, Callable[..., Tensor]] = {}
+        self.bind(optimizer)
+        self.precision = choose("precision", precision, PRECISIONS)
+        together = not fleet.apart and fleet.family is not None
+        self.stages = Stages(self, precision) if together and can_be_staged(self) else None
+        if self.stages is None and precision == "bfloat16":
+            raise ValueError("bfloat16 is for fleets of plain chains with the weight estimator: use float32 or tf32")
+
+    def bind(self, optimizer: torch.optim.Optimizer) -> None:
+        """Take the state from where the optimiser has it now."""
+        self.rule = update_rule(optimizer)
+        self.done = self.rule.count()
+        self.state = [
+            *(parameter.detach() for parameter in self.fleet.parameters),
+            *(tensor for slots in self.rule.state for tensor in slots),
+        ]
+
+    def numbers(self, share: Any, rate: Any, ahead: int = 0) -> tuple[Any, ...]:
+        """A row for each network, of the same share and rate: what the compiler is shown."""
+        return (super().numbers(share, rate, ahead),) * len(self.fleet)
+
+    def evaluate(self, layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor) -> Tensor:
+        if self.stages is None:
+            # Compiled products are the library's own, which look at the precision when they are called.
+            with products(self.precision):
+                return super().evaluate(layout, leaves, step, numbers)
+        return self.stages(self.state, step, numbers, leaves)
+
+    def compile(self, batches: list[Batch], *, kernels_only: bool = False) -> None:
+        if self.stages is None:
+            super().compile(batches)
+            return
+        where, leaves = self.state[0].device, pytree.tree_leaves(batches)
+        numbers = torch.tensor(self.numbers(1.0, 1e-3), dtype=self.state[0].dtype, device=where)
+        self.method.train()
+        now = torch.tensor(1, device=where)
+        with torch.cuda.device_of(self.state[0]):  # kernels are launched on the current device
+            self.stages.compile(self.state, now, numbers, leaves, kernels_only=kernels_only)
+
+    def faster(self, examples: TensorExamples, batch_size: int) -> GraphedSteps | StepsApart | None:
+        """Compile; what makes the steps of an epoch from then on, if not Python one by one."""
+        apart = self.apart(examples, batch_size)
+        if apart is not None:
+            return apart
+        self.compile([examples.fetch(torch.arange(min(batch_size, examples.n_data)))])
+        return self.graphed(examples, batch_size) if self.state[0].device.type == "cuda" else None
+
+    def graphed(self, examples: TensorExamples, batch_size: int) -> GraphedSteps:
+        """Replays of the step, on a GPU."""
+        if self.stages is None:
+            return GraphedSteps(self, examples, batch_size, 1, (len(self.fleet),))
+        return StagedSteps(self, self.stages, examples, batch_size)
+
+    def apart(self, examples: TensorExamples, batch_size: int) -> StepsApart | None:
+        """The networks' steps handed out to the cores of a CPU, compiled, where that is better; otherwise None."""
+        fleet, where = self.fleet, self.state[0].device
+        if self.precision != "float32" or not worth_apart(self.method.network.size, len(fleet), where):
+            return None
+        objective = _OneNetwork(self.method, fleet.family, self.draws, fleet.numbers[0])
+        count = len(self.names)
+        rows = [
+            row_of(
+                objective,
+                (tensor[k] for tensor in self.state[:count]),
+                {"seed": fleet.seeds[k], "numbers": fleet.numbers[k]},
+                (tensor[k] for tensor in self.state[count:]),
+            )
+            for k in range(len(fleet))
+        ]
+
+        def fetch(network: int, places: Tensor) -> Batch:
+            at = (places, network) if fleet.apart else (places,)
+            batch: Batch = pytree.tree_map_only(Tensor, lambda tensor: tensor[at], (examples.x, examples.y))
+            return batch
+
+        step = RowStep(self.method, objective, rows, self.rule)
+        self.method.train()
+        step.compile([fetch(0, torch.arange(min(batch_size, examples.n_data)))])
+        return StepsApart(step, fetch, batch_size)
+
+    def run(self, layout: Any, *tensors: Tensor) -> Tensor:
+        known, count = len(self.state), len(self.names)
+        state, (step, numbers, *leaves) = tensors[:known], tensors[known:]
+        batches = pytree.tree_unflatten(leaves, layout)
+        share, *rates = numbers.unbind(-1)
+        parameters = [tensor.detach().requires_grad_() for tensor in state[:count]]
+        rest = iter(state[count:])
+
+        def losses(
+            own: list[Tensor], seed: Tensor, prior: Tensor, weight: Tensor, batches: list[Batch]
+        ) -> tuple[Tensor, Tensor]:
+            given = dict(zip(self.names, own, strict=True))
+            found: tuple[Tensor, Tensor] = functional_call(self.objective, given, (batches, step, weight, seed, prior))
+            return found
+
+        with torch.enable_grad():
+            axes = (0, 0, 0, 0, 1 if self.fleet.apart else None)
+            loss, nll = vmap(losses, axes)(parameters, self.fleet.seeds, self.fleet.numbers, share, batches)
+            gradients = torch.autograd.grad(loss.sum(), parameters)
+        with torch.no_grad():
+            for parameter, gradient, slots in zip(state, gradients, self.rule.state, strict=False):
+                own = [next(rest) for _ in slots]
+                wide = [rate.view(-1, *[1] * (parameter.dim() - 1)) for rate in rates]
+                self.rule.apply(parameter, gradient, own, wide)
+        return nll.detach()
+
+
+class _OneObjective(nn.Module):
+    def __init__(self, method: Variational, family: Any, draws: int) -> None:
+        super().__init__()
+        self.method: Any = method
+        self.family, self.draws = family, draws
+
+    def forward(
+        self, batches: list[Batch], step: Tensor, share: Tensor, seed: Tensor, numbers: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        method = self.method
+        kept = method.seed, method.prior
+        method.seed = seed
+        if self.family is not None:
+            method.prior = VaryingPrior(self.family, numbers)
+        try:
+            objective = method.objective(batches, step=step, share=share, draws=self.draws)
+        finally:
+            method.seed, method.prior = kept
+        return objective.loss, objective.nll
+
+
+class _OneNetwork(nn.Module):
+    """The objective of one network, its seed and its prior's numbers among the buffers."""
+
+    seed: Tensor
+    numbers: Tensor
+
+    def __init__(self, method: Any, family: Any, draws: int, numbers: Tensor) -> None:
+        super().__init__()
+        self.objective = _OneObjective(method, family, draws)
+        self.register_buffer("seed", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("numbers", numbers)
+
+    def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        found: tuple[Tensor, Tensor] = self.objective(batches, step, share, self.seed, self.numbers)
+        return found

@@ -1,0 +1,295 @@
+"""Several methods on one data set: trained on equal budgets, scored the same way.
+
+A budget is counted in example-gradients, the gradients of single examples that training computes:
+
+    example-gradients = examples * epochs * draws per step * members
+
+Methods get the same number of them, except that an ensemble is shown twice (Ashukha et al., Pitfalls of in-domain
+uncertainty estimation, 2020): with the whole budget for each member, and with the budget shared out among the members.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from bayesify import likelihoods
+from bayesify.errors import at_least
+from bayesify.evaluation import read_targets, score
+from bayesify.evaluation.results import MethodResult, Spread
+from bayesify.methods import HMC, METHODS, Method
+from bayesify.training.examples import as_examples, take
+from bayesify.training.warnings import unheard
+from bayesify.workflows.compare.candidates import (
+    CONTENDERS,
+    ENSEMBLE,
+    KNOWN,
+    MC_DROPOUT,
+    MEMBERS,
+    OTHERS,
+    PLAIN,
+    VARIATIONAL,
+    Contender,
+    MethodLike,
+    read_methods,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bayesify.likelihoods import Likelihood
+
+__all__ = [
+    "COLUMNS",
+    "CONTENDERS",
+    "ENSEMBLE",
+    "KNOWN",
+    "MC_DROPOUT",
+    "MEMBERS",
+    "OTHERS",
+    "PLAIN",
+    "VARIATIONAL",
+    "Contender",
+    "MethodLike",
+    "Row",
+    "Spread",
+    "TrainedResult",
+    "compare",
+    "compare_seeds",
+    "read_methods",
+    "summarise",
+    "table",
+]
+
+_OF_SAMPLING = ("warm_up", "samples", "thin", "validation", "device", "progress", "n_data")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedResult(MethodResult):
+    """A result with what its training took: gradients of single examples, and seconds."""
+
+    example_gradients: int = 0
+    seconds: float = 0.0
+    seed: int = 0
+
+
+def compare(
+    train: Any,
+    test: Any,
+    network: nn.Module | Callable[[], nn.Module],
+    likelihood: Likelihood | str,
+    *,
+    unknown: Any = None,
+    methods: Sequence[MethodLike] = CONTENDERS,
+    epochs: int = 10,
+    batch_size: int = 128,
+    learning_rate: float = 1e-3,
+    seed: int = 0,
+    draws: int = 100,
+    notes: Mapping[str, Any] | None = None,
+    progress: bool = True,
+    on_start: Callable[[Contender, int, int], None] | None = None,
+    on_finish: Callable[[TrainedResult], None] | None = None,
+    **training: Any,
+) -> list[TrainedResult]:
+    """Train each method and score it on the same test examples.
+
+    Args:
+        train: training data, as `fit` takes it; of a known length.
+        test: inputs and targets, as `evaluate` takes them.
+        network: a module or, better, a function that makes one: then members of an ensemble start apart as it says.
+        likelihood: a copy for each method.
+        unknown: inputs of a kind that is not in training.
+        methods: names, `(label, name, settings)` or `Contender`s; an ensemble whose share is not set is shown twice.
+        epochs: the budget: how often the plain network sees each example.
+        batch_size: examples per step.
+        learning_rate: for methods whose contender does not name one.
+        seed: of starts, shuffling and noise; the same for all methods.
+        draws: for each predictive; methods that hold fewer give what they hold.
+        notes: about the data, to travel in saved runs.
+        progress: show a bar for each method (never when the output is not a terminal).
+        on_start: called with a contender, its place from 0 and how many there are.
+        on_finish: called with each result; its cost is known if the plain network came first.
+        training: other settings of `fit` for all.
+
+    """
+    at_least("epochs", epochs, 1)
+    contenders = read_methods(methods)
+    shared = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
+    fit = {"batch_size": batch_size, "learning_rate": learning_rate, "progress": progress, **training}
+    at_least("draws", draws, 1)
+
+    def make(contender: Contender) -> Method:
+        # A likelihood may have parameters of its own (a learned noise): methods must not share them.
+        method = METHODS[contender.name](network, copy.deepcopy(shared), seed=seed, **contender.settings)
+        method.notes = dict(notes or {})
+        return method
+
+    for contender in contenders:
+        # What a method refuses is said before any other has been trained.
+        make(contender)
+    results: list[TrainedResult] = []
+    for place, contender in enumerate(contenders):
+        if on_start is not None:
+            on_start(contender, place, len(contenders))
+        ready = partial(make, contender)
+        result = _carry_out(contender, ready, (train, test, unknown), fit, budget=epochs, seed=seed, draws=draws)
+        results.append(_with_cost(result, [*results, result]))
+        if on_finish is not None:
+            on_finish(results[-1])
+    return [_with_cost(result, results) for result in results]
+
+
+def compare_seeds(seeds: Sequence[int], *arguments: Any, **settings: Any) -> list[list[TrainedResult]]:
+    """`compare` with each seed; `summarise` gives means and standard errors."""
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must be one or more different numbers, got {list(seeds)}")
+    return [compare(*arguments, seed=seed, **settings) for seed in seeds]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method in the table: its scores by name over all seeds."""
+
+    label: str
+    name: str
+    seeds: int
+    scores: dict[str, Spread]
+    example_gradients: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers: means by name, and `standard_errors` where there were several seeds."""
+        about = {"label": self.label, "method": self.name, "seeds": self.seeds}
+        means = {name: spread.mean for name, spread in self.scores.items()}
+        errors = {name: spread.standard_error for name, spread in self.scores.items()}
+        return {**about, **means, "example_gradients": self.example_gradients} | (
+            {"standard_errors": errors} if self.seeds > 1 else {}
+        )
+
+
+def summarise(runs: Sequence[Sequence[TrainedResult]]) -> list[Row]:
+    """Rows of the table from the results of one seed or several."""
+    if not runs or any([r.label for r in run] != [r.label for r in runs[0]] for run in runs):
+        raise ValueError("a summary needs results of the same methods for every seed")
+    rows = []
+    for same in zip(*runs, strict=True):
+        scores = {}
+        for name in (*COLUMNS[same[0].evaluation.kind], "seconds"):
+            values = [_value(result, name) for result in same]
+            if None not in values:
+                scores[name] = Spread.of([value for value in values if value is not None])
+        first = same[0]
+        rows.append(Row(first.label, first.method.name, len(same), scores, first.example_gradients))
+    return rows
+
+
+COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
+    "classification": {
+        "accuracy": ("accuracy", ".1%"),
+        "nll": ("NLL", ".3f"),
+        "ece": ("ECE", ".3f"),
+        "auroc": ("AUROC", ".3f"),
+        "accuracy_at_90": ("at 90%", ".1%"),
+        "cost": ("cost", ".1f"),
+    },
+    "regression": {
+        "rmse": ("RMSE", ".4g"),
+        "nll": ("NLL", ".3f"),
+        "crps": ("CRPS", ".4g"),
+        "coverage_95": ("in 95%", ".1%"),
+        "auroc": ("AUROC", ".3f"),
+        "cost": ("cost", ".1f"),
+    },
+}
+
+
+def table(rows: Sequence[Row], title: str = "") -> Table:
+    """The rows for a terminal."""
+    from rich.table import Table
+
+    kind = "classification" if any("accuracy" in row.scores for row in rows) else "regression"
+    shown = {name: how for name, how in COLUMNS[kind].items() if any(name in row.scores for row in rows)}
+    drawn = Table(title=title or None, title_justify="left")
+    drawn.add_column("method", no_wrap=True)
+    for heading, _ in shown.values():
+        drawn.add_column(heading, justify="right")
+    for row in rows:
+        drawn.add_row(row.label, *(_written(row.scores.get(name), name, form) for name, (_, form) in shown.items()))
+    return drawn
+
+
+def _carry_out(
+    contender: Contender,
+    make: Callable[[], Method],
+    data: tuple[Any, Any, Any],
+    fit: Mapping[str, Any],
+    *,
+    budget: int,
+    seed: int,
+    draws: int,
+) -> TrainedResult:
+    train, test, unknown = data
+    settings = {**fit, **contender.training}
+    if contender.name == "hmc":
+        # It samples: there is no optimiser to describe and no budget of epochs to keep to.
+        settings = {name: value for name, value in settings.items() if name in _OF_SAMPLING}
+    else:
+        _warm_up(make(), train, settings)
+        settings["epochs"] = contender.epochs(budget)
+    method = make()
+    began = time.perf_counter()
+    history = method.fit(train, seed=seed, **settings)
+    seconds = time.perf_counter() - began
+    examples = as_examples(train, method.likelihood, method.network.dtype).n_data
+    passes = len(history) * contender.draws * method.members
+    if isinstance(method, HMC):
+        passes = method.chains * int(sum(history["leapfrogs"]))
+    x, y = read_targets(method, test)
+    known = method.predict(x, draws=draws, seed=seed)
+    other = None if unknown is None else method.predict(unknown, draws=draws, seed=seed)
+    return TrainedResult(
+        name=contender.name,
+        label=contender.label,
+        method=method,
+        evaluation=score(known, y, other),
+        predictive=known,
+        targets=y,
+        unknown=other,
+        history=history,
+        example_gradients=examples * passes,
+        seconds=seconds,
+        seed=seed,
+    )
+
+
+def _warm_up(method: Method, train: Any, settings: Mapping[str, Any]) -> None:
+    """A few steps that nobody times: what is loaded on first use would be charged to whoever comes first."""
+    x, y = as_examples(train, method.likelihood, method.network.dtype).first()
+    rows = slice(int(settings["batch_size"]))
+    alone = {"epochs": 4, "progress": False, "validation": None, "patience": None, "keep": "last"}
+    with unheard():
+        method.fit((take(x, rows), take(y, rows)), **{**settings, **alone})
+
+
+def _with_cost(result: TrainedResult, results: Sequence[TrainedResult]) -> TrainedResult:
+    plain = next((other for other in results if other.name == "point"), None)
+    return result if plain is None else replace(result, cost=result.seconds / plain.seconds)
+
+
+def _value(result: TrainedResult, name: str) -> float | None:
+    source = result if name in {"cost", "seconds"} else result.evaluation
+    value: float | None = getattr(source, name)
+    return value
+
+
+def _written(spread: Spread | None, name: str, form: str) -> str:
+    if spread is None:
+        return "–"
+    error = "" if spread.standard_error is None else f" ± {spread.standard_error:{form}}"
+    return f"{spread.mean:{form}}{'×' if name == 'cost' else ''}{error}"

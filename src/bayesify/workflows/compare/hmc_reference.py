@@ -1,0 +1,85 @@
+"""The reference of a comparison: HMC, sampled until its chains agree, and what it says on the inputs scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesify.evaluation import score
+from bayesify.evaluation.distance import distance, halves
+from bayesify.methods import HMC, Method
+from bayesify.predictive import Predictive
+from bayesify.workflows.prepare import Material
+
+# How often the planned number of samples is drawn, at most, for R-hat to come below its bound.
+LONGEST = 4
+# Of the reference's draws, a fair selection: more would not fit in memory, and the floor shows what they leave.
+MOST_DRAWS = 20_000
+
+
+def sample_until_converged(method: HMC, material: Material, run: Path, planned: int, *, progress: bool) -> None:
+    """Go on with the chains of a run while they do not agree on their predictions, up to four times the plan."""
+    while not method.diagnose().converged and method.plan.samples < LONGEST * planned:
+        method.resume(material.train, run, extend=planned, progress=progress)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What HMC says on the test inputs and around the data: with all chains, and with either half of them."""
+
+    test: tuple[Predictive, Predictive, Predictive]
+    around: tuple[Predictive, Predictive, Predictive] | None
+
+    @staticmethod
+    def of(method: HMC, material: Material) -> Truth:
+        wide = surroundings(material.train[0])
+        return Truth(
+            halves(method, material.test[0], draws=MOST_DRAWS),
+            None if wide is None else halves(method, wide, draws=MOST_DRAWS),
+        )
+
+    def scores(self, method: HMC, material: Material, draws: int) -> dict[str, Any]:
+        """HMC's own: its quality with as many draws as the others have, its diagnosis, and the floor."""
+        some = Predictive(self.test[0].outputs[:draws], self.test[0].likelihood)
+        around = None if self.around is None else distance(self.around[1], self.around[2]).to_dict()
+        return {
+            "quality": _quality(some, material.test[1]),
+            "distance": distance(self.test[1], self.test[2]).to_dict(),
+            "around": around,
+            "diagnosis": method.diagnose().to_dict(),
+        }
+
+    def distances(self, method: Method, material: Material, draws: int, seed: int) -> dict[str, Any]:
+        """A method's quality, and how far it is from HMC."""
+        answer = method.predict(material.test[0], draws=draws, seed=seed)
+        around = None
+        if self.around is not None:
+            wide = method.predict(surroundings(material.train[0]), draws=draws, seed=seed)
+            around = distance(wide, self.around[0]).to_dict()
+        return {
+            "quality": _quality(answer, material.test[1]),
+            "distance": distance(answer, self.test[0]).to_dict(),
+            "around": around,
+        }
+
+
+def _quality(predictive: Predictive, targets: Tensor) -> dict[str, Any]:
+    names = ("accuracy", "rmse", "nll", "ece", "crps", "coverage_95", "aleatoric", "epistemic", "draws")
+    found = score(predictive, targets).to_dict()
+    return {name: found[name] for name in names if found[name] is not None}
+
+
+def surroundings(x: Tensor) -> Tensor | None:
+    """Inputs around the data and beyond it, where a method should stop being sure; for one or two inputs."""
+    if x.dim() != 2 or x.shape[1] not in {1, 2}:
+        return None
+    low, high = x.amin(0), x.amax(0)
+    reach, count = 0.6 * (high - low), 101 if x.shape[1] == 1 else 31
+    sides = [
+        torch.linspace(float(low[i] - reach[i]), float(high[i] + reach[i]), count).to(x) for i in range(x.shape[1])
+    ]
+    return torch.cartesian_prod(*sides).reshape(-1, x.shape[1])

@@ -1,0 +1,193 @@
+"""What a person hands to `predict`: pictures, arrays, tables or standard input, as raw examples of a run's layout."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bayesify.data import DataError, Preparation, rows_from_csv
+from bayesify.data.delimited import SUFFIXES as TABLES
+from bayesify.data.delimited import read_rows
+from bayesify.data.images import SUFFIXES as PICTURES
+from bayesify.workflows.unprepared import Untouched, raw_shape
+
+ARRAYS = (".npy", ".npz")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Raw examples `[n, ...]` and a name for each: its file, with the row where a file holds several."""
+
+    raw: Tensor
+    names: list[str]
+
+
+def read_inputs(sources: Sequence[str], preparation: Preparation, stdin: TextIO) -> Inputs:
+    """Every example of every source, in order."""
+    parts, names = [], []
+    for source in expand(sources):
+        raw = _read(source, preparation, stdin)
+        several = len(raw) > 1 or Path(source).suffix.lower() not in PICTURES
+        name = "input" if source == "-" else source
+        parts.append(raw.to(torch.float64))
+        names += [f"{name}:{row}" for row in range(1, len(raw) + 1)] if several else [name]
+    return Inputs(torch.cat(parts), names)
+
+
+def expand(sources: Iterable[str]) -> list[str]:
+    """Folders replaced by the pictures in them."""
+    found: list[str] = []
+    for source in sources:
+        path = Path(source)
+        if source != "-" and path.is_dir():
+            pictures = sorted(str(file) for file in path.iterdir() if file.suffix.lower() in PICTURES)
+            if not pictures:
+                raise DataError(f"{path}: a folder without PNG or JPEG pictures")
+            found += pictures
+        else:
+            found.append(source)
+    return found
+
+
+def _read(source: str, preparation: Preparation, stdin: TextIO) -> Tensor:
+    if source == "-":
+        return _from_stream(stdin, preparation)
+    path = Path(source).expanduser()
+    suffix = path.suffix.lower()
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file")
+    if suffix in PICTURES:
+        return preparation.prepare_image(path)[None]
+    if suffix in ARRAYS:
+        return fit_array(_array(path), preparation, str(path))
+    if suffix in TABLES:
+        return _from_table(path, preparation)
+    kinds = ", ".join((*PICTURES, *ARRAYS, *TABLES))
+    raise DataError(f"{path}: do not know how to read a {suffix or 'nameless'} file; expected {kinds}")
+
+
+def _from_stream(stream: TextIO, preparation: Preparation) -> Tensor:
+    try:
+        text = stream.read()
+    except UnicodeDecodeError:
+        raise DataError("standard input is not UTF-8 text; give pictures and arrays as files") from None
+    if not text.strip():
+        raise DataError("standard input is empty: expected CSV rows or one JSON value per line")
+    if text.lstrip()[0] in "[{":
+        return _from_json_lines(text, preparation)
+    named = io.StringIO(text)
+    named.name = "standard input"
+    return _from_table(named, preparation)
+
+
+def _from_table(source: Path | TextIO, preparation: Preparation) -> Tensor:
+    if preparation.image is None and not isinstance(preparation, Untouched):
+        return rows_from_csv(source, preparation)
+    rows = read_rows(source)
+    values = [[rows.number(row, column) for column in range(len(rows.names))] for row in range(len(rows.cells))]
+    for row, cells in enumerate(values):
+        if None in cells:
+            column = cells.index(None)
+            raise DataError(f"{rows.where(row, column)}: expected a number, got {rows.cells[row][column]!r}")
+    return fit_array(np.array(values, dtype=np.float64), preparation, rows.what)
+
+
+def _from_json_lines(text: str, preparation: Preparation) -> Tensor:
+    examples = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        where = f"standard input, line {number}"
+        try:
+            value = json.loads(line)
+        except ValueError:
+            raise DataError(f"{where}: not a JSON value") from None
+        if isinstance(value, dict):
+            value = [_cell(value, column.name, column.categories, where) for column in preparation.columns]
+            if not value:
+                raise DataError(
+                    f"{where}: this run knows no columns by name, give a list of numbers instead of an object"
+                )
+        try:
+            array = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise DataError(f"{where}: expected a list of numbers") from None
+        one = fit_array(array, preparation, where)
+        if len(one) != 1:
+            raise DataError(f"{where}: expected one example per line, got {len(one)}")
+        examples.append(one)
+    return torch.cat(examples)
+
+
+def _cell(row: dict[str, Any], name: str, categories: Sequence[str], where: str) -> float:
+    if name not in row:
+        raise DataError(f"{where}: no {name!r}; it has {', '.join(map(str, row))}")
+    value = row[name]
+    if categories:
+        if str(value) not in categories:
+            raise DataError(f"{where}: unknown category {value!r} of {name!r}; known: {', '.join(categories[:10])}")
+        return float(categories.index(str(value)))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(f"{where}: {name!r} must be a number, got {value!r}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise DataError(f"{where}: {name!r} is a number too large for 64 bits") from None
+
+
+def _array(path: Path) -> NDArray[Any]:
+    try:
+        held = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
+        objects = "pickle" in str(problem) and path.stat().st_size > 0
+        reason = "it holds Python objects" if objects else "truncated or damaged"
+        raise DataError(f"{path}: not a readable {path.suffix} file ({reason})") from None
+    if isinstance(held, np.ndarray):
+        return held
+    with held:
+        names = {name.lower(): name for name in held.files}
+        chosen = next((names[name] for name in ("x", "x_test") if name in names), None)
+        chosen = held.files[0] if chosen is None and len(held.files) == 1 else chosen
+        if chosen is None:
+            raise DataError(f"{path}: expected an array x, found {', '.join(held.files) or 'nothing'}")
+        try:
+            array: NDArray[Any] = held[chosen]
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+            raise DataError(f"{path}: not a readable .npz file (truncated or damaged)") from None
+    return array
+
+
+def fit_array(array: NDArray[Any], preparation: Preparation, what: str) -> Tensor:
+    """An array of one example or many as `[n, *raw]`: pixel rows are folded, channels may come last."""
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{what}: must hold numbers, got {array.dtype}")
+    if array.size == 0:
+        raise DataError(f"{what}: holds no numbers, shape {list(array.shape)}")
+    if not np.isfinite(array).all():
+        raise DataError(f"{what}: holds NaN or infinity")
+    layout = preparation.image
+    if layout is not None and not (array.min() >= 0 and array.max() <= layout.maximum):
+        span = f"{array.min():g} to {array.max():g}"
+        raise DataError(f"{what}: pixels must be 0 to {layout.maximum:g} as in training, got {span}")
+    wanted = raw_shape(preparation)
+    size = int(np.prod(wanted))
+    shape = (*array.shape, 1) if size == 1 and array.ndim == 1 else array.shape
+    if layout is not None and layout.channels > 1 and shape[-3:] == (*wanted[1:], wanted[0]):
+        array = np.moveaxis(array, -1, -3)
+        shape = array.shape
+    single = (wanted, (size,), (1, *wanted), (*wanted, 1))
+    many = tuple((*shape[:1], *one) for one in single)
+    if shape not in single and shape not in many:
+        expected = ", ".join(map(str, wanted))
+        raise DataError(f"{what}: examples must be [{expected}] or [n, {expected}], got {list(shape)}")
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float64)).reshape(-1, *wanted)

@@ -1,0 +1,204 @@
+"""From the name of a data set to tensors: opened, perhaps with classes withheld, split, made noisy, prepared.
+
+What was done is written down in `notes`, which travel in a run's `config.json` and are enough to find the same examples
+again: where the data is, its fingerprint, the rows of each part, the preparation and the names of the classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesify.data import DataError, DataSet, Preparation, label_noise, open_data, withhold
+from bayesify.data.catalogue import KNOWN, canonical
+from bayesify.data.delimited import SUFFIXES as TABLES
+from bayesify.data.download import download
+from bayesify.data.locations import cache, find
+from bayesify.data.sources import READERS, is_known
+from bayesify.errors import TrainingError, nearest
+from bayesify.workflows.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Material:
+    """Prepared examples: inputs float32, labels int64 or regression targets float64 in their original units.
+
+    Targets keep their digits until the likelihood has taken their mean off: at ten million float32 has steps of one.
+    """
+
+    train: tuple[Tensor, Tensor]
+    validation: tuple[Tensor, Tensor] | None
+    test: tuple[Tensor, Tensor]
+    unknown: Tensor | None
+    kind: str
+    class_names: tuple[str, ...]
+    target_mean: float
+    target_scale: float
+    preparation: Preparation
+    notes: dict[str, Any]
+
+
+def gather(recipe: Recipe, raw: DataSet | None = None) -> Material:
+    """Everything that training and testing by a recipe need; `raw` where its data is open already."""
+    raw = open_for(recipe) if raw is None else raw
+    mark = fingerprint(raw)
+    known = withhold(raw, recipe.withhold) if recipe.withhold else raw
+    part = known.hold_out(recipe.validation, recipe.split or 0) if recipe.validation else known
+    if len(part.x_train) == 0:
+        raise DataError(f"{raw.name} has no training examples: it is there for unknown inputs, as in --ood {raw.name}")
+    if recipe.network == "cnn" and raw.image is None:
+        raise DataError(f"network cnn needs images, {raw.name} is a table: use mlp")
+    y_train = part.y_train
+    if recipe.label_noise:
+        y_train = label_noise(y_train, read_pairs(recipe.label_noise, known), recipe.split or 0)
+    prepared = part.prepare(recipe.normalise, flatten=recipe.network == "mlp")
+    assert prepared.preparation is not None
+    apply = prepared.preparation.apply
+    held = (prepared.x_test, part.y_test) if recipe.validation else None
+    return Material(
+        train=(prepared.x_train, y_train),
+        validation=held,
+        test=(apply(known.x_test), known.y_test),
+        unknown=None if known.unknown is None else apply(known.unknown),
+        kind=known.kind,
+        class_names=known.class_names,
+        target_mean=part.target_mean,
+        target_scale=part.target_scale,
+        preparation=prepared.preparation,
+        notes=_notes(recipe, raw, known, part if recipe.validation else None, prepared.preparation, mark),
+    )
+
+
+def open_for(recipe: Recipe) -> DataSet:
+    """The raw data set of a recipe, with the options that its kind of file takes."""
+    kind = None
+    if recipe.likelihood is not None:
+        regression = recipe.likelihood.startswith(("gaussian:", "poisson")) or recipe.likelihood == "gaussian"
+        kind = "regression" if regression else "classification"
+    options = {"target": recipe.target, "ignore": recipe.ignore or None, "size": recipe.size}
+    path = Path(recipe.data).expanduser()
+    _check_options(recipe, path)
+    if is_known(recipe.data):
+        fetch(recipe.data)
+        return open_data(recipe.data, split=recipe.split, **options)
+    if path.is_dir():
+        return open_data(path, seed=recipe.split, **options)
+    if path.suffix.lower() in READERS:
+        return open_data(path, seed=recipe.split, kind=kind, **options)
+    return open_data(recipe.data)
+
+
+def fetch(name: str) -> bool:
+    """Download a known data set if it is not here; whether anything was downloaded."""
+    known = KNOWN[canonical(name)]
+    if not known.folders or find(known) is not None:
+        return False
+    try:
+        download(known, cache())
+    except DataError as problem:
+        # Nothing was wrong with the question: the answer could not be had.
+        raise TrainingError(str(problem)) from problem
+    return True
+
+
+def fingerprint(raw: DataSet) -> str:
+    """A short digest of all raw examples, so that a file that has changed is noticed."""
+    digest = hashlib.sha256()
+    for tensor in (raw.x_train, raw.y_train, raw.x_test, raw.y_test):
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def understood(notes: dict[str, Any]) -> str | None:
+    """What a table was taken for, from its notes; pictures and known sets speak for themselves."""
+    names = [column["name"] for column in notes["preparation"]["columns"]]
+    if not notes["target_name"] or not names:
+        return None
+    classes = notes["class_names"]
+    kind = f"{len(classes)} classes" if classes else "a number"
+    return (
+        f"target {notes['target_name']} ({kind}) from {len(names)} columns: {', '.join(names[:8])}"
+        f"{', ...' if len(names) > 8 else ''}; {notes['examples']['test']} rows set aside for testing"
+    )
+
+
+def read_pairs(text: str, dataset: DataSet) -> dict[tuple[int, int], float]:
+    """Label noise as text, `1,7=0.3` or `1,7=0.3;cat,dog=0.1`: pairs of classes and the chance of a swap."""
+    pairs = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        classes, equals, chance = part.rpartition("=")
+        names = [name.strip() for name in classes.split(",")]
+        try:
+            probability = float(chance)
+        except ValueError:
+            equals = ""
+        if not equals or len(names) != 2:
+            raise ValueError(f"label noise must read CLASS,CLASS=CHANCE, as in 1,7=0.3, got {part!r}")
+        for name in names:
+            if name not in dataset.class_names:
+                raise ValueError(f"unknown class {name!r} in label noise{nearest(name, dataset.class_names)}")
+        first, second = (dataset.class_names.index(name) for name in names)
+        pairs[first, second] = probability
+    return pairs
+
+
+def _check_options(recipe: Recipe, path: Path) -> None:
+    """Refuse what another kind of data takes, in the words of that kind."""
+    suffix = path.suffix.lower()
+    if is_known(recipe.data):
+        kind = "a data set that we know"
+    elif path.is_dir():
+        kind = "a folder"
+    elif suffix in READERS:
+        kind = "a table" if suffix in TABLES else "an archive of arrays"
+    else:
+        return
+    for name, meant, wanted in (
+        ("target", "a table", "a .csv or .tsv table"),
+        ("ignore", "a table", "a .csv or .tsv table"),
+        ("size", "a folder", "a folder of pictures"),
+    ):
+        if getattr(recipe, name) not in (None, ()) and kind != meant:
+            raise DataError(f"{name} is for {wanted}, {recipe.data} is {kind}: leave it out")
+
+
+def _notes(
+    recipe: Recipe, raw: DataSet, known: DataSet, held: DataSet | None, preparation: Preparation, mark: str
+) -> dict[str, Any]:
+    options = {"target": recipe.target, "ignore": list(recipe.ignore), "size": recipe.size, "split": recipe.split}
+    train = held or known
+    return {
+        "name": raw.name,
+        "path": None if is_known(recipe.data) else str(Path(recipe.data).expanduser().resolve()),
+        "options": {name: value for name, value in options.items() if value not in (None, [])},
+        "kind": raw.kind,
+        "fingerprint": mark,
+        "licence": raw.licence,
+        "target_name": raw.target_name,
+        "class_names": list(known.class_names) or None,
+        "withhold": list(recipe.withhold) or None,
+        "withheld": list(known.withheld),
+        "label_noise": recipe.label_noise,
+        "validation": recipe.validation,
+        "examples": {
+            "train": len(train.x_train),
+            "validation": 0 if held is None else len(held.x_test),
+            "test": len(known.x_test),
+            "unknown": 0 if known.unknown is None else len(known.unknown),
+        },
+        "preparation": preparation.to_dict(),
+        "factory": recipe.network if ":" in recipe.network else None,
+        "split_seed": raw.split_seed,
+        "test_rows": _rows(raw.test_rows),
+        "validation_rows": None if held is None else _rows(held.test_rows),
+    }
+
+
+def _rows(rows: Tensor | None) -> list[int] | None:
+    return None if rows is None else [int(row) for row in rows.to(torch.int64).tolist()]

@@ -1,0 +1,323 @@
+"""A search over settings: networks trained in fleets, scored on validation, and the winner tested once.
+
+The grid is cut into sub-fleets: networks with the same number of draws per step (so that nothing is padded), so many
+at a time. Each is checkpointed between epochs and, once finished, keeps its scores and its best network only; one
+that is finished is never trained again, so a search can be stopped anywhere and its sub-fleets can be run apart. When
+the last one is done, the best on validation is tested.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bayesify import evaluation, files, networks
+from bayesify.data import DataError
+from bayesify.errors import RunError, TrainingError, at_least, choose
+from bayesify.fleets import Fleet
+from bayesify.likelihoods import Categorical
+from bayesify.methods import saving
+from bayesify.methods.variational.variational import Variational
+from bayesify.training.engines.stages import PRECISIONS
+from bayesify.workflows.prepare import Material, gather, open_for, understood
+from bayesify.workflows.recipe import Recipe
+from bayesify.workflows.train import check_device
+
+SCORES, WINNER, RESULT = "scores.json", "winner", "sweep.json"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One network of a grid: its learning rate (of the mean loss), draws per step, and prior."""
+
+    learning_rate: float
+    draws: int
+    prior: str
+
+
+def paper_grid(batch_size: int = 128) -> list[Setting]:
+    """The 324 settings of Blundell et al. 2015; their loss sums a batch, so rates are multiplied by its size."""
+    rates, draws = (1e-3, 1e-4, 1e-5), (1, 2, 5, 10)
+    mixtures = product((0.25, 0.5, 0.75), (0, 1, 2), (6, 7, 8))
+    return [
+        Setting(rate * batch_size, count, f"scale-mixture:{pi},{math.exp(-wide):.6g},{math.exp(-narrow):.6g}")
+        for count, rate, (pi, wide, narrow) in product(draws, rates, list(mixtures))
+    ]
+
+
+def small_grid(batch_size: int = 128) -> list[Setting]:
+    """Eight settings in the manner of the paper's, with rates for a table: to see how a search goes."""
+    return [
+        Setting(rate * batch_size, draws, f"scale-mixture:{pi},1,{math.exp(-6):.6g}")
+        for draws, rate, pi in product((1, 2), (5e-3, 5e-4), (0.25, 0.75))
+    ]
+
+
+GRIDS = {"paper-grid": paper_grid, "small-grid": small_grid}
+
+
+@dataclass(frozen=True)
+class Search:
+    """Everything that decides a search but the place where it runs; the same search goes on in the same folder."""
+
+    grid: str = "paper-grid"
+    data: str = "mnist"
+    target: str | None = None
+    ignore: tuple[str, ...] | None = None
+    normalise: str = "126"
+    validation: float = 1 / 6
+    units: int = 400
+    layers: int = 2
+    epochs: int = 600
+    batch_size: int = 128
+    optimizer: str = "sgd"
+    start: str = "uniform:-0.03,0.03"
+    rho: str = "uniform:-3.5,-3"
+    scoring_draws: int = 10
+    halving: int = 0
+    per_fleet: int = 27
+    precision: str = "float32"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        choose("grid", self.grid, GRIDS)
+        for name in ("units", "layers", "epochs", "batch_size", "scoring_draws", "per_fleet"):
+            at_least(name, getattr(self, name), 1)
+        at_least("halving", self.halving, 0)
+        choose("precision", self.precision, PRECISIONS)
+        if self.halving >= self.epochs:
+            # Each time takes an epoch at least, and the last networks would be trained for longer than is said.
+            raise ValueError(f"halving={self.halving} needs at least {self.halving + 1} epochs, got {self.epochs}")
+        if self.halving and self.optimizer != "sgd":
+            raise ValueError(f"halving drops networks on the way, which plain sgd alone allows, got {self.optimizer}")
+
+    def settings(self) -> list[Setting]:
+        """The grid's, in its order."""
+        return GRIDS[self.grid](self.batch_size)
+
+    def fleets(self) -> dict[str, list[int]]:
+        """Sub-fleets by name: the numbers of their settings in the grid."""
+        listed = self.settings()
+        found = {}
+        for draws in sorted({setting.draws for setting in listed}):
+            own = [number for number, setting in enumerate(listed) if setting.draws == draws]
+            for part, first in enumerate(range(0, len(own), self.per_fleet)):
+                found[f"draws-{draws}-{part}"] = own[first : first + self.per_fleet]
+        return found
+
+
+def with_usual_normalisation(search: Search) -> Search:
+    """The same search with the paper's normalisation for images; a table is standardised."""
+    return replace(search, normalise="standard" if open_for(_recipe(search)).image is None else "126")
+
+
+def sweep(
+    search: Search, out: Path, *, only: Sequence[str] = (), device: str = "cpu", progress: bool = True
+) -> dict[str, Any]:
+    """Train the sub-fleets that are not finished (or those named), and say where the search stands."""
+    check_device(device)
+    fleets = search.fleets()
+    for name in only:
+        choose("sub-fleet", name, fleets)
+    material = gather(_recipe(search))
+    if material.kind != "classification":
+        target = f"the target {material.notes['target_name']!r} of {search.data} is a number"
+        raise DataError(f"a search is for classes, {target}: name another column as the target")
+    _claim(search, out)
+    for name in only or fleets:
+        folder = out / name
+        if not (folder / SCORES).exists():
+            _train(search, fleets[name], folder, material, device=device, progress=progress)
+    return conclude(search, out, material)
+
+
+def conclude(search: Search, out: Path, material: Material) -> dict[str, Any]:
+    """The scores so far; when every sub-fleet is finished, the best on validation is tested, once."""
+    assert material.validation is not None
+    file = out / RESULT
+    fleets = search.fleets()
+    finished = {name: _read(out / name / SCORES) for name in fleets if (out / name / SCORES).exists()}
+    rows = sorted((row for one in finished.values() for row in one["rows"]), key=lambda row: row["number"])
+    result: dict[str, Any] = {
+        "search": asdict(search),
+        "target": material.notes["target_name"] if understood(material.notes) else None,
+        "understood": understood(material.notes),
+        "settings": len(search.settings()),
+        "scored": len(rows),
+        "validated_on": len(material.validation[1]),
+        "missing": [name for name in fleets if name not in finished],
+        "seconds": sum(one["seconds"] for one in finished.values()),
+        "devices": sorted({one["device"] for one in finished.values()}),
+        "rows": rows,
+    }
+    if rows:
+        result["best"] = min(rows, key=_order)
+    if not result["missing"]:
+        if all(row["validation_error"] is None for row in rows):
+            raise TrainingError(f"all {len(rows)} networks of the search diverged: lower the learning rates")
+        result["test"] = _test(out, finished, result["best"], material)
+    files.write_json(file, result)
+    return result
+
+
+def hyperparameters(row: dict[str, Any]) -> dict[str, str]:
+    """What a network of a grid was given, as a page names it."""
+    pi, wide, narrow = row["prior"].partition(":")[2].split(",")
+    return {
+        "learning rate": f"{row['learning_rate']:.3g}",
+        "draws per step": str(row["draws"]),
+        "pi": pi,
+        "-log sigma1": f"{0 - math.log(float(wide)):.0f}",
+        "-log sigma2": f"{0 - math.log(float(narrow)):.0f}",
+    }
+
+
+def by_hyperparameter(result: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
+    """Validation errors of finished networks, by what each hyperparameter was."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in result["rows"]:
+        if row["validation_error"] is not None:
+            for name, value in hyperparameters(row).items():
+                found.setdefault(name, {}).setdefault(value, []).append(row["validation_error"])
+    return found
+
+
+def _train(
+    search: Search, numbers: list[int], folder: Path, material: Material, *, device: str, progress: bool
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    settings, began = search.settings(), time.perf_counter()
+    alive = list(numbers)
+    methods = {number: _network(search, settings[number], number, material) for number in alive}
+    rows: dict[int, dict[str, Any]] = {}
+    done = 0
+    for rung, (epochs, last) in enumerate(_rungs(search)):
+        for number in alive:
+            # Noise and order of the examples go on; they do not start over.
+            methods[number].seed += rung
+        fleet = Fleet([methods[number] for number in alive])
+        try:
+            fleet.fit(
+                material.train,
+                learning_rates=[settings[number].learning_rate for number in alive],
+                epochs=epochs,
+                batch_size=search.batch_size,
+                optimizer=search.optimizer,
+                draws=settings[alive[0]].draws,
+                precision=search.precision,
+                seed=search.seed + rung,
+                device=device,
+                run=folder / f"rung-{rung}",
+                may_diverge=True,
+                progress=progress,
+            )
+        except TrainingError:
+            if len(fleet.diverged) < len(fleet):
+                raise
+            # Not one of these is left: they lose to those of other sub-fleets.
+            fleet.unstack()
+        done += epochs
+        for number in alive:
+            rows[number] = _score(search, methods[number], settings[number], number, done, material)
+        if not last:
+            alive = sorted(sorted(alive, key=lambda number: _order(rows[number]))[: max(1, -(-len(alive) // 2))])
+    best = min(rows.values(), key=_order)
+    winner = methods[best["number"]]
+    winner.notes = dict(material.notes)
+    winner.to("cpu").save(folder / WINNER)
+    told = {"rows": list(rows.values()), "seconds": time.perf_counter() - began, "device": _device(device)}
+    files.write_json(folder / SCORES, told)
+    for file in folder.glob("rung-*/fleet.safetensors"):
+        file.unlink()
+        file.parent.rmdir()
+
+
+def _rungs(search: Search) -> Iterator[tuple[int, bool]]:
+    """Epochs of each rung: with halving, half of the networks go on after 1/2^n, ..., 1/2 of the epochs."""
+    done = 0
+    for rung in range(search.halving, -1, -1):
+        until = max(done + 1, search.epochs >> rung)
+        yield until - done, rung == 0
+        done = until
+
+
+def _network(search: Search, setting: Setting, number: int, material: Material) -> Variational:
+    inputs, classes = int(material.train[0].shape[1]), len(material.class_names)
+    network = networks.mlp(inputs, classes, units=search.units, layers=search.layers)
+    return Variational(
+        network,
+        Categorical(classes=classes),
+        prior=setting.prior,
+        start=search.start,
+        rho=search.rho,
+        seed=1000 * (search.seed * 1000 + number),
+    )
+
+
+def _score(
+    search: Search, method: Variational, setting: Setting, number: int, epochs: int, material: Material
+) -> dict[str, Any]:
+    assert material.validation is not None
+    row = {"number": number, **asdict(setting), "epochs": epochs, "validation_error": None, "validation_nll": None}
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in method.parameters()):
+        return row
+    found = evaluation.evaluate(method, material.validation, draws=search.scoring_draws)
+    error, nll = 1 - (found.accuracy or 0.0), found.nll if found.nll is not None else math.nan
+    return row | {"validation_error": error, "validation_nll": nll if math.isfinite(nll) else None}
+
+
+def _order(row: dict[str, Any]) -> tuple[float, float]:
+    missing = (row["validation_error"] is None) or (row["validation_nll"] is None)
+    return (math.inf, math.inf) if missing else (row["validation_error"], row["validation_nll"])
+
+
+def _test(out: Path, finished: dict[str, Any], best: dict[str, Any], material: Material) -> dict[str, Any]:
+    earlier = _read(out / RESULT).get("test") if (out / RESULT).exists() else None
+    if earlier is not None:
+        return dict(earlier)
+
+    home = next(name for name, one in finished.items() if best["number"] in {row["number"] for row in one["rows"]})
+    method = saving.load(out / home / WINNER)
+    found = evaluation.evaluate(method, material.test, draws=50)
+    return {"error": 1 - (found.accuracy or 0.0), "nll": found.nll, "run": f"{home}/{WINNER}", "draws": 50}
+
+
+def _recipe(search: Search) -> Recipe:
+    return Recipe(
+        data=search.data,
+        target=search.target,
+        ignore=tuple(search.ignore or ()),
+        normalise=search.normalise,
+        validation=search.validation,
+        network="mlp",
+    )
+
+
+def _claim(search: Search, out: Path) -> None:
+    file = out / "search.json"
+    told = json.loads(json.dumps(asdict(search)))
+    # A search of an earlier version does not name what it could not choose.
+    if file.exists() and {**dict.fromkeys(told), **_read(file)} != told:
+        raise RunError(f"{out} holds another search: choose another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    files.write_json(file, told)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise RunError(f"cannot read {file}: {problem}") from None
+    return content
+
+
+def _device(name: str) -> str:
+    return torch.cuda.get_device_name(name) if name.startswith("cuda") else f"{torch.get_num_threads()} CPU threads"

@@ -1,0 +1,262 @@
+"""The README's measured numbers, filled from the JSON files in docs/results: `python studies/scripts/headlines.py`.
+
+A row is a text with places such as `{mnist:summary.error.mean:.2f}`: a file, a path in it (`rows[label=SGHMC]` takes
+the entry of a list by one of its values) and a form. A row whose file is not there yet is left out. A test fails where
+the README and the files disagree.
+"""
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_TV = "scores.total_variation"
+_HMC = "hmc-distance:numbers.data"
+_LOGITS = "gaussian-logits:numbers.cells.mnist-mlp-adam"
+_HYPER = "hyperpriors:numbers.advantage"
+_DRAWS = "paper-grid:numbers.differences.draws per step.10"
+_SLOPES = "uncertainty-kinds:numbers.slopes.hmc"
+_FOUR = ("plain", "ensemble", "dropout", "variational")
+# What, the result, the file that the page is beside, and the command.
+ROWS = (
+    *(
+        (
+            f"{data}, chosen on validation, 400, 1200 units: test error of a scale mixture; MC dropout; plain networks",
+            "; ".join(
+                ", ".join(f"{{{page}:numbers.error.ours-{kind}-{units}-{by}.mean:.2%}}" for units in (400, 1200))
+                for kind, by in (("mixture", "draws"), ("dropout", "draws"), ("plain", "mean"))
+            ),
+            f"{page}.md",
+            f"bayesify reproduce {page} --preset full --device cuda",
+        )
+        for page, data in (("mnist-table", "MNIST"), ("fashion-table", "Fashion-MNIST"))
+    ),
+    (
+        "MNIST, 784-400-400-10, scale mixture, the whole KL, 30 epochs: test error",
+        "{mnist:summary.error.mean:.2f} ± {mnist:summary.error.standard_error:.2f}%",
+        "mnist.json",
+        "python studies/scripts/mnist.py",
+    ),
+    (
+        "the same networks, Fashion-MNIST as unknown: AUROC of the entropy",
+        "{mnist:summary.auroc_fashion.mean:.3f} ± {mnist:summary.auroc_fashion.standard_error:.3f}",
+        "mnist.json",
+        "python studies/scripts/mnist.py",
+    ),
+    (
+        "the same networks, 75% of the weights pruned by signal-to-noise: error added",
+        "{mnist:summary.added_by_pruning.mean:.2f} ± {mnist:summary.added_by_pruning.standard_error:.2f} points",
+        "mnist.json",
+        "python studies/scripts/mnist.py",
+    ),
+    *(
+        (
+            f"{said}: total variation to converged HMC of SGHMC, the ensemble, mean-field VI",
+            ", ".join(
+                f"{{{_HMC}.{data}.rows[label={name}].{_TV}.mean:.3f}}"
+                for name in ("SGHMC", "Ensemble of 5", "Variational")
+            ),
+            "hmc-distance.md",
+            "bayesify reproduce hmc-distance --preset full --device cuda",
+        )
+        for data, said in (("moons", "200 moons"), ("gap", "a regression with a gap"), ("mnist", "300 MNIST images"))
+    ),
+    (
+        (
+            "MNIST, 784-400-400-10: error of the best of three scale mixtures (by validation) and of N(0, 1), with "
+            "Adam and a falling rate; as study D trained them, in 150 of its 600 epochs"
+        ),
+        (
+            "{priors:numbers.errors.converged_wide.mean:.2%} and {priors:numbers.errors.converged_gaussian.mean:.2%}; "
+            "{priors:numbers.errors.study_quarter.mean:.2%} and {priors:numbers.errors.study_gaussian.mean:.2%}"
+        ),
+        "priors.md",
+        "bayesify reproduce priors --preset full --device cuda",
+    ),
+    (
+        "study E's CNN on MNIST, a tenth of the KL, 100 draws: test error",
+        "{mnist-cnn:numbers.error.mean:.2%} ± {mnist-cnn:numbers.error.standard_error:.2%}",
+        "mnist-cnn.md",
+        "bayesify reproduce mnist-cnn --preset full --device cuda",
+    ),
+    (
+        (
+            "Gaussian logits, 30% of 1s and 7s relabelled: AUROC of the spread for them, log_expected; expected; of a "
+            "plain network's entropy"
+        ),
+        "; ".join(
+            f"{{{_LOGITS}-{cell}_auroc.mean:.3f}}"
+            for cell in ("log_expected-30.spread", "expected-30.spread", "plain-30.entropy")
+        ),
+        "gaussian-logits.md",
+        "bayesify reproduce gaussian-logits --preset full --device cuda",
+    ),
+    (
+        "moons from 50 to 1600 examples: slope of log epistemic uncertainty in log examples, by HMC; aleatoric",
+        "; ".join(
+            f"{{{_SLOPES}.{kind}.mean:.2f}} ± {{{_SLOPES}.{kind}.standard_error:.2f}}"
+            for kind in ("epistemic", "aleatoric")
+        ),
+        "uncertainty-kinds.md",
+        "bayesify reproduce uncertainty-kinds --preset full",
+    ),
+    (
+        "moons and circles: accuracy with a hyperprior less that with a tuned scale; with the KL warmed up",
+        "; ".join(
+            f"{{{_HYPER}.{way}.pooled.mean:+.1%}} ± {{{_HYPER}.{way}.pooled.standard_error:.1%}}"
+            for way in ("plain", "warm")
+        ),
+        "hyperpriors.md",
+        "bayesify reproduce hyperpriors --preset full",
+    ),
+    (
+        "mushroom bandit, regret after 50,000 steps, mean and median of ten games: Thompson sampling; greedy",
+        "; ".join(
+            f"{{mushroom:numbers.regret.{agent}.mean:,.0f}} ± {{mushroom:numbers.regret.{agent}.standard_error:,.0f}}, "
+            f"{{mushroom:numbers.median.{agent}:,.0f}}"
+            for agent in ("variational", "greedy")
+        ),
+        "mushroom.md",
+        "bayesify reproduce mushroom --preset full",
+    ),
+    (
+        (
+            "MNIST, 784-1200-1200-10, prior and temperature chosen on validation, in a second round made up after the "
+            "first had been tested: test error; with 98% of the weights pruned by signal-to-noise"
+        ),
+        (
+            "{pruning:numbers.chosen.unpruned.mean:.2%} ± {pruning:numbers.chosen.unpruned.standard_error:.2%}; "
+            "{pruning:numbers.chosen.pruned.mean:.2%} ± {pruning:numbers.chosen.pruned.standard_error:.2%}"
+        ),
+        "pruning.md",
+        "bayesify reproduce pruning --preset full --device cuda",
+    ),
+    (
+        (
+            "CIFAR-10 without horses, chosen at equal budgets, refitted on all: accuracy on the nine known classes; "
+            "AUROC of the entropy for horses: plain network, ensemble of 5, MC dropout, variational"
+        ),
+        "; ".join(
+            ", ".join(f"{{unseen-class:numbers.refit-{kind}.{score}}}" for kind in _FOUR)
+            for score in ("accuracy.mean:.1%", "auroc entropy.mean:.3f")
+        ),
+        "unseen-class.md",
+        "bayesify reproduce unseen-class --preset full --device cuda",
+    ),
+    (
+        (
+            "5 labelled pictures of each of five new classes, accuracy on MNIST, Fashion-MNIST: the discounted old "
+            "posterior as the prior; its means and widths as a start alone; fine-tuning; from scratch"
+        ),
+        "; ".join(
+            f"{{transfer:numbers.values.mnist {way} 5.accuracy.mean:.1%}}, "
+            f"{{transfer:numbers.values.fashion-mnist {way} 5.accuracy.mean:.1%}}"
+            for way in ("power", "start", "tuned", "nothing")
+        ),
+        "transfer.md",
+        "bayesify reproduce transfer --preset full",
+    ),
+    (
+        "time to train an ensemble of 5 as one over that of five networks one after the other: two CPU cores; one H200",
+        "{speed:cpu.parts.fleet/ensemble.ratio:.2f}; {speed:cuda.parts.fleet/ensemble.ratio:.2f} times",
+        "speed.md",
+        "make bench; python studies/scripts/speed.py --device cuda --only fleet/ensemble",
+    ),
+    (
+        (
+            "time of a compiled variational step (scale mixture, Normal prior) over that of a plain step with fused "
+            "Adam; over that of a plain step compiled too; two CPU cores"
+        ),
+        "; ".join(
+            f"{{speed:cpu.parts.step/mixture.{key}:.2f}}, {{speed:cpu.parts.step/normal.{key}:.2f}} times"
+            for key in ("ratio", "ratio_to_compiled_plain")
+        ),
+        "speed.md",
+        "make bench",
+    ),
+    (
+        (
+            "the same step over a plain one on one H200, both compiled and captured in graphs, products of TF32: 400 "
+            "units; 1200 units"
+        ),
+        "; ".join(
+            f"{{speed:cuda.parts.graphs/{units}mixture.ratio:.2f}}, "
+            f"{{speed:cuda.parts.graphs/{units}normal.ratio:.2f}} times"
+            for units in ("", "1200-")
+        ),
+        "speed.md",
+        "python studies/scripts/speed.py --device cuda --only graphs",
+    ),
+    (
+        "600 epochs of 60,000 images at 400 units on one H200, compiling and all, products of TF32",
+        "{speed:cuda.parts.epochs/400.seconds:.1f} s",
+        "speed.md",
+        "python studies/scripts/speed.py --device cuda --only epochs/400",
+    ),
+    (
+        "the 324 settings of the paper's grid, 600 epochs each with 1, 2, 5 and 10 draws, all trained on one H200",
+        "{paper-grid:numbers.minutes:.1f} minutes",
+        "paper-grid.md",
+        "bayesify reproduce paper-grid --preset full --device cuda",
+    ),
+    (
+        "the best of the 324 on validation: test error; what 10 draws a step add to the error of 1 (± over 81 pairs)",
+        f"{{paper-grid:numbers.test.error:.2%}}; {{{_DRAWS}.mean:+.2%}} ± {{{_DRAWS}.standard_error:.2%}}",
+        "paper-grid.md",
+        "bayesify reproduce paper-grid --preset full --device cuda",
+    ),
+)
+
+
+# How sure each network of the demo is of the digit that none has seen.
+_SURE = "%s.3.sure:.0%%"
+DEMO = (
+    f"the plain network is at least 90% sure of {{demo:{_SURE % 'Plain network'}}},\n"
+    f"the ensemble of {{demo:{_SURE % 'Ensemble of 5'}}}, MC dropout of {{demo:{_SURE % 'MC dropout'}}}, "
+    f"the variational network of {{demo:{_SURE % 'Variational'}}}"
+)
+
+
+def table(folder: Path) -> str:
+    """The rows whose files are there, with the numbers in them."""
+    lines = ["| what | result | command |", "| --- | --- | --- |"]
+    for what, result, page, command in ROWS:
+        try:
+            lines.append(f"| {what} | [{fill(result, folder)}](docs/results/{page}) | `{command}` |")
+        except FileNotFoundError:
+            continue
+    return "\n".join(lines)
+
+
+def fill(text: str, folder: Path) -> str:
+    """A text with every place replaced by the number that stands there."""
+    return re.sub(r"\{([^:{}]+):([^:{}]+):([^{}]*)\}", lambda found: _number(folder, *found.groups()), text)
+
+
+def refreshed(readme: str, folder: Path) -> str:
+    """The README with everything that is measured between its marks."""
+    readme = _between(readme, "headlines", f"\n{table(folder)}\n")
+    return _between(readme, "demo", fill(DEMO, folder))
+
+
+def _between(readme: str, name: str, text: str) -> str:
+    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, found, rest = readme.partition(start)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"the README needs {start} and, after it, {end}")
+    return f"{before}{start}{text}{end}{after}"
+
+
+def _number(folder: Path, file: str, path: str, form: str) -> str:
+    value = json.loads((folder / f"{file}.json").read_text())
+    for name, key, wanted in re.findall(r"([^.\[\]]+)(?:\[(\w+)=([^\]]+)\])?", path):
+        value = value[name]
+        if key:
+            value = next(entry for entry in value if entry[key] == wanted)
+    return f"{value:{form}}"
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    readme.write_text(refreshed(readme.read_text(), ROOT / "docs" / "results"))

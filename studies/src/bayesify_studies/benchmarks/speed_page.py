@@ -1,0 +1,170 @@
+"""The measurements of speed as a page: goals, peers, growth, the floor, and what they were made on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bayesify_studies.benchmarks.goals import Measured, Verdict, judge
+from bayesify_studies.benchmarks.scaling import WORDS
+
+DEVICES = {"cpu": "CPU", "cuda": "GPU"}
+START, END = "<!-- findings, written by hand -->", "<!-- end of findings -->"
+_TOP = """# Speed
+
+What being Bayesian costs against a plain network, on 784-400-400-10 with a batch of 128, one draw and fused Adam unless
+said. Contenders take turns in short rounds; numbers are medians, with the quartiles over rounds in brackets. Measure
+again with
+
+    make bench                                                        # on the CPU, with the peers
+    python studies/scripts/speed.py --device cuda --out speed-cuda.json    # on a GPU
+    python studies/scripts/speed.py --merge speed-cuda.json                # into this page
+"""
+_FLOOR = """The least time a step can take where it runs: each pass needs so many bytes, operations in matrix products
+and elementwise operations, and takes at least as long as the slowest of them (the formulas are in
+`src/bayesify/benchmarks/floor.py`). Bandwidth is that of memory as large as the step's state; it and the two rates, of
+products and of elementwise arithmetic, were measured in the same run.
+"""
+
+
+def page(measured: Measured, findings: str = "", figures: Sequence[str] = ()) -> str:
+    """The whole page, in Markdown."""
+    parts = [_TOP, *(machine_words(DEVICES[device], found["machine"]) for device, found in measured.items())]
+    parts.append(f"{START}\n{findings.strip()}\n{END}")
+    parts += ["## Goals", goals_table(judge(measured))]
+    cpu = measured.get("cpu", {}).get("parts", {})
+    if cpu.get("peers", {}).get("rows"):
+        parts += ["## Other libraries", peers_table(cpu["peers"])]
+    if any("scaling" in name for found in measured.values() for name in found["parts"]):
+        parts += ["## Growth", growth_table(measured)]
+    if any(name.startswith("fleet/networks") for found in measured.values() for name in found["parts"]):
+        parts += ["## Fleets", fleets_table(measured)]
+    if any(name.startswith("floor") for found in measured.values() for name in found["parts"]):
+        parts += ["## Where the limit is", _FLOOR, floor_table(measured)]
+    parts += [f"![{name.partition('.')[0]}]({name})" for name in figures]
+    parts += failures(measured)
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def machine_words(name: str, machine: Mapping[str, Any]) -> str:
+    """One line on what was measured on."""
+    processor = f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, {machine['vectors']}"
+    gpu = f"{machine['gpu']} ({machine['gpu_memory_gib']} GiB, CUDA {machine['cuda']}), " if "gpu" in machine else ""
+    if machine.get("float32_products", "highest") != "highest":
+        gpu += "products with the digits of TF32 for all contenders, "
+    return f"{name}: {gpu}{processor}; torch {machine['torch']}, Python {machine['python']}."
+
+
+def goals_table(verdicts: Sequence[Verdict]) -> str:
+    """What, goal, measured, verdict."""
+    rows = []
+    for verdict in verdicts:
+        goal, unit = verdict.goal, f" {verdict.goal.unit}" if verdict.goal.unit else ""
+        measured = "–" if verdict.value is None else f"{number(verdict.value, verdict.quartiles)}{unit}"
+        rows.append([DEVICES[goal.device], goal.what, f"{goal.limit:g}{unit}", measured, verdict.words])
+    return table(["", "what", "at most", "measured", ""], rows)
+
+
+def peers_table(result: Mapping[str, Any]) -> str:
+    """Every library's step in plain steps, and in ours."""
+    rows = [
+        [
+            f"{row['library']} {row['version']}",
+            row["what"],
+            f"{row['ms']:.3g}",
+            number(row["ratio"], row["ratio_quartiles"]),
+            f"{row['to_ours']:.1f}" if "to_ours" in row else "–",
+        ]
+        for row in result["rows"]
+    ]
+    heading = ["library", "what", "ms", "times a plain step", "times ours"]
+    left_out = [f"{name} was left out: {why}." for name, why in result["skipped"].items()]
+    plain = f"A plain step took {result['plain_ms']:.3g} ms."
+    fits = "A Laplace approximation has no step: its fit is given per batch, so in epochs of plain training."
+    return "\n\n".join([table(heading, rows), " ".join([plain, fits, *left_out])])
+
+
+def growth_table(measured: Measured) -> str:
+    """The slope of every curve on either device."""
+    rows = []
+    for device, found in measured.items():
+        for part, result in found["parts"].items():
+            for name, curve in result.get("curves", {}).items() if part.startswith("scaling") else ():
+                first, last = curve["x"][0], curve["x"][-1]
+                times = f"{curve['ms'][0]:.3g} to {curve['ms'][-1]:.3g}"
+                verdict = "linear or better" if curve["linear_or_better"] else "worse than linear"
+                rows.append(
+                    [DEVICES[device], WORDS[name], f"{first:,} to {last:,}", times, f"{curve['slope']:.2f}", verdict]
+                )
+    return table(["", "what grows with what", "sizes", "ms", "slope (1 is linear)", ""], rows)
+
+
+def fleets_table(measured: Measured) -> str:
+    """Microseconds per network and step by the size of the fleet."""
+    rows = []
+    for device, found in measured.items():
+        for row in found["parts"].get("fleet/networks", {}).get("rows", []):
+            rows.append([DEVICES[device], f"{row['networks']}", number(row["us_per_network"], row["quartiles"])])
+    return table(["", "variational networks at once", "microseconds per network and step"], rows)
+
+
+def floor_table(measured: Measured) -> str:
+    """Rates, floors and how far the steps are from them."""
+    rows = []
+    for device, found in measured.items():
+        for part, result in found["parts"].items():
+            if not part.startswith("floor") or "rates" not in result:
+                continue
+            rates = result["rates"]
+            vector = "–" if not rates["vector"] else f"{rates['vector'] / 1e9:,.0f}"
+            for who in ("plain", "variational"):
+                step = result[who]
+                rows.append(
+                    [
+                        DEVICES[device],
+                        f"{who}, {result['units']} units",
+                        f"{sum(each['bytes'] for each in step['passes'].values()) / 1e6:.1f}",
+                        f"{sum(each['products'] for each in step['passes'].values()) / 1e6:,.0f}",
+                        f"{sum(each['operations'] for each in step['passes'].values()) / 1e6:,.0f}",
+                        f"{rates['bandwidth'] / 1e9:,.0f}; {rates['matrix'] / 1e9:,.0f}; {vector}",
+                        f"{step['floor_ms']:.3g}",
+                        f"{step['measured_ms']:.3g}",
+                        f"{step['times_the_floor']:.1f}",
+                    ]
+                )
+    heading = [
+        "",
+        "step",
+        "MB",
+        "M in products",
+        "M elementwise",
+        "GB/s; GFLOP/s; GFLOP/s",
+        "floor, ms",
+        "measured, ms",
+        "times the floor",
+    ]
+    return table(heading, rows)
+
+
+def failures(measured: Measured) -> list[str]:
+    """What could not be measured, and why."""
+    failed = [
+        f"{DEVICES[device]} {part}: {result['failed']}"
+        for device, found in measured.items()
+        for part, result in found["parts"].items()
+        if "failed" in result
+    ]
+    return ["Not measured: " + "; ".join(failed) + "."] if failed else []
+
+
+def number(value: float, quartiles: Sequence[float] | None = None) -> str:
+    """Three digits, and the quartiles in brackets; a single round has none."""
+    if quartiles is None or quartiles[0] == quartiles[1]:
+        return f"{value:.3g}"
+    return f"{value:.3g} [{quartiles[0]:.3g}, {quartiles[1]:.3g}]"
+
+
+def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [heading, ["---"] * len(heading), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

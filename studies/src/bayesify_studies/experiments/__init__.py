@@ -1,0 +1,46 @@
+"""Every table and figure of the studies as one command: `bayesify reproduce NAME`.
+
+A file here is one experiment: what was published, how it is run, what it shows. The library does the work.
+
+    framework   what an experiment is, work that is kept, findings and their pages
+    study_a ... what the experiments of one study are made of: networks and cells, words and tables, pictures
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from bayesify.errors import choose
+
+if TYPE_CHECKING:
+    from bayesify_studies.experiments.framework.experiment import Experiment
+
+NAMES = (
+    "coin",
+    "line",
+    "gaussian-logits",
+    "uncertainty-kinds",
+    "mnist-table",
+    "fashion-table",
+    "kl-reweighting",
+    "priors",
+    "normalisation",
+    "pruning",
+    "paper-grid",
+    "unseen-class",
+    "hmc-distance",
+    "hyperpriors",
+    "mnist-cnn",
+    "regression-bands",
+    "mushroom",
+    "transfer",
+    "figures",
+)
+
+
+def find(name: str) -> Experiment:
+    """An experiment by its name."""
+    module = choose("experiment", name, NAMES).replace("-", "_")
+    experiment: Experiment = import_module(f"bayesify_studies.experiments.{module}").EXPERIMENT
+    return experiment

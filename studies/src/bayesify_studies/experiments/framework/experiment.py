@@ -1,0 +1,140 @@
+"""What an experiment is: a question that a study left open, settings for two presets, and a function that answers it.
+
+    experiment.run(Work) -> Findings
+
+Everything costly goes through `Work`, which keeps it: the same call in the same folder goes on where an interrupted one
+stopped, down to the epoch for trainings, and repeats nothing that is done.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import bayesify
+from bayesify import files
+from bayesify.errors import RunError, choose
+from bayesify_studies.experiments.framework.findings import Findings
+from bayesify_studies.experiments.framework.work import Work, on_accelerator
+
+PRESETS = ("quick", "full")
+# The code that a result depends on: this package and the library.
+SOURCES = (Path(__file__).parents[2], Path(bayesify.__file__).parent)
+QUESTION, RESULTS = "experiment.json", "results.json"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A question, whose it is, and how it is answered.
+
+    `quick` takes minutes on two cores; `full` is the study with seeds. Their keys are the same: what `run` reads as
+    `work.settings`.
+    """
+
+    name: str
+    title: str
+    study: str
+    question: str
+    run: Callable[[Work], Findings]
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    full: Mapping[str, Any] = field(default_factory=dict)
+
+    def settings(self, preset: str) -> dict[str, Any]:
+        """Those of a preset."""
+        given = self.quick if choose("preset", preset, PRESETS) == "quick" else self.full
+        plain: dict[str, Any] = json.loads(json.dumps(dict(given)))
+        return plain
+
+
+def reproduce(
+    experiment: Experiment,
+    out: Path,
+    *,
+    preset: str = "quick",
+    device: str = "cpu",
+    jobs: int = 1,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Run an experiment, or what is left of it, and write `results.json`, its figures and its pages under `out`.
+
+    With several `jobs`, parts that do not depend on each other run in processes of their own, one thread each.
+    """
+    from bayesify_studies.experiments.framework.page import write_pages
+
+    settings = experiment.settings(preset)
+    work = Work(out, settings, device=device, jobs=jobs, progress=progress)
+    _claim(out, {"experiment": experiment.name, "preset": preset, "settings": settings}, overwrite=overwrite)
+    done = out / RESULTS
+    if done.is_file():
+        found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
+        return found
+    findings = experiment.run(work)
+    seconds, machines = work.cost()
+    # Parts may have been computed elsewhere: the command is the one that repeats them, not the one that read them.
+    # Where only some needed a GPU, the others can be repeated there too.
+    where = "cuda" if device == "cpu" and any(map(on_accelerator, machines)) else device
+    results = {
+        "name": experiment.name,
+        "title": experiment.title,
+        "study": experiment.study,
+        "question": experiment.question,
+        "preset": preset,
+        "command": f"bayesify reproduce {experiment.name} --preset {preset}"
+        + ("" if where == "cpu" else f" --device {where}"),
+        "settings": settings,
+        "commit": _commit(),
+        "machines": machines,
+        "seconds": seconds,
+        **findings.to_dict(),
+    }
+    write_pages(out, results)
+    files.write_json(done, results)
+    return results
+
+
+def _claim(out: Path, question: dict[str, Any], *, overwrite: bool) -> None:
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file, not a folder")
+    file = out / QUESTION
+    if file.is_file():
+        there = json.loads(file.read_text(encoding="utf-8"))
+        if there != question and not overwrite:
+            raise RunError(f"{out} holds another experiment, or one with other settings: replace it with --overwrite")
+        if overwrite:
+            _clear(out)
+    elif out.is_dir() and any(out.iterdir()):
+        raise RunError(f"{out} is not empty and holds no experiment of ours: choose another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    files.write_json(file, question)
+
+
+def _clear(out: Path) -> None:
+    for name in ("parts", "runs", "figures"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    for name in (RESULTS, "page.md", "report.html", "report.json"):
+        (out / name).unlink(missing_ok=True)
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this package is run from, with a mark where the package differs from it."""
+    commit, changed = _git("rev-parse", "--short", "HEAD"), _git("status", "--porcelain", "--", *map(str, SOURCES))
+    return f"{commit}-dirty" if commit and changed else commit or None
+
+
+def _git(*words: str) -> str:
+    try:
+        told = subprocess.run(  # noqa: S603
+            ["git", "-C", str(SOURCES[0]), *words],  # noqa: S607
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return told.stdout.strip()

@@ -1,0 +1,124 @@
+"""The pages of a result: Markdown for the docs and one HTML file for a browser, from the same plain values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from bayesify.files import write_text
+from bayesify.report import page as html
+from bayesify.report.figures import Picture
+
+_WORDS_OF_A_NUMBER = 4  # 0.1 ± 0.2 points
+COLUMNS = ("", "published", "ours", "what the difference means")
+# Below every page that has standard errors, unless it has others.
+READING = (
+    "After ± stands the standard error over seeds. What is better, worse, settled or told apart goes by the 95% t "
+    "interval of the difference, seed by seed. Each is judged by itself: where there is no difference, one in twenty "
+    "looks settled. Variational networks that were trained at once share the order of the examples: what another order "
+    "would change is not in their standard errors."
+)
+
+
+def write_pages(out: Path, results: Mapping[str, Any]) -> None:
+    """`page.md` and `report.html` in the experiment's folder."""
+    write_text(out / "page.md", markdown(results, "figures/"))
+    write_text(out / "report.html", webpage(results, out / "figures"))
+
+
+def markdown(results: Mapping[str, Any], figures: str) -> str:
+    """The page for the docs; `figures` comes before every file's name."""
+    parts = [f"# {results['title']}", results["question"], f"**{_once(results['answer'])}**"]
+    parts.append(
+        _table(COLUMNS, [[line[key] for key in ("what", "published", "ours", "meaning")] for line in results["lines"]])
+    )
+    for table in results["tables"]:
+        parts += [f"## {table['title']}", _table(table["headings"], table["rows"])]
+        parts += [table["note"]] if table["note"] else []
+    for picture in results["pictures"]:
+        parts.append(f"![{_once(picture['caption'])}]({figures}{picture['file']})\n\n{picture['caption']}")
+    if results["shortfalls"]:
+        parts += ["## What is missing or weaker than hoped", "\n".join(f"- {one}" for one in results["shortfalls"])]
+    if "±" in "".join(parts):
+        parts += ["## How to read it", _reading(results)]
+    parts += ["## How it was run", f"    {results['command']}", " · ".join(_how(results)) + "."]
+    return "\n\n".join(parts) + "\n"
+
+
+def _reading(results: Mapping[str, Any]) -> str:
+    return results.get("reading") or READING
+
+
+def webpage(results: Mapping[str, Any], figures: Path) -> str:
+    """The page for a browser: one file that asks nothing from outside."""
+    # A table sets what follows " ± " small and below; in a sentence it belongs where it is.
+    rows = [
+        [line[key].replace(" ± ", "\u00a0±\u00a0") for key in ("what", "published", "ours", "meaning")]
+        for line in results["lines"]
+    ]
+    sections = [("Published and ours", _html_table(COLUMNS, rows, words=range(1, len(COLUMNS))))]
+    for table in results["tables"]:
+        sections.append((table["title"], _html_table(table["headings"], table["rows"]) + html.paragraph(table["note"])))
+    pictures = "".join(
+        html.figure([(_picture(figures / one["file"]), one["caption"])], one["caption"], [])
+        for one in results["pictures"]
+    )
+    if pictures:
+        sections.append(("Figures", pictures))
+    if results["shortfalls"]:
+        items = "".join(f"<li>{escape(one)}</li>" for one in results["shortfalls"])
+        sections.append(("What is missing or weaker than hoped", f"<ul>{items}</ul>"))
+    if any("±" in text for _, text in sections):
+        sections.append(("How to read it", html.paragraph(_reading(results))))
+    sections.append(
+        ("How it was run", f"<pre>{escape(results['command'])}</pre>" + html.paragraph("; ".join(_how(results))))
+    )
+    opening = [html.paragraph(results["answer"], "headline")]
+    footer = f"bayesify, experiment {results['name']}, preset {results['preset']}"
+    return html.page(results["title"], results["question"], opening, sections, footer)
+
+
+def _how(results: Mapping[str, Any]) -> list[str]:
+    told = [
+        f"preset {results['preset']}",
+        f"machine: {' and '.join(results['machines'])}",
+        f"{results['seconds']:,.0f} s",
+    ]
+    return told + ([f"commit {results['commit']}"] if results.get("commit") else [])
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of numbers are flush right; the first names the row."""
+    columns = list(zip(*rows, strict=True))[1:]
+    sides = "".join(" ---: |" if all(_is_number(cell) for cell in column) else " --- |" for column in columns)
+    lines = ["| " + " | ".join(headings) + " |", f"| --- |{sides}"]
+    return "\n".join([*lines, *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows)])
+
+
+def _is_number(cell: str) -> bool:
+    return len(cell.split()) <= _WORDS_OF_A_NUMBER and (not cell or cell[0] in "0123456789+-−–.")
+
+
+def _cell(text: str) -> str:
+    return _once(text).replace("|", "\\|")
+
+
+def _once(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _html_table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = ()) -> str:
+    columns = [(heading, "") for heading in headings]
+    return html.table(columns, [[(cell, False) for cell in row] for row in rows], "", words)
+
+
+def _picture(file: Path) -> Picture:
+    content = file.read_bytes()
+    if file.suffix == ".png":
+        width, height = (int.from_bytes(content[place : place + 4], "big") for place in (16, 20))
+        return Picture("png", content, round(width * 96 / 160), round(height * 96 / 160))
+    points = [float(found) for found in re.findall(r'(?:width|height)="([\d.]+)pt"', content.decode())]
+    return Picture("svg", content, round(points[0] * 96 / 72), round(points[1] * 96 / 72))

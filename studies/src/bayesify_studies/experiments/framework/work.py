@@ -1,0 +1,191 @@
+"""What an experiment works with: its settings, its device, and a folder in which everything costly is kept."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bayesify import files, runs
+from bayesify.errors import at_least
+from bayesify.methods import saving
+from bayesify.workflows.build import fit_settings, make_method, suited
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from bayesify.methods import Method
+    from bayesify.methods.variational.variational import Variational
+    from bayesify.workflows.prepare import Material
+    from bayesify.workflows.recipe import Recipe
+
+
+class Work:
+    """Runs the parts of an experiment once each, and remembers them by name."""
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, Any], *, device: str = "cpu", jobs: int = 1, progress: bool = True
+    ) -> None:
+        self.folder, self.settings = folder, dict(settings)
+        self.device, self.jobs, self.progress = device, at_least("jobs", jobs, 1), progress
+
+    def __getitem__(self, name: str) -> Any:
+        """A setting of the preset."""
+        return self.settings[name]
+
+    def on_processor(self) -> Work:
+        """The same work without its accelerator, for networks so small that one would wait for Python."""
+        return Work(self.folder, self.settings, device="cpu", jobs=self.jobs, progress=self.progress)
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of the preset: `seeds` of them, from `first_seed` on where earlier ones were used to choose."""
+        first = int(self.settings.get("first_seed", 0))
+        return range(first, first + at_least("seeds", int(self.settings["seeds"]), 1))
+
+    @property
+    def precision(self) -> str:
+        """Of a fleet's products: those of a GPU are several times faster with the digits of TF32."""
+        return "tf32" if self.device.startswith("cuda") else "float32"
+
+    def once(self, name: str, compute: Callable[..., Mapping[str, Any]], *arguments: Any) -> dict[str, Any]:
+        """A part's plain numbers: `compute(*arguments)` the first time, read from the part's file afterwards.
+
+        What it took, and where, is written beside them; what was computed elsewhere says that of itself.
+        """
+        file = self._file(name)
+        if not file.is_file():
+            began = time.perf_counter()
+            found = json.loads(json.dumps(dict(compute(*arguments)), allow_nan=False))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            spent = {"seconds": time.perf_counter() - began, "machine": machine(self.device)}
+            files.write_json(file, spent | found)
+        return self._read(file)
+
+    def every(self, parts: Mapping[str, tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
+        """Many parts, each `(compute, *arguments)`, in order or in as many processes as `jobs` says.
+
+        In a process of its own a part has one thread; `compute` is then a function of a module, and its arguments are
+        what can be sent to another process (a `Work` can).
+        """
+        missing = {name: part for name, part in parts.items() if not self._file(name).is_file()}
+        if self.jobs > 1 and len(missing) > 1:
+            _in_processes(self, missing)
+        return {name: self.once(name, *part) for name, part in parts.items()}
+
+    def trained(self, name: str, recipe: Recipe, material: Material, **settings: Any) -> Method:
+        """A method trained by a recipe in a run folder of its own, or what an interruption left of it finished.
+
+        `settings` are of `fit`, over those of the recipe.
+        """
+        recipe = replace(suited(recipe, material), device=self.device)
+        examples = len(material.train[0])
+        return self.fitted(
+            name,
+            lambda: make_method(recipe, material),
+            material.train,
+            validation=material.validation if recipe.validation else None,
+            **fit_settings(recipe, examples) | settings,
+        )
+
+    def fitted(
+        self, name: str, make: Callable[[], Method], data: Any, *, network: Any = None, **settings: Any
+    ) -> Method:
+        """The method that `make` makes, fitted to data in a run folder of its own, or the rest of an earlier fit.
+
+        `network` is needed to read it again where the network is none of ours.
+        """
+        run = self.folder / "runs" / name
+        settings = {"device": self.device, "progress": self.progress, **settings}
+        if (run / runs.CONFIG).is_file() and (run / runs.MODEL).is_file():
+            method = saving.load(run, network=network).to(settings["device"])
+            if not method.complete:
+                kept = {key: settings[key] for key in ("validation", "device", "progress") if key in settings}
+                method.resume(data, run, **kept)
+            return method
+        method = make()
+        method.fit(data, run=run, overwrite=True, **settings)
+        return method
+
+    def fleet(
+        self, name: str, make: Callable[[], Sequence[Variational]], data: Any, **settings: Any
+    ) -> list[Variational]:
+        """Variational networks trained at once; each is kept, and a stopped fleet goes on after a whole epoch."""
+        from bayesify.fleets import Fleet
+
+        home = self.folder / "runs" / name
+        methods = list(make())
+        homes = [home / str(number) for number in range(len(methods))]
+        if all((one / runs.MODEL).is_file() for one in homes):
+            loaded: list[Any] = [saving.load(one).to(self.device) for one in homes]
+            return loaded
+        Fleet(methods).fit(
+            data, device=self.device, precision=self.precision, progress=self.progress, run=home, **settings
+        )
+        for method, one in zip(methods, homes, strict=True):
+            method.save(one)
+        (home / "fleet.safetensors").unlink(missing_ok=True)
+        return methods
+
+    def figure(self, name: str, picture: Figure | Axes) -> str:
+        """A figure drawn to a file under `figures` (SVG, or PNG where that is smaller); its name."""
+        from bayesify.report.figures import draw, figure_of
+
+        drawn = draw(figure_of(picture))
+        file = self.folder / "figures" / f"{name}.{drawn.kind}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(drawn.content)
+        return file.name
+
+    def cost(self) -> tuple[float, list[str]]:
+        """Seconds of all parts together, and the machines that they were computed on."""
+        parts = [self._read(file) for file in sorted((self.folder / "parts").glob("*.json"))]
+        return sum(part["seconds"] for part in parts), sorted({part["machine"] for part in parts})
+
+    def _file(self, name: str) -> Path:
+        return self.folder / "parts" / f"{name}.json"
+
+    @staticmethod
+    def _read(file: Path) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+
+def machine(device: str) -> str:
+    """What computes, in words."""
+    accelerator = f"{torch.cuda.get_device_name(device)}, " if device.startswith("cuda") else ""
+    threads = torch.get_num_threads()
+    processor = f"{platform.machine()}, {threads} thread{'s' if threads > 1 else ''}"
+    return f"{accelerator}{processor}, torch {torch.__version__}"
+
+
+def on_accelerator(words: str) -> bool:
+    """Whether `machine`, or whoever knows no more than its name, said this of an accelerator."""
+    return re.match(r"([^,]+, )?\d+ (CPU )?thread", words) is None
+
+
+def _in_processes(work: Work, parts: Mapping[str, tuple[Any, ...]]) -> None:
+    """Each part in one of several processes; the first failure stops the rest."""
+    # Only the core is needed to list experiments: what starts processes is loaded where it is used.
+    from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(min(work.jobs, len(parts)), get_context("spawn"), _one_thread) as pool:
+        running = [pool.submit(work.once, name, *part) for name, part in parts.items()]
+        done, waiting = wait(running, return_when=FIRST_EXCEPTION)
+        for one in waiting:
+            one.cancel()
+        for one in done:
+            one.result()
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)

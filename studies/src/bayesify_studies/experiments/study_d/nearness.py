@@ -1,0 +1,122 @@
+"""Does a network err less the nearer it is to the posterior of its prior? Two estimators stop at different distances.
+
+The loss per example, `E[-log p(y | x, w)] + KL / N`, is minus the ELBO over N: what the ELBO lacks of the log evidence
+is the KL from the posterior, so of two networks under one prior the one with the lower loss is nearer. The local
+estimator's gradients are less noisy and get farther in the same epochs. Small networks on a processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from bayesify.evaluation.statistics import between, estimate, paired, percent, settled, written
+from bayesify_studies.experiments.framework.findings import Line, Table
+from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_d import training, words
+from bayesify_studies.experiments.study_d.training import CONVERGED, Trained
+
+ESTIMATORS = ("weight", "local")
+RHO = -3.0
+_LOSS_DRAWS = 20
+
+# By prior and estimator, a row for each seed.
+Found = Mapping[tuple[str, str], list[dict[str, float]]]
+
+
+def cell(work: Work, prior: str, estimator: str) -> dict[str, Any]:
+    """Every seed under one prior by one estimator: the loss on training images and the error on validation's."""
+    asked = work["nearness"]
+    work = Work(work.folder, work.settings | {"examples": asked["examples"]}, progress=work.progress)
+    data = training.images(work)
+
+    def judged(trained: list[Trained]) -> dict[str, Any]:
+        return {"seeds": [_row(work, one, data) for one in trained]}
+
+    return training.train(
+        work,
+        f"near-{prior.partition(':')[0]}-{estimator}",
+        replace(CONVERGED, estimator=estimator, rho=RHO),
+        data,
+        {prior: {"prior": prior}},
+        units=asked["units"],
+        epochs=asked["epochs"],
+        seeds=work.seeds,
+        evaluate=judged,
+    )
+
+
+def answer(names: Mapping[str, str], found: Found) -> str:
+    """What the nearer of two small networks does, prior by prior; nothing where neither is nearer."""
+    said = []
+    for prior, name in names.items():
+        loss, error = _differences(found, prior)
+        nearer, errs = settled(loss), settled(error)
+        if nearer:
+            word = {1: "less", -1: "more", 0: "neither more nor less, as far as can be told"}[nearer * errs]
+            said.append(f"under {name} the one nearer to the posterior errs {word}")
+    return f" Of two small networks, {', '.join(said)}." if said else ""
+
+
+def lines(names: Mapping[str, str], found: Found) -> list[Line]:
+    """For each prior: what the nearer of the two does."""
+    return [_line(name, *_differences(found, prior)) for prior, name in names.items()]
+
+
+def table(work: Work, names: Mapping[str, str], found: Found) -> Table:
+    """The loss, its parts and the error of every cell."""
+    asked = work["nearness"]
+    rows = []
+    for prior, name in names.items():
+        for one in ESTIMATORS:
+            own = {key: estimate([row[key] for row in found[prior, one]]) for key in ("loss", "nll", "kl", "error")}
+            rows.append(
+                [name, one, *(written(own[key], ".3f") for key in ("loss", "nll", "kl")), percent(own["error"])]
+            )
+    return Table(
+        "How near to the posterior",
+        ["prior", "estimator", "loss per example", "of which NLL", "of which KL", "validation error"],
+        rows,
+        f"Two hidden layers of {asked['units']}, {asked['examples']:,} images, {asked['epochs']} epochs of Adam with a "
+        f"falling rate, widths from softplus({RHO:g}); the loss is minus the ELBO per example, by {_LOSS_DRAWS} draws "
+        "of whole weights for both estimators.",
+    )
+
+
+def numbers(found: Found) -> dict[str, Any]:
+    """Everything, by prior and estimator."""
+    keys = ("loss", "nll", "kl", "error")
+    return {
+        f"{prior} {one}": {key: estimate([row[key] for row in rows]) for key in keys}
+        for (prior, one), rows in found.items()
+    }
+
+
+def _differences(found: Found, prior: str) -> tuple[dict[str, Any], ...]:
+    """Loss and error of the local estimator less those of the other, seed by seed."""
+    others, ours = (found[prior, one] for one in ESTIMATORS)
+    return tuple(paired([row[key] for row in ours], [row[key] for row in others]) for key in ("loss", "error"))
+
+
+def _line(name: str, loss: dict[str, Any], error: dict[str, Any]) -> Line:
+    nearer = {-1: "local is nearer to the posterior", 1: "local is farther from it", 0: "neither is nearer"}
+    errs = {-1: "and errs less", 1: "and errs more", 0: "and the errors are not told apart"}
+    return Line(
+        f"a small network under {name}: the local estimator less the weight estimator",
+        "not asked",
+        f"loss {between(loss, '+.2f')}; error {words.points(error)} ({between(error, '+.2f', 100)})",
+        f"{nearer[settled(loss)]} {errs[settled(error)]}",
+    )
+
+
+@torch.no_grad()
+def _row(work: Work, one: Trained, data: training.Images) -> dict[str, float]:
+    x, y = data.train
+    outputs = one.method.draw(x, draws=_LOSS_DRAWS)
+    nll = -float(one.method.likelihood.log_prob(outputs, y).double().mean())
+    kl = float(one.method.kl().double()) / len(y)
+    error = float(training.mistakes(one.method, data.validation, draws=work["draws"]).double().mean())
+    return {"loss": nll + kl, "nll": nll, "kl": kl, "error": error}

@@ -1,0 +1,68 @@
+"""What the pages about study D say of a way of training, of a difference of errors, and of a preset's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bayesify.evaluation.statistics import between, settled, settled_together, signed
+from bayesify_studies.experiments.framework.work import Work
+
+STUDY_EPOCHS = 600
+
+IN_WORDS = {
+    "study": "as the study ran it",
+    "counted": "the same, every layer's entropy counted once",
+    "converged": "with Adam and a falling rate",
+}
+TITLES = {"study": "as the study", "counted": "entropies counted once", "converged": "Adam, falling rate"}
+
+
+def points(difference: dict[str, Any]) -> str:
+    """A difference of errors in percentage points."""
+    return signed(difference, ".2f", " points", 100.0)
+
+
+def verdict(difference: dict[str, Any]) -> str:
+    """A difference of errors (ours less the other) in words, by its 95% interval, in percentage points."""
+    mean = f"{100 * difference['mean']:+.2f} points"
+    if "interval" not in difference:
+        return f"{mean} in one seed: nothing can be said"
+    said = {1: "worse", -1: "better", 0: "cannot be told apart"}[settled(difference)]
+    return f"{said}: {mean} ({between(difference, '+.2f', 100)})"
+
+
+def scope(work: Work) -> str:
+    """What an answer holds for, where the preset is smaller than the study."""
+    if work["data"] == "mnist" and work["examples"] is None:
+        return ""
+    count = "all" if work["examples"] is None else f"{work['examples']:,}"
+    return f"On {count} images of {work['data']} and {work['study_epochs']} epochs, which is no test of the study: "
+
+
+def limits(work: Work) -> str:
+    """What an answer must add where the study's way is cut short."""
+    if work["study_epochs"] >= STUDY_EPOCHS:
+        return ""
+    return f" The study's way is trained for {work['study_epochs']} epochs here, {STUDY_EPOCHS} there."
+
+
+def together(differences: Sequence[dict[str, Any]]) -> str:
+    """How many differences are settled one by one, and with an allowance for their number."""
+    one_by_one, count = sum(settled(one) != 0 for one in differences), len(differences)
+    return (
+        f"Of the {count} differences {one_by_one} are settled one by one, and {settled_together(differences)} with "
+        f"intervals that allow for all {count} (Bonferroni)."
+    )
+
+
+def shortfalls(work: Work) -> list[str]:
+    """Where the preset is less than the study: epochs, units, images, seeds."""
+    told = []
+    if work["study_epochs"] < STUDY_EPOCHS:
+        told.append(f"Training the study's way takes {work['study_epochs']} epochs here, {STUDY_EPOCHS} there.")
+    if work["data"] != "mnist" or work["examples"] is not None:
+        told.append(f"Trained on {work['examples'] or 'all'} images of {work['data']}, not on MNIST's 50,000.")
+    if len(work.seeds) < 5:
+        told.append(f"{len(work.seeds)} seeds; five were asked for.")
+    return told

@@ -1,0 +1,183 @@
+"""What the page of `transfer` says: with the old posterior, without it, and against fine-tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bayesify.evaluation.statistics import between, estimate, paired, percent, settled, written
+from bayesify_studies.experiments.framework.findings import Line, Table
+from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_e.transfer_networks import VARIATIONAL, WAYS
+
+TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "8x8 digits"}
+SCORES = ("accuracy", "nll")
+OURS = "power"
+OTHERS = {"nothing": "no old data", "start": "the old means and widths as a start alone", "tuned": "fine-tuning"}
+# What it must beat to be of use.
+RIVALS = ("nothing", "tuned")
+
+# By data, way and count: the chosen scale's values, one for each seed.
+Values = Mapping[tuple[str, str, int], Mapping[str, list[float]]]
+
+
+def line(data: str, count: int, values: Values, gaps: Mapping[Any, dict[str, Any]]) -> Line:
+    said = {1: "better", -1: "worse", 0: "not to be told apart"}
+    with_it, without = (percent(estimate(values[data, way, count]["accuracy"]), 1) for way in (OURS, "nothing"))
+    tuned = percent(estimate(values[data, "tuned", count]["accuracy"]), 1)
+    meaning = "; ".join(
+        f"against {OTHERS[other]} {said[settled(gaps[data, other, count, 'accuracy'])]} in accuracy "
+        f"({between(gaps[data, other, count, 'accuracy'], '+.1f', 100)} points) and "
+        f"{said[-settled(gaps[data, other, count, 'nll'])]} in NLL ({between(gaps[data, other, count, 'nll'], '+.3f')})"
+        for other in RIVALS
+    )
+    return Line(
+        f"{TITLES.get(data, data)}, {count} pictures of each new class",
+        "named as a goal, not done",
+        f"{with_it} with the old posterior, {without} without it, {tuned} by fine-tuning",
+        meaning,
+    )
+
+
+def score_table(data: str, score: str, values: Values, counts: Sequence[int]) -> Table:
+    def form(own: dict[str, Any]) -> str:
+        return percent(own, 1) if score == "accuracy" else written(own)
+
+    rows = [
+        [name, *(form(estimate(values[data, way, count][score])) for count in counts)] for way, name in WAYS.items()
+    ]
+    return Table(
+        f"{TITLES.get(data, data)}: {'accuracy' if score == 'accuracy' else 'NLL'} on the new classes",
+        ["", *(f"{count} of each" for count in counts)],
+        rows,
+    )
+
+
+def against(data: str, gaps: Mapping[Any, dict[str, Any]], counts: Sequence[int]) -> Table:
+    rows = [
+        [WAYS[other], *(f"{100 * gap['mean']:+.1f} ({_edges(gap)})" for gap in own)]
+        for other in WAYS
+        if other != OURS
+        for own in [[gaps[data, other, count, "accuracy"] for count in counts]]
+    ]
+    return Table(
+        f"{TITLES.get(data, data)}: the discounted old posterior less each other way, points of accuracy",
+        ["less", *(f"{count} of each" for count in counts)],
+        rows,
+        "Paired over seeds, with 95% intervals.",
+    )
+
+
+def setting(scale: float, rate: float, power: float) -> str:
+    return f"{scale:g}, {rate:g}" + ("" if power == 1 else f", power {power:g}")
+
+
+def _edges(gap: Mapping[str, Any]) -> str:
+    if "interval" not in gap:
+        return "one seed"
+    low, high = gap["interval"]
+    return f"{100 * low:+.1f} to {100 * high:+.1f}"
+
+
+def answer(work: Work, values: Values, gaps: Mapping[Any, dict[str, Any]], chosen: Mapping[Any, Any]) -> str:
+    cells = [(data, count) for data in work["data"] for count in work["counts"]]
+    told = []
+    for other, words in OTHERS.items():
+        better, worse = (
+            {
+                score: sum(settled(gaps[data, other, count, score]) == sign * side for data, count in cells)
+                for score, side in (("accuracy", 1), ("nll", -1))
+            }
+            for sign in (1, -1)
+        )
+        told.append(
+            f"than {words} in {better['accuracy']} and worse in {worse['accuracy']} of {len(cells)} by accuracy "
+            f"({better['nll']} and {worse['nll']} by NLL)"
+        )
+    few = work["old_examples"] is not None and work["old_examples"] < 10000
+    scope = f"After {work['old_examples']:,} old pictures only, a trial of the code: " if few else ""
+    return (
+        f"{scope}Does the old posterior help as the prior? A case is a data set and a number of labelled pictures; "
+        f"counting differences whose 95% interval leaves out zero, the discounted one is better {', '.join(told)}. "
+        + _where_from(work, values, chosen, cells)
+    )
+
+
+def _where_from(work: Work, values: Values, chosen: Mapping[Any, Any], cells: Sequence[tuple[str, int]]) -> str:
+    """What a gain is due to: how much of the old data is left in the chosen prior, and what all of them do."""
+    least = min(work["powers"])
+    faint = sum(chosen[data, OURS, count][2] == least for data, count in cells)
+    apart = [
+        paired(values[data, "prior", count]["accuracy"], values[data, "nothing", count]["accuracy"])
+        for data, count in cells
+    ]
+    better, worse = (sum(settled(one) == sign for one in apart) for sign in (1, -1))
+    start = ": what helps is where training starts" if faint > len(cells) / 2 else ""
+    return (
+        f"The discount that validation chose is the strongest tried ({least:g} of the old data) in {faint} of "
+        f"{len(cells)} cases{start}. Undiscounted, the old posterior is better than no old data in {better} and worse "
+        f"in {worse} cases by accuracy."
+    )
+
+
+def shortfalls(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> list[str]:
+    told = [
+        f"{TITLES.get(data, data)}, {count} of each: the old posterior is not shown to help against {OTHERS[other]} "
+        f"({between(gaps[data, other, count, 'accuracy'], '+.1f', 100)} points of accuracy)."
+        for data in work["data"]
+        for count in work["counts"]
+        for other in RIVALS
+        if settled(gaps[data, other, count, "accuracy"]) < 1
+    ]
+    if len(work.seeds) < 10:
+        told.append(f"{len(work.seeds)} seeds; ten were asked for.")
+    if work["old_examples"] is not None:
+        told.append(f"The old classes were learnt from {work['old_examples']:,} pictures, not from all.")
+    told.append(
+        f"Settings were chosen on {work['chosen_on']:,} labelled pictures, which who has few labels does not have, "
+        f"and with {work['choosing']} seed{'s' if work['choosing'] > 1 else ''}: a setting that fails now and then "
+        "(large standard errors show where) may be chosen."
+    )
+    return told
+
+
+def picture(values: Values, data: Sequence[str], counts: Sequence[int]) -> Any:
+    from matplotlib.ticker import NullLocator
+
+    from bayesify.plots import style
+    from bayesify_studies.experiments.framework.drawing import below
+
+    colors = ("#1f2328", "#0072b2", "#3a9bd0", "#59636e", "#d55e00", "#c77c00", "#b5518c")
+    figure = style.new_figure(8.4, 3.1 * len(data) + 0.5)
+    for row, name in enumerate(data):
+        for column, score in enumerate(SCORES):
+            axes = figure.add_subplot(len(data), 2, 2 * row + column + 1)
+            for number, (way, words) in enumerate(WAYS.items()):
+                found = [estimate(values[name, way, count][score]) for count in counts]
+                means = [one["mean"] for one in found]
+                reach = [one.get("standard_error", 0.0) for one in found]
+                places = [count * (1 + 0.02 * (number - 3)) for count in counts]
+                axes.errorbar(
+                    places,
+                    means,
+                    reach,
+                    color=colors[number],
+                    marker="*osD^vP"[number],
+                    markersize=4,
+                    linewidth=1.3,
+                    linestyle="-" if way in VARIATIONAL else "--",
+                    label=words,
+                )
+            axes.set_xscale("log")
+            axes.set_xticks(list(counts), [str(count) for count in counts])
+            axes.xaxis.set_minor_locator(NullLocator())
+            style.dress(
+                axes,
+                title=TITLES.get(name, name),
+                x="labelled pictures of each new class" if row + 1 == len(data) else "",
+                y="accuracy" if score == "accuracy" else "NLL (nats)",
+            )
+            if score == "accuracy":
+                style.percent(axes, "y")
+    below(figure)
+    return figure

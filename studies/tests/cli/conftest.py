@@ -1,0 +1,3 @@
+"""The fixtures of the library's command-line tests."""
+
+from command import call, refused  # noqa: F401 -- fixtures

@@ -1,0 +1,117 @@
+"""The distance to HMC as an experiment: from parts alone, resumed, and with words that follow the intervals."""
+
+import json
+import shutil
+
+import pytest
+
+import bayesify as bf
+from bayesify import files
+from bayesify.workflows.compare.against_hmc import Comparison
+from bayesify.workflows.compare.hmc_settings import SETUPS, Setup
+from bayesify_studies.experiments import hmc_distance
+from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
+
+TINY = {
+    "data": ["moons", "gap"],
+    "seeds": 1,
+    "draws": 8,
+    "given": {"epochs": 4, "warm_up": 20, "samples": 4, "chains": 2, "units": [3]},
+}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    for name, options in (("moons", {"n": 60, "test": 30, "noise": 0.4}), ("gap", {"n": 40, "test": 16})):
+        monkeypatch.setitem(SETUPS, name, Setup(options, SETUPS[name].model, SETUPS[name].own))
+
+
+def experiment(**settings):
+    study = hmc_distance.EXPERIMENT
+    return Experiment("hmc-distance", study.title, "C", study.question, study.run, quick={**TINY, **settings})
+
+
+def test_the_numbers_are_those_of_the_runs_and_parts_alone_make_the_page(tmp_path, monkeypatch):
+    results = reproduce(experiment(), tmp_path / "a", progress=False)
+    rows = {row["label"]: row["scores"] for row in results["numbers"]["data"]["moons"]["rows"]}
+    for label, slug in (("Ensemble of 5", "ensemble"), ("SWAG", "swag")):
+        file = tmp_path / "a" / "runs" / "moons" / "seed-0" / slug / "metrics.json"
+        distance = json.loads(file.read_text())["distance"]["total_variation"]
+        assert rows[label]["total_variation"]["values"] == pytest.approx([distance])
+    page = (tmp_path / "a" / "page.md").read_text()
+    assert f"{rows['SWAG']['total_variation']['mean']:.4f}" in page
+    files = {one["file"].partition(".")[0] for one in results["pictures"]}
+    assert files == {"moons-probability", "moons-uncertainty", "gap-bands"}
+    # Chains of a few draws have not converged, and the page says so.
+    assert len(results["shortfalls"]) == 2
+    shutil.rmtree(tmp_path / "a" / "runs")
+    (tmp_path / "a" / "results.json").unlink()
+    monkeypatch.setattr(Comparison, "scores", None)
+    again = reproduce(experiment(), tmp_path / "a", progress=False)
+    assert again["numbers"] == results["numbers"]
+    assert (tmp_path / "a" / "page.md").read_text() == page
+
+
+def test_runs_that_are_there_are_used_unless_they_answer_another_question(tmp_path, monkeypatch):
+    given = {**TINY["given"], "units": (3,), "data": "gap"}
+    comparison = Comparison(given, draws=8)
+    comparison.scores(tmp_path / "old", 0, progress=False)
+    files.write_json(tmp_path / "old" / "against.json", comparison.question([0]))
+    fits = []
+    monkeypatch.setattr(bf.PointEstimate, "fit", lambda *_, **__: fits.append(1))
+    work = hmc_distance.Work(tmp_path / "new", TINY, progress=False)
+    shutil.copytree(tmp_path / "old", tmp_path / "new" / "runs" / "gap")
+    part = hmc_distance.one_seed(work, "gap", 0)
+    assert fits == []
+    metrics = json.loads((tmp_path / "old" / "seed-0" / "point" / "metrics.json").read_text())
+    assert part["scores"]["Point estimate"] == metrics
+    other = hmc_distance.Work(tmp_path / "new", {**TINY, "draws": 9}, progress=False)
+    with pytest.raises(ValueError, match="holds another comparison"):
+        hmc_distance.one_seed(other, "gap", 0)
+
+
+def summary(ensemble, variational, *, converged=True):
+    rows = [("Ensemble of 5", ensemble), ("Variational", variational), (hmc_distance.against_report.FLOOR, [0.0] * 3)]
+    apart = hmc_distance.paired(ensemble, variational)
+    scores = [{"label": label, "scores": {"total_variation": {"values": values}}} for label, values in rows]
+    diagnosis = {"converged": converged, "r_hat": 1.1}
+    reference = {"converged": converged, "largest_r_hat": 1.1, "diagnoses": [diagnosis] * 3}
+    return {"rows": scores, "paired": {"total_variation": apart}, "reference": reference, "seeds": [0, 1, 2]}
+
+
+def test_who_is_closest_is_decided_by_paired_intervals():
+    clear = summary([0.01, 0.02, 0.03], [0.11, 0.12, 0.135])
+    assert hmc_distance.closest(clear) == ("Ensemble of 5", [])
+    assert "is closer to HMC than mean-field VI" in hmc_distance._said("moons", clear)
+    turned = summary([0.11, 0.12, 0.135], [0.01, 0.02, 0.03])
+    assert hmc_distance.closest(turned) == ("Variational", [])
+    assert "is farther from HMC than mean-field VI" in hmc_distance._said("moons", turned)
+    # Means apart, but not by more than seeds make them.
+    level = summary([0.01, 0.2, 0.1], [0.05, 0.1, 0.19])
+    assert hmc_distance.closest(level) == ("Ensemble of 5", ["Variational"])
+    assert "cannot be told apart from mean-field VI" in hmc_distance._said("moons", level)
+
+
+def test_a_method_that_learned_nothing_is_told():
+    clear = summary([0.01, 0.02, 0.03], [0.11, 0.12, 0.135])
+    for row, accuracy in zip(clear["rows"], ([0.8, 0.8, 0.8], [0.51, 0.46, 0.8], [0.8, 0.8, 0.8]), strict=True):
+        row["scores"]["accuracy"] = {"values": accuracy}
+        row["scores"]["total_variation"]["mean"] = 0.1
+    assert hmc_distance.at_chance("circles", clear) == {"Variational": 2}
+    assert hmc_distance._said("circles", clear).endswith(", which learned nothing on 2 of 3 data sets.")
+    assert hmc_distance._lines("circles", clear)[0].meaning.endswith(
+        "mean-field VI learned nothing on 2 of 3 data sets"
+    )
+    (told,) = hmc_distance._shortfalls("circles", clear)
+    assert "Variational on 2" in told
+    # Where chance is not known, nothing is said.
+    assert hmc_distance._shortfalls("gap", clear) == []
+
+
+def test_nothing_is_claimed_of_a_reference_that_has_not_converged():
+    clear = summary([0.01, 0.02, 0.03], [0.11, 0.12, 0.135], converged=False)
+    assert hmc_distance._said("moons", clear).startswith("On moons nothing is settled: HMC converged on 0 of 3")
+    for row in clear["rows"]:
+        row["scores"]["total_variation"]["mean"] = 0.1
+    claim, _ = hmc_distance._lines("moons", clear)
+    assert claim.meaning.startswith("not settled here")

@@ -1,0 +1,126 @@
+"""The cells of study E: choices on validation, advantages paired by seed, and a page that says what the parts say."""
+
+import json
+from statistics import fmean
+
+import pytest
+import torch
+
+from bayesify_studies.experiments import hyperpriors
+from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
+from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_e import hyperprior_cells
+from bayesify_studies.experiments.study_e.hyperprior_cells import cells, hoyer, measure_cell, points
+from bayesify_studies.experiments.study_e.hyperprior_comparison import Cells, advantages
+
+TINY = {
+    "seeds": 2,
+    "noise": {"moons": [0.3, 0.4], "circles": [0.15]},
+    "scales": [0.1, 1.0],
+    "epochs": 2,
+    "warm_up": 1,
+    "rate": 0.03,
+    "draws": 1,
+    "side": 12,
+    "answers": 3,
+    "hmc": {"places": [], "cells": [], "seeds": 0},
+}
+
+
+def invented(name, noise, family, scale, warm_up, settings):
+    """Numbers as if measured: the second scale is best on validation, hyperpriors gain a point when warmed up."""
+    scales = 2 if scale == "fixed" else 1
+    gain = 0.01 if warm_up and scale in hyperprior_cells.HYPERPRIORS else 0.0
+    accuracy = [[0.80 + gain + 0.001 * seed, 0.85 + gain + 0.001 * seed] for seed in range(2)]
+    rows = [[accuracy[seed][-1 if scales == 1 else i] for seed in range(2)] for i in range(scales)]
+    found = dict.fromkeys(("accuracy", "validation_accuracy"), rows)
+    found |= {key: [[1 - value for value in row] for row in rows] for key in ("nll", "validation_nll")}
+    found |= dict.fromkeys(("unsure_near", "unsure_far", "hoyer", "near_zero"), rows)
+    layer = {"mean": [0.5] * 10, "std": [0.1] * 10}
+    surface = {"side": 2, "extent": [0, 1, 0, 1], "probability": [0.1, 0.9, 0.2, 0.8], "spread": [0.1] * 4}
+    return (
+        found
+        | {"best_accuracy": 0.9, "best_nll": 0.05, "priors": ["x"] * scales}
+        | ({} if scales == 2 else {"last_layer": layer, "surface": surface})
+    )
+
+
+def test_there_are_thirteen_cells():
+    assert len(set(cells())) == 13
+
+
+def test_hoyer_is_one_for_one_weight_and_zero_for_equal_ones():
+    assert hoyer(torch.tensor([0.0, 0.0, 3.0, 0.0])) == pytest.approx(1.0)
+    assert hoyer(torch.tensor([2.0, -2.0, 2.0, 2.0])) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_each_seed_has_700_points_of_its_own_and_300_to_choose_by():
+    (x, _), (held, _) = points("circles", 0.15, 0)
+    assert (len(x), len(held)) == (700, 300)
+    assert not torch.equal(x, points("circles", 0.15, 1)[0][0])
+
+
+def test_a_cell_learns_and_is_scored_by_the_densities():
+    settings = TINY | {"epochs": 200, "warm_up": 100, "rate": 0.1, "side": 40, "answers": 20, "seeds": 2}
+    found = measure_cell("moons", 0.3, "normal", "half-cauchy", 100, settings)
+    assert found["priors"] == ["normal:half-cauchy(1)"]
+    for accuracy, held in zip(found["accuracy"][0], found["validation_accuracy"][0], strict=True):
+        # a straight line has about 0.85 and the best rule 0.915
+        assert 0.84 < accuracy <= found["best_accuracy"]
+        # 300 points have a standard error of 0.02
+        assert abs(accuracy - held) < 0.07
+    assert all(nll > found["best_nll"] for nll in found["nll"][0])
+
+
+def test_advantages_are_paired_differences_to_the_scale_chosen_on_validation(tmp_path, monkeypatch):
+    monkeypatch.setattr("bayesify_studies.experiments.study_e.hyperprior_comparison.measure_cell", invented)
+    found = Cells(Work(tmp_path, TINY))
+    assert found.chosen("warm", ("moons", 0.3), ("normal", "fixed")) == [1, 1]
+    assert advantages(found, "plain")["pooled"]["mean"] == pytest.approx(0.0)
+    warm = advantages(found, "warm")
+    assert warm["pooled"]["values"] == pytest.approx([0.01, 0.01])
+    assert warm["pooled_nll"]["mean"] == pytest.approx(0.01)
+    assert len(warm["single"]) == 3 * 3 * 3
+    assert warm["noisy_less_clean"]["moons"]["mean"] == pytest.approx(0.0)
+
+
+def test_networks_that_guess_are_counted(tmp_path, monkeypatch):
+    def lost(name, noise, family, scale, warm_up, settings):
+        found = invented(name, noise, family, scale, warm_up, settings)
+        if name == "circles" and not warm_up and scale != "fixed":
+            found |= {"accuracy": [[0.5, 0.8]]}
+        return found
+
+    monkeypatch.setattr("bayesify_studies.experiments.study_e.hyperprior_comparison.measure_cell", lost)
+    found = Cells(Work(tmp_path, TINY))
+    # Three families with three hyperpriors, one of two seeds each.
+    assert found.guessing("plain", "circles", tuple(hyperprior_cells.HYPERPRIORS)) == (9, 18)
+    assert found.guessing("plain", "circles", ("fixed",)) == (0, 6)
+    (told,) = hyperpriors._guessing(found)
+    assert told.startswith("Whole KL from the start, circles: 9 of 18 networks with a hyperprior and 0 of 6")
+
+
+def test_the_page_says_what_the_parts_say_and_repeats_none(tmp_path, monkeypatch):
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 30:
+            raise KeyboardInterrupt
+        return invented(*arguments)
+
+    monkeypatch.setattr("bayesify_studies.experiments.study_e.hyperprior_comparison.measure_cell", counted)
+    base = hyperpriors.EXPERIMENT
+    tiny = Experiment(base.name, base.title, base.study, base.question, base.run, TINY, TINY)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(tiny, tmp_path, progress=False)
+    results = reproduce(tiny, tmp_path, progress=False)
+    assert len(calls) == 2 * 3 * 13 + 1
+    page = (tmp_path / "page.md").read_text()
+    parts = [json.loads((tmp_path / "parts" / f"warm-moons-0.4-normal-{h}.json").read_text()) for h in ("fixed",)]
+    gap = 100 * fmean(parts[0]["best_accuracy"] - value for value in parts[0]["accuracy"][1])
+    assert f"{gap:.2f} ±" in page
+    assert results["numbers"]["advantage"]["warm"]["pooled"]["mean"] == pytest.approx(0.01)
+    assert "2 seeds, the question asks for 20." in results["shortfalls"]
+    assert not any("guessing" in one for one in results["shortfalls"])
+    assert "is better than" in results["answer"]

@@ -1,0 +1,58 @@
+"""Nearness to the posterior: the loss is minus the ELBO, and a line says what the intervals say."""
+
+import math
+
+import pytest
+import torch
+
+import bayesify as bf
+from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_d import nearness
+from bayesify_studies.experiments.study_d.training import Images, Trained
+
+
+def test_the_loss_is_minus_the_elbo_of_a_model_whose_elbo_is_known(tmp_path):
+    # A classifier whose inputs are zeros and that has no bias: every answer is even, whatever the weights.
+    x, y = torch.zeros(50, 3), torch.arange(50) % 2
+    network = torch.nn.Linear(3, 2, bias=False)
+    method = bf.Variational(network, "categorical", prior="normal:2", rho=-1.0)
+    with torch.no_grad():
+        method.mu.copy_(torch.linspace(-1, 1, 6))
+    std = math.log1p(math.exp(-1.0))
+    kl = sum(math.log(2 / std) + (std**2 + m * m) / 8 - 0.5 for m in torch.linspace(-1, 1, 6).tolist())
+    one = Trained("normal:2", 0, method.eval(), [], 0.0)
+    row = nearness._row(Work(tmp_path, {"draws": 5}), one, Images((x, y), (x, y), (x, y)))
+    assert row["nll"] == pytest.approx(math.log(2), rel=1e-6)
+    assert row["kl"] == pytest.approx(kl / 50, rel=1e-5)
+    assert row["loss"] == row["nll"] + row["kl"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "said"),
+    [
+        (-7.0, 0.01, "local is nearer to the posterior and errs more"),
+        (-7.0, -0.01, "local is nearer to the posterior and errs less"),
+        (7.0, 0.0, "local is farther from it and the errors are not told apart"),
+        (0.0, 0.01, "neither is nearer and errs more"),
+    ],
+)
+def test_a_line_says_which_is_nearer_and_which_errs_more(loss, error, said):
+    def rows(shift, more):
+        wobble = [(-1) ** seed * 1e-3 for seed in range(4)]
+        return [{"loss": 20 + shift + w, "nll": 0.1, "kl": 1.0, "error": 0.04 + more + w} for w in wobble]
+
+    jitter = [{"loss": 0.01 * n, "error": 1e-4 * n * (-1) ** n} for n in range(4)]
+    local = [
+        row | {key: row[key] + move[key] for key in move} for row, move in zip(rows(loss, error), jitter, strict=True)
+    ]
+    prior = "normal:1"
+    found = {(prior, "weight"): rows(0, 0), (prior, "local"): local}
+    (line,) = nearness.lines({prior: "N(0, 1)"}, found)
+    assert line.meaning == said
+    nearer = {
+        (-7.0, 0.01): "under N(0, 1) the one nearer to the posterior errs more.",
+        (-7.0, -0.01): "under N(0, 1) the one nearer to the posterior errs less.",
+        (7.0, 0.0): "under N(0, 1) the one nearer to the posterior errs neither more nor less, as far as can be told.",
+        (0.0, 0.01): "",
+    }
+    assert nearness.answer({prior: "N(0, 1)"}, found).endswith(nearer[loss, error])
