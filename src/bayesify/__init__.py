@@ -8,17 +8,30 @@ from typing import TYPE_CHECKING, Any
 from bayesify.methods.cards import CARDS
 
 if TYPE_CHECKING:
-    from bayesify import data, exact, likelihoods, metrics, networks, noise, plots, priors, report, sklearn
-    from bayesify.errors import RunError, TrainingError
-    from bayesify.evaluation import Evaluation, evaluate
-    from bayesify.evaluation.pruning import prune, pruning_curve
-    from bayesify.evaluation.selective import risk_coverage
-    from bayesify.functional.network import Network
+    from bayesify import data as data
+    from bayesify import exact as exact
+    from bayesify import likelihoods as likelihoods
+    from bayesify import metrics as metrics
+    from bayesify import networks as networks
+    from bayesify import noise as noise
+    from bayesify import plots as plots
+    from bayesify import priors as priors
+    from bayesify import report as report
+    from bayesify import sklearn as sklearn
+    from bayesify.errors import RunError as RunError
+    from bayesify.errors import TrainingError as TrainingError
+    from bayesify.evaluation import Evaluation as Evaluation
+    from bayesify.evaluation import evaluate as evaluate
+    from bayesify.evaluation.pruning import prune as prune
+    from bayesify.evaluation.pruning import pruning_curve as pruning_curve
+    from bayesify.evaluation.selective import risk_coverage as risk_coverage
+    from bayesify.functional.network import Network as Network
     from bayesify.methods.cards import *  # noqa: F403 -- the classes of all methods
-    from bayesify.methods.method import Method
-    from bayesify.predictive import Predictive
-    from bayesify.training.kl import KL
-    from bayesify.workflows.load import load, prepare
+    from bayesify.methods.method import Method as Method
+    from bayesify.predictive import Predictive as Predictive
+    from bayesify.training.kl import KL as KL
+    from bayesify.workflows.load import load as load
+    from bayesify.workflows.load import prepare as prepare
 
 __version__ = "0.1.0"
 

@@ -22,43 +22,29 @@ from tqdm import tqdm
 
 from bayesify.errors import RunError, TrainingError, at_least, first_line
 from bayesify.methods.variational.variational import Variational
-from bayesify.priors.varying import varying
 from bayesify.runs import checkpoint
 from bayesify.training import checkpoints, data_identity
 from bayesify.training.engines.compiling import worth_compiling
-from bayesify.training.engines.fused import FusedStep, signed
+from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.graphs import GraphedSteps
-from bayesify.training.engines.side_by_side import StepsApart
-from bayesify.training.engines.stacked_step import FleetStep
+from bayesify.training.engines.side_by_side import SideBySideSteps
+from bayesify.training.engines.stacked import Stack
+from bayesify.training.engines.stacked_step import StackedStep
 from bayesify.training.examples import Examples, TensorExamples, as_examples
 from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import make_optimizer, rate_factor
-from bayesify.training.schedule import Timetable
+from bayesify.training.schedule import StepSchedule
 
 logger = logging.getLogger("bayesify")
 
 
-class Fleet:
+class Fleet(Stack):
     """Variational networks that differ in prior, seed, start and weights, and in nothing else."""
 
     def __init__(self, methods: Sequence[Variational]) -> None:
-        self.methods = list(methods)
-        _check_alike(self.methods)
-        first = self.methods[0]
-        names = [name for name, _ in first.named_parameters()]
-        rows = [dict(method.named_parameters()) for method in self.methods]
-        self.names = names
-        self.parameters = [nn.Parameter(torch.stack([row[name].detach() for row in rows])) for name in names]
-        priors = [method.prior for method in self.methods]
-        self.family, self.numbers = varying([prior for prior in priors if prior is not None])
-        self.numbers = self.numbers.to(self.parameters[0].dtype)
-        self.seeds = torch.tensor([signed(method.seed) for method in self.methods])
-        self.apart = False
+        super().__init__(methods)
         self.nll: list[list[float]] = []
-
-    def __len__(self) -> int:
-        return len(self.methods)
 
     def to(self, device: torch.device | str) -> Fleet:
         """Move everything."""
@@ -122,21 +108,21 @@ class Fleet:
             self.to(device)
         where = self.parameters[0].device
         first = self.methods[0]
-        self.apart = isinstance(data, list) and all(isinstance(one, tuple) for one in data)
-        given = data if self.apart else [data]
+        self.own_data = isinstance(data, list) and all(isinstance(one, tuple) for one in data)
+        given = data if self.own_data else [data]
         every = [as_examples(one, first.likelihood, first.network.dtype).to(where) for one in given]
         for one in every:
             if isinstance(one, TensorExamples):
                 first._look(one)
-        if self.apart:
+        if self.own_data:
             # How draws are batched is found by comparing numbers, which cannot be done inside the map over networks.
             with torch.no_grad():
                 first._training_outputs(every[0].first()[0], 0, draws)
-        examples = _together(every, len(self)) if self.apart else every[0]
+        examples = _together(every, len(self)) if self.own_data else every[0]
         if not isinstance(examples, TensorExamples):
             raise TypeError("a fleet trains on data in memory: give a pair (x, y)")
         made = make_optimizer(optimizer, self.parameters, 1.0)
-        step = FleetStep(self, made, draws, precision)
+        step = StackedStep(self, made, draws, precision)
         self.nll = []
         asked = {
             "priors": [method.prior.spec() for method in self.methods if method.prior is not None],
@@ -155,7 +141,7 @@ class Fleet:
         counted: FusedStep = step if graphed is None else graphed.fused
         # Not every optimiser counts its steps; the noise of a step is keyed by its number.
         counted.done = begun * batches
-        timetable = Timetable(
+        step_schedule = StepSchedule(
             list(zip(weightings, learning_rates, strict=True)),
             lambda done: rate_factor(schedule, done),
             epochs=epochs,
@@ -171,14 +157,14 @@ class Fleet:
                 return share, *step.rule.numbers(rate, epoch * batches + number)
 
             # The table first: the order's keys are copied to the device, which waits for the steps that are under way.
-            table = timetable.table(epoch, numbers, self.parameters[0].dtype)
+            table = step_schedule.table(epoch, numbers, self.parameters[0].dtype)
             return examples.orders(seed, epoch, 1, where), table
 
         bar = tqdm(total=epochs, initial=begun, unit="epoch", disable=None if progress else True, leave=False)
         with bar, deferred_interrupts() as interrupted:
             ahead = prepared(min(begun, epochs - 1))
             for epoch in range(begun, epochs):
-                total = self._begin_epoch(counted, examples, *ahead, timetable.sizes, graphed)
+                total = self._begin_epoch(counted, examples, *ahead, step_schedule.sizes, graphed)
                 if epoch + 1 < epochs:
                     # A device is still at work: time for what the next epoch needs.
                     ahead = prepared(epoch + 1)
@@ -213,8 +199,8 @@ class Fleet:
         return self.methods
 
     def _faster(
-        self, step: FleetStep, examples: TensorExamples, batch_size: int, steps: int, compiled: bool | None
-    ) -> GraphedSteps | StepsApart | None:
+        self, step: StackedStep, examples: TensorExamples, batch_size: int, steps: int, compiled: bool | None
+    ) -> GraphedSteps | SideBySideSteps | None:
         """Compile the step where that was asked for or pays; what then makes an epoch's steps, if not Python."""
         where = self.parameters[0].device
         weights = step.method.network.size * step.draws * len(self)
@@ -235,7 +221,7 @@ class Fleet:
         order: Tensor,
         numbers: Tensor,
         sizes: list[int],
-        graphed: GraphedSteps | StepsApart | None,
+        graphed: GraphedSteps | SideBySideSteps | None,
     ) -> Tensor:
         """Make an epoch's steps and sum their NLLs up; or have `graphed` make them, which has the sum in the end."""
         total = torch.zeros(len(self), dtype=torch.float64, device=order.device)
@@ -273,7 +259,7 @@ class Fleet:
         checkpoint.write(Path(run) / "fleet.safetensors", tensors, state)
 
     def _restore(
-        self, run: str | Path | None, optimizer: torch.optim.Optimizer, step: FleetStep, asked: dict[str, Any]
+        self, run: str | Path | None, optimizer: torch.optim.Optimizer, step: StackedStep, asked: dict[str, Any]
     ) -> int:
         file = None if run is None else Path(run) / "fleet.safetensors"
         if file is None or not file.exists():
@@ -310,34 +296,3 @@ def _together(every: Sequence[Examples], networks: int) -> TensorExamples:
         )
     x = pytree.tree_map(lambda *leaves: torch.stack(leaves, 1), *(one.x for one in kept))
     return TensorExamples(x, torch.stack([one.y for one in kept], 1))
-
-
-def _check_alike(methods: Sequence[Variational]) -> None:
-    if not methods:
-        raise ValueError("a fleet needs at least one network")
-    for method in methods:
-        if type(method) is not Variational:
-            raise TypeError(f"a fleet is of Variational networks, got {type(method).__name__}")
-        if method.network.buffer_names:
-            raise ValueError("a fleet cannot keep running statistics: train such networks one by one")
-        if method.kept_weights.numel() or any(not parameter.requires_grad for parameter in method.parameters()):
-            raise ValueError("networks of a fleet are neither pruned nor partly frozen: train such ones one by one")
-        for name, tensor in method.network.frozen().items():
-            if not torch.equal(tensor, methods[0].network.frozen()[name].to(tensor.device)):
-                raise ValueError(f"networks of a fleet have the same frozen tensors, {name!r} differs")
-        if method.gradient != "reparametrised" or method.bound != "elbo":
-            raise ValueError("networks of a fleet maximise the ELBO by reparametrised gradients")
-    kinds = set()
-    for method in methods:
-        settings = {name: value for name, value in method.settings().items() if name != "rho"}
-        shapes = tuple((place.name, tuple(place.shape), place.random) for place in method.network.places)
-        # Shapes do not tell an activation, a dropout rate or a stride from another: all would run the first one's.
-        code = (repr(method.network.template), method.network.dtype, _named(method.network.output))
-        kinds.add((shapes, *code, str(settings), str(method.likelihood.spec())))
-    if len(kinds) > 1:
-        raise ValueError("networks of a fleet have the same architecture and settings; priors and seeds may differ")
-
-
-def _named(output: Any) -> str:
-    """Which output is picked; functions cannot be compared."""
-    return "" if callable(output) else repr(output)

@@ -23,9 +23,10 @@ from bayesify import noise
 from bayesify.errors import TrainingError, at_least, choose, first_line
 from bayesify.methods import Method
 from bayesify.training.engines.compiling import compile_function
-from bayesify.training.engines.fused import FusedStep, capturable, fused_step
+from bayesify.training.engines.fused import FusedStep, fused_step
 from bayesify.training.engines.updates import update_rule
 from bayesify.training.optimisation import make_optimizer
+from bayesify.training.trainable import declares
 
 logger = logging.getLogger("bayesify")
 _CHUNK = 512  # noise is made for this many decisions at once
@@ -192,7 +193,7 @@ class _Answers(nn.Module):
         given = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         self.names, self.state = list(given), [tensor.detach() for tensor in given.values()]
         self.compiled: Callable[..., Tensor] | None = None
-        if compiled and capturable(method):
+        if compiled and declares(method, "capturable"):
             try:
                 example = (*self.state, inputs, torch.tensor(self._coordinates(0)))
                 self.compiled = compile_function(self._flat, example)

@@ -7,7 +7,6 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bayesify.plots import style
 from bayesify.training.loop import History
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
     from bayesify.evaluation import Evaluation
     from bayesify.methods import Method
-    from bayesify.plots.style import Look
     from bayesify.predictive import Predictive
 
 
@@ -94,11 +92,6 @@ def checked(results: Sequence[MethodResult]) -> list[MethodResult]:
 def plain_result(results: Sequence[MethodResult]) -> MethodResult:
     """The plain network's result, or the first where there is none."""
     return next((result for result in results if result.method.name == "point"), results[0])
-
-
-def looks_of(results: Sequence[MethodResult]) -> Mapping[str, Look]:
-    """A look for each label, by its method."""
-    return style.looks([result.label for result in results], {result.label: result.method.name for result in results})
 
 
 def told(values: Mapping[str, str]) -> str:

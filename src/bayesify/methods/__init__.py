@@ -10,9 +10,9 @@ from bayesify.methods.registry import METHODS
 
 if TYPE_CHECKING:
     from bayesify.methods.cards import *  # noqa: F403 -- the classes, under the names that cards import them by
-    from bayesify.methods.method import Method
-    from bayesify.methods.objective import Objective
-    from bayesify.methods.summary import Summary
+    from bayesify.methods.method import Method as Method
+    from bayesify.methods.objective import Objective as Objective
+    from bayesify.methods.summary import Summary as Summary
 
 _CLASSES = {card.class_name: card.name for card in CARDS.values()}
 _OTHERS = {"Method": "method", "Objective": "objective", "Summary": "summary"}

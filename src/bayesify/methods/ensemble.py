@@ -32,6 +32,7 @@ class Ensemble(Method):
 
     name: ClassVar[str] = "ensemble"
     capturable: ClassVar[bool] = True
+    independent_members: ClassVar[bool] = True
 
     def __init__(
         self,

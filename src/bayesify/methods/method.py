@@ -46,6 +46,10 @@ class Method(Learning):
     prior_kind: ClassVar[str] = "any"
     # Whether a training step is a function of tensors alone, which can be traced and compiled.
     capturable: ClassVar[bool] = False
+    # Whether its members share nothing, so that each can be trained on a core of its own.
+    independent_members: ClassVar[bool] = False
+    # Whether several of its networks can be stacked along one axis and trained as one (`fleets`).
+    stackable: ClassVar[bool] = False
     # Whether it infers scales that have a hyperprior, and whether it can learn scales that have none.
     hyperpriors: ClassVar[bool] = False
     learned_scales: ClassVar[bool] = False

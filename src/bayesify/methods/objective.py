@@ -9,7 +9,6 @@ and the shares of an epoch's batches sum to one (times any tempering).
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,16 +18,9 @@ from bayesify import noise
 from bayesify.errors import at_least
 from bayesify.methods.prediction import Answering
 from bayesify.training.examples import Batch, as_inputs, to_device
+from bayesify.training.trainable import Objective
 
-
-@dataclass
-class Objective:
-    """One step's loss, its two parts, and the buffers that the pass left behind (`[draws, ...]` each)."""
-
-    loss: Tensor
-    nll: Tensor
-    kl: Tensor
-    buffers: dict[str, Tensor] = field(default_factory=dict)
+__all__ = ["Learning", "Objective"]
 
 
 class Learning(Answering):

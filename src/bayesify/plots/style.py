@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from bayesify.evaluation.results import MethodResult
+
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#e3e6ea", "#ffffff"
 KNOWN, UNKNOWN, WARNING = "#0072b2", "#d55e00", "#b3261e"
 # Lines over the pixels of a picture keep their colour on a dark page; points are pixels too, and must show on both.
@@ -95,6 +97,11 @@ def looks(labels: Iterable[str], methods: Mapping[str, str] | None = None) -> di
             look = replace(look, marker=marker, dash=dash)
         given[label] = look
     return given
+
+
+def looks_of(results: Sequence[MethodResult]) -> dict[str, Look]:
+    """A look for each result's label, by its method."""
+    return looks([result.label for result in results], {result.label: result.method.name for result in results})
 
 
 def method_of(label: str) -> str:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify import metrics, plots
-from bayesify.evaluation.results import MethodResult, Seeds, looks_of, plain_result, told
+from bayesify.evaluation.results import MethodResult, Seeds, plain_result, told
 from bayesify.evaluation.selective import risk_coverage
 from bayesify.plots import style
 from bayesify.plots.predictions import histogram_of_scores
+from bayesify.plots.style import looks_of
 from bayesify.report import examples, scoring
 
 if TYPE_CHECKING:

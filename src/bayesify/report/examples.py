@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from bayesify import plots
-from bayesify.evaluation.results import MethodResult, checked, looks_of, plain_result
+from bayesify.evaluation.results import MethodResult, checked, plain_result
 from bayesify.plots import style
 from bayesify.plots.predictions import verdict
+from bayesify.plots.style import looks_of
 from bayesify.report.figures import figure_of
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ import torch
 
 from bayesify import plots
 from bayesify.evaluation.pruning import PruningCurve, prunable_weights, pruning_curve, scores
-from bayesify.evaluation.results import looks_of, told
+from bayesify.evaluation.results import told
 from bayesify.methods import Variational
 from bayesify.plots import style
+from bayesify.plots.style import looks_of
 from bayesify.plots.training import time_axis
 from bayesify.plots.weights import CUTS, binned_weights, sampled_weights, signal_to_noise
 

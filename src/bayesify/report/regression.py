@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify import plots
-from bayesify.evaluation.results import MethodResult, Seeds, looks_of, told
+from bayesify.evaluation.results import MethodResult, Seeds, told
 from bayesify.evaluation.selective import risk_coverage
 from bayesify.plots import style
 from bayesify.plots.quality import LEVELS, binned_error, observed_coverage
+from bayesify.plots.style import looks_of
 from bayesify.report import scoring
 
 if TYPE_CHECKING:

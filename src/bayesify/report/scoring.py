@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from bayesify import plots
 from bayesify.evaluation.auroc_intervals import auroc_interval
-from bayesify.evaluation.results import Seeds, Spread, doubts, looks_of, share_sure
+from bayesify.evaluation.results import Seeds, Spread, doubts, share_sure
 from bayesify.plots.quality import wilson_interval
+from bayesify.plots.style import looks_of
 from bayesify.report.blocks import Column, Written
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bayesify.methods.method import Method
+    from bayesify.training.trainable import Trainable
 
 SNAPSHOTS, BINS, LARGEST_TENSORS = 40, 50, 8
 # The farthest thousandth on either side would otherwise stretch the bins.
@@ -26,7 +26,7 @@ def due(epoch: int, epochs: int) -> bool:
     return epoch in {1, epochs} or epoch % -(-epochs // SNAPSHOTS) == 0
 
 
-def weight_histograms(method: Method) -> dict[str, dict[str, Any]]:
+def weight_histograms(method: Trainable) -> dict[str, dict[str, Any]]:
     """By name of the tensor: `counts` in equal bins from `low` to `high`, out of `of` weights; biases are left out."""
     moved = _moved(method)
     if moved is None:
@@ -37,7 +37,7 @@ def weight_histograms(method: Method) -> dict[str, dict[str, Any]]:
     return {place.name: _histogram(moved[:, place.start : place.stop]) for place in shown}
 
 
-def _moved(method: Method) -> Tensor | None:
+def _moved(method: Trainable) -> Tensor | None:
     """The first parameter that holds every weight, as `[members, P]`; a method of another kind has no snapshots."""
     for parameter in method.parameters():
         if parameter.dim() in {1, 2} and parameter.shape[-1] == method.network.size:

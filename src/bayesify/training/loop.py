@@ -22,16 +22,16 @@ from bayesify import files
 from bayesify.errors import TrainingError
 from bayesify.runs import checkpoint
 from bayesify.training import checkpoints, data_identity, histograms
-from bayesify.training.engines.engine import Stepping
+from bayesify.training.engines.engine import Engine
 from bayesify.training.examples import Examples
 from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
 from bayesify.training.plan import CUSTOM, History, Plan, Progress, Schedule, extended, make_plan, resume_plan
-from bayesify.training.schedule import Timetable
+from bayesify.training.schedule import StepSchedule
 
 if TYPE_CHECKING:
-    from bayesify.methods.method import Method
+    from bayesify.training.trainable import Trainable
 
 __all__ = ["History", "Plan", "Schedule", "Trainer", "extended", "make_plan", "resume_plan"]
 
@@ -41,7 +41,7 @@ class Trainer:
 
     def __init__(
         self,
-        method: Method,
+        method: Trainable,
         examples: Examples,
         plan: Plan,
         *,
@@ -60,7 +60,7 @@ class Trainer:
         self.optimizer = method.make_optimizer(optimizer or plan.optimizer, plan.learning_rate)
         self.batches = examples.count_batches(plan.batch_size)
         self.kl = KL.parse(plan.kl)
-        timetable = Timetable(
+        step_schedule = StepSchedule(
             [(self.kl, self.optimizer.param_groups[0]["lr"])],
             schedule or (lambda progress: rate_factor(plan.schedule, progress)),
             epochs=plan.epochs,
@@ -68,7 +68,7 @@ class Trainer:
             batch_size=plan.batch_size,
             n_data=examples.n_data,
         )
-        self.stepping = Stepping(method, examples, plan, self.optimizer, timetable)
+        self.engine = Engine(method, examples, plan, self.optimizer, step_schedule)
         self.progress = Progress()
         self.history = History(method=method.name)
         self.show = show
@@ -77,7 +77,7 @@ class Trainer:
     @property
     def plan(self) -> Plan:
         """The plan, in which how the steps are made has been decided once the first was."""
-        return self.stepping.plan
+        return self.engine.plan
 
     @property
     def total_steps(self) -> int:
@@ -148,13 +148,13 @@ class Trainer:
         progress = self.progress
         epoch, skip = divmod(progress.step, self.batches)
         began = time.perf_counter()
-        for _ in self.stepping.epoch(epoch, skip, progress, bar.set_description):
+        for _ in self.engine.epoch(epoch, skip, progress, bar.set_description):
             progress.step += 1
             bar.update()
             if interrupted():
                 break
         progress.seconds += time.perf_counter() - began
-        self.stepping.record()
+        self.engine.record()
         if interrupted() and progress.step < (epoch + 1) * self.batches:
             return False
         if progress.seen == 0:

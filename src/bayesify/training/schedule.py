@@ -16,7 +16,7 @@ from bayesify.training.kl import KL
 Numbers = Callable[[float, float, int], tuple[float, ...]]
 
 
-class Timetable:
+class StepSchedule:
     """Of one network or of several, each with a weighting of the KL and a learning rate of its own.
 
     Args:

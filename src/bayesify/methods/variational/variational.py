@@ -63,6 +63,7 @@ class Variational(Method):
 
     name: ClassVar[str] = "variational"
     capturable: ClassVar[bool] = True
+    stackable: ClassVar[bool] = True
     hyperpriors: ClassVar[bool] = True
     learned_scales: ClassVar[bool] = True
     draws_per_step: ClassVar[bool] = True

@@ -1,9 +1,9 @@
 """An epoch's steps, made in the fastest way there is.
 
-    replays      of a graph on a GPU (`graphs.py`, `staged.py`), the data resident there
-    apart        handed out to the cores of a CPU (`apart.py`), a network of several to each
-    fused        compiled as one function (`step.py`)
-    plain        by autograd and torch's optimiser: whatever cannot be captured, or is not worth compiling
+    replays        of a graph on a GPU (`graphs.py`, `stages.py`), the data resident there
+    side by side   handed out to the cores of a CPU (`side_by_side.py`), a network of several to each
+    fused          compiled as one function (`fused.py`)
+    plain          by autograd and torch's optimiser: whatever cannot be captured, or is not worth compiling
 
 Which one it is is decided at the first step, and written into the plan.
 """
@@ -19,32 +19,34 @@ import torch
 from torch import Tensor
 
 from bayesify.training.engines.compiling import worth_compiling
-from bayesify.training.engines.fused import FusedStep, capturable, fused_step
+from bayesify.training.engines.fused import FusedStep, fused_step
 from bayesify.training.engines.graphs import GraphedSteps
+from bayesify.training.engines.side_by_side import SideBySideSteps, members_side_by_side
+from bayesify.training.engines.single import graphed_steps
 from bayesify.training.examples import Batch, Examples, IndexedExamples, TensorExamples, to_device
 from bayesify.training.plan import Plan, Progress
-from bayesify.training.schedule import Timetable
+from bayesify.training.schedule import StepSchedule
+from bayesify.training.trainable import declares
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-    from bayesify.methods.method import Method
-    from bayesify.training.engines.side_by_side import StepsApart
+    from bayesify.training.trainable import Trainable
 
 
-class Stepping:
+class Engine:
     """Makes the steps of one method's training by a plan."""
 
     def __init__(
-        self, method: Method, examples: Examples, plan: Plan, optimizer: Optimizer, timetable: Timetable
+        self, method: Trainable, examples: Examples, plan: Plan, optimizer: Optimizer, step_schedule: StepSchedule
     ) -> None:
         self.method, self.examples, self.plan, self.optimizer = method, examples, plan, optimizer
-        self.timetable = timetable
+        self.step_schedule = step_schedule
         self._rates: list[float] = [group["lr"] for group in optimizer.param_groups]
         self._device = next(method.parameters()).device
         self._asked = False
         self._fused: FusedStep | None = None
-        self._graphed: GraphedSteps | StepsApart | None = None
+        self._graphed: GraphedSteps | SideBySideSteps | None = None
         self._ahead: tuple[Tensor, Tensor] | None = None  # order and numbers of the epoch to come
 
     def epoch(self, epoch: int, skip: int, progress: Progress, tell: Callable[[str | None], None]) -> Iterator[None]:
@@ -63,7 +65,7 @@ class Stepping:
                 yield from self._replays(self._graphed, epoch, skip, progress, total)
                 return
             batches = self.examples.batches(plan.batch_size, plan.seed, epoch, members, skip)
-            for batch in itertools.islice(batches, self.timetable.batches - skip):
+            for batch in itertools.islice(batches, self.step_schedule.batches - skip):
                 where = [to_device(part, self._device) for part in batch]
                 size = where[0][1].shape[0]
                 if not self._asked:
@@ -81,7 +83,7 @@ class Stepping:
             self._fused.record()
 
     def _step(self, batch: list[Batch], step: int, size: int) -> Tensor:
-        method, share, rate = self.method, self.timetable.share(step, size), self._set_rates(step)
+        method, share, rate = self.method, self.step_schedule.share(step, size), self._set_rates(step)
         if self._fused is not None:
             return self._fused(batch, step, share, rate)
         self.optimizer.zero_grad(set_to_none=True)
@@ -91,15 +93,15 @@ class Stepping:
         return objective.nll.detach()
 
     def _replays(
-        self, graphed: GraphedSteps | StepsApart, epoch: int, skip: int, progress: Progress, total: Tensor
+        self, graphed: GraphedSteps | SideBySideSteps, epoch: int, skip: int, progress: Progress, total: Tensor
     ) -> Iterator[None]:
-        batches = self.timetable.batches
+        batches = self.step_schedule.batches
         ahead, self._ahead = self._ahead, None
         order, numbers = self._prepared(graphed, epoch, skip) if ahead is None or skip else ahead
         graphed.begin(order, numbers, epoch * batches, skip)
         self._set_rates((epoch + 1) * batches - 1)
         try:
-            for size in self.timetable.sizes[skip:]:
+            for size in self.step_schedule.sizes[skip:]:
                 graphed.step(size)
                 progress.seen += size
                 yield
@@ -109,7 +111,7 @@ class Stepping:
         finally:
             total += graphed.nll.sum()
 
-    def _prepared(self, graphed: GraphedSteps | StepsApart, epoch: int, skip: int) -> tuple[Tensor, Tensor]:
+    def _prepared(self, graphed: GraphedSteps | SideBySideSteps, epoch: int, skip: int) -> tuple[Tensor, Tensor]:
         """An epoch's order, and what each of its steps depends on."""
         assert isinstance(self.examples, TensorExamples)
         fused = graphed.fused
@@ -118,12 +120,12 @@ class Stepping:
             return fused.numbers(share, rate, ahead=number - skip)
 
         # The table first: the order's keys are copied to the device, which waits for the steps that are under way.
-        table = self.timetable.table(epoch, numbers, fused.state[0].dtype)[:, 0]
+        table = self.step_schedule.table(epoch, numbers, fused.state[0].dtype)[:, 0]
         return self.examples.orders(self.plan.seed, epoch, self.method.members, self._device), table
 
     def _set_rates(self, step: int) -> float:
         """Tell the optimiser, which others look at, what this step's learning rates are; the first of them."""
-        factor = self.timetable.factor(step)
+        factor = self.step_schedule.factor(step)
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
         return self._rates[0] * factor
@@ -134,7 +136,7 @@ class Stepping:
         wanted = plan.compiled
         if wanted is None:
             size = method.network.size * plan.draws
-            wanted = capturable(method) and worth_compiling(size, self.timetable.steps, self._device)
+            wanted = declares(method, "capturable") and worth_compiling(size, self.step_schedule.steps, self._device)
         if wanted:
             tell("compiling the step, once")
             held = self.examples if isinstance(self.examples, TensorExamples) else None
@@ -147,17 +149,12 @@ class Stepping:
             tell(None)
         self.plan = method.plan = replace(plan, compiled=self._fused is not None)
 
-    def _faster(self, examples: TensorExamples, batch: list[Batch]) -> GraphedSteps | StepsApart | None:
+    def _faster(self, examples: TensorExamples, batch: list[Batch]) -> GraphedSteps | SideBySideSteps | None:
         """What makes many steps at a time, of data in memory."""
         plan, given = self.plan, (self.method, self.optimizer)
-        # Fleets and ensembles are made of methods, and those of this file.
         if self._on_gpu:
-            from bayesify.training.engines.single import graphed_steps
-
             return graphed_steps(*given, plan.draws, examples, plan.batch_size, batch)
-        from bayesify.training.engines.side_by_side import members_apart
-
-        return members_apart(*given, examples, plan.batch_size, batch)
+        return members_side_by_side(*given, examples, plan.batch_size, batch)
 
     @property
     def _on_gpu(self) -> bool:

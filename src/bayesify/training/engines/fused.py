@@ -24,11 +24,12 @@ from bayesify.errors import first_line
 from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.updates import UpdateRule, update_rule
 from bayesify.training.examples import Batch
+from bayesify.training.trainable import declares
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-    from bayesify.methods.method import Method, Objective
+    from bayesify.training.trainable import Objective, Trainable
 
 logger = logging.getLogger("bayesify")
 # Compiled and plain arithmetic differ by rounding, which Adam turns into a sign where a gradient is nearly zero (and
@@ -39,7 +40,7 @@ _TOLERANCE = 5e-2
 class FusedStep:
     """The step of one method with one optimiser, compiled for each shape of batch that is worth it."""
 
-    def __init__(self, method: Method, rule: UpdateRule, draws: int) -> None:
+    def __init__(self, method: Trainable, rule: UpdateRule, draws: int) -> None:
         self.method, self.rule, self.draws = method, rule, draws
         self.objective: nn.Module = _Objective(method, draws)
         self.names = [name for name, _ in self.objective.named_parameters()]
@@ -133,7 +134,7 @@ class FusedStep:
         self.rule.record(self.done)
 
 
-def fused_step(method: Method, optimizer: Optimizer, draws: int, batches: list[Batch]) -> FusedStep | None:
+def fused_step(method: Trainable, optimizer: Optimizer, draws: int, batches: list[Batch]) -> FusedStep | None:
     """The compiled step where everything in it can be; otherwise None, with one logged reason."""
     try:
         check_capturable(method, optimizer, batches)
@@ -143,11 +144,6 @@ def fused_step(method: Method, optimizer: Optimizer, draws: int, batches: list[B
         logger.warning("the step is not fused (%s): the plain path is used", first_line(problem)[:160])
         return None
     return step
-
-
-def capturable(method: Method) -> bool:
-    """Whether the method's own class (not one that it inherits from) says that its step is a function of tensors."""
-    return bool(vars(type(method)).get("capturable", False))
 
 
 def shape_of(leaves: Sequence[Tensor]) -> tuple[Any, ...]:
@@ -160,9 +156,9 @@ def signed(seed: int) -> int:
     return (seed + 2**63) % 2**64 - 2**63
 
 
-def check_capturable(method: Method, optimizer: Optimizer, batches: list[Batch]) -> None:
+def check_capturable(method: Trainable, optimizer: Optimizer, batches: list[Batch]) -> None:
     """Raise where the step is not one function of tensors."""
-    if not capturable(method):
+    if not declares(method, "capturable"):
         raise ValueError(f"the step of {method.name} is not one function of tensors")
     if {id(p) for p in method.parameters()} != {id(p) for group in optimizer.param_groups for p in group["params"]}:
         raise ValueError("the optimiser does not hold all parameters")
@@ -182,7 +178,7 @@ class _Objective(nn.Module):
 
     seed: Tensor
 
-    def __init__(self, method: Method, draws: int) -> None:
+    def __init__(self, method: Trainable, draws: int) -> None:
         super().__init__()
         self.method: Any = method
         self.draws = draws

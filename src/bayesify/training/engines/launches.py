@@ -36,7 +36,7 @@ def suits(stages: Stages) -> bool:
     rule = stages.rule
     known = type(stages.family) in {Normal, ScaleMixture} and type(rule) in {SGDRule, AdamRule}
     plain = known and not rule.group["weight_decay"] and not rule.group.get("momentum")
-    return plain and stages.fleet.parameters[0].dtype == torch.float32
+    return plain and stages.stack.parameters[0].dtype == torch.float32
 
 
 def make_keys(seeds: Tensor, step: Tensor, draws: int) -> Tensor:
@@ -48,7 +48,7 @@ def make_keys(seeds: Tensor, step: Tensor, draws: int) -> Tensor:
 
 def fetch(stages: Stages, steps: GraphedSteps, size: int) -> tuple[list[Tensor], Tensor, Tensor]:
     """The batch of this size that the counter points to, the keys of its step and its row of numbers."""
-    x, y, seeds = steps.examples.x, steps.examples.y, stages.fleet.seeds
+    x, y, seeds = steps.examples.x, steps.examples.y, stages.stack.seeds
     keys = torch.empty(len(seeds), stages.draws, 2, dtype=torch.int32, device=y.device)
     leaves = [x.new_empty(size, *x.shape[1:], dtype=stages.dtype), y.new_empty(size, *y.shape[1:])]
     numbers = torch.empty_like(steps.numbers[0])
@@ -106,7 +106,7 @@ def update(
     networks, draws = keys.shape[:2]
     mean, rho, *slots = state
     adam = isinstance(stages.rule, AdamRule)
-    priors = stages.fleet.numbers
+    priors = stages.stack.numbers
     for part, starts, programs in _by_launch(stages):
         count = counted if part.stop >= len(gradients) else None
         kernels.update[(programs[-1], networks)](

@@ -23,11 +23,11 @@ from torch.utils import _pytree as pytree
 
 from bayesify import parallel
 from bayesify.errors import first_line
-from bayesify.methods.ensemble import Ensemble
 from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.fused import FusedStep, check_capturable, signed
 from bayesify.training.engines.updates import UpdateRule, update_rule
 from bayesify.training.examples import Batch, TensorExamples, take
+from bayesify.training.trainable import declares
 
 logger = logging.getLogger("bayesify")
 # `bayesify bench fleet --units 50` and `100`: members together took 0.81 of separate trainings with 43,000 weights,
@@ -62,7 +62,7 @@ class RowStep(FusedStep):
         return compile_function(function, example, threads=_cores_for(len(self.rows))[1])
 
 
-class StepsApart:
+class SideBySideSteps:
     """The steps of several networks over data in memory, handed out to the cores; used as `GraphedSteps` are."""
 
     def __init__(self, fused: RowStep, fetch: Fetch, batch_size: int) -> None:
@@ -128,17 +128,19 @@ class StepsApart:
             self._nll += torch.tensor([one.result() for one in self._given.popleft()], dtype=torch.float64)
 
 
-def worth_apart(weights: int, networks: int, device: torch.device) -> bool:
+def worth_side_by_side(weights: int, networks: int, device: torch.device) -> bool:
     """Whether there are several cores, several networks, and enough to do in each of their steps."""
     return min(_cores_for(networks)[0], parallel.workers_for(device)) > 1 and weights >= _FEWEST_WEIGHTS
 
 
-def members_apart(
+def members_side_by_side(
     method: Any, optimizer: torch.optim.Optimizer, examples: TensorExamples, batch_size: int, batches: list[Batch]
-) -> StepsApart | None:
+) -> SideBySideSteps | None:
     """An ensemble's steps where its members share nothing and they can be compiled; otherwise None."""
     device = examples.y.device
-    if type(method) is not Ensemble or not worth_apart(method.network.size, method.members, device):
+    if not declares(method, "independent_members") or not worth_side_by_side(
+        method.network.size, method.members, device
+    ):
         return None
     if [name for name, _ in method.named_parameters()] != ["theta"]:
         return None  # what the likelihood learns is learnt from all members
@@ -150,7 +152,7 @@ def members_apart(
     except Exception as problem:  # noqa: BLE001 -- no compiler, a layer that cannot be captured: there are other paths
         logger.info("members are not trained side by side (%s)", first_line(problem)[:160])
         return None
-    return StepsApart(step, lambda _, places: (take(examples.x, places), examples.y[places]), batch_size)
+    return SideBySideSteps(step, lambda _, places: (take(examples.x, places), examples.y[places]), batch_size)
 
 
 class _Member(nn.Module):
@@ -159,7 +161,7 @@ class _Member(nn.Module):
     seed: Tensor
     member: Tensor
 
-    def __init__(self, method: Ensemble) -> None:
+    def __init__(self, method: Any) -> None:
         super().__init__()
         self.method: Any = method
         self.register_buffer("seed", torch.tensor(signed(method.seed)))

@@ -15,34 +15,34 @@ import torch
 from torch import Tensor, nn
 
 from bayesify.errors import first_line
-from bayesify.fleets import Fleet
-from bayesify.methods.variational.variational import Variational
 from bayesify.training.engines.fused import check_capturable, fused_step
 from bayesify.training.engines.graphs import GraphedSteps
-from bayesify.training.engines.stacked_step import FleetStep
+from bayesify.training.engines.stacked import Stack
+from bayesify.training.engines.stacked_step import StackedStep
 from bayesify.training.engines.stage_graphs import StagedSteps
 from bayesify.training.examples import Batch, TensorExamples
+from bayesify.training.trainable import declares
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-    from bayesify.methods.method import Method
+    from bayesify.training.trainable import Trainable
 
 logger = logging.getLogger("bayesify")
 
 
-class SingleStep(FleetStep):
+class SingleStep(StackedStep):
     """The step of one network, on the tensors that the network and its optimiser hold."""
 
-    def __init__(self, method: Variational, optimizer: Optimizer, draws: int, precision: str = "float32") -> None:
-        super().__init__(_FleetOfOne(method), optimizer, draws, precision)
+    def __init__(self, method: Any, optimizer: Optimizer, draws: int, precision: str = "float32") -> None:
+        super().__init__(_StackOfOne(method), optimizer, draws, precision)
 
     def bind(self, optimizer: Optimizer) -> None:
         super().bind(optimizer)
         if [id(parameter) for parameter in self.rule.parameters] != [id(own) for own in self.method.parameters()]:
             raise ValueError("the optimiser holds the parameters in another order")
         # The fleet's parameters have the axis already.
-        known = len(self.fleet.parameters)
+        known = len(self.stack.parameters)
         self.state[known:] = [tensor.unsqueeze(0) for tensor in self.state[known:]]
 
     def evaluate(self, layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ class SingleStep(FleetStep):
 
 
 def graphed_steps(
-    method: Method, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
+    method: Trainable, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
 ) -> GraphedSteps | None:
     """Replays of the step, by kernels in stages or else fused; None, with a logged reason, where it is neither.
 
@@ -64,10 +64,10 @@ def graphed_steps(
 
 
 def staged_steps(
-    method: Method, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
+    method: Trainable, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
 ) -> StagedSteps | None:
     """Replays of the step in stages where kernels do them; otherwise None, with a logged reason where they fail."""
-    if type(method) is not Variational:
+    if not declares(method, "stackable"):
         return None
     try:
         check_capturable(method, optimizer, batches)
@@ -86,10 +86,10 @@ def staged_steps(
     return StagedSteps(step, stages, examples, batch_size)
 
 
-class _FleetOfOne(Fleet):
+class _StackOfOne(Stack):
     """Its parameters are views of the network's: what is done to them is done to the network."""
 
-    def __init__(self, method: Variational) -> None:
+    def __init__(self, method: Any) -> None:
         super().__init__([method])
         self.parameters = [nn.Parameter(parameter.detach().unsqueeze(0)) for parameter in method.parameters()]
         self.numbers, self.seeds = self.numbers.to(method.mu), self.seeds.to(method.mu.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,29 +14,26 @@ from bayesify.errors import choose
 from bayesify.priors.varying import VaryingPrior
 from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.graphs import GraphedSteps
-from bayesify.training.engines.side_by_side import RowStep, StepsApart, row_of, worth_apart
+from bayesify.training.engines.side_by_side import RowStep, SideBySideSteps, row_of, worth_side_by_side
+from bayesify.training.engines.stacked import Stack
 from bayesify.training.engines.stage_graphs import StagedSteps
 from bayesify.training.engines.stages import PRECISIONS, Stages, can_be_staged, products
 from bayesify.training.engines.updates import update_rule
 from bayesify.training.examples import Batch, TensorExamples
 
-if TYPE_CHECKING:
-    from bayesify.fleets import Fleet
-    from bayesify.methods.variational.variational import Variational
 
-
-class FleetStep(FusedStep):
+class StackedStep(FusedStep):
     """The fused step of all networks of a fleet; `numbers` has one row for each."""
 
-    def __init__(self, fleet: Fleet, optimizer: torch.optim.Optimizer, draws: int, precision: str = "float32") -> None:
-        self.method, self.draws, self.fleet = fleet.methods[0], draws, fleet
-        self.objective: nn.Module = _OneObjective(self.method, fleet.family, draws)
-        self.names = [f"method.{name}" for name in fleet.names]
+    def __init__(self, stack: Stack, optimizer: torch.optim.Optimizer, draws: int, precision: str = "float32") -> None:
+        self.method, self.draws, self.stack = stack.methods[0], draws, stack
+        self.objective: nn.Module = _OneObjective(self.method, stack.family, draws)
+        self.names = [f"method.{name}" for name in stack.names]
         self.buffers: dict[str, Tensor] = {}
         self._compiled: dict[Any, Callable[..., Tensor]] = {}
         self.bind(optimizer)
         self.precision = choose("precision", precision, PRECISIONS)
-        together = not fleet.apart and fleet.family is not None
+        together = not stack.own_data and stack.family is not None
         self.stages = Stages(self, precision) if together and can_be_staged(self) else None
         if self.stages is None and precision == "bfloat16":
             raise ValueError("bfloat16 is for fleets of plain chains with the weight estimator: use float32 or tf32")
@@ -46,13 +43,13 @@ class FleetStep(FusedStep):
         self.rule = update_rule(optimizer)
         self.done = self.rule.count()
         self.state = [
-            *(parameter.detach() for parameter in self.fleet.parameters),
+            *(parameter.detach() for parameter in self.stack.parameters),
             *(tensor for slots in self.rule.state for tensor in slots),
         ]
 
     def numbers(self, share: Any, rate: Any, ahead: int = 0) -> tuple[Any, ...]:
         """A row for each network, of the same share and rate: what the compiler is shown."""
-        return (super().numbers(share, rate, ahead),) * len(self.fleet)
+        return (super().numbers(share, rate, ahead),) * len(self.stack)
 
     def evaluate(self, layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor) -> Tensor:
         if self.stages is None:
@@ -72,46 +69,46 @@ class FleetStep(FusedStep):
         with torch.cuda.device_of(self.state[0]):  # kernels are launched on the current device
             self.stages.compile(self.state, now, numbers, leaves, kernels_only=kernels_only)
 
-    def faster(self, examples: TensorExamples, batch_size: int) -> GraphedSteps | StepsApart | None:
+    def faster(self, examples: TensorExamples, batch_size: int) -> GraphedSteps | SideBySideSteps | None:
         """Compile; what makes the steps of an epoch from then on, if not Python one by one."""
-        apart = self.apart(examples, batch_size)
-        if apart is not None:
-            return apart
+        handed_out = self.side_by_side(examples, batch_size)
+        if handed_out is not None:
+            return handed_out
         self.compile([examples.fetch(torch.arange(min(batch_size, examples.n_data)))])
         return self.graphed(examples, batch_size) if self.state[0].device.type == "cuda" else None
 
     def graphed(self, examples: TensorExamples, batch_size: int) -> GraphedSteps:
         """Replays of the step, on a GPU."""
         if self.stages is None:
-            return GraphedSteps(self, examples, batch_size, 1, (len(self.fleet),))
+            return GraphedSteps(self, examples, batch_size, 1, (len(self.stack),))
         return StagedSteps(self, self.stages, examples, batch_size)
 
-    def apart(self, examples: TensorExamples, batch_size: int) -> StepsApart | None:
+    def side_by_side(self, examples: TensorExamples, batch_size: int) -> SideBySideSteps | None:
         """The networks' steps handed out to the cores of a CPU, compiled, where that is better; otherwise None."""
-        fleet, where = self.fleet, self.state[0].device
-        if self.precision != "float32" or not worth_apart(self.method.network.size, len(fleet), where):
+        stack, where = self.stack, self.state[0].device
+        if self.precision != "float32" or not worth_side_by_side(self.method.network.size, len(stack), where):
             return None
-        objective = _OneNetwork(self.method, fleet.family, self.draws, fleet.numbers[0])
+        objective = _OneNetwork(self.method, stack.family, self.draws, stack.numbers[0])
         count = len(self.names)
         rows = [
             row_of(
                 objective,
                 (tensor[k] for tensor in self.state[:count]),
-                {"seed": fleet.seeds[k], "numbers": fleet.numbers[k]},
+                {"seed": stack.seeds[k], "numbers": stack.numbers[k]},
                 (tensor[k] for tensor in self.state[count:]),
             )
-            for k in range(len(fleet))
+            for k in range(len(stack))
         ]
 
         def fetch(network: int, places: Tensor) -> Batch:
-            at = (places, network) if fleet.apart else (places,)
+            at = (places, network) if stack.own_data else (places,)
             batch: Batch = pytree.tree_map_only(Tensor, lambda tensor: tensor[at], (examples.x, examples.y))
             return batch
 
         step = RowStep(self.method, objective, rows, self.rule)
         self.method.train()
         step.compile([fetch(0, torch.arange(min(batch_size, examples.n_data)))])
-        return StepsApart(step, fetch, batch_size)
+        return SideBySideSteps(step, fetch, batch_size)
 
     def run(self, layout: Any, *tensors: Tensor) -> Tensor:
         known, count = len(self.state), len(self.names)
@@ -129,8 +126,8 @@ class FleetStep(FusedStep):
             return found
 
         with torch.enable_grad():
-            axes = (0, 0, 0, 0, 1 if self.fleet.apart else None)
-            loss, nll = vmap(losses, axes)(parameters, self.fleet.seeds, self.fleet.numbers, share, batches)
+            axes = (0, 0, 0, 0, 1 if self.stack.own_data else None)
+            loss, nll = vmap(losses, axes)(parameters, self.stack.seeds, self.stack.numbers, share, batches)
             gradients = torch.autograd.grad(loss.sum(), parameters)
         with torch.no_grad():
             for parameter, gradient, slots in zip(state, gradients, self.rule.state, strict=False):
@@ -141,7 +138,7 @@ class FleetStep(FusedStep):
 
 
 class _OneObjective(nn.Module):
-    def __init__(self, method: Variational, family: Any, draws: int) -> None:
+    def __init__(self, method: Any, family: Any, draws: int) -> None:
         super().__init__()
         self.method: Any = method
         self.family, self.draws = family, draws

@@ -18,7 +18,7 @@ from bayesify.training.engines.stages import Stages, check_finite, products
 from bayesify.training.examples import TensorExamples, take
 
 if TYPE_CHECKING:
-    from bayesify.training.engines.stacked_step import FleetStep
+    from bayesify.training.engines.stacked_step import StackedStep
 
 logger = logging.getLogger("bayesify")
 
@@ -26,8 +26,8 @@ logger = logging.getLogger("bayesify")
 class StagedSteps(GraphedSteps):
     """Replays of a fleet's step in stages: where those are kernels, everything around the products is."""
 
-    def __init__(self, step: FleetStep, stages: Stages, examples: TensorExamples, batch_size: int) -> None:
-        super().__init__(step, examples, batch_size, 1, (len(step.fleet),))
+    def __init__(self, step: StackedStep, stages: Stages, examples: TensorExamples, batch_size: int) -> None:
+        super().__init__(step, examples, batch_size, 1, (len(step.stack),))
         self.stages = stages
         self._by_kernels: set[int] = set()
 

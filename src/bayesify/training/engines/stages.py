@@ -31,7 +31,7 @@ from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.fused import check_same, shape_of
 
 if TYPE_CHECKING:
-    from bayesify.training.engines.stacked_step import FleetStep
+    from bayesify.training.engines.stacked_step import StackedStep
 
 logger = logging.getLogger("bayesify")
 PRECISIONS = ("float32", "tf32", "bfloat16")
@@ -42,14 +42,14 @@ _Update = Callable[[Sequence[Tensor], Tensor, Tensor, Tensor, Sequence[Tensor]],
 class Stages:
     """The three stages of one fleet's step; the state is the fleet's, seen place by place."""
 
-    def __init__(self, step: FleetStep, precision: str = "float32") -> None:
-        method = step.fleet.methods[0]
+    def __init__(self, step: StackedStep, precision: str = "float32") -> None:
+        method = step.stack.methods[0]
         self.network, self.likelihood = method.network, method.likelihood
-        assert step.fleet.family is not None
-        self.family, self.rule, self.draws = step.fleet.family, step.rule, step.draws
+        assert step.stack.family is not None
+        self.family, self.rule, self.draws = step.stack.family, step.rule, step.draws
         self.precision = choose("precision", precision, PRECISIONS)
-        self.dtype = torch.bfloat16 if precision == "bfloat16" else step.fleet.parameters[0].dtype
-        self.fleet = step.fleet
+        self.dtype = torch.bfloat16 if precision == "bfloat16" else step.stack.parameters[0].dtype
+        self.stack = step.stack
         self._compiled: dict[Any, _Stages] = {}
 
     def __call__(self, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]) -> Tensor:
@@ -96,7 +96,7 @@ class Stages:
 
     def has_kernels(self) -> bool:
         """Whether there are kernels for the first and the last stage."""
-        if not self.fleet.parameters[0].is_cuda:
+        if not self.stack.parameters[0].is_cuda:
             return False
         try:
             from bayesify.training.engines import launches
@@ -137,20 +137,20 @@ class Stages:
                 *draws, _ = ours(state, step)
                 return _Stages(ours, compile_function(self._gradients, (*draws, *leaves)), renew, by_kernels=True)
             own = self._slices(state)
-            first = (*own[0], *own[1], self.fleet.seeds, step)
+            first = (*own[0], *own[1], self.stack.seeds, step)
             sample = compile_function(self._sample, first)
             *draws, keys = sample(*first)
             second = (*draws, *leaves)
             gradients = compile_function(self._gradients, second)
             _, *found = gradients(*second)
-            third = (*pytree.tree_leaves(own), keys, self.fleet.numbers, numbers, leaves[-1], *found)
+            third = (*pytree.tree_leaves(own), keys, self.stack.numbers, numbers, leaves[-1], *found)
             return self._by_place(sample, gradients, compile_function(self._update, third))
 
     def _kernels(self) -> tuple[_Sample, _Update]:
         from bayesify.training.engines import launches
 
         def sample(state: Sequence[Tensor], step: Tensor) -> tuple[Tensor, ...]:
-            keys = launches.make_keys(self.fleet.seeds, step, self.draws)
+            keys = launches.make_keys(self.stack.seeds, step, self.draws)
             return *launches.sample(self, state, keys), keys
 
         def update(
@@ -171,14 +171,14 @@ class Stages:
 
         def sample_all(state: Sequence[Tensor], step: Tensor) -> tuple[Tensor, ...]:
             means, rhos = self._slices(state[:2])
-            draws: tuple[Tensor, ...] = sample(*means, *rhos, self.fleet.seeds, step)
+            draws: tuple[Tensor, ...] = sample(*means, *rhos, self.stack.seeds, step)
             return draws
 
         def update_all(
             state: Sequence[Tensor], keys: Tensor, numbers: Tensor, targets: Tensor, found: Sequence[Tensor]
         ) -> None:
             own = pytree.tree_leaves(self._slices(state))
-            update(*own, keys, self.fleet.numbers, numbers, targets, *found)
+            update(*own, keys, self.stack.numbers, numbers, targets, *found)
 
         return _Stages(sample_all, gradients, update_all)
 
@@ -254,9 +254,9 @@ class Stages:
         return mean.unsqueeze(1) + width.unsqueeze(1) * eps
 
 
-def can_be_staged(step: FleetStep) -> bool:
+def can_be_staged(step: StackedStep) -> bool:
     """Whether the fleet's networks are plain chains of random weights whose noise is that of the weights alone."""
-    method = step.fleet.methods[0]
+    method = step.stack.methods[0]
     everything = method.network.random_size == method.network.size == method.mu.shape[0]
     plain = method.network.is_chain and method.estimator == "weight" and method.family == "mean_field"
     plain = plain and "objective" not in vars(method)  # one that was given an objective of its own has that one

@@ -20,7 +20,7 @@ from bayesify.methods.point import PointEstimate
 from bayesify.methods.variational.variational import Variational
 from bayesify.training.engines.fused import fused_step
 from bayesify.training.engines.graphs import GraphedSteps
-from bayesify.training.engines.side_by_side import StepsApart, members_apart
+from bayesify.training.engines.side_by_side import SideBySideSteps, members_side_by_side
 from bayesify.training.engines.single import graphed_steps
 from bayesify.training.examples import TensorExamples
 from bayesify.training.loop import Plan
@@ -85,7 +85,7 @@ def training_epoch(method: Method, x: Tensor, y: Tensor, batch_size: int, *, com
     examples, numbers = TensorExamples(x, y), itertools.count()
     if compiled:
         made, batches = prepared(method, x[:batch_size], y[:batch_size])
-        apart = members_apart(method, made, examples, batch_size, batches)
+        apart = members_side_by_side(method, made, examples, batch_size, batches)
         if apart is not None:
             return Epochs(apart, examples, batch_size, method.members).epoch
     run, _ = _stepper(method, x[:batch_size], y[:batch_size], 1, "adam", compiled)
@@ -131,7 +131,7 @@ class Epochs:
     """Epochs of one method whose steps are replays of one captured graph, or handed out to the cores of a CPU."""
 
     def __init__(
-        self, graphed: GraphedSteps | StepsApart, examples: TensorExamples, batch_size: int, members: int = 1
+        self, graphed: GraphedSteps | SideBySideSteps, examples: TensorExamples, batch_size: int, members: int = 1
     ) -> None:
         self.graphed, self.fused, self.members = graphed, graphed.fused, members
         self.examples, self.batch_size = examples, batch_size

@@ -1,0 +1,70 @@
+"""What training asks of a method, as a protocol: training is written against it and never imports a method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from bayesify.functional.network import Network
+    from bayesify.likelihoods import Likelihood
+    from bayesify.predictive import Predictive
+    from bayesify.training.examples import Batch
+    from bayesify.training.optimisation import OptimizerFactory
+
+
+@dataclass
+class Objective:
+    """One step's loss, its two parts, and the buffers that the pass left behind (`[draws, ...]` each).
+
+    Args:
+        loss: what is differentiated: `nll + share / B * kl`.
+        nll: the mean negative log-likelihood of the batch.
+        kl: what the prior adds: the KL, or minus the log prior density for point methods.
+        buffers: running statistics after the pass, one row for each draw.
+
+    """
+
+    loss: Tensor
+    nll: Tensor
+    kl: Tensor
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Trainable(Protocol):
+    """A module with an objective: what the training loop and its engines use of a method."""
+
+    network: Network
+    likelihood: Likelihood
+    members: int
+    seed: int
+    plan: Any
+
+    @property
+    def name(self) -> str: ...
+    def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective: ...
+    def captured(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective: ...
+    def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective: ...
+    def absorb(self, objective: Objective) -> None: ...
+    def kl(self, step: int | None = None, draws: int = 1) -> Tensor: ...
+    def make_optimizer(self, given: str | OptimizerFactory, learning_rate: float) -> Optimizer: ...
+    def predict(self, x: Any, *, draws: int, seed: int) -> Predictive: ...
+    @property
+    def inputs_at_once(self) -> int: ...
+    # What every nn.Module has.
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state_dict: Any) -> Any: ...
+    def train(self, mode: bool = True) -> Any: ...
+    def eval(self) -> Any: ...
+
+
+def declares(method: object, attribute: str) -> bool:
+    """Whether the method's own class says yes to an attribute; a subclass may change the step, so it has to say it."""
+    return bool(vars(type(method)).get(attribute, False))

@@ -1,0 +1,78 @@
+"""Imports go down only: what stands on a line below may import what stands on it or above, never the other way round."""
+
+import ast
+from pathlib import Path
+
+import bayesify
+
+# From the ground up. Inside a line, a name may import those before it.
+STOREYS = """
+    errors noise files parallel
+    runs likelihoods priors networks data exact
+    functional
+    predictive metrics
+    training
+    methods
+    fleets
+    evaluation
+    decisions
+    plots report
+    workflows
+    sklearn
+    serving studio cli
+"""
+ORDER = STOREYS.split()
+# Each exception with its reason; an exception that is no longer needed fails the test too.
+EXCEPTIONS: dict[tuple[str, str], str] = {}
+
+SOURCE = Path(bayesify.__file__).parent
+
+
+def imports(file):
+    """The storeys that a file imports, lazily or for types alone included."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} has a relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name.split(".")[1] for name in names if name.startswith("bayesify."))
+
+
+def found():
+    """Imports that go up: (file, storey that it imports)."""
+    wrong = set()
+    for file in SOURCE.rglob("*.py"):
+        path = file.relative_to(SOURCE)
+        storey = path.parts[0].removesuffix(".py")
+        if storey in {"__init__", "__main__"}:
+            continue
+        wrong |= {
+            (str(path), other)
+            for other in imports(file)
+            if other in ORDER and other != storey and ORDER.index(other) > ORDER.index(storey)
+        }
+    return wrong
+
+
+def test_imports_go_down_only():
+    assert sorted(found() - EXCEPTIONS.keys()) == []
+
+
+def test_every_exception_is_still_needed():
+    assert sorted(EXCEPTIONS.keys() - found()) == []
+
+
+def test_every_file_and_folder_has_a_storey():
+    names = {path.name.removesuffix(".py") for path in SOURCE.iterdir()} - {"__init__", "__main__", "__pycache__"}
+    assert names - {"py.typed"} == set(ORDER)
+
+
+def test_importing_the_command_line_needs_no_torch():
+    import subprocess
+    import sys
+
+    code = "import sys, bayesify.cli, bayesify.methods.cards; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
