@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal
 
+from bayesify.methods.cards import CARDS, Dash
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -30,7 +32,6 @@ WIDTH, HEIGHT = 4.4, 3.1
 DONT_KNOW = "I do not know"
 
 Corner = Literal["best", "upper left", "upper right", "lower right"]
-Dash = str | tuple[float, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -47,30 +48,8 @@ class Look:
         return {"color": self.color, "linestyle": self.dash, "linewidth": width, **drawn}
 
 
-METHOD_LOOKS: dict[str, Look] = {
-    "point": Look("#59636e", "o"),
-    "ensemble": Look("#c77c00", "s", (0, (5, 1.5))),
-    "mc-dropout": Look("#009e73", "^", (0, (3, 1.2))),
-    "variational": Look("#0072b2", "D"),
-    "ivon": Look("#3a9bd0", "v", (0, (6, 1.5, 1, 1.5))),
-    "laplace": Look("#b5518c", "P", (0, (4, 1.2, 1, 1.2))),
-    "swag": Look("#d55e00", "X", (0, (2, 1))),
-    "sgld": Look("#7a6a00", "<", (0, (1, 1))),
-    "sghmc": Look("#5f3f9e", ">", (0, (6, 2))),
-    "hmc": Look("#1f2328", "*", (0, (8, 1.5))),
-}
-TITLES = {
-    "point": "Plain network",
-    "ensemble": "Ensemble",
-    "mc-dropout": "MC dropout",
-    "variational": "Variational",
-    "ivon": "IVON",
-    "laplace": "Laplace approximation",
-    "swag": "SWAG",
-    "sgld": "SGLD",
-    "sghmc": "SGHMC",
-    "hmc": "HMC",
-}
+METHOD_LOOKS: dict[str, Look] = {name: Look(card.colour, card.marker, card.dash) for name, card in CARDS.items()}
+TITLES = {name: card.title for name, card in CARDS.items()}
 _WORDS = {"plain": "point", "dropout": "mc-dropout", "deterministic": "point", "maximum": "point", "vi": "variational"}
 _MANY = 4
 _SPARE_MARKERS = "hpd8H"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bayesify import files
 from bayesify.errors import RunError
 from bayesify.methods import saving
+from bayesify.methods.cards import CARDS
 from bayesify.report.yaml_text import write_yaml
 from bayesify.runs import CARD, CARD_MARK
 
@@ -37,18 +38,6 @@ SCORES = {
     "auroc": "AUROC for unknown inputs",
     "aupr": "AUPR for unknown inputs",
     "fpr95": "false alarms when 95% of the unknown inputs are noticed",
-}
-METHODS = {
-    "point": "a single set of weights (no posterior)",
-    "ensemble": "a deep ensemble",
-    "mc-dropout": "dropout kept on while answering",
-    "variational": "a Gaussian posterior over the weights, fitted by variational inference",
-    "ivon": "a Gaussian posterior over the weights, fitted by a variational Newton method",
-    "laplace": "a Gaussian posterior around the best weights, by Laplace's approximation",
-    "swag": "a Gaussian posterior from the path of stochastic gradient descent",
-    "sgld": "posterior samples by stochastic gradient Langevin dynamics",
-    "sghmc": "posterior samples by stochastic gradient Hamiltonian Monte Carlo",
-    "hmc": "posterior samples by Hamiltonian Monte Carlo",
 }
 
 logger = logging.getLogger("bayesify")
@@ -138,7 +127,7 @@ def _summary(result: MethodResult, config: Mapping[str, Any], about: Mapping[str
             f"{e.coverage_95:.1%} of the targets"
         )
     noticed = "" if e.auroc is None else f"; unknown inputs are told by their doubt with AUROC {e.auroc:.3f}"
-    kind = METHODS.get(result.method.name, result.method.name)
+    kind = CARDS[result.method.name].sentence if result.method.name in CARDS else result.method.name
     return f"A {_network(config)} with {kind}{taught}. {answer}{noticed}."
 
 
@@ -168,7 +157,7 @@ def _use(result: MethodResult, name: str, config: Mapping[str, Any], about: Mapp
 def _model(result: MethodResult, config: Mapping[str, Any], about: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     method = result.method
     prior = config["prior"]
-    yield "method", f"{method.name}: {METHODS.get(method.name, method.name)}"
+    yield "method", f"{method.name}: {CARDS[method.name].sentence if method.name in CARDS else method.name}"
     yield "settings", _settings(config["settings"]) or "none"
     yield "network", _network(config)
     yield "trained weights", f"{method.network.size:,}, of which {method.network.random_size:,} may be random"
