@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bayesify.predictive import Predictive as Predictive
     from bayesify.training.kl import KL as KL
     from bayesify.workflows.load import load as load
-    from bayesify.workflows.load import prepare as prepare
+    from bayesify.workflows.python_inputs import prepare as prepare
 
 __version__ = "0.1.0"
 
@@ -46,7 +46,7 @@ _WHERE = {
     "TrainingError": "errors",
     "evaluate": "evaluation",
     "load": "workflows.load",
-    "prepare": "workflows.load",
+    "prepare": "workflows.python_inputs",
     "prune": "evaluation.pruning",
     "pruning_curve": "evaluation.pruning",
     "risk_coverage": "evaluation.selective",

@@ -28,10 +28,11 @@ from bayesify import networks
 from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Categorical, Gaussian, Likelihood
 from bayesify.methods import METHODS
+from bayesify.methods.cards import CARDS
 from bayesify.methods.method import PriorLike
 from bayesify.predictive import Predictive
 from bayesify.training.loop import Plan
-from bayesify.workflows.build import DROPOUT_RATE, enough_epochs
+from bayesify.workflows.build import enough_epochs
 
 __all__ = ["BayesianClassifier", "BayesianRegressor"]
 
@@ -110,7 +111,7 @@ class _BayesianEstimator(BaseEstimator, ABC):
         named = ("network", "likelihood", "prior", "estimator", "seed")
         settings = _checked("method_options", self.method_options, known, named)
         if self.method == "mc-dropout":
-            settings.setdefault("p", DROPOUT_RATE["classification"])
+            settings.setdefault("p", CARDS["mc-dropout"].settings_for("classification")["p"])
         if self.estimator is not None and "estimator" not in known:
             raise ValueError(f"estimator is a setting of variational, got {self.estimator!r} for {self.method}")
         if "estimator" in known:

@@ -62,7 +62,7 @@ def laplace() -> dict:
 
 def short_demo() -> dict:
     """The demo's plain network with fewer epochs and everything else as it is: means over the ten withheld digits."""
-    demo.EPOCHS, demo.CONTENDERS = SHORT_EPOCHS, {"plain": demo.CONTENDERS["plain"]}
+    demo.EPOCHS, demo.CANDIDATES = SHORT_EPOCHS, {"plain": demo.CANDIDATES["plain"]}
     (found,) = demo.scores(demo.every_digit(progress=False)).values()
     return {score: statistics.fmean(one[score] for one in found.values()) for score in ("nll", "auroc", "sure")}
 

@@ -30,7 +30,7 @@ import torch
 from bayesify import Variational, networks
 from bayesify.evaluation.pruning import prune
 from bayesify.fleets import Fleet
-from bayesify.workflows.prepare import gather
+from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe
 
 
@@ -238,7 +238,7 @@ def row_of(setting: Setting, scores: list[dict] | None) -> dict:
 
 def material_of(pixels: str, options: argparse.Namespace) -> dict:
     """50,000 images to learn from and 10,000 to choose by, on the device; `--examples` takes the first few of them."""
-    found = gather(Recipe(data=options.data, normalise=pixels, validation=1 / 6, network="mlp"))
+    found = prepare_data(Recipe(data=options.data, normalise=pixels, validation=1 / 6, network="mlp"))
     assert found.validation is not None
     x, y = (tensor[: options.examples] for tensor in found.train)
     held = tuple(tensor[: options.examples].to(options.device) for tensor in found.validation)

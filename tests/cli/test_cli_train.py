@@ -134,10 +134,10 @@ def test_early_stopping_keeps_the_best_and_says_so(call, tmp_path):
 
 
 def test_label_noise_swaps_training_labels_only(tmp_path):
-    from bayesify.workflows.prepare import gather
+    from bayesify.workflows.prepare import prepare_data
     from bayesify.workflows.recipe import Recipe
 
-    clean, noisy = gather(Recipe()), gather(Recipe(label_noise="1,7=0.3"))
+    clean, noisy = prepare_data(Recipe()), prepare_data(Recipe(label_noise="1,7=0.3"))
     changed = clean.train[1] != noisy.train[1]
     among = (clean.train[1] == 1) | (clean.train[1] == 7)
     assert not bool(changed[~among].any())
@@ -149,48 +149,48 @@ def test_label_noise_swaps_training_labels_only(tmp_path):
 def test_a_run_s_likelihood_is_run_again_as_it_was(tmp_path):
     from bayesify.likelihoods import from_spec
     from bayesify.workflows.build import make_likelihood
-    from bayesify.workflows.prepare import gather
+    from bayesify.workflows.prepare import prepare_data
     from bayesify.workflows.recipe import Recipe, settings_of_run
 
     rows = "\n".join(f"{n},{n % 7}.5" for n in range(40))
     (tmp_path / "t.csv").write_text(f"x,y\n{rows}\n")
     for text in ("gaussian:learned,0.1", "gaussian:0.25", "gaussian:heteroscedastic", "poisson"):
         recipe = Recipe(data=str(tmp_path / "t.csv"), likelihood=text)
-        first = make_likelihood(recipe, gather(recipe)).spec()
+        first = make_likelihood(recipe, prepare_data(recipe)).spec()
         again = settings_of_run({"data": {"name": "t", "path": recipe.data}, "likelihood": first}, "run")
-        second = make_likelihood(Recipe(**again), gather(recipe)).spec()
+        second = make_likelihood(Recipe(**again), prepare_data(recipe)).spec()
         assert from_spec(second).spec() == first
 
 
 def test_small_differences_between_large_targets_survive_preparation(tmp_path):
     from bayesify.workflows.build import make_likelihood
-    from bayesify.workflows.prepare import gather
+    from bayesify.workflows.prepare import prepare_data
     from bayesify.workflows.recipe import Recipe
 
     # Around ten million float32 has steps of one: these targets would all become the same two numbers.
     rows = "\n".join(f"{n},{10_000_000 + 0.01 * (n % 10)}" for n in range(60))
     (tmp_path / "t.csv").write_text(f"x,y\n{rows}\n")
-    material = gather(Recipe(data=str(tmp_path / "t.csv"), validation=0.2))
-    for _, y in (material.train, material.validation, material.test):
+    prepared = prepare_data(Recipe(data=str(tmp_path / "t.csv"), validation=0.2))
+    for _, y in (prepared.train, prepared.validation, prepared.test):
         hundredths = (y - 10_000_000) * 100
         torch.testing.assert_close(hundredths, hundredths.round(), rtol=0, atol=1e-5)
         assert len(hundredths.round().unique()) > 5
-    likelihood = make_likelihood(Recipe(), material)
-    y = likelihood.prepare(material.train[1])
+    likelihood = make_likelihood(Recipe(), prepared)
+    y = likelihood.prepare(prepared.train[1])
     # Outputs of zero announce the mean, and learned noise starts at the spread: NLL of a standard normal, in units.
     got = -likelihood.log_prob(torch.zeros(1, len(y), 1), y).mean().detach()
-    expected = 0.5 + 0.5 * np.log(2 * np.pi) + np.log(material.target_scale)
+    expected = 0.5 + 0.5 * np.log(2 * np.pi) + np.log(prepared.target_scale)
     assert float(got) == pytest.approx(expected, abs=1e-4)
 
 
 def test_validation_examples_and_the_preparation_come_from_training_alone():
-    from bayesify.workflows.prepare import gather
+    from bayesify.workflows.prepare import prepare_data
     from bayesify.workflows.recipe import Recipe
 
-    material = gather(Recipe(data="moons", validation=0.25))
-    assert (len(material.train[0]), len(material.validation[0]), len(material.test[0])) == (525, 175, 300)
-    assert material.train[0].mean(0).abs().max() < 1e-6  # standardised by these 525, not by all 700
-    assert set(material.notes["validation_rows"]).isdisjoint(material.notes["test_rows"])
+    prepared = prepare_data(Recipe(data="moons", validation=0.25))
+    assert (len(prepared.train[0]), len(prepared.validation[0]), len(prepared.test[0])) == (525, 175, 300)
+    assert prepared.train[0].mean(0).abs().max() < 1e-6  # standardised by these 525, not by all 700
+    assert set(prepared.notes["validation_rows"]).isdisjoint(prepared.notes["test_rows"])
 
 
 def test_regression_is_in_the_units_of_the_table(call, houses_run, place):

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from bayesify import files
-from bayesify.training import checkpoints
 from bayesify.errors import RunError
 from bayesify.runs import checkpoint
+from bayesify.training import checkpoints
 
 
 def test_tensors_and_state_come_back_exactly(tmp_path):

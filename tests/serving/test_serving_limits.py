@@ -13,7 +13,7 @@ from talking import Held, in_background, serving
 
 from bayesify.serving.limits import Limits
 from bayesify.serving.models import Registry
-from bayesify.workflows import train
+from bayesify.workflows import load as loading
 
 
 def served(folders, name="plain", **limits):
@@ -124,8 +124,8 @@ def test_a_body_that_does_not_come_is_not_waited_for(folders):
 
 
 def test_while_loading_it_lives_but_is_not_ready(folders, images, monkeypatch):
-    gate, load = threading.Event(), train.load
-    monkeypatch.setattr(train, "load", lambda *arguments: gate.wait(20) and load(*arguments))
+    gate, load = threading.Event(), loading.load_run
+    monkeypatch.setattr(loading, "load_run", lambda *arguments: gate.wait(20) and load(*arguments))
     registry = Registry([folders["plain"]], threads=1)
     with serving(registry, wait=False) as client:
         assert client.get("/v2/health/live").status == 200

@@ -197,7 +197,7 @@ def test_scores_are_written_and_a_wrong_place_is_refused_before_training(made, m
 
 
 def test_every_digit_is_withheld_once(monkeypatch):
-    monkeypatch.setattr(demo, "train", lambda material, **_: [material])
+    monkeypatch.setattr(demo, "train", lambda prepared, **_: [prepared])
     found = demo.every_digit()
     assert [(digit, *part[0].notes["withheld"]) for digit, part in found.items()] == [
         (str(n), str(n)) for n in range(10)

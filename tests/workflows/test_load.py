@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes, load_digits
 import bayesify as bf
 from bayesify.cli import main
 from bayesify.data import DataError
-from bayesify.workflows import train
+from bayesify.workflows import load as loading
 
 DIABETES = load_diabetes(scaled=False)
 NAMES = [*DIABETES.feature_names]
@@ -158,7 +158,7 @@ def test_a_run_of_tensors_has_nothing_to_prepare(blobs, tmp_path):
 
 def test_loading_says_what_inputs_a_run_takes_and_commands_do_not(place, blobs, tmp_path, caplog):
     caplog.set_level(logging.WARNING, logger="bayesify")
-    train.load(place / "diabetes")
+    loading.load_run(place / "diabetes")
     assert main(["predict", str(place / "diabetes"), str(place / "diabetes.csv"), "--json"]) == 0
     assert not caplog.records
     for name in ("diabetes", "houses", "digits"):

@@ -18,7 +18,7 @@ def run(tmp_path_factory):
 
     def find(method):
         if method not in made:
-            recipe = Recipe(**SMALL, method=method, **SHORT.get(method, {"epochs": 2}))
+            recipe = make_recipe({}, {**SMALL, "method": method, **SHORT.get(method, {"epochs": 2})})
             made[method] = train(recipe, folder / method, progress=False).run
         return made[method]
 

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from bayesify.cli import recipe_flags as flags
-from bayesify.cli.options import Json, said, settings_in
+from bayesify.cli.options import Json
 from bayesify.cli.outcome import FAILED, CommandError, emit
+from bayesify.cli.recipe_flags import takes_recipe
 from bayesify.errors import choose
-from bayesify.workflows.recipe import METHOD_NAMES, OF_METHOD, Recipe, make_recipe, read_settings
-
-DEFAULT = Recipe()
+from bayesify.methods.cards import CARDS, OPTIONS
+from bayesify.workflows.recipe import Recipe, make_recipe, read_settings
 
 
 def register(app: typer.Typer) -> None:
@@ -26,13 +25,16 @@ def register(app: typer.Typer) -> None:
     )(compare)
 
 
+# A comparison names its methods itself, and the draws are those of its predictions.
+@takes_recipe(without=("dropout", "method", "bayesian", "start", "draws"))
 def compare(
     context: typer.Context,
+    *,
     methods: Annotated[
         str | None,
         typer.Option(
             metavar="A,B,...",
-            help=f"Any of {', '.join(METHOD_NAMES)}. (default: the first four; with --against all)",
+            help=f"Any of {', '.join(CARDS)}. (default: the first four; with --against all)",
         ),
     ] = None,
     against: Annotated[
@@ -57,51 +59,7 @@ def compare(
         typer.Option(help="Functions drawn for each answer. (default: 100; with --against 1000)", metavar="N"),
     ] = None,
     as_json: Json = False,
-    data: flags.Data = DEFAULT.data,
-    target: flags.Target = None,
-    ignore: flags.Ignore = None,
-    size: flags.Size = None,
-    split: flags.Split = None,
-    normalise: flags.Normalise = None,
-    withhold: flags.Withhold = None,
-    label_noise: flags.LabelNoise = None,
-    validation: flags.Validation = None,
-    network: flags.Network = DEFAULT.network,
-    units: flags.Units = None,
-    layers: flags.Layers = None,
-    activation: flags.Activation = None,
-    preset: flags.Preset = None,
-    likelihood: flags.Likelihood = None,
-    prior: flags.Prior = None,
-    family: flags.Family = None,
-    rank: flags.Rank = None,
-    estimator: flags.Estimator = None,
-    gradient: flags.Gradient = None,
-    bound: flags.Bound = None,
-    rho: flags.Rho = None,
-    members: flags.Members = None,
-    p: flags.P = None,
-    hessian_init: flags.HessianInit = None,
-    structure: flags.Structure = None,
-    predictive: flags.LaplacePredictive = None,
-    prior_precision: flags.PriorPrecision = None,
-    begin: flags.Begin = None,
-    chains: flags.Chains = None,
-    samples: flags.Samples = None,
-    burn_in: flags.BurnIn = None,
-    cycles: flags.Cycles = None,
-    friction: flags.Friction = None,
-    warm_up: flags.WarmUp = None,
-    epochs: flags.Epochs = None,
-    batch_size: flags.BatchSize = DEFAULT.batch_size,
-    learning_rate: flags.LearningRate = DEFAULT.learning_rate,
-    optimizer: flags.Optimizer = DEFAULT.optimizer,
-    schedule: flags.Schedule = DEFAULT.schedule,
-    kl: flags.Kl = DEFAULT.kl,
-    patience: flags.Patience = None,
-    keep: flags.Keep = DEFAULT.keep,
-    seed: flags.TrainingSeed = DEFAULT.seed,
-    device: flags.Device = DEFAULT.device,
+    settings: dict[str, Any],
 ) -> None:
     """Train several methods on one data set and compare them: a table, one report.html, and a run for each.
 
@@ -114,17 +72,16 @@ def compare(
     predictive standard deviations and the cost; the last row, one half of the chains against the other, is the floor.
     An interrupted comparison goes on when the same command is given again.
     """
-    given = settings_in(said(context, locals()))
-    given.pop("draws", None)
+    del context
     listed = None if methods is None else [name for name in methods.split(",") if name.strip()]
     chosen = {"methods": listed, "seeds": seeds, "draws": draws}
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if against is not None:
         choose("reference", against, ("hmc",))
-        _against(read_settings(given), out, overwrite, chosen, as_json=as_json)
+        _against(read_settings(settings), out, overwrite, chosen, as_json=as_json)
         return
-    own = read_settings({name: given.pop(name) for name in (*OF_METHOD, "prior") if name in given})
-    _compare(make_recipe({}, given), out, own, overwrite, chosen, as_json=as_json)
+    of_methods = read_settings({name: settings.pop(name) for name in (*OPTIONS, "prior") if name in settings})
+    _compare(make_recipe({}, settings), out, of_methods, overwrite, chosen, as_json=as_json)
 
 
 def _compare(

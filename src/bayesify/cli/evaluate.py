@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, complete_data, say_untouched
+from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, complete_data, say_unprepared
 from bayesify.cli.outcome import emit
 from bayesify.files import plain
 from bayesify.workflows.recipe import DRAWS
@@ -55,7 +55,7 @@ def evaluate(
     doubt tells them from known ones.
     """
     result, evaluation = score_run(run, data, ood, draws, by, seed, network)
-    say_untouched(run)
+    say_unprepared(run)
     if as_json:
         emit(result)
         return
@@ -70,11 +70,11 @@ def score_run(
     """A run's scores, which are also written to its `metrics.json`."""
     from bayesify import runs
     from bayesify.evaluation import evaluate as score
-    from bayesify.workflows import run_data, train
+    from bayesify.workflows import load, run_data, train
 
     config = runs.read_config(run)
     examples = run_data.examples_of(config, run, data)
-    method = train.load(run, network)
+    method = load.load_run(run, network)
     unknown, named = examples.unknown, examples.unknown_what
     if ood is not None:
         unknown, named = run_data.unknown_inputs(config, run, ood), ood

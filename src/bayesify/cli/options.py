@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bayesify.cli.outcome import say
-from bayesify.workflows.recipe import METHOD_NAMES, Recipe
+from bayesify.methods.cards import CARDS
 
 # The names that a shell may complete without reading anything.
 DATA_NAMES = ("digits", "moons", "circles", "mnist", "fashion-mnist", "notmnist", "cifar10", "mushroom")
@@ -22,32 +20,15 @@ def complete_data(incomplete: str) -> list[str]:
 
 
 def complete_method(incomplete: str) -> list[str]:
-    return [name for name in METHOD_NAMES if name.startswith(incomplete)]
+    return [name for name in CARDS if name.startswith(incomplete)]
 
 
 def complete_prior(incomplete: str) -> list[str]:
     return [text for text in PRIORS if text.startswith(incomplete)]
 
 
-def said(context: typer.Context, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given, as against those left at their defaults."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
-    return {name: values[name] for name in context.params if name in given}
-
-
-def settings_in(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that are settings of a recipe; a repeated option with commas inside is one list."""
-    names = {field.name for field in fields(Recipe)}
-    settings = {name: value for name, value in given.items() if name in names}
-    for name, value in settings.items():
-        if isinstance(value, list):
-            settings[name] = [word for part in value for word in part.split(",")]
-    return settings
-
-
-def say_untouched(*folders: Path) -> None:
-    """Say of runs that were fitted in Python that nothing is done to their inputs: no preparation travels with them."""
+def say_unprepared(*folders: Path) -> None:
+    """Say which runs were fitted in Python: they hold no preparation, so their inputs are taken as they are."""
     from bayesify import runs
 
     bare = [str(run) for run in folders if not (runs.read_config(run).get("data") or {}).get("preparation")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, say_untouched
+from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, say_unprepared
 from bayesify.cli.outcome import CommandError, emit
 from bayesify.workflows.recipe import DRAWS
 
@@ -62,7 +62,7 @@ def predict(
     variances for numbers).
     """
     from bayesify import runs
-    from bayesify.workflows import run_data, train
+    from bayesify.workflows import load, run_data
     from bayesify.workflows.inputs import read_inputs
 
     if as_json and as_csv:
@@ -70,11 +70,11 @@ def predict(
     config = runs.read_config(run)
     preparation = run_data.preparation_of(config, run)
     read = read_inputs(inputs, preparation, sys.stdin)
-    method = train.load(run, network)
+    method = load.load_run(run, network)
     predictive = method.predict(preparation.apply(read.raw), draws=draws, seed=seed, by=by)
     accepted = _accepted(predictive, at_least, at_most)
     records = _records(predictive, read.names, accepted)
-    say_untouched(run)
+    say_unprepared(run)
     if as_json:
         about = {"run": str(run), "draws": predictive.draws, "at_least": at_least, "at_most": at_most}
         emit((records[0] if len(records) == 1 else {}) | about | {"predictions": records})

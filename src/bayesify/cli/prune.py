@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Run, Seed, say_untouched
+from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Run, Seed, say_unprepared
 from bayesify.cli.outcome import emit
 from bayesify.files import plain
 from bayesify.workflows.recipe import DRAWS
@@ -46,11 +46,11 @@ def prune(
     """Prune a variational run by one threshold over the whole network; error before and after, measured alike."""
     from bayesify import runs
     from bayesify.evaluation import evaluate, pruning
-    from bayesify.workflows import run_data, train
+    from bayesify.workflows import load, run_data, train
 
     config = runs.read_config(run)
     examples = run_data.examples_of(config, run, data)
-    method = train.load(run, network)
+    method = load.load_run(run, network)
     small = pruning.prune(method, fraction, by)
     if out is not None:
         runs.claim(out, overwrite=overwrite)
@@ -82,7 +82,7 @@ def prune(
     if out is not None:
         small.save(out)
         train.write_metrics(out, result["after"] | {"data": examples.what, "by": predict_by, "seed": seed})
-    say_untouched(run)
+    say_unprepared(run)
     if as_json:
         emit(result)
     else:

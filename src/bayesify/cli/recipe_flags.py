@@ -1,154 +1,192 @@
-"""The flags that make a recipe, one for each of its settings, in the groups that the help shows."""
+"""The flags that make a recipe, from one list: `train` and `compare` take theirs from here.
+
+A setting that every method has is listed here; an option of some methods only stands in `bayesify.methods.cards`.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import wraps
 from typing import Annotated, Any
 
 import typer
 
 from bayesify.cli.options import complete_data, complete_method, complete_prior
+from bayesify.methods.cards import CARDS, OPTIONS
+from bayesify.workflows.recipe import Recipe, owners_of
+
+DATA, NETWORK, MODEL, METHOD, TRAINING = "Data", "Network", "Model", "Settings of one method", "Training"
 
 
-def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+@dataclass(frozen=True)
+class Flag:
+    """One flag: the type of its value, the panel of the help that it stands in, and its sentence there."""
+
+    kind: Any
+    panel: str
+    help: str
+    metavar: str | None = None
+    complete: Callable[[str], list[str]] | None = None
+
+    def option(self, name: str) -> Any:
+        """What typer calls an option."""
+        return typer.Option(
+            f"--{name.replace('_', '-')}",
+            help=self.help,
+            rich_help_panel=self.panel,
+            metavar=self.metavar,
+            autocompletion=self.complete,
+        )
+
+    def parameter(self, name: str, default: Any) -> inspect.Parameter:
+        """The parameter of a command that typer makes the flag from."""
+        kind = self.kind if default is not None else self.kind | None
+        annotation: Any = Annotated[kind, self.option(name)]
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-_DATA, _NETWORK, _MODEL, _METHOD, _TRAINING = "Data", "Network", "Model", "Settings of one method", "Training"
+def _learning_rates() -> str:
+    """The default rates of the cards, in a few words."""
+    usual = CARDS["point"]
+    images, tables = (usual.settings_for("classification", images=flag)["learning_rate"] for flag in (True, False))
+    own = (card for card in CARDS.values() if card.own_rate)
+    others = "; ".join(f"{card.name} {card.settings_for('classification')['learning_rate']:g}" for card in own)
+    return f"(default: {images:g}; tables {tables:g}; {others}; numbers less)"
 
-Data = Annotated[
-    str,
-    _option(
-        _DATA,
-        "A data set's name (see bayesify data), a .csv, .tsv or .npz file, or a folder of pictures.",
-        autocompletion=complete_data,
+
+def _options() -> dict[str, Flag]:
+    """A flag for each option of a card, which says whose it is."""
+    return {
+        name: Flag(option.kind, METHOD, f"Of {owners_of(name)}: {option.help}.", option.metavar)
+        for name, option in OPTIONS.items()
+    }
+
+
+FLAGS: dict[str, Flag] = {
+    "data": Flag(
+        str,
+        DATA,
+        "A data set's name (see bayesify data), a .csv, .tsv or .npz file, or a folder of images.",
+        complete=complete_data,
     ),
-]
-Target = Annotated[
-    str | None, _option(_DATA, "The CSV's target, by name or number. (default: the last)", metavar="COLUMN")
-]
-Ignore = Annotated[list[str] | None, _option(_DATA, "A CSV column to leave out.", metavar="COLUMN")]
-Size = Annotated[int | None, _option(_DATA, "Resize a folder's pictures to this height and width.", metavar="PIXELS")]
-Split = Annotated[int | None, _option(_DATA, "A published split's number, or the seed of the test part.", metavar="N")]
-Normalise = Annotated[
-    str | None,
-    _option(
-        _DATA,
-        "126, 255, standard, symmetric or none. (default: 255 for images, standard for tables)",
-        metavar="NAME",
+    "target": Flag(str, DATA, "The CSV's target, by name or number. (default: the last)", "COLUMN"),
+    "ignore": Flag(list[str], DATA, "A CSV column to leave out.", "COLUMN"),
+    "size": Flag(int, DATA, "Resize a folder's images to this height and width.", "PIXELS"),
+    "split": Flag(int, DATA, "A published split's number, or the seed of the test part.", "N"),
+    "normalise": Flag(
+        str, DATA, "126, 255, standard, symmetric or none. (default: 255 for images, standard for tables)", "NAME"
     ),
-]
-Withhold = Annotated[
-    list[str] | None, _option(_DATA, "Classes kept from training, as unknown test inputs.", metavar="CLASS")
-]
-LabelNoise = Annotated[
-    str | None, _option(_DATA, "Swap labels of two classes at random, as 1,7=0.3.", metavar="A,B=CHANCE")
-]
-Validation = Annotated[
-    float | None, _option(_DATA, "Part of the training examples to watch training by.", metavar="SHARE")
-]
-
-Network = Annotated[
-    str,
-    _option(
-        _NETWORK,
+    "withhold": Flag(list[str], DATA, "Classes kept from training, as unknown test inputs.", "CLASS"),
+    "label_noise": Flag(str, DATA, "Swap labels of two classes at random, as 1,7=0.3.", "A,B=CHANCE"),
+    "validation": Flag(float, DATA, "Share of the training examples held out to watch training.", "SHARE"),
+    "network": Flag(
+        str,
+        NETWORK,
         "mlp, cnn, or your own as module:factory, a function that returns an nn.Module, in a module of the current "
-        "folder. Where it has parameters inputs (a number for tables, (channels, height, width) for pictures) and "
+        "folder. If it has parameters inputs (a number for tables, (channels, height, width) for images) and "
         "outputs, it is given them. Later commands on the run need --network too.",
     ),
-]
-Units = Annotated[
-    str | None,
-    _option(
-        _NETWORK,
+    "units": Flag(
+        str,
+        NETWORK,
         "Hidden units of an mlp, one width or each. (default: 400; tables 50 for classes, 10 for numbers)",
-        metavar="N[,N...]",
+        "N[,N...]",
     ),
-]
-Layers = Annotated[int | None, _option(_NETWORK, "Hidden layers of an mlp. (default: 2)", metavar="N")]
-Activation = Annotated[str | None, _option(_NETWORK, "relu, tanh, gelu, silu, elu or softplus. (default: relu)")]
-Dropout = Annotated[float | None, _option(_NETWORK, "Dropout in the network.", metavar="RATE")]
-Preset = Annotated[str | None, _option(_NETWORK, "Of a cnn: lenet, study-c or study-e. (default: lenet)")]
-
-Method = Annotated[
-    str,
-    _option(
-        _MODEL,
-        "point, ensemble, mc-dropout, variational, ivon, laplace, swag, sgld, sghmc or hmc.",
-        autocompletion=complete_method,
+    "layers": Flag(int, NETWORK, "Hidden layers of an mlp. (default: 2)", "N"),
+    "activation": Flag(str, NETWORK, "relu, tanh, gelu, silu, elu or softplus. (default: relu)"),
+    "dropout": Flag(float, NETWORK, "Dropout in the network.", "RATE"),
+    "preset": Flag(str, NETWORK, "Of a cnn: lenet, study-c or study-e. (default: lenet)"),
+    "method": Flag(
+        str,
+        MODEL,
+        f"{', '.join(list(CARDS)[:-1])} or {list(CARDS)[-1]}.",
+        complete=complete_method,
     ),
-]
-Prior = Annotated[
-    str | None,
-    _option(
-        _MODEL,
+    "prior": Flag(
+        str,
+        MODEL,
         "As normal:1, scale-mixture:0.75,1,0.000335, laplace:learned, cauchy:half-cauchy(1,layer), posterior:RUN, "
-        "or by name: '*.bias=normal:10;*=normal:1'. (default: normal:1 where there is a posterior)",
-        autocompletion=complete_prior,
+        "or by name: '*.bias=normal:10;*=normal:1'. (default: normal:1 for methods with a posterior)",
+        complete=complete_prior,
     ),
-]
-Likelihood = Annotated[
-    str | None,
-    _option(
-        _MODEL,
+    "likelihood": Flag(
+        str,
+        MODEL,
         "categorical, bernoulli, gaussian:learned, gaussian:0.1, gaussian:heteroscedastic, poisson, gaussian-logits. "
         "(default: by the data)",
     ),
-]
-Bayesian = Annotated[str, _option(_MODEL, "Which weights are random: all, last_layer, or name patterns.")]
-Start = Annotated[
-    str | None, _option(_MODEL, "Where weights start: given, fresh, glorot, normal:0.1, uniform:-0.2,0.2.")
-]
-
-Family = Annotated[str | None, _option(_METHOD, "Of variational: mean_field, full_rank, low_rank.")]
-Rank = Annotated[int | None, _option(_METHOD, "Of variational's low_rank (10) and of swag (20).", metavar="N")]
-Estimator = Annotated[
-    str | None, _option(_METHOD, "Of variational: weight, local, flipout, moments. (default: weight; tables local)")
-]
-Gradient = Annotated[str | None, _option(_METHOD, "Of variational: reparametrised, stick_the_landing.")]
-Bound = Annotated[str | None, _option(_METHOD, "Of variational: elbo, importance_weighted.")]
-Rho = Annotated[str | None, _option(_METHOD, "Of variational: where widths start before softplus: -5, uniform:-5,-4.")]
-Members = Annotated[int | None, _option(_METHOD, "Of an ensemble. (default: 5)", metavar="N")]
-P = Annotated[
-    float | None, _option(_METHOD, "Of mc-dropout. (default: 0.2; 0.05 for a table of numbers)", "--p", metavar="RATE")
-]
-HessianInit = Annotated[float | None, _option(_METHOD, "Of ivon: where its curvature starts.", metavar="H")]
-Structure = Annotated[str | None, _option(_METHOD, "Of laplace: diagonal, kronecker, full. (default: kronecker)")]
-LaplacePredictive = Annotated[str | None, _option(_METHOD, "Of laplace: linearised, weights.", "--predictive")]
-PriorPrecision = Annotated[str | None, _option(_METHOD, "Of laplace: fixed, marginal_likelihood.")]
-Begin = Annotated[float | None, _option(_METHOD, "Of swag: snapshots after this share of training.", metavar="SHARE")]
-Chains = Annotated[int | None, _option(_METHOD, "Of sgld and sghmc (1) and of hmc (4).", metavar="N")]
-Samples = Annotated[int | None, _option(_METHOD, "Kept of each chain: sgld, sghmc (100), hmc (500).", metavar="N")]
-BurnIn = Annotated[float | None, _option(_METHOD, "Of sgld and sghmc: the share that is not kept.", metavar="SHARE")]
-Cycles = Annotated[int | None, _option(_METHOD, "Of sgld and sghmc: cosine cycles of the step size.", metavar="N")]
-Friction = Annotated[float | None, _option(_METHOD, "Of sghmc. (default: 0.1)", metavar="SHARE")]
-WarmUp = Annotated[int | None, _option(_METHOD, "Of hmc: steps that adapt and are not kept.", metavar="N")]
-
-Epochs = Annotated[
-    int | None,
-    _option(
-        _TRAINING,
-        "Passes over the data. (default: 10, more for small data: at least 2,000 steps)",
-        metavar="N",
+    "bayesian": Flag(str, MODEL, "Which weights are random: all, last_layer, or name patterns."),
+    "start": Flag(str, MODEL, "Where weights start: given, fresh, glorot, normal:0.1, uniform:-0.2,0.2."),
+    **_options(),
+    "epochs": Flag(
+        int, TRAINING, "Passes over the data. (default: 10, more for small data: at least 2,000 steps)", "N"
     ),
-]
-BatchSize = Annotated[int, _option(_TRAINING, "Examples per step.")]
-LearningRate = Annotated[
-    float | None,
-    _option(
-        _TRAINING,
-        "Of the mean loss over a batch. (default: 0.001; tables 0.01; ivon 0.03; sgld 0.1; sghmc 0.02; numbers less)",
+    "batch_size": Flag(int, TRAINING, "Examples per step."),
+    "learning_rate": Flag(float, TRAINING, f"Of the mean loss over a batch. {_learning_rates()}"),
+    "optimizer": Flag(str, TRAINING, "A name of torch's, as adam or sgd:momentum=0.9."),
+    "schedule": Flag(
+        str, TRAINING, "constant, cosine, linear or step:0.5,0.1. (default: constant; tables and ivon cosine)"
     ),
-]
-Optimizer = Annotated[str, _option(_TRAINING, "A name of torch's, as adam or sgd:momentum=0.9.")]
-Schedule = Annotated[
-    str | None,
-    _option(_TRAINING, "constant, cosine, linear or step:0.5,0.1. (default: constant; tables and ivon cosine)"),
-]
-TrainingDraws = Annotated[int, _option(_TRAINING, "Weight draws per step of variational and ivon.")]
-Kl = Annotated[str, _option(_TRAINING, "uniform or reweighted, with ,warm-up=5,temperature=0.5.", "--kl")]
-Patience = Annotated[
-    int | None, _option(_TRAINING, "Stop when validation has not improved for so long.", metavar="EPOCHS")
-]
-Keep = Annotated[str, _option(_TRAINING, "The last state, or the best on validation: last, best.")]
-TrainingSeed = Annotated[int, _option(_TRAINING, "Of weights, noise and shuffling (not of the split).")]
-Device = Annotated[str, _option(_TRAINING, "cpu, cuda, cuda:1, mps.")]
+    "draws": Flag(
+        int,
+        TRAINING,
+        f"Weight draws per step of {' and '.join(card.name for card in CARDS.values() if card.draws_per_step)}.",
+    ),
+    "kl": Flag(str, TRAINING, "uniform or reweighted, with ,warm-up=5,temperature=0.5."),
+    "patience": Flag(int, TRAINING, "Stop when validation has not improved for this many epochs.", "EPOCHS"),
+    "keep": Flag(str, TRAINING, "The last state, or the best on validation: last, best."),
+    "seed": Flag(int, TRAINING, "Of weights, noise and shuffling (not of the split)."),
+    "device": Flag(str, TRAINING, "cpu, cuda, cuda:1, mps."),
+}
+# As typer shows them: a default of the recipe that is a tuple is one text.
+_DEFAULTS = {
+    **{name: getattr(Recipe, name, None) for name in FLAGS},
+    "bayesian": "all",
+    "ignore": None,
+    "withhold": None,
+}
+
+
+def takes_recipe(*, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command a flag for each setting of a recipe; it finds those that were given in its argument `settings`.
+
+    Args:
+        without: settings that the command has no flag for.
+
+    """
+    flags = {name: flag for name, flag in FLAGS.items() if name not in without}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+
+        @wraps(command)
+        def run(context: typer.Context, **values: Any) -> None:
+            given = given_flags(context)
+            settings = {name: values.pop(name) for name in flags}
+            chosen = {name: _one_list(value) for name, value in settings.items() if name in given}
+            command(context=context, settings=chosen, **values)
+
+        parameters: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            if parameter.name == "settings":
+                parameters += [flag.parameter(name, _DEFAULTS[name]) for name, flag in flags.items()]
+            else:
+                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": None}
+        return run
+
+    return decorate
+
+
+def given_flags(context: typer.Context) -> set[str]:
+    """The names of the flags that stand on the command line, as against those left at their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def _one_list(value: Any) -> Any:
+    """A repeated flag with commas inside is one list."""
+    return [word for part in value for word in part.split(",")] if isinstance(value, list) else value

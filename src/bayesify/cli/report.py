@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Seed, say_untouched
+from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Seed, say_unprepared
 from bayesify.cli.outcome import CommandError, emit
 from bayesify.workflows.recipe import DRAWS
 
@@ -76,7 +76,7 @@ def report(
         licence=licence,
         tested_on=examples.what,
     )
-    say_untouched(*run)
+    say_unprepared(*run)
     if as_json:
         names = [result.name for result in results]
         keys = [name if names.count(name) == 1 else result.label for name, result in zip(names, results, strict=True)]
@@ -94,7 +94,7 @@ def _results(
     from bayesify.evaluation import score
     from bayesify.evaluation.results import MethodResult
     from bayesify.plots import style
-    from bayesify.workflows import run_data, train
+    from bayesify.workflows import load, run_data, train
 
     results: list[MethodResult] = []
     first: Examples | None = None
@@ -107,7 +107,7 @@ def _results(
         if first is not None and (len(first.y) != len(examples.y) or not bool((first.y == examples.y).all())):
             raise CommandError(f"{folder} was tested on other examples than {folders[0]}: they cannot share a page")
         first = first or examples
-        method = train.load(folder, network)
+        method = load.load_run(folder, network)
         predictive = method.predict(examples.x, draws=draws, seed=seed)
         unknown = None if examples.unknown is None else method.predict(examples.unknown, draws=draws, seed=seed)
         evaluation = score(predictive, examples.y, unknown)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bayesify.cli.options import Json, OwnNetwork, say_untouched
+from bayesify.cli.options import Json, OwnNetwork, say_unprepared
 from bayesify.cli.outcome import CommandError, emit, say
 from bayesify.workflows.recipe import DRAWS
 
@@ -99,7 +99,7 @@ def serve(
         # What is loaded stays: a collector that looks through all of it would hold every request up for a tenth second.
         gc.collect()
         gc.freeze()
-        say_untouched(*registry.folders())
+        say_unprepared(*registry.folders())
         address = address_of(opened)
         if as_json:
             emit({"url": address, "models": registry.names()})

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from bayesify.cli import recipe_flags as flags
 from bayesify.cli.options import Json
 from bayesify.cli.outcome import FAILED, CommandError, emit
+from bayesify.cli.recipe_flags import FLAGS
 
 
 def register(app: typer.Typer) -> None:
@@ -25,9 +25,9 @@ def register(app: typer.Typer) -> None:
 
 def sweep(
     grid: Annotated[str, typer.Argument(metavar="GRID", help="paper-grid or small-grid, see above.")],
-    data: flags.Data = "mnist",
-    target: flags.Target = None,
-    ignore: flags.Ignore = None,
+    data: Annotated[str, FLAGS["data"].option("data")] = "mnist",
+    target: Annotated[str | None, FLAGS["target"].option("target")] = None,
+    ignore: Annotated[list[str] | None, FLAGS["ignore"].option("ignore")] = None,
     normalise: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="As in train. (default: 126, the paper's, for images; standard for tables)"),

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayesify.cli import recipe_flags as flags
-from bayesify.cli.options import Json, said, settings_in
+from bayesify.cli.options import Json
 from bayesify.cli.outcome import FAILED, CommandError, emit
+from bayesify.cli.recipe_flags import given_flags, takes_recipe
 from bayesify.workflows.recipe import Recipe, make_recipe, read_config_file
 
 if TYPE_CHECKING:
     from bayesify.workflows.train import Trained
 
 RUN = "Run"
-DEFAULT = Recipe()
 
 
 def register(app: typer.Typer) -> None:
@@ -34,58 +33,11 @@ def register(app: typer.Typer) -> None:
     )(train)
 
 
+@takes_recipe()
 def train(
     context: typer.Context,
-    data: flags.Data = DEFAULT.data,
-    target: flags.Target = None,
-    ignore: flags.Ignore = None,
-    size: flags.Size = None,
-    split: flags.Split = None,
-    normalise: flags.Normalise = None,
-    withhold: flags.Withhold = None,
-    label_noise: flags.LabelNoise = None,
-    validation: flags.Validation = None,
-    network: flags.Network = DEFAULT.network,
-    units: flags.Units = None,
-    layers: flags.Layers = None,
-    activation: flags.Activation = None,
-    dropout: flags.Dropout = None,
-    preset: flags.Preset = None,
-    method: flags.Method = DEFAULT.method,
-    prior: flags.Prior = None,
-    likelihood: flags.Likelihood = None,
-    bayesian: flags.Bayesian = "all",
-    start: flags.Start = None,
-    family: flags.Family = None,
-    rank: flags.Rank = None,
-    estimator: flags.Estimator = None,
-    gradient: flags.Gradient = None,
-    bound: flags.Bound = None,
-    rho: flags.Rho = None,
-    members: flags.Members = None,
-    p: flags.P = None,
-    hessian_init: flags.HessianInit = None,
-    structure: flags.Structure = None,
-    predictive: flags.LaplacePredictive = None,
-    prior_precision: flags.PriorPrecision = None,
-    begin: flags.Begin = None,
-    chains: flags.Chains = None,
-    samples: flags.Samples = None,
-    burn_in: flags.BurnIn = None,
-    cycles: flags.Cycles = None,
-    friction: flags.Friction = None,
-    warm_up: flags.WarmUp = None,
-    epochs: flags.Epochs = None,
-    batch_size: flags.BatchSize = DEFAULT.batch_size,
-    learning_rate: flags.LearningRate = DEFAULT.learning_rate,
-    optimizer: flags.Optimizer = DEFAULT.optimizer,
-    schedule: flags.Schedule = DEFAULT.schedule,
-    draws: flags.TrainingDraws = DEFAULT.draws,
-    kl: flags.Kl = DEFAULT.kl,
-    patience: flags.Patience = None,
-    keep: flags.Keep = DEFAULT.keep,
-    seed: flags.TrainingSeed = DEFAULT.seed,
-    device: flags.Device = DEFAULT.device,
+    *,
+    settings: dict[str, Any],
     out: Annotated[
         Path | None,
         typer.Option(metavar="RUN", help="The run's folder. (default: runs/DATA-METHOD)", rich_help_panel=RUN),
@@ -117,13 +69,12 @@ def train(
 
     An interrupt (Ctrl-C) leaves a checkpoint to resume from and exits with code 1.
     """
-    given = said(context, locals())
     if resume is not None:
-        trained = _resume(resume, given)
+        trained = _resume(resume, extend, settings, given_flags(context))
     elif extend is not None:
         raise CommandError("--extend adds epochs to a run that is resumed: say --resume RUN too")
     else:
-        recipe = make_recipe({} if config is None else read_config_file(config), settings_in(given))
+        recipe = make_recipe({} if config is None else read_config_file(config), settings)
         trained = _train(recipe, out or Path("runs") / f"{Path(recipe.data).stem}-{recipe.method}", overwrite=overwrite)
     from bayesify.training.loop import Plan
 
@@ -148,21 +99,22 @@ def _train(recipe: Recipe, out: Path, *, overwrite: bool) -> Trained:
         raise _interrupted(stopped.run, stopped.step) from None
 
 
-def _resume(run: Path, given: dict[str, Any]) -> Trained:
+def _resume(run: Path, extend: int | None, settings: dict[str, Any], given: set[str]) -> Trained:
     from bayesify.training.warnings import unheard
     from bayesify.workflows import train as training
+    from bayesify.workflows.load import is_complete
 
-    for name in sorted(set(given) - {"resume", "extend", "data", "network", "device", "as_json"}):
+    for name in sorted(given - {"resume", "extend", "data", "network", "device", "as_json"}):
         flag = f"--{name.replace('_', '-')}"
         hint = "--extend adds epochs" if name == "epochs" else f"start a new one with --config {run}/config.json"
         raise CommandError(f"{flag} cannot change a run that is resumed; {hint}")
-    complete = training.is_complete(run)
-    if complete and "extend" not in given:
+    complete = is_complete(run)
+    if complete and extend is None:
         raise CommandError(f"{run} is complete: add epochs with --extend, or evaluate it")
-    now: dict[str, Any] = {name: given.get(name) for name in ("data", "network", "device")}
+    where: dict[str, Any] = {name: settings.get(name) for name in ("data", "network", "device")}
     try:
         with unheard():
-            return training.resume(run, extend=given.get("extend", 0), **now)
+            return training.resume(run, extend=extend or 0, **where)
     except training.InterruptedTrainingError as stopped:
         raise _interrupted(stopped.run, stopped.step) from None
 

@@ -58,8 +58,10 @@ class Card:
         prior: whether it has a posterior, and so a prior by default.
         draws_per_step: whether a training step may average over several draws of the weights.
         optimised: whether it follows a plan of epochs and batches; HMC samples instead.
-        own_update: whether its update is part of the method, so that no other optimiser can be named.
+        own_update: whether its update is part of the method, so that a comparison names no other optimiser for it.
+        own_rate: whether its learning rate is not that of an optimiser of the mean loss (docs/gotchas.md).
         collects: whether it collects what it holds at the end of its plan, so that it cannot stop early.
+        usual: whether it takes part in a comparison that names no methods.
 
     """
 
@@ -78,7 +80,9 @@ class Card:
     draws_per_step: bool = False
     optimised: bool = True
     own_update: bool = False
+    own_rate: bool = False
     collects: bool = False
+    usual: bool = False
 
     @property
     def class_name(self) -> str:
@@ -130,7 +134,7 @@ OF_OPTIMISATION = ("epochs", "batch_size", "optimizer", "learning_rate", "schedu
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     {
         "family": Option(str, "mean_field, full_rank, low_rank"),
-        "rank": Option(int, "variational's low_rank has 10, swag 20", "N"),
+        "rank": Option(int, "rank of the covariance (default: 10; swag 20)", "N"),
         "estimator": Option(str, "weight, local, flipout, moments (default: weight; tables local)"),
         "gradient": Option(str, "reparametrised, stick_the_landing"),
         "bound": Option(str, "elbo, importance_weighted"),
@@ -163,7 +167,7 @@ def _optimised(**more: Any) -> dict[str, Settings]:
 
 
 def _own_rates(classification: float, regression: float, schedule: str) -> dict[str, Settings]:
-    """The defaults of a method whose learning rate is not that of an optimiser of the mean loss (docs/gotchas.md)."""
+    """The defaults of a method with a learning rate of its own kind."""
     return {
         "classification": {"learning_rate": classification, "schedule": schedule},
         "regression": {"learning_rate": regression, "schedule": schedule},
@@ -185,6 +189,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 colour="#59636e",
                 marker="o",
                 defaults=_optimised(),
+                usual=True,
             ),
             Card(
                 "ensemble",
@@ -197,6 +202,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 label="Ensemble of 5",
                 options=("members",),
                 defaults=_optimised(),
+                usual=True,
             ),
             Card(
                 "mc-dropout",
@@ -212,6 +218,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                     "regression": {**_DROPOUT["regression"], "p": 0.05},
                     "images": {**_DROPOUT["images"], "p": 0.2},
                 },
+                usual=True,
             ),
             Card(
                 "variational",
@@ -222,6 +229,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 marker="D",
                 options=("family", "rank", "estimator", "gradient", "bound", "rho"),
                 defaults=_optimised(estimator="local"),
+                usual=True,
                 prior=True,
                 draws_per_step=True,
             ),
@@ -238,6 +246,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 prior=True,
                 draws_per_step=True,
                 own_update=True,
+                own_rate=True,
             ),
             Card(
                 "laplace",
@@ -277,6 +286,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 defaults=_own_rates(0.1, 0.01, "constant"),
                 prior=True,
                 own_update=True,
+                own_rate=True,
                 collects=True,
             ),
             Card(
@@ -291,6 +301,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 defaults=_own_rates(0.02, 0.002, "constant"),
                 prior=True,
                 own_update=True,
+                own_rate=True,
                 collects=True,
             ),
             Card(

@@ -31,7 +31,7 @@ from bayesify.serving.metrics import Metrics
 from bayesify.serving.predictor import Answered, Predictor
 from bayesify.serving.refusals import Refusal, later
 from bayesify.serving.weights import WeightCache
-from bayesify.workflows import run_data, train
+from bayesify.workflows import load, run_data
 from bayesify.workflows.recipe import DRAWS
 from bayesify.workflows.unprepared import raw_shape
 
@@ -158,7 +158,7 @@ class Registry:
         """Read every run, one after the other, in this thread."""
         torch.set_num_threads(self._threads)
         for name, (folder, config, preparation) in self._described.items():
-            method = train.load(folder, self._network)
+            method = load.load_run(folder, self._network)
             predictor = Predictor(method, self._cache, compile_for=self.draws if self._compiled else None)
             self._models[name] = LoadedModel(name, config, preparation, predictor, self)
 

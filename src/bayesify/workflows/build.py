@@ -1,4 +1,4 @@
-"""From a recipe and its material to an untrained method: the likelihood, the network, the method."""
+"""From a recipe and its prepared to an untrained method: the likelihood, the network, the method."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,78 +15,61 @@ from torch import nn
 from bayesify import likelihoods, networks
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
-from bayesify.workflows.prepare import Material
-from bayesify.workflows.recipe import OF_METHOD, Recipe
+from bayesify.methods.cards import CARDS
+from bayesify.workflows.prepare import PreparedData
+from bayesify.workflows.recipe import Recipe
 
-# What is used where neither the network nor the recipe says: MC dropout's rate, and hidden units for tables.
-DROPOUT_RATE = {"classification": 0.2, "regression": 0.05}
+# Hidden units for tables, where the recipe does not say.
 UNITS_FOR_TABLES = {"classification": (50,), "regression": (10,)}
-# Whose learning rate is not that of an optimiser of the mean loss (see docs/gotchas.md), and what goes to `fit`.
-RATES = {
-    "ivon": {"classification": 0.03, "regression": 0.03},
-    "sgld": {"classification": 0.1, "regression": 0.01},
-    "sghmc": {"classification": 0.02, "regression": 0.002},
-}
-OF_FIT = {"hmc": ("samples", "warm_up")}
 # A few hundred examples make a handful of steps per epoch: small data needs more epochs to be learnt at all.
 FEWEST_EPOCHS, FEWEST_STEPS = 10, 2000
 
 
-def make_method(recipe: Recipe, material: Material) -> Method:
-    """The method that a recipe describes, not trained yet, with the notes of its data."""
-    recipe = suited(recipe, material)
-    likelihood = make_likelihood(recipe, material)
-    outputs = likelihood.width(likelihood.prepare(material.train[1]))
-    settings: dict[str, Any] = {}
-    for name in (*OF_METHOD, "start", "prior"):
-        if getattr(recipe, name) is not None and name not in OF_FIT.get(recipe.method, ()):
-            settings[name] = getattr(recipe, name)
+def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
+    """The recipe with the defaults for its kind of data and method, wherever it does not say.
+
+    Tables are small: a posterior over many weights would not converge in the steps they allow, so their networks are
+    narrower, their steps larger and falling, and their gradients have less variance.
+    """
+    images = data.preparation.image is not None
+    card = CARDS[recipe.method]
+    settings = card.settings_for(data.kind, images=images)
+    if not images and recipe.network == "mlp":
+        settings["units"] = UNITS_FOR_TABLES[data.kind]
+    weights_alone = recipe.setting("family") not in {None, "mean_field"} or recipe.setting("gradient")
+    if weights_alone or recipe.setting("bound"):
+        settings.pop("estimator", None)
+    if recipe.dropout is not None or ":" in recipe.network:
+        settings.pop("p", None)
+    missing = {name: value for name, value in settings.items() if value is not None and recipe.setting(name) is None}
+    return recipe.with_settings(missing)
+
+
+def make_method(recipe: Recipe, data: PreparedData) -> Method:
+    """The method that a recipe with its defaults describes, not trained yet, with the notes of its data."""
+    likelihood = make_likelihood(recipe, data)
+    outputs = likelihood.width(likelihood.prepare(data.train[1]))
+    card = CARDS[recipe.method]
+    settings = {name: value for name, value in recipe.options.items() if name not in card.of_fit}
+    settings |= {name: getattr(recipe, name) for name in ("start", "prior") if getattr(recipe, name) is not None}
     if "rho" in settings:
         settings["rho"] = _number_or_text(settings["rho"])
     if recipe.method == "mc-dropout" and ":" not in recipe.network:
         # A network of ours carries its dropout in its own description.
         settings.pop("p", None)
     bayesian = recipe.bayesian[0] if recipe.bayesian in {("all",), ("last_layer",)} else list(recipe.bayesian)
-    network = make_network(recipe, tuple(material.train[0].shape[1:]), outputs)
+    network = make_network(recipe, tuple(data.train[0].shape[1:]), outputs)
     method = METHODS[recipe.method](network, likelihood, bayesian=bayesian, seed=recipe.seed, **settings)
-    method.notes = {**material.notes, "outputs": outputs}
+    method.notes = {**data.notes, "outputs": outputs}
     return method
-
-
-def suited(recipe: Recipe, material: Material) -> Recipe:
-    """The recipe with what suits its data, where it does not say.
-
-    Tables are small: a posterior over many weights would not converge in the steps they allow, so their networks are
-    narrower, their steps larger and falling, and their gradients those that vary less.
-    """
-    table = material.preparation.image is None
-    settings: dict[str, Any] = {}
-    if recipe.method in RATES:
-        settings = {
-            "learning_rate": RATES[recipe.method][material.kind],
-            "schedule": "cosine" if recipe.method == "ivon" else "constant",
-        }
-    elif recipe.method != "hmc":
-        settings = {
-            "learning_rate": 1e-2 if table else 1e-3,
-            # Snapshots of SWAG are taken at a constant rate.
-            "schedule": "cosine" if table and recipe.method != "swag" else "constant",
-        }
-    if table and recipe.network == "mlp":
-        settings["units"] = UNITS_FOR_TABLES[material.kind]
-    weights_alone = recipe.family not in {None, "mean_field"} or recipe.gradient or recipe.bound
-    if table and recipe.method == "variational" and not weights_alone:
-        settings["estimator"] = "local"
-    if recipe.method == "mc-dropout" and recipe.dropout is None and ":" not in recipe.network:
-        settings["p"] = DROPOUT_RATE[material.kind if table else "classification"]
-    return replace(recipe, **{name: value for name, value in settings.items() if getattr(recipe, name) is None})
 
 
 def fit_settings(recipe: Recipe, examples: int) -> dict[str, Any]:
     """What `fit` is told, in the words of the recipe's method."""
-    if recipe.method == "hmc":
-        named = {name: getattr(recipe, name) for name in OF_FIT["hmc"]}
-        return {"seed": recipe.seed, "device": recipe.device} | {k: v for k, v in named.items() if v is not None}
+    card = CARDS[recipe.method]
+    own_settings = {name: recipe.options[name] for name in card.of_fit if name in recipe.options}
+    if not card.optimised:
+        return {"seed": recipe.seed, "device": recipe.device, **own_settings}
     epochs = epochs_for(recipe, examples)
     return {
         "epochs": epochs,
@@ -103,6 +85,7 @@ def fit_settings(recipe: Recipe, examples: int) -> dict[str, Any]:
         "device": recipe.device,
         # Short epochs would otherwise spend their time on the disk.
         "checkpoint_every": max(1, epochs // 100),
+        **own_settings,
     }
 
 
@@ -118,21 +101,21 @@ def enough_epochs(examples: int, batch_size: int) -> int:
     return max(FEWEST_EPOCHS, -(-FEWEST_STEPS // -(-examples // batch_size)))
 
 
-def make_likelihood(recipe: Recipe, material: Material) -> Likelihood:
+def make_likelihood(recipe: Recipe, prepared: PreparedData) -> Likelihood:
     """As asked for, or as the data suggests; classes and units are the data's."""
     name, _, _ = (recipe.likelihood or "").partition(":")
     if not name:
-        name = "categorical" if material.kind == "classification" else "gaussian"
+        name = "categorical" if prepared.kind == "classification" else "gaussian"
     # HMC samples the weights; a noise that is a parameter of its own would have no posterior.
     noise = "heteroscedastic" if recipe.method == "hmc" else "learned"
     spec = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name)).spec()
     if spec["name"] in {"categorical", "gaussian-logits"}:
-        spec["classes"] = len(material.class_names) or None
+        spec["classes"] = len(prepared.class_names) or None
     if spec["name"] == "gaussian":
-        spec |= {"location": material.target_mean, "scale": material.target_scale}
+        spec |= {"location": prepared.target_mean, "scale": prepared.target_scale}
     likelihood = likelihoods.from_spec(spec)
-    if likelihood.kind != material.kind:
-        raise ValueError(f"likelihood {name} is for {likelihood.kind}, the data is a {material.kind}")
+    if likelihood.kind != prepared.kind:
+        raise ValueError(f"likelihood {name} is for {likelihood.kind}, the data is a {prepared.kind}")
     return likelihood
 
 
@@ -144,9 +127,10 @@ def make_network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Callab
         return make
     named: dict[str, Any] = {"activation": recipe.activation, "dropout": recipe.dropout}
     if recipe.method == "mc-dropout":
-        if recipe.p is not None and not 0 < recipe.p < 1:
-            raise ValueError(f"p must be a dropout rate between 0 and 1, got {recipe.p!r}")
-        named["dropout"] = recipe.p or recipe.dropout or DROPOUT_RATE["classification"]
+        rate = recipe.setting("p")
+        if rate is not None and not 0 < rate < 1:
+            raise ValueError(f"p must be a dropout rate between 0 and 1, got {rate!r}")
+        named["dropout"] = rate or recipe.dropout or CARDS["mc-dropout"].settings_for("classification")["p"]
     if recipe.network == "cnn":
         named |= {"input_shape": list(shape), "preset": recipe.preset}
     else:

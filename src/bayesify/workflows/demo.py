@@ -27,9 +27,9 @@ from bayesify import networks
 from bayesify.data import DataSet, open_data, withhold
 from bayesify.files import write_json
 from bayesify.likelihoods import Categorical
+from bayesify.methods.cards import CARDS
+from bayesify.workflows.compare.candidates import MEMBERS, Candidate
 from bayesify.workflows.compare.comparison import (
-    MEMBERS,
-    Contender,
     Row,
     Spread,
     TrainedResult,
@@ -37,7 +37,7 @@ from bayesify.workflows.compare.comparison import (
     summarise,
     table,
 )
-from bayesify.workflows.prepare import Material, gather
+from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify.workflows.train import claimed, write_metrics
 
@@ -49,12 +49,12 @@ WITHHELD = "3"
 UNITS, EPOCHS, BATCH_SIZE, DRAWS = 100, 300, 64, 100
 QUICK_EPOCHS, QUICK_DRAWS = 15, 20
 SURE = 0.9
-CONTENDERS = {
-    "plain": Contender("Plain network", "point"),
-    "ensemble": Contender(f"Ensemble of {MEMBERS}", "ensemble", {"members": MEMBERS}),
-    "ensemble-fifth": Contender("Ensemble, a fifth each", "ensemble", {"members": MEMBERS}, share=1 / MEMBERS),
-    "mc-dropout": Contender("MC dropout", "mc-dropout", {"p": 0.5}),
-    "variational": Contender("Variational", "variational", {"prior": "normal:2", "estimator": "local"}),
+CANDIDATES = {
+    "plain": Candidate(CARDS["point"].title, "point"),
+    "ensemble": Candidate(CARDS["ensemble"].label, "ensemble", {"members": MEMBERS}),
+    "ensemble-fifth": Candidate("Ensemble, a fifth each", "ensemble", {"members": MEMBERS}, share=1 / MEMBERS),
+    "mc-dropout": Candidate(CARDS["mc-dropout"].title, "mc-dropout", {"p": 0.5}),
+    "variational": Candidate(CARDS["variational"].title, "variational", {"prior": "normal:2", "estimator": "local"}),
 }
 _PICTURE_SCALE = 16
 
@@ -90,13 +90,13 @@ def run(
 
     """
     out, console = Path(out), console or _terminal()
-    material, raw = _digits(withheld, seed), withhold(open_data("digits"), str(withheld))
-    folders = {name: out / name for name in CONTENDERS}
+    prepared, raw = _digits(withheld, seed), withhold(open_data("digits"), str(withheld))
+    folders = {name: out / name for name in CANDIDATES}
     with claimed(*folders.values(), overwrite=True), _one_thread():
         results = train(
-            material, seed=seed, quick=quick, progress=progress, announce=_announcer(console, material, str(withheld))
+            prepared, seed=seed, quick=quick, progress=progress, announce=_announcer(console, prepared, str(withheld))
         )
-        report = _write(out, folders, results, material, raw)
+        report = _write(out, folders, results, prepared, raw)
     rows = summarise([results])
     console.print(table(rows))
     _explain(console, results, str(withheld))
@@ -150,36 +150,36 @@ def tables(scored: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
 
 
 def train(
-    material: Material,
+    prepared: PreparedData,
     *,
     seed: int = 0,
     quick: bool = False,
     progress: bool = True,
-    announce: Callable[[Contender, int, int], None] | None = None,
+    announce: Callable[[Candidate, int, int], None] | None = None,
 ) -> list[TrainedResult]:
     """All networks on the digits that are not withheld, scored on the test images."""
-    inputs, outputs = material.train[0].shape[1], len(material.class_names)
+    inputs, outputs = prepared.train[0].shape[1], len(prepared.class_names)
     return compare(
-        material.train,
-        material.test,
+        prepared.train,
+        prepared.test,
         lambda: networks.mlp(inputs, outputs, units=UNITS, layers=1),
         Categorical(classes=outputs),
-        unknown=material.unknown,
-        methods=list(CONTENDERS.values()),
+        unknown=prepared.unknown,
+        methods=list(CANDIDATES.values()),
         epochs=QUICK_EPOCHS if quick else EPOCHS,
         batch_size=BATCH_SIZE,
         learning_rate=1e-2,
         schedule="cosine",
         seed=seed,
         draws=QUICK_DRAWS if quick else DRAWS,
-        notes={**material.notes, "outputs": outputs},
+        notes={**prepared.notes, "outputs": outputs},
         progress=progress,
         on_start=announce,
     )
 
 
-def _digits(withheld: str | int, seed: int) -> Material:
-    return gather(
+def _digits(withheld: str | int, seed: int) -> PreparedData:
+    return prepare_data(
         Recipe(data="digits", withhold=(str(withheld),), normalise="standard", units=(UNITS,), layers=1, seed=seed)
     )
 
@@ -190,14 +190,14 @@ def _terminal() -> Console:
     return Console(highlight=False)
 
 
-def _announcer(console: Console, material: Material, withheld: str) -> Callable[[Contender, int, int], None]:
-    def announce(contender: Contender, place: int, total: int) -> None:
+def _announcer(console: Console, prepared: PreparedData, withheld: str) -> Callable[[Candidate, int, int], None]:
+    def announce(candidate: Candidate, place: int, total: int) -> None:
         if place == 0:
             console.print(
-                f"{len(material.train[0]):,} images of nine digits to learn from; the {withheld} is never shown.",
+                f"{len(prepared.train[0]):,} images of nine digits to learn from; the {withheld} is never shown.",
                 markup=False,
             )
-        console.print(f"Training {place + 1} of {total}: {contender.label}", markup=False)
+        console.print(f"Training {place + 1} of {total}: {candidate.label}", markup=False)
 
     return announce
 
@@ -214,7 +214,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _write(
-    out: Path, folders: dict[str, Path], results: Sequence[TrainedResult], material: Material, raw: DataSet
+    out: Path, folders: dict[str, Path], results: Sequence[TrainedResult], prepared: PreparedData, raw: DataSet
 ) -> Path:
     from bayesify.report import comparison_report
     from bayesify.report.examples import easiest_known, most_telling_unknown
@@ -232,11 +232,11 @@ def _write(
         path=out / "report.html",
         title=f"Nine digits learnt, the {withheld} withheld",
         subtitle=f"scikit-learn's 8x8 digits: {examples}, {len(raw.unknown):,} of the {withheld}.",
-        class_names=material.class_names,
+        class_names=prepared.class_names,
         known=(raw.x_test, raw.y_test),
         unknown=raw.unknown,
         unknown_name=f"the digit {withheld}",
-        inputs=material.test[0],
+        inputs=prepared.test[0],
         at_least=SURE,
     )
 

@@ -1,30 +1,26 @@
-"""Runs that were trained from a file or a data set, in Python: their networks take inputs as training prepared them.
+"""Trained runs, read for use: one way in for Python, the command line, the server and the studio.
 
-`bayesify predict` and the server prepare what they are given. In Python a network is given tensors, as it was in
-training; `prepare` makes them of raw inputs, and `load` says of which runs it must.
+`bayesify predict` and the server prepare the inputs they are given. In Python a network takes tensors as in training;
+`bayesify.prepare` makes them from raw inputs, and `load` warns where that is needed.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesify import runs
-from bayesify.errors import RunError, nearest
+from bayesify.errors import RunError
 from bayesify.methods import Method, saving
-
-if TYPE_CHECKING:
-    from bayesify.data import Preparation
+from bayesify.runs import checkpoint
+from bayesify.workflows.build import user_factory
+from bayesify.workflows.recipe import Recipe, make_recipe, settings_of_run
 
 logger = logging.getLogger("bayesify")
 
@@ -37,14 +33,26 @@ def load(
 ) -> Method:
     """Read a method from a run folder; of a run that was interrupted, the state of its last checkpoint.
 
-    The method takes inputs as they were in training: `bayesify.prepare` makes them of raw ones for runs that
-    `bayesify train` made, and a warning says so. What it answers is in the units of the targets.
+    The method takes inputs as they were in training: `bayesify.prepare` makes them from raw ones for runs that
+    `bayesify train` made, and a warning says so. Predictions are in the units of the targets. Nothing in the folder is
+    ever executed.
 
     Args:
         path: the folder.
-        network: the module (or a function that makes it) for networks that are not ours.
-        device: where to put it.
+        network: the module, or a function that makes it, for networks that are not ours.
+        device: where to put the method.
         output: the function that picks the output, where the method was made with one.
+
+    Returns:
+        The method, in evaluation mode, with its history and its plan.
+
+    Raises:
+        RunError: the folder is no run, is damaged, or needs `network` or `output`.
+
+    Example:
+        >>> folder = bnn.save("runs/mine")
+        >>> bf.load(folder).predict(x, draws=5).probs.shape
+        torch.Size([60, 3])
 
     """
     method = saving.load(path, network, device, output)
@@ -55,99 +63,65 @@ def load(
     return method
 
 
-def prepare(run: str | Path | Method, inputs: Any) -> Tensor:
-    """Raw inputs as the network of a run takes them, scaled and encoded as its training data was: `[n, ...]`, float32.
+def load_run(run: Path, network: str | None = None, *, unfinished: bool = False) -> Method:
+    """Read the method of a run for a command; a network of the user's is code that the command line names.
 
     Args:
-        run: a folder that `bayesify train` made, or the method that was loaded from it.
-        inputs: the path of a CSV, .npy, .npz, PNG or JPEG file or of a folder of pictures, or a list of paths; Pillow's
-            pictures; a pandas DataFrame, whose columns are found by name; or raw examples in an array or tensor, the
-            columns of a table in their order in training.
+        run: the folder.
+        network: `module:factory`; code of the user's is run only if they name it, never because a folder does.
+        unfinished: allow a run that was stopped in training, which holds the weights of its last checkpoint.
 
     """
-    from bayesify.data import Preparation
+    config = runs.read_config(run)
+    stopped = None
+    # What is wrong with a checkpoint matters when training goes on from it, not when the model predicts.
+    with suppress(RunError):
+        stopped = None if unfinished or is_complete(run) else steps_done(run)
+    if stopped is not None:
+        raise RunError(f"{run} was stopped in training, after step {stopped}: bayesify train --resume {run}")
+    notes = config.get("data") or {}
+    if config.get("output") == saving.OWN_FUNCTION:
+        raise RunError(f"{run} picks its network's output by a function of yours: use it from Python, bayesify.load")
+    if network is None:
+        if config.get("network") is None:
+            name = notes.get("factory") or "module:factory"
+            raise RunError(f"the network in {run} is made by code of yours: name it with --network {name}")
+        return saving.load(run)
+    shapes = config.get("input_shapes") or [None]
+    shape = None if shapes[0] is None else tuple(shapes[0])
+    outputs = notes.get("outputs") or (config.get("likelihood") or {}).get("classes")
+    return saving.load(run, network=user_factory(network, shape, outputs))
 
-    notes = run.notes if isinstance(run, Method) else runs.read_config(_folder(run)).get("data")
-    plain = (notes or {}).get("preparation")
-    if plain is None:
-        name = "this method" if isinstance(run, Method) else run
-        raise RunError(f"{name} was trained on tensors: it has no preparation, give predict inputs like those")
-    preparation = Preparation.from_dict(plain)
-    return preparation.apply(_raw(inputs, preparation))
+
+def recipe_of(config: dict[str, Any], run: Path, data: str | None = None) -> Recipe:
+    """The recipe that a run was made by; `data` says where its data is now."""
+    settings = settings_of_run(config, str(run))
+    return make_recipe(settings | ({} if data is None else {"data": data}), {})
+
+
+def steps_done(run: Path) -> int:
+    """How many steps the checkpoint of a run has seen."""
+    return int(training_state(run)["progress"]["step"])
+
+
+def is_complete(run: Path) -> bool:
+    """Whether nothing of the run's plan is left to do."""
+    if not runs.read_config(run).get("complete", True):
+        return False
+    if not (run / "checkpoint").is_dir():
+        raise RunError(f"{run} has no checkpoint to go on from: it was pruned, compared or saved without one")
+    state = training_state(run)
+    epochs, records = state["plan"].get("epochs"), state.get("history") or []
+    return bool(state["progress"].get("done")) or bool(epochs and records and records[-1]["epoch"] >= epochs)
+
+
+def training_state(run: Path) -> dict[str, Any]:
+    """The JSON state of a run's checkpoint."""
+    state: dict[str, Any] = checkpoint.read(run / runs.STATE)[1]
+    if not {"plan", "progress"} <= set(state):
+        raise RunError(f"the checkpoint in {run} was written by another version")
+    return state
 
 
 def _changes_inputs(plain: Mapping[str, Any]) -> bool:
     return plain.get("normalise", "none") != "none" or any(one["categories"] for one in plain.get("columns", ()))
-
-
-def _folder(run: str | Path) -> Path:
-    if not isinstance(run, str | Path):
-        raise TypeError(f"run must be a run folder or a loaded method, got {type(run).__name__}: prepare(run, inputs)")
-    return Path(run)
-
-
-def _raw(inputs: Any, preparation: Preparation) -> Tensor:
-    from PIL import Image
-
-    from bayesify.workflows.inputs import fit_array, read_inputs
-
-    several = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
-    if several and all(isinstance(one, str | Path) for one in several):
-        return read_inputs([str(one) for one in several], preparation, io.StringIO()).raw
-    if preparation.image is not None and several and all(isinstance(one, Image.Image) for one in several):
-        return torch.stack([preparation.prepare_image(one) for one in several])
-    if hasattr(inputs, "columns") and preparation.image is None:
-        inputs = _by_name(inputs, preparation)
-        if any(column.categories for column in preparation.columns):
-            # A category has its name, even one that looks like a number; in an array of numbers it has its code.
-            inputs = np.stack([np.asarray(inputs[name], dtype=object) for name in inputs.columns], -1)
-    array = _array(inputs)
-    if preparation.image is None and array.dtype.kind in "OUS":
-        return _from_cells(array, preparation)
-    return fit_array(array, preparation, "inputs")
-
-
-def _by_name(frame: Any, preparation: Preparation) -> Any:
-    """The columns of training, in their order; a frame whose columns have numbers for names is as good as an array."""
-    from bayesify.data import DataError
-
-    for twice in (name for name, times in Counter(frame.columns).items() if times > 1):
-        raise DataError(f"inputs: two columns are named {twice!r}")
-    named = {name.strip(): name for name in frame.columns if isinstance(name, str)}
-    if not named:
-        return frame
-    wanted = [column.name for column in preparation.columns]
-    missing = next((name for name in wanted if name not in named), None)
-    if missing is not None:
-        raise DataError(f"inputs: there is no column {missing!r}{nearest(missing, named)}")
-    return frame[[named[name] for name in wanted]]
-
-
-def _array(inputs: Any) -> NDArray[Any]:
-    if isinstance(inputs, Tensor):
-        values = inputs.detach().cpu()
-        return (values.double() if values.is_floating_point() else values).numpy()
-    try:
-        array = np.asarray(inputs)
-    except ValueError:
-        raise TypeError("inputs must be rows of equal length, got some that differ") from None
-    if array.dtype.kind not in "biufOUS" or array.ndim == 0:
-        raise TypeError(
-            f"inputs must be raw examples in a file, a DataFrame, an array or a tensor, got {type(inputs).__name__}"
-        )
-    return array
-
-
-def _from_cells(array: NDArray[Any], preparation: Preparation) -> Tensor:
-    """Rows with text in them, read as those of a CSV file are."""
-    from bayesify.data import rows_from_csv
-
-    if array.ndim == 1:
-        array = array[:, None] if len(preparation.columns) == 1 else array[None]
-    text = io.StringIO()
-    text.name = "inputs"
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
-    writer.writerow([column.name for column in preparation.columns])
-    writer.writerows(["" if cell is None else str(cell) for cell in row] for row in array.tolist())
-    text.seek(0)
-    return rows_from_csv(text, preparation, header=True)

@@ -25,7 +25,7 @@ from bayesify.workflows.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Material:
+class PreparedData:
     """Prepared examples: inputs float32, labels int64 or regression targets float64 in their original units.
 
     Targets keep their digits until the likelihood has taken their mean off: at ten million float32 has steps of one.
@@ -43,7 +43,7 @@ class Material:
     notes: dict[str, Any]
 
 
-def gather(recipe: Recipe, raw: DataSet | None = None) -> Material:
+def prepare_data(recipe: Recipe, raw: DataSet | None = None) -> PreparedData:
     """Everything that training and testing by a recipe need; `raw` where its data is open already."""
     raw = open_for(recipe) if raw is None else raw
     mark = fingerprint(raw)
@@ -60,7 +60,7 @@ def gather(recipe: Recipe, raw: DataSet | None = None) -> Material:
     assert prepared.preparation is not None
     apply = prepared.preparation.apply
     held = (prepared.x_test, part.y_test) if recipe.validation else None
-    return Material(
+    return PreparedData(
         train=(prepared.x_train, y_train),
         validation=held,
         test=(apply(known.x_test), known.y_test),

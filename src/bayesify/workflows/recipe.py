@@ -10,44 +10,19 @@ import inspect
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from bayesify.errors import choose
+from bayesify.methods.cards import CARDS, OF_OPTIMISATION, OPTIONS
 
-# Functions drawn for an answer where nobody says how many: the same in Python, on the command line and in the server.
+# Functions drawn for a prediction unless the user says how many: the same in Python, on the command line, in the server.
 DRAWS = 100
-METHOD_NAMES = ("point", "ensemble", "mc-dropout", "variational", "ivon", "laplace", "swag", "sgld", "sghmc", "hmc")
+METHOD_NAMES = tuple(CARDS)
 NETWORK_NAMES = ("mlp", "cnn")
-# What belongs to the data, and goes when a command line replaces the data of a configuration file; and so on.
+# What belongs to the data, and goes when a command line replaces the data of a configuration file.
 OF_DATA = ("target", "ignore", "size", "split", "normalise", "withhold", "label_noise", "likelihood")
-OF_METHOD: dict[str, tuple[str, ...]] = {
-    "family": ("variational",),
-    "rank": ("variational", "swag"),
-    "estimator": ("variational",),
-    "gradient": ("variational",),
-    "bound": ("variational",),
-    "rho": ("variational",),
-    "members": ("ensemble",),
-    "p": ("mc-dropout",),
-    "hessian_init": ("ivon",),
-    "structure": ("laplace",),
-    "predictive": ("laplace",),
-    "prior_precision": ("laplace",),
-    "begin": ("swag",),
-    "chains": ("sgld", "sghmc", "hmc"),
-    "samples": ("sgld", "sghmc", "hmc"),
-    "burn_in": ("sgld", "sghmc"),
-    "cycles": ("sgld", "sghmc"),
-    "friction": ("sghmc",),
-    "warm_up": ("hmc",),
-}
-# What a run's description also holds, and the next run decides for itself.
-_OF_THE_MACHINE = {"compiled", "checkpoint_every", "block", "stored", "judged", "added_dropout"}
-# HMC follows no plan of epochs and batches: what says how an optimiser goes says nothing to it.
-OF_OPTIMISATION = ("epochs", "batch_size", "optimizer", "learning_rate", "schedule", "kl", "patience", "keep")
-WITH_DRAWS = ("variational", "ivon")
 OF_NETWORK = {
     "units": ("mlp",),
     "layers": ("mlp",),
@@ -55,11 +30,16 @@ OF_NETWORK = {
     "activation": ("mlp", "cnn"),
     "dropout": ("mlp", "cnn"),
 }
+# What a run's description also holds, and the next run decides for itself.
+_OF_THE_MACHINE = {"compiled", "checkpoint_every", "block", "stored", "judged", "added_dropout"}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to train, on what, and how; None stands for "as the data, the network or the method has it"."""
+    """What to train, on what, and how; None stands for "as the data, the network or the method has it".
+
+    `options` holds the settings that only some methods have, by name (`bayesify.methods.cards.OPTIONS`).
+    """
 
     data: str = "digits"
     target: str | None = None
@@ -81,25 +61,6 @@ class Recipe:
     likelihood: str | None = None
     bayesian: tuple[str, ...] = ("all",)
     start: str | None = None
-    family: str | None = None
-    rank: int | None = None
-    estimator: str | None = None
-    gradient: str | None = None
-    bound: str | None = None
-    rho: str | None = None
-    members: int | None = None
-    p: float | None = None
-    hessian_init: float | None = None
-    structure: str | None = None
-    predictive: str | None = None
-    prior_precision: str | None = None
-    begin: float | None = None
-    chains: int | None = None
-    samples: int | None = None
-    burn_in: float | None = None
-    cycles: int | None = None
-    friction: float | None = None
-    warm_up: int | None = None
     epochs: int | None = None
     batch_size: int = 128
     learning_rate: float | None = None
@@ -111,28 +72,58 @@ class Recipe:
     keep: str = "last"
     seed: int = 0
     device: str = "cpu"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        choose("method", self.method, METHOD_NAMES)
+        card = CARDS[choose("method", self.method, CARDS)]
         if ":" not in self.network:
             choose("network", self.network, (*NETWORK_NAMES, "module:factory"))
-        for name, methods in OF_METHOD.items():
-            if getattr(self, name) is not None and self.method not in methods:
-                raise ValueError(f"{name} is a setting of {' and '.join(methods)}, the method is {self.method}")
-        for name in OF_OPTIMISATION if self.method == "hmc" else ():
+        for name in self.options:
+            if name not in card.options:
+                raise ValueError(f"{name} is a setting of {owners_of(name)}, the method is {card.name}")
+        for name in () if card.optimised else OF_OPTIMISATION:
             if getattr(self, name) != getattr(type(self), name):
-                raise ValueError(f"{name} is a setting of optimisation, hmc samples: see warm_up, samples and chains")
+                raise ValueError(
+                    f"{name} is a setting of optimisation, {card.name} samples: see {', '.join(card.options)}"
+                )
         for name, networks in OF_NETWORK.items():
             if getattr(self, name) is not None and self.network not in networks:
                 raise ValueError(f"{name} is a setting of {' and '.join(networks)}, the network is {self.network}")
-        if self.method == "variational" and self.rank is not None and self.family != "low_rank":
-            raise ValueError(f"rank is a setting of family low_rank, the family is {self.family or 'mean_field'}")
+        family = self.options.get("family")
+        if "family" in card.options and "rank" in self.options and family != "low_rank":
+            raise ValueError(f"rank is a setting of family low_rank, the family is {family or 'mean_field'}")
         if self.validation is not None and not 0 < self.validation < 1:
             raise ValueError(
                 f"validation must be a share of the training examples between 0 and 1, got {self.validation}"
             )
-        if self.draws != 1 and self.method not in WITH_DRAWS:
-            raise ValueError(f"draws is a setting of {' and '.join(WITH_DRAWS)}, the method is {self.method}")
+        if self.draws != 1 and not card.draws_per_step:
+            methods = " and ".join(name for name, other in CARDS.items() if other.draws_per_step)
+            raise ValueError(f"draws is a setting of {methods}, the method is {card.name}")
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Recipe:
+        """The same recipe with some settings, or options of its method, replaced."""
+        named = {name: value for name, value in settings.items() if name not in OPTIONS}
+        options = {name: value for name, value in settings.items() if name in OPTIONS}
+        return replace(self, **named, options={**self.options, **options})
+
+    def setting(self, name: str) -> Any:
+        """A setting or an option by name; None where the recipe does not say."""
+        return self.options.get(name) if name in OPTIONS else getattr(self, name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every setting that is not at its default, options among them, by name."""
+        usual = Recipe()
+        named = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != getattr(usual, name)}
+        return {**named, **self.options}
+
+
+SETTINGS = tuple(item.name for item in fields(Recipe) if item.name != "options")
+
+
+def owners_of(option: str) -> str:
+    """The methods that have an option, as a list in a sentence: `sgld, sghmc and hmc`."""
+    *others, last = [card.name for card in CARDS.values() if option in card.options]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def make_recipe(base: Mapping[str, Any], over: Mapping[str, Any]) -> Recipe:
@@ -140,22 +131,24 @@ def make_recipe(base: Mapping[str, Any], over: Mapping[str, Any]) -> Recipe:
     first, second = read_settings(base), read_settings(over)
     for name, dependent in (
         ("data", OF_DATA),
-        ("method", (*OF_METHOD, *OF_OPTIMISATION, "draws", "prior", "start")),
+        ("method", (*OPTIONS, *OF_OPTIMISATION, "draws", "prior", "start")),
         ("network", tuple(OF_NETWORK)),
     ):
         if name in second and second[name] != first.get(name, getattr(Recipe, name)):
             first = {key: value for key, value in first.items() if key not in dependent}
-    return Recipe(**{**first, **second})
+    merged = {**first, **second}
+    options = {name: merged.pop(name) for name in OPTIONS if name in merged}
+    return Recipe(**merged, options=options)
 
 
-def read_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by name, each turned into what its field holds; null means not given."""
-    settings = {}
-    for key, value in given.items():
-        name = choose("setting", str(key).replace("-", "_"), [field.name for field in fields(Recipe)])
+def read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings and options by name, each turned into the type that it has; null means not given."""
+    result = {}
+    for key, value in settings.items():
+        name = choose("setting", str(key).replace("-", "_"), (*SETTINGS, *OPTIONS))
         if value is not None:
-            settings[name] = _READERS[name](name, value)
-    return settings
+            result[name] = _READERS[name](name, value)
+    return result
 
 
 def read_config_file(path: str | Path) -> dict[str, Any]:
@@ -188,15 +181,14 @@ def settings_of_run(config: Mapping[str, Any], what: str) -> dict[str, Any]:
     settings |= {name: data.get(name) for name in ("withhold", "label_noise", "validation")}
     settings["normalise"] = (data.get("preparation") or {}).get("normalise")
     settings["method"] = config.get("method")
-    settings |= {name: value for name, value in (config.get("settings") or {}).items() if name in OF_METHOD}
+    settings |= {name: value for name, value in (config.get("settings") or {}).items() if name in OPTIONS}
     settings["network"] = data.get("factory") or network.get("type")
     settings |= {name: network[name] for name in OF_NETWORK if name in network}
     if network.get("type") == "mlp":
         settings["layers"] = len(network["units"])
     settings |= {name: config.get(name) for name in ("prior", "bayesian", "start")}
     settings["likelihood"] = _likelihood_text(config.get("likelihood") or {})
-    known = {field.name for field in fields(Recipe)}
-    settings |= {name: value for name, value in plan.items() if name in known}
+    settings |= {name: value for name, value in plan.items() if name in SETTINGS or name in OPTIONS}
     settings["device"] = config.get("device")
     return {name: value for name, value in settings.items() if value is not None}
 
@@ -206,12 +198,12 @@ def _check_repeatable(config: Mapping[str, Any], file: Path) -> None:
     from bayesify.methods import METHODS
 
     kind = METHODS[choose("method", str(config.get("method")), METHODS)]
-    usual = {one.name: one.default for one in inspect.signature(kind).parameters.values()}
-    usual |= {one.name: one.default for one in fields(kind.plan_type)}
-    named = {field.name for field in fields(Recipe)} | _OF_THE_MACHINE
-    said = {**(config.get("plan") or {}), **(config.get("settings") or {})}
-    other = {name: value for name, value in said.items() if name not in named and value != usual.get(name)}
-    other |= {name: "a function" for name in ("optimizer", "schedule") if said.get(name) == "custom"}
+    usual = {parameter.name: parameter.default for parameter in inspect.signature(kind).parameters.values()}
+    usual |= {item.name: item.default for item in fields(kind.plan_type)}
+    named = {*SETTINGS, *OPTIONS, *_OF_THE_MACHINE}
+    settings = {**(config.get("plan") or {}), **(config.get("settings") or {})}
+    other = {name: value for name, value in settings.items() if name not in named and value != usual.get(name)}
+    other |= {name: "a function" for name in ("optimizer", "schedule") if settings.get(name) == "custom"}
     weights = (config.get("likelihood") or {}).get("class_weights")
     other |= {} if weights is None else {"class_weights": weights}
     if other:
@@ -263,28 +255,14 @@ def _widths(name: str, value: Any) -> tuple[int, ...]:
     return tuple(_whole(name, word) for word in listed)
 
 
-_READERS: dict[str, Callable[[str, Any], Any]] = {field.name: _text for field in fields(Recipe)}
-_READERS |= dict.fromkeys(("ignore", "withhold", "bayesian"), _words)
-_READERS |= dict.fromkeys(
-    (
-        "size",
-        "split",
-        "layers",
-        "rank",
-        "members",
-        "chains",
-        "samples",
-        "cycles",
-        "warm_up",
-        "epochs",
-        "batch_size",
-        "draws",
-        "patience",
-        "seed",
-    ),
-    _whole,
-)
-_READERS |= dict.fromkeys(
-    ("validation", "dropout", "p", "hessian_init", "begin", "burn_in", "friction", "learning_rate"), _number
-)
-_READERS |= {"units": _widths}
+_BY_TYPE: dict[str, Callable[[str, Any], Any]] = {
+    "str": _text,
+    "int": _whole,
+    "float": _number,
+    "tuple[str, ...]": _words,
+    "tuple[int, ...]": _widths,
+}
+_READERS = {
+    item.name: _BY_TYPE[str(item.type).removesuffix(" | None")] for item in fields(Recipe) if item.name in SETTINGS
+}
+_READERS |= {name: _BY_TYPE[option.kind.__name__] for name, option in OPTIONS.items()}

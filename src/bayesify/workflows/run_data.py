@@ -23,9 +23,9 @@ from bayesify.data.images import SUFFIXES as PICTURES
 from bayesify.data.sources import is_known
 from bayesify.errors import RunError, nearest
 from bayesify.workflows.inputs import ARRAYS, fit_array, read_inputs
-from bayesify.workflows.prepare import fingerprint, gather, open_for
+from bayesify.workflows.load import recipe_of
+from bayesify.workflows.prepare import fingerprint, open_for, prepare_data
 from bayesify.workflows.recipe import Recipe
-from bayesify.workflows.train import recipe_of
 from bayesify.workflows.unprepared import Untouched, untouched
 
 
@@ -63,11 +63,11 @@ def examples_of(config: dict[str, Any], run: Path, data: str | None = None) -> E
             raise DataError(f"the data of {run} is no longer at {recipe.data}: say where with --data") from None
         raise DataError(str(problem)) from None
     if fingerprint(raw) == config["data"].get("fingerprint"):
-        material = gather(recipe, raw)
-        unknown = material.unknown if material.unknown is not None and len(material.unknown) else None
+        prepared = prepare_data(recipe, raw)
+        unknown = prepared.unknown if prepared.unknown is not None and len(prepared.unknown) else None
         withheld = ", ".join(config["data"].get("withheld") or [])
         what = f"the test part of {raw.name}"
-        return Examples(*material.test, what, unknown, f"withheld: {withheld}" if unknown is not None else None)
+        return Examples(*prepared.test, what, unknown, f"withheld: {withheld}" if unknown is not None else None)
     if data is None:
         raise RunError(
             f"{recipe.data} has changed since {run} was trained, so its test part may hold training examples: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ import torch
 from bayesify import files, runs
 from bayesify.errors import RunError, TrainingError
 from bayesify.files import plain
-from bayesify.methods import Method, saving
-from bayesify.runs import checkpoint
-from bayesify.workflows.build import fit_settings, make_method, suited, user_factory
-from bayesify.workflows.prepare import gather
-from bayesify.workflows.recipe import Recipe, make_recipe, settings_of_run
+from bayesify.methods import Method
+from bayesify.workflows.build import fit_settings, make_method, with_defaults
+from bayesify.workflows.load import load_run, recipe_of, steps_done, training_state
+from bayesify.workflows.prepare import prepare_data
+from bayesify.workflows.recipe import Recipe
 
 
 class InterruptedTrainingError(Exception):
@@ -41,13 +41,18 @@ class Trained:
 def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool = True) -> Trained:
     """Train by a recipe and keep the run in `out`."""
     check_device(recipe.device)
-    material = gather(recipe)
-    recipe = suited(recipe, material)
-    method = make_method(recipe, material)
-    settings = fit_settings(recipe, len(material.train[0]))
-    with claimed(out, overwrite=overwrite), _kept(out):
+    prepared = prepare_data(recipe)
+    recipe = with_defaults(recipe, prepared)
+    method = make_method(recipe, prepared)
+    settings = fit_settings(recipe, len(prepared.train[0]))
+    with no_empty_folders(out), _kept(out):
         method.fit(
-            material.train, validation=material.validation, progress=progress, run=out, overwrite=True, **settings
+            prepared.train,
+            validation=prepared.validation,
+            progress=progress,
+            run=out,
+            overwrite=overwrite,
+            **settings,
         )
     return Trained(method, out, method.notes)
 
@@ -68,15 +73,15 @@ def resume(
     # The order of a sum depends on the number of threads, and with it the last bit.
     torch.set_num_threads(int(config.get("threads") or torch.get_num_threads()))
     with _quiet():
-        method = rebuild(config, run, network)
-    material = gather(recipe)
-    if material.notes["fingerprint"] != config["data"].get("fingerprint"):
+        method = load_run(run, network, unfinished=True)
+    prepared = prepare_data(recipe)
+    if prepared.notes["fingerprint"] != config["data"].get("fingerprint"):
         raise RunError(f"{recipe.data} is not the data that {run} was trained on (its content has changed)")
     try:
         method.resume(
-            material.train,
+            prepared.train,
             run,
-            validation=material.validation,
+            validation=prepared.validation,
             extend=extend,
             device=device or recipe.device,
             progress=progress,
@@ -84,63 +89,6 @@ def resume(
     except KeyboardInterrupt:
         raise InterruptedTrainingError(run, steps_done(run)) from None
     return Trained(method, run, method.notes)
-
-
-def load(run: Path, network: str | None = None) -> Method:
-    """The method of a run that is complete: one that was stopped still holds the weights it started from."""
-    config = runs.read_config(run)
-    stopped = None
-    # What is wrong with a checkpoint matters to who wants to go on from it, not to who asks the model.
-    with suppress(RunError):
-        stopped = None if is_complete(run) else steps_done(run)
-    if stopped is not None:
-        raise RunError(f"{run} was stopped in training, after step {stopped}: bayesify train --resume {run}")
-    return rebuild(config, run, network)
-
-
-def rebuild(config: dict[str, Any], run: Path, network: str | None = None) -> Method:
-    """The method of a run; code of the user's is run only if they name it, never because a folder does."""
-    about = config.get("data") or {}
-    if config.get("output") == saving.OWN_FUNCTION:
-        raise RunError(f"{run} picks its network's output by a function of yours: use it from Python, bayesify.load")
-    if network is None:
-        if config.get("network") is None:
-            named = about.get("factory") or "module:factory"
-            raise RunError(f"the network in {run} is made by code of yours: name it with --network {named}")
-        return saving.load(run)
-    shapes = config.get("input_shapes") or [None]
-    shape = None if shapes[0] is None else tuple(shapes[0])
-    outputs = about.get("outputs") or (config.get("likelihood") or {}).get("classes")
-    return saving.load(run, network=user_factory(network, shape, outputs))
-
-
-def recipe_of(config: dict[str, Any], run: Path, data: str | None = None) -> Recipe:
-    """The recipe that a run was made by; `data` says where its data is now."""
-    settings = settings_of_run(config, str(run))
-    return make_recipe(settings | ({} if data is None else {"data": data}), {})
-
-
-def steps_done(run: Path) -> int:
-    """How many steps the checkpoint of a run has seen."""
-    return int(_state(run)["progress"]["step"])
-
-
-def is_complete(run: Path) -> bool:
-    """Whether nothing of the run's plan is left to do."""
-    if not runs.read_config(run).get("complete", True):
-        return False
-    if not (run / "checkpoint").is_dir():
-        raise RunError(f"{run} has no checkpoint to go on from: it was pruned, compared or saved without one")
-    state = _state(run)
-    epochs, records = state["plan"].get("epochs"), state.get("history") or []
-    return bool(state["progress"].get("done")) or bool(epochs and records and records[-1]["epoch"] >= epochs)
-
-
-def _state(run: Path) -> dict[str, Any]:
-    state: dict[str, Any] = checkpoint.read(run / "checkpoint" / "state.safetensors")[1]
-    if not {"plan", "progress"} <= set(state):
-        raise RunError(f"the checkpoint in {run} was written by another version")
-    return state
 
 
 def check_device(name: str) -> torch.device:
@@ -161,19 +109,26 @@ def write_metrics(run: Path, metrics: dict[str, Any]) -> None:
 
 
 @contextmanager
-def claimed(*folders: Path, overwrite: bool) -> Iterator[None]:
-    """Folders for new runs; those made for something that never came about are taken away again."""
+def no_empty_folders(*folders: Path) -> Iterator[None]:
+    """Take away again the folders that were made for runs that failed before they began."""
     parents = dict.fromkeys(parent for folder in folders for parent in folder.parents)
     new = [folder for folder in (*folders, *parents) if not folder.exists()]
     try:
-        for folder in folders:
-            runs.claim(folder, overwrite=overwrite)
         yield
     except BaseException:
         for folder in new:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
         raise
+
+
+@contextmanager
+def claimed(*folders: Path, overwrite: bool) -> Iterator[None]:
+    """Folders that are checked before several runs are trained into them."""
+    with no_empty_folders(*folders):
+        for folder in folders:
+            runs.claim(folder, overwrite=overwrite)
+        yield
 
 
 @contextmanager
@@ -199,7 +154,7 @@ def _kept(out: Path) -> Iterator[None]:
         raise InterruptedTrainingError(out, steps_done(out)) from None
     except TrainingError:
         # Nothing was learnt that could be gone on with: nothing stays in the way of the next try.
-        if (out / "checkpoint").is_dir() and not _state(out).get("history"):
+        if (out / "checkpoint").is_dir() and not training_state(out).get("history"):
             runs.clear(out)
             for name in (runs.CONFIG, runs.MODEL):
                 (out / name).unlink(missing_ok=True)

@@ -11,7 +11,7 @@ import bayesify as bf
 from bayesify.data import label_noise
 from bayesify.likelihoods import GaussianLogits
 from bayesify.predictive import Predictive
-from bayesify.workflows.prepare import Material, read_pairs
+from bayesify.workflows.prepare import PreparedData, read_pairs
 from bayesify_studies.experiments import gaussian_logits
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
 from bayesify_studies.experiments.study_a import logits_cells, logits_page
@@ -34,7 +34,7 @@ TINY = {
 def pictures(monkeypatch):
     """Ten kinds of noisy pictures in the place of MNIST."""
 
-    def gather(recipe):
+    def prepare_data(recipe):
         generator = torch.Generator().manual_seed(0)
         y = torch.arange(160) % 10
         x = torch.rand(160, 1, 28, 28, generator=generator) * 0.2
@@ -45,9 +45,9 @@ def pictures(monkeypatch):
         x = x.flatten(1) if recipe.network == "mlp" else x
         prepared = data.prepare().preparation
         names = tuple(map(str, range(10)))
-        return Material((x, noisy), None, (x, y), None, "classification", names, 0.0, 1.0, prepared, {})
+        return PreparedData((x, noisy), None, (x, y), None, "classification", names, 0.0, 1.0, prepared, {})
 
-    monkeypatch.setattr(logits_cells, "gather", gather)
+    monkeypatch.setattr(logits_cells, "prepare_data", prepare_data)
 
 
 def test_no_spread_is_best_for_one_objective_and_any_spread_for_the_other():
@@ -84,8 +84,8 @@ def test_scores_are_those_of_known_outputs():
         def predict(self, x, draws):
             return Predictive(outputs, self.likelihood)
 
-    material = Material((y, y), None, (y, y), None, "classification", (), 0.0, 1.0, None, {})
-    found = logits_cells._scores(Known(), material)
+    prepared = PreparedData((y, y), None, (y, y), None, "classification", (), 0.0, 1.0, None, {})
+    found = logits_cells._scores(Known(), prepared)
     assert found["accuracy"] == pytest.approx([1.0, 0.9])
     assert found["spread_auroc"] == pytest.approx([1.0, 0.5])
     assert found["spread_ambiguous"] == pytest.approx([math.log(2)] * 2, rel=1e-6)

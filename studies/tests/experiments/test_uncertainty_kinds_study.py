@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import bayesify as bf
-from bayesify.workflows.prepare import gather
+from bayesify.workflows.prepare import prepare_data
 from bayesify_studies.experiments import uncertainty_kinds
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
 from bayesify_studies.experiments.framework.work import Work
@@ -32,9 +32,9 @@ def eight_by_eight(monkeypatch):
     """The small digits in the place of MNIST."""
 
     def small(recipe, raw=None):
-        return gather(replace(recipe, data="digits") if recipe.data == "mnist" else recipe, raw)
+        return prepare_data(replace(recipe, data="digits") if recipe.data == "mnist" else recipe, raw)
 
-    monkeypatch.setattr(uncertainty_parts, "gather", small)
+    monkeypatch.setattr(uncertainty_parts, "prepare_data", small)
 
 
 def test_an_interrupted_run_goes_on_and_its_page_has_the_numbers_of_its_parts(tmp_path, monkeypatch):
@@ -82,7 +82,7 @@ def test_the_true_entropy_is_a_coin_s_when_half_of_the_labels_are_swapped(tmp_pa
     # The same by counting: the labels' log-likelihood under the true probabilities, within 4.5 standard errors.
     raw = uncertainty_parts._moons(work, 0, 60)
     probs = uncertainty_parts.planar.moons(0.4).probs(raw.x_test)
-    losses = -probs.gather(1, raw.y_test[:, None]).log()[:, 0]
+    losses = -probs.prepare_data(1, raw.y_test[:, None]).log()[:, 0]
     assert abs(float(losses.mean()) - clean[0]) < 4.5 * float(losses.std()) / math.sqrt(len(losses))
 
 

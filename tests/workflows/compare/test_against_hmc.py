@@ -15,7 +15,7 @@ from bayesify.plots.surfaces import predictive_bands, predictive_surfaces
 from bayesify.workflows.compare import hmc_report
 from bayesify.workflows.compare.against_hmc import compare_against
 from bayesify.workflows.compare.hmc_reference import LONGEST, surroundings
-from bayesify.workflows.compare.hmc_settings import ENTRANTS, SETUPS, Setup, recipe_for
+from bayesify.workflows.compare.hmc_settings import CANDIDATES, SETUPS, Setup, recipe_for
 
 TINY = ["--epochs", 4, "--warm-up", 20, "--samples", 4, "--chains", 2, "--draws", 8, "--units", 3]
 FEW = {"epochs": 4, "warm_up": 20, "samples": 4, "chains": 2, "units": (3,), "seed": 3}
@@ -180,7 +180,7 @@ def test_a_table_of_numbers_has_one_model_for_all(tmp_path, monkeypatch):
 
 
 def test_a_setting_goes_to_the_methods_that_have_it():
-    one = {entrant.slug: entrant for entrant in ENTRANTS}
+    one = {candidate.slug: candidate for candidate in CANDIDATES}
     given = {"data": "moons", "members": 7, "chains": 3, "epochs": 9, "prior": "laplace:1", "family": "low_rank"}
     assert recipe_for(one["ensemble"], given).members == 7
     assert recipe_for(one["hmc"], given).chains == recipe_for(one["sgld"], given).chains == 3
@@ -188,8 +188,8 @@ def test_a_setting_goes_to_the_methods_that_have_it():
     assert recipe_for(one["variational"], given).family == "low_rank"
     # A variant stays what it is called.
     assert recipe_for(one["variational-full-rank"], given).family == "full_rank"
-    assert all(recipe_for(entrant, given).prior == "laplace:1" for entrant in ENTRANTS)
-    assert all(recipe_for(entrant, {"data": "moons"}).prior == "normal:1" for entrant in ENTRANTS)
+    assert all(recipe_for(candidate, given).prior == "laplace:1" for candidate in CANDIDATES)
+    assert all(recipe_for(candidate, {"data": "moons"}).prior == "normal:1" for candidate in CANDIDATES)
     assert recipe_for(one["sgld"], {"data": "gap"}).learning_rate == 4e-3
 
 

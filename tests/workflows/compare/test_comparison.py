@@ -11,9 +11,8 @@ from rich.console import Console
 
 import bayesify as bf
 from bayesify.workflows.compare import comparison
+from bayesify.workflows.compare.candidates import USUAL, Candidate
 from bayesify.workflows.compare.comparison import (
-    CONTENDERS,
-    Contender,
     Spread,
     compare,
     compare_seeds,
@@ -42,8 +41,8 @@ def clouds():
 @pytest.fixture(scope="module")
 def results(clouds):
     train, test, far = clouds
-    twice = Contender("Two draws", "variational", {"estimator": "local"}, {"draws": 2})
-    return compare(train, test, network, "categorical", unknown=far, methods=[*CONTENDERS, twice], **FEW)
+    twice = Candidate("Two draws", "variational", {"estimator": "local"}, {"draws": 2})
+    return compare(train, test, network, "categorical", unknown=far, methods=[*USUAL, twice], **FEW)
 
 
 def test_a_budget_is_the_same_number_of_example_gradients(results):
@@ -117,7 +116,7 @@ def test_callbacks_see_every_method_in_order(clouds):
     seen = []
     compare(
         train, test, network, "categorical", methods=["point", "mc-dropout"],
-        on_start=lambda contender, place, total: seen.append((contender.name, place, total)),
+        on_start=lambda candidate, place, total: seen.append((candidate.name, place, total)),
         on_finish=lambda result: seen.append((result.name, result.cost is not None)),
         **FEW,
     )  # fmt: skip
@@ -191,7 +190,7 @@ def test_an_ensemble_is_shown_with_the_whole_and_with_a_shared_budget():
     ]
     four = read_methods([("Four", "ensemble", {"members": 4})])
     assert [one.share for one in four] == [1.0, 0.25]
-    own = [Contender("Half", "ensemble", {"members": 2}, share=0.5), Contender("Whole", "ensemble", {"members": 2})]
+    own = [Candidate("Half", "ensemble", {"members": 2}, share=0.5), Candidate("Whole", "ensemble", {"members": 2})]
     assert read_methods(own) == own
     assert len(read_methods([("One", "ensemble", {"members": 1})])) == 1
 
@@ -218,9 +217,9 @@ def test_impossible_budgets_are_refused_before_training(clouds):
     with pytest.raises(ValueError, match="draws must be an integer of at least 1, got 0"):
         compare(train, test, network, "categorical", draws=0)
     with pytest.raises(ValueError, match=r"share of the budget must be above 0 and up to 1, got 1\.5"):
-        Contender("More", "point", share=1.5)
+        Candidate("More", "point", share=1.5)
     with pytest.raises(ValueError, match="Long: the budget decides the epochs"):
-        Contender("Long", "point", training={"epochs": 7})
+        Candidate("Long", "point", training={"epochs": 7})
     with pytest.raises(ValueError, match="seeds must be one or more different numbers"):
         compare_seeds([1, 1], train, test, network, "categorical")
     with pytest.raises(ValueError, match="same methods for every seed"):
@@ -228,8 +227,8 @@ def test_impossible_budgets_are_refused_before_training(clouds):
 
 
 def test_the_names_are_those_of_the_methods():
-    assert set(comparison.KNOWN) == set(bf.methods.METHODS)
-    assert [contender.name for contender in CONTENDERS] == ["point", "ensemble", "mc-dropout", "variational"]
+    assert [candidate.name for candidate in read_methods(list(bf.methods.METHODS))[2:]] == list(bf.methods.METHODS)[1:]
+    assert list(USUAL) == ["point", "ensemble", "mc-dropout", "variational"]
 
 
 def _drawn(rows):

@@ -13,7 +13,7 @@ import bayesify as bf
 from bayesify.cli import main
 from bayesify.workflows.sweep import sweep as sweeping
 from bayesify.workflows.sweep.report import sweep_report
-from bayesify.workflows.sweep.sweep import Search, Setting, by_hyperparameter, paper_grid
+from bayesify.workflows.sweep.sweep import Search, Setting, by_hyperparameter, paper_grid, sweep
 
 SETTINGS = [
     Setting(rate, draws, f"scale-mixture:{pi},1,{math.exp(-6):.6g}")

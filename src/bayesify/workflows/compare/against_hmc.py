@@ -1,6 +1,6 @@
 """Every method on the same data as a converged HMC reference, over several seeds: how far is each from the posterior?
 
-Here the question is put: who takes part (`entrants`), with the same network, likelihood and prior, and how many seeds;
+Here the question is put: who takes part (`candidates`), with the same network, likelihood and prior, and how many seeds;
 what cannot be done is refused before any work. A seed is a data set of its own, generated (or split) afresh, and also
 the seed of every start, shuffle and draw of training (`against_seed`): the intervals over seeds hold all of it.
 
@@ -12,18 +12,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bayesify import files
 from bayesify.errors import RunError, at_least, choose
-from bayesify.workflows.build import make_likelihood, make_method
+from bayesify.methods.cards import CARDS
+from bayesify.workflows.build import make_likelihood, make_method, with_defaults
 from bayesify.workflows.compare import hmc_report
-from bayesify.workflows.compare.hmc_seed import material_of_seed, scores_of_seed
-from bayesify.workflows.compare.hmc_settings import ENTRANTS, REFERENCE, SETUPS, Entrant, recipe_for, takes
-from bayesify.workflows.prepare import Material
-from bayesify.workflows.recipe import METHOD_NAMES, OF_METHOD, Recipe
+from bayesify.workflows.compare.hmc_seed import data_of_seed, scores_of_seed
+from bayesify.workflows.compare.hmc_settings import CANDIDATES, REFERENCE, SETUPS, RecipeCandidate, recipe_for
+from bayesify.workflows.prepare import PreparedData
+from bayesify.workflows.recipe import METHOD_NAMES, Recipe
 from bayesify.workflows.train import check_device
 
 QUESTION, RESULTS = "against.json", "results.json"
@@ -71,9 +72,9 @@ def compare_against(
     question = comparison.question(range(first, first + seeds))
     _claim(out, question, overwrite=overwrite)
     every = [comparison.scores(out, seed, progress=progress) for seed in question["seeds"]]
-    results = hmc_report.summarise(question, comparison.entrants, every)
+    results = hmc_report.summarise(question, comparison.candidates, every)
     files.write_json(out / RESULTS, results)
-    figures = hmc_report.draw(out, out / f"seed-{first}", comparison.entrants, comparison.material(first))
+    figures = hmc_report.draw(out, out / f"seed-{first}", comparison.candidates, comparison.prepared(first))
     return Against(results, hmc_report.write(out, results, figures), [path for _, path, _ in figures])
 
 
@@ -82,30 +83,30 @@ class Comparison:
 
     def __init__(self, given: Mapping[str, Any], *, methods: Sequence[str] = METHOD_NAMES, draws: int = DRAWS) -> None:
         self.draws = at_least("draws", draws, 1)
-        entrants = _entrants(methods, given)
-        recipes = {one.label: recipe_for(one, given) for one in entrants}
+        candidates = _candidates(methods, given)
+        recipes = {one.label: recipe_for(one, given) for one in candidates}
         check_device(recipes["HMC"].device)
-        material = material_of_seed(recipes["HMC"], int(given.get("seed", 0)))
-        if material.kind == "regression":
+        prepared = data_of_seed(recipes["HMC"], int(given.get("seed", 0)))
+        if prepared.kind == "regression":
             # One model for all: learned noise is no weight, and HMC would not sample it.
             recipes = {name: replace(one, likelihood=one.likelihood or SAMPLED_NOISE) for name, one in recipes.items()}
-        self.entrants = _possible(entrants, recipes, material)
-        self.recipes = {one.label: recipes[one.label] for one in self.entrants}
+        self.candidates = _possible(candidates, recipes, prepared)
+        self.recipes = {one.label: recipes[one.label] for one in self.candidates}
 
     def question(self, seeds: Sequence[int]) -> dict[str, Any]:
         """What is asked, as plain values."""
         return _question(self.recipes, seeds, self.draws)
 
-    def material(self, seed: int) -> Material:
+    def prepared(self, seed: int) -> PreparedData:
         """The data of a seed."""
-        return material_of_seed(self.recipes["HMC"], seed)
+        return data_of_seed(self.recipes["HMC"], seed)
 
     def scores(self, out: Path, seed: int, *, progress: bool = True) -> dict[str, dict[str, Any]]:
         """The scores of every method on the data of a seed, by label; what is in the folder is read, the rest done."""
         check_same(out, self.question([seed]))
-        material = self.material(seed)
+        prepared = self.prepared(seed)
         return scores_of_seed(
-            self.entrants, self.recipes, material, out / f"seed-{seed}", seed, self.draws, progress=progress
+            self.candidates, self.recipes, prepared, out / f"seed-{seed}", seed, self.draws, progress=progress
         )
 
 
@@ -122,17 +123,17 @@ def check_same(out: Path, question: dict[str, Any]) -> None:
         raise RunError(f"{out} holds another comparison: choose another folder, or replace it (--overwrite)")
 
 
-def _entrants(methods: Sequence[str], given: Mapping[str, Any]) -> list[Entrant]:
-    wanted = {choose("method", name.strip(), METHOD_NAMES) for name in methods} | {REFERENCE}
-    listed = [one for one in ENTRANTS if one.method in wanted]
-    for name in given:
-        if not any(takes(one.method, name) for one in listed):
-            among = ", ".join(dict.fromkeys(one.method for one in listed))
-            whose = ", ".join(OF_METHOD.get(name, [one for one in METHOD_NAMES if takes(one, name)]))
-            raise ValueError(f"{name} is a setting of {whose}, the methods to compare are {among}")
-    _check_used(given)
+def _candidates(methods: Sequence[str], settings: Mapping[str, Any]) -> list[RecipeCandidate]:
+    wanted = {choose("method", name.strip(), CARDS) for name in methods} | {REFERENCE}
+    listed = [candidate for candidate in CANDIDATES if candidate.method in wanted]
+    for name in settings:
+        if not any(CARDS[candidate.method].takes(name) for candidate in listed):
+            among = ", ".join(dict.fromkeys(candidate.method for candidate in listed))
+            owners = ", ".join(card.name for card in CARDS.values() if card.takes(name))
+            raise ValueError(f"{name} is a setting of {owners}, the methods to compare are {among}")
+    _check_used(settings)
     # The reference first: without it there is nothing to compare with.
-    return sorted(listed, key=lambda one: one.method != REFERENCE)
+    return sorted(listed, key=lambda candidate: candidate.method != REFERENCE)
 
 
 def _check_used(given: Mapping[str, Any]) -> None:
@@ -153,9 +154,9 @@ def _question(recipes: Mapping[str, Recipe], seeds: Sequence[int], draws: int) -
     recipe = recipes["HMC"]
     setup = SETUPS.get(recipe.data)
     # Where it is computed is no part of what is asked.
-    told = {
-        label: {k: v for k, v in asdict(one).items() if v != getattr(Recipe, k, None) and k != "device"}
-        for label, one in recipes.items()
+    settings = {
+        label: {name: value for name, value in recipe.to_dict().items() if name != "device"}
+        for label, recipe in recipes.items()
     }
     question = {
         "data": recipe.data,
@@ -163,7 +164,7 @@ def _question(recipes: Mapping[str, Recipe], seeds: Sequence[int], draws: int) -
         "examples": None if setup is None else setup.train,
         "seeds": list(seeds),
         "draws": draws,
-        "recipes": told,
+        "recipes": settings,
     }
     # As it reads back from its file: tuples are lists there.
     plain: dict[str, Any] = json.loads(json.dumps(question))
@@ -186,19 +187,22 @@ def _claim(out: Path, question: dict[str, Any], *, overwrite: bool) -> None:
     files.write_json(path, question)
 
 
-def _possible(entrants: Sequence[Entrant], recipes: Mapping[str, Recipe], material: Material) -> list[Entrant]:
+def _possible(
+    candidates: Sequence[RecipeCandidate], recipes: Mapping[str, Recipe], prepared: PreparedData
+) -> list[RecipeCandidate]:
     """Those that this network allows; each is made once before any is trained: what cannot be done is said now."""
     # Halves need two chains, and a diagnosis four draws of each.
-    at_least("chains of hmc", recipes["HMC"].chains or 4, 2)
-    at_least("samples of hmc", recipes["HMC"].samples or 500, 4)
-    likelihood = make_likelihood(recipes["HMC"], material)
+    at_least("chains of hmc", recipes["HMC"].options.get("chains", 4), 2)
+    at_least("samples of hmc", recipes["HMC"].options.get("samples", 500), 4)
+    likelihood = make_likelihood(recipes["HMC"], prepared)
     if any(True for _ in likelihood.parameters()):
         raise ValueError(
             f"hmc samples the weights alone, {likelihood} has a parameter of its own: give likelihood gaussian:NUMBER, "
             "the noise in the target's units, or gaussian:heteroscedastic"
         )
-    size = make_method(recipes["HMC"], material).network.size
-    possible = [one for one in entrants if one.slug != "variational-full-rank" or size <= _LARGEST_FULL_RANK]
-    for one in possible:
-        make_method(recipes[one.label], material)
+    ready = {label: with_defaults(recipe, prepared) for label, recipe in recipes.items()}
+    size = make_method(ready["HMC"], prepared).network.size
+    possible = [one for one in candidates if one.slug != "variational-full-rank" or size <= _LARGEST_FULL_RANK]
+    for candidate in possible:
+        make_method(ready[candidate.label], prepared)
     return possible

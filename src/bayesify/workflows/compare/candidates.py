@@ -1,7 +1,7 @@
-"""Who takes part in a comparison: a method, its settings, and its share of the budget.
+"""The methods of a comparison: each with its settings and its share of the budget.
 
-A budget is so many epochs of the plain network. A contender with several draws per step gets fewer, and each member of
-an ensemble gets all of it, or its share.
+A budget is a number of epochs of the plain network. A candidate with several draws per step gets fewer epochs, and each
+member of an ensemble gets the whole budget, or its share.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bayesify.errors import at_least, choose
-from bayesify.methods import METHODS
+from bayesify.methods.cards import CARDS, OPTIONS, Card
+from bayesify.methods.registry import METHODS
 
 MEMBERS = 5
 
 
 @dataclass(frozen=True)
-class Contender:
+class Candidate:
     """A method that takes part: its label, its name, its constructor's settings and its own settings of `fit`.
 
     `share` is the part of the budget that each member gets. More draws per step mean fewer epochs.
@@ -42,49 +43,71 @@ class Contender:
         return at_least("draws", self.training.get("draws", 1), 1)
 
     def epochs(self, budget: int) -> int:
-        """How many epochs a budget of so many plain ones allows, at least one."""
+        """How many epochs a budget of plain epochs allows, at least one."""
         return max(1, round(budget * self.share / self.draws))
 
 
-PLAIN = Contender("Plain network", "point")
-ENSEMBLE = Contender(f"Ensemble of {MEMBERS}", "ensemble", {"members": MEMBERS})
-MC_DROPOUT = Contender("MC dropout", "mc-dropout", {"p": 0.2})
-VARIATIONAL = Contender("Variational", "variational", {"prior": "normal:1", "estimator": "local"})
-CONTENDERS = (PLAIN, ENSEMBLE, MC_DROPOUT, VARIATIONAL)
-# Those that take part when they are named. Their rates are not those of Adam (docs/gotchas.md).
-OTHERS = (
-    Contender("IVON", "ivon", {"prior": "normal:1"}, {"learning_rate": 0.1, "schedule": "cosine"}),
-    Contender("Laplace approximation", "laplace", {"prior": "normal:1"}),
-    Contender("SWAG", "swag", {}, {"schedule": "constant"}),
-    Contender("SGLD", "sgld", {"prior": "normal:1"}, {"learning_rate": 0.1, "schedule": "constant"}),
-    Contender("SGHMC", "sghmc", {"prior": "normal:1"}, {"learning_rate": 0.02, "schedule": "constant"}),
-    Contender("HMC", "hmc", {"prior": "normal:1"}),
-)
-KNOWN = {one.name: one for one in (*CONTENDERS, *OTHERS)}
-
-MethodLike = str | Contender | tuple[str, str, Mapping[str, Any]]
+MethodLike = str | Candidate | tuple[str, str, Mapping[str, Any]]
 
 
-def read_methods(given: Sequence[MethodLike]) -> list[Contender]:
-    """The contenders that names stand for, an ensemble with the whole budget joined by its twin; labels must differ."""
-    listed: list[Contender] = []
-    for method in given:
+def candidate(name: str, kind: str = "classification", settings: Mapping[str, Any] | None = None) -> Candidate:
+    """A method with the defaults of its card, and over them the settings that it takes.
+
+    Args:
+        name: of the method.
+        kind: `classification` or `regression`.
+        settings: options of methods by name, and `prior`; those that this method does not take are left out.
+
+    """
+    card = CARDS[choose("method", name, CARDS)]
+    defaults = card.settings_for(kind)
+    usual: dict[str, Any] = {"prior": "normal:1"} if card.prior else {}
+    usual |= {"members": MEMBERS} if "members" in card.options else {}
+    usual |= {key: value for key, value in defaults.items() if key in OPTIONS}
+    taken = {key: value for key, value in (settings or {}).items() if takes(card, key)}
+    training = {key: taken.pop(key) for key in card.of_fit if key in taken}
+    # The comparison has one rate for the methods that an optimiser of the mean loss trains, and it may fall; what is
+    # collected at the end of a plan is collected at a constant rate.
+    own_settings = ("learning_rate", "schedule") if card.own_rate else ("schedule",) if card.collects else ()
+    training |= {key: defaults[key] for key in own_settings}
+    return Candidate(card.label or card.title, name, usual | taken, training)
+
+
+def takes(card: Card, setting: str) -> bool:
+    """Whether a comparison hands a setting to a method; a prior goes to those with a posterior."""
+    return card.prior if setting == "prior" else card.takes(setting)
+
+
+def read_methods(methods: Sequence[MethodLike], kind: str = "classification") -> list[Candidate]:
+    """The candidates that names stand for; an ensemble with the whole budget is joined by one that shares it.
+
+    Args:
+        methods: names, candidates, or `(label, name, settings)`; labels must differ.
+        kind: of the problem, for the defaults of methods that are named only.
+
+    """
+    listed: list[Candidate] = []
+    for method in methods:
         if isinstance(method, str):
-            listed.append(KNOWN[choose("method", method, KNOWN)])
-        elif isinstance(method, Contender):
+            listed.append(candidate(method, kind))
+        elif isinstance(method, Candidate):
             listed.append(method)
         else:
-            listed.append(Contender(*method))
-    shown: list[Contender] = []
-    for contender in listed:
-        shown.append(contender)
-        alone = not any(other.name == contender.name and other.share < 1 for other in listed)
-        members = contender.settings.get("members", MEMBERS)
-        if contender.name == "ensemble" and contender.share == 1 and members > 1 and alone:
-            shown.append(replace(contender, label=f"{contender.label}, shared budget", share=1 / members))
+            listed.append(Candidate(*method))
+    shown: list[Candidate] = []
+    for entry in listed:
+        shown.append(entry)
+        alone = not any(other.name == entry.name and other.share < 1 for other in listed)
+        members = entry.settings.get("members", MEMBERS)
+        if entry.name == "ensemble" and entry.share == 1 and members > 1 and alone:
+            shown.append(replace(entry, label=f"{entry.label}, shared budget", share=1 / members))
     if not shown:
         raise ValueError("a comparison needs at least one method, got none")
-    labels = [contender.label for contender in shown]
+    labels = [entry.label for entry in shown]
     if len(set(labels)) < len(labels):
         raise ValueError(f"methods must have different labels, got {', '.join(labels)}")
     return shown
+
+
+# Those that are compared where nobody names any.
+USUAL = tuple(card.name for card in CARDS.values() if card.usual)

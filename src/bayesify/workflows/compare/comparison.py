@@ -24,21 +24,10 @@ from bayesify.errors import at_least
 from bayesify.evaluation import read_targets, score
 from bayesify.evaluation.results import MethodResult, Spread
 from bayesify.methods import HMC, METHODS, Method
+from bayesify.methods.cards import CARDS
 from bayesify.training.examples import as_examples, take
 from bayesify.training.warnings import unheard
-from bayesify.workflows.compare.candidates import (
-    CONTENDERS,
-    ENSEMBLE,
-    KNOWN,
-    MC_DROPOUT,
-    MEMBERS,
-    OTHERS,
-    PLAIN,
-    VARIATIONAL,
-    Contender,
-    MethodLike,
-    read_methods,
-)
+from bayesify.workflows.compare.candidates import USUAL, Candidate, MethodLike, read_methods
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,15 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLUMNS",
-    "CONTENDERS",
-    "ENSEMBLE",
-    "KNOWN",
-    "MC_DROPOUT",
-    "MEMBERS",
-    "OTHERS",
-    "PLAIN",
-    "VARIATIONAL",
-    "Contender",
+    "Candidate",
     "MethodLike",
     "Row",
     "Spread",
@@ -86,7 +67,7 @@ def compare(
     likelihood: Likelihood | str,
     *,
     unknown: Any = None,
-    methods: Sequence[MethodLike] = CONTENDERS,
+    methods: Sequence[MethodLike] = USUAL,
     epochs: int = 10,
     batch_size: int = 128,
     learning_rate: float = 1e-3,
@@ -94,7 +75,7 @@ def compare(
     draws: int = 100,
     notes: Mapping[str, Any] | None = None,
     progress: bool = True,
-    on_start: Callable[[Contender, int, int], None] | None = None,
+    on_start: Callable[[Candidate, int, int], None] | None = None,
     on_finish: Callable[[TrainedResult], None] | None = None,
     **training: Any,
 ) -> list[TrainedResult]:
@@ -106,40 +87,40 @@ def compare(
         network: a module or, better, a function that makes one: then members of an ensemble start apart as it says.
         likelihood: a copy for each method.
         unknown: inputs of a kind that is not in training.
-        methods: names, `(label, name, settings)` or `Contender`s; an ensemble whose share is not set is shown twice.
+        methods: names, `(label, name, settings)` or `Candidate`s; an ensemble whose share is not set is shown twice.
         epochs: the budget: how often the plain network sees each example.
         batch_size: examples per step.
-        learning_rate: for methods whose contender does not name one.
+        learning_rate: for methods whose candidate does not name one.
         seed: of starts, shuffling and noise; the same for all methods.
         draws: for each predictive; methods that hold fewer give what they hold.
         notes: about the data, to travel in saved runs.
         progress: show a bar for each method (never when the output is not a terminal).
-        on_start: called with a contender, its place from 0 and how many there are.
+        on_start: called with a candidate, its place from 0 and how many there are.
         on_finish: called with each result; its cost is known if the plain network came first.
         training: other settings of `fit` for all.
 
     """
     at_least("epochs", epochs, 1)
-    contenders = read_methods(methods)
     shared = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
+    candidates = read_methods(methods, shared.kind)
     fit = {"batch_size": batch_size, "learning_rate": learning_rate, "progress": progress, **training}
     at_least("draws", draws, 1)
 
-    def make(contender: Contender) -> Method:
+    def make(candidate: Candidate) -> Method:
         # A likelihood may have parameters of its own (a learned noise): methods must not share them.
-        method = METHODS[contender.name](network, copy.deepcopy(shared), seed=seed, **contender.settings)
+        method = METHODS[candidate.name](network, copy.deepcopy(shared), seed=seed, **candidate.settings)
         method.notes = dict(notes or {})
         return method
 
-    for contender in contenders:
+    for candidate in candidates:
         # What a method refuses is said before any other has been trained.
-        make(contender)
+        make(candidate)
     results: list[TrainedResult] = []
-    for place, contender in enumerate(contenders):
+    for place, candidate in enumerate(candidates):
         if on_start is not None:
-            on_start(contender, place, len(contenders))
-        ready = partial(make, contender)
-        result = _carry_out(contender, ready, (train, test, unknown), fit, budget=epochs, seed=seed, draws=draws)
+            on_start(candidate, place, len(candidates))
+        ready = partial(make, candidate)
+        result = _carry_out(candidate, ready, (train, test, unknown), fit, budget=epochs, seed=seed, draws=draws)
         results.append(_with_cost(result, [*results, result]))
         if on_finish is not None:
             on_finish(results[-1])
@@ -225,7 +206,7 @@ def table(rows: Sequence[Row], title: str = "") -> Table:
 
 
 def _carry_out(
-    contender: Contender,
+    candidate: Candidate,
     make: Callable[[], Method],
     data: tuple[Any, Any, Any],
     fit: Mapping[str, Any],
@@ -235,27 +216,28 @@ def _carry_out(
     draws: int,
 ) -> TrainedResult:
     train, test, unknown = data
-    settings = {**fit, **contender.training}
-    if contender.name == "hmc":
+    settings = {**fit, **candidate.training}
+    card = CARDS.get(candidate.name)
+    if card is not None and not card.optimised:
         # It samples: there is no optimiser to describe and no budget of epochs to keep to.
         settings = {name: value for name, value in settings.items() if name in _OF_SAMPLING}
     else:
         _warm_up(make(), train, settings)
-        settings["epochs"] = contender.epochs(budget)
+        settings["epochs"] = candidate.epochs(budget)
     method = make()
     began = time.perf_counter()
     history = method.fit(train, seed=seed, **settings)
     seconds = time.perf_counter() - began
     examples = as_examples(train, method.likelihood, method.network.dtype).n_data
-    passes = len(history) * contender.draws * method.members
+    passes = len(history) * candidate.draws * method.members
     if isinstance(method, HMC):
         passes = method.chains * int(sum(history["leapfrogs"]))
     x, y = read_targets(method, test)
     known = method.predict(x, draws=draws, seed=seed)
     other = None if unknown is None else method.predict(unknown, draws=draws, seed=seed)
     return TrainedResult(
-        name=contender.name,
-        label=contender.label,
+        name=candidate.name,
+        label=candidate.label,
         method=method,
         evaluation=score(known, y, other),
         predictive=known,

@@ -13,7 +13,7 @@ from bayesify.evaluation import score
 from bayesify.evaluation.distance import distance, halves
 from bayesify.methods import HMC, Method
 from bayesify.predictive import Predictive
-from bayesify.workflows.prepare import Material
+from bayesify.workflows.prepare import PreparedData
 
 # How often the planned number of samples is drawn, at most, for R-hat to come below its bound.
 LONGEST = 4
@@ -21,10 +21,10 @@ LONGEST = 4
 MOST_DRAWS = 20_000
 
 
-def sample_until_converged(method: HMC, material: Material, run: Path, planned: int, *, progress: bool) -> None:
+def sample_until_converged(method: HMC, prepared: PreparedData, run: Path, planned: int, *, progress: bool) -> None:
     """Go on with the chains of a run while they do not agree on their predictions, up to four times the plan."""
     while not method.diagnose().converged and method.plan.samples < LONGEST * planned:
-        method.resume(material.train, run, extend=planned, progress=progress)
+        method.resume(prepared.train, run, extend=planned, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -35,33 +35,33 @@ class Truth:
     around: tuple[Predictive, Predictive, Predictive] | None
 
     @staticmethod
-    def of(method: HMC, material: Material) -> Truth:
-        wide = surroundings(material.train[0])
+    def of(method: HMC, prepared: PreparedData) -> Truth:
+        wide = surroundings(prepared.train[0])
         return Truth(
-            halves(method, material.test[0], draws=MOST_DRAWS),
+            halves(method, prepared.test[0], draws=MOST_DRAWS),
             None if wide is None else halves(method, wide, draws=MOST_DRAWS),
         )
 
-    def scores(self, method: HMC, material: Material, draws: int) -> dict[str, Any]:
+    def scores(self, method: HMC, prepared: PreparedData, draws: int) -> dict[str, Any]:
         """HMC's own: its quality with as many draws as the others have, its diagnosis, and the floor."""
         some = Predictive(self.test[0].outputs[:draws], self.test[0].likelihood)
         around = None if self.around is None else distance(self.around[1], self.around[2]).to_dict()
         return {
-            "quality": _quality(some, material.test[1]),
+            "quality": _quality(some, prepared.test[1]),
             "distance": distance(self.test[1], self.test[2]).to_dict(),
             "around": around,
             "diagnosis": method.diagnose().to_dict(),
         }
 
-    def distances(self, method: Method, material: Material, draws: int, seed: int) -> dict[str, Any]:
+    def distances(self, method: Method, prepared: PreparedData, draws: int, seed: int) -> dict[str, Any]:
         """A method's quality, and how far it is from HMC."""
-        answer = method.predict(material.test[0], draws=draws, seed=seed)
+        answer = method.predict(prepared.test[0], draws=draws, seed=seed)
         around = None
         if self.around is not None:
-            wide = method.predict(surroundings(material.train[0]), draws=draws, seed=seed)
+            wide = method.predict(surroundings(prepared.train[0]), draws=draws, seed=seed)
             around = distance(wide, self.around[0]).to_dict()
         return {
-            "quality": _quality(answer, material.test[1]),
+            "quality": _quality(answer, prepared.test[1]),
             "distance": distance(answer, self.test[0]).to_dict(),
             "around": around,
         }

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from bayesify.evaluation.statistics import estimate
 from bayesify.methods import saving
 from bayesify.methods.hmc.diagnostics import CONVERGED_BELOW
-from bayesify.workflows.compare.hmc_settings import REFERENCE, Entrant
-from bayesify.workflows.prepare import Material
+from bayesify.workflows.compare.hmc_settings import REFERENCE, RecipeCandidate
+from bayesify.workflows.prepare import PreparedData
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,12 +38,14 @@ VARIES = (
 )
 
 
-def summarise(question: dict[str, Any], entrants: Sequence[Entrant], every: Sequence[Scores]) -> dict[str, Any]:
+def summarise(
+    question: dict[str, Any], candidates: Sequence[RecipeCandidate], every: Sequence[Scores]
+) -> dict[str, Any]:
     """Means, standard errors and 95% t intervals over the seeds, for each method; JSON-able."""
     diagnoses = [scores["HMC"]["diagnosis"] for scores in every]
-    values = {one.label: [_flat(scores[one.label], scores) for scores in every] for one in entrants}
+    values = {one.label: [_flat(scores[one.label], scores) for scores in every] for one in candidates}
     rows = []
-    for one in sorted(entrants, key=lambda one: one.method == REFERENCE):
+    for one in sorted(candidates, key=lambda one: one.method == REFERENCE):
         names = [name for name, _, _ in COLUMNS] + ["seconds", "epistemic_ratio", "aleatoric", "epistemic", "crps"]
         found = {}
         for name in names:
@@ -113,15 +115,17 @@ def table(results: Mapping[str, Any], title: str = "") -> Table:
     return drawn
 
 
-def draw(out: Path, seed: Path, entrants: Sequence[Entrant], material: Material) -> list[tuple[str, Path, Figure]]:
+def draw(
+    out: Path, seed: Path, candidates: Sequence[RecipeCandidate], prepared: PreparedData
+) -> list[tuple[str, Path, Figure]]:
     """All predictive surfaces (or bands) of the first seed side by side, as files; none where inputs are many."""
     from bayesify.plots.surfaces import predictive_bands, predictive_surfaces
     from bayesify.report.figures import figure_of
 
-    x, y = material.train
-    if x.dim() != 2 or x.shape[1] not in {1, 2} or (x.shape[1] == 2) != (material.kind == "classification"):
+    x, y = prepared.train
+    if x.dim() != 2 or x.shape[1] not in {1, 2} or (x.shape[1] == 2) != (prepared.kind == "classification"):
         return []
-    methods = {one.label: saving.load(seed / one.slug) for one in entrants}
+    methods = {one.label: saving.load(seed / one.slug) for one in candidates}
     if x.shape[1] == 1:
         drawn = {"bands": predictive_bands(methods, x, y)}
     else:
@@ -180,7 +184,7 @@ def write(out: Path, results: Mapping[str, Any], figures: Sequence[tuple[str, Pa
 
 
 def _flat(scores: Mapping[str, Any], every: Scores) -> dict[str, Any]:
-    plain = every.get("Point estimate")
+    plain = next((other for other in every.values() if other["method"] == "point"), None)
     found = {**scores["quality"], **scores["distance"], "seconds": scores["seconds"]}
     found |= {f"around_{name}": value for name, value in (scores["around"] or {}).items()}
     return found | ({} if plain is None else {"cost": scores["seconds"] / plain["seconds"]})

@@ -1,6 +1,6 @@
 """One seed of the comparison with HMC: its data, every method fitted to them, and how far each is from the reference.
 
-HMC is run first, and judged by its own diagnosis; then each method is fitted with the settings of `entrants` and its
+HMC is run first, and judged by its own diagnosis; then each method is fitted with the settings of `candidates` and its
 predictive is compared with HMC's (`bayesify.evaluation.distance`). The floor is one half of the chains against the other.
 
 Everything is kept as it is done: a run folder for each fit, its scores beside it.
@@ -20,28 +20,28 @@ from bayesify.data import DataSet, load
 from bayesify.data.dataset import two_parts
 from bayesify.methods import HMC, Method, saving
 from bayesify.training.examples import take
-from bayesify.workflows.build import fit_settings, make_method, suited
+from bayesify.workflows.build import fit_settings, make_method, with_defaults
 from bayesify.workflows.compare.hmc_reference import Truth, sample_until_converged
-from bayesify.workflows.compare.hmc_settings import REFERENCE, SETUPS, Entrant, Setup
-from bayesify.workflows.prepare import Material, gather, open_for
+from bayesify.workflows.compare.hmc_settings import REFERENCE, SETUPS, RecipeCandidate, Setup
+from bayesify.workflows.prepare import PreparedData, open_for, prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify.workflows.train import write_metrics
 
 
-def material_of_seed(recipe: Recipe, seed: int) -> Material:
+def data_of_seed(recipe: Recipe, seed: int) -> PreparedData:
     """The data of a seed: generated with it, or cut or split by it."""
     setup = SETUPS.get(recipe.data)
     if setup is not None and setup.train is None:
-        return gather(recipe, load(recipe.data, None, seed=seed, **setup.options))
+        return prepare_data(recipe, load(recipe.data, None, seed=seed, **setup.options))
     if setup is not None:
-        return gather(recipe, _cut(open_for(recipe), setup, seed))
-    return gather(replace(recipe, split=seed if recipe.split is None else recipe.split))
+        return prepare_data(recipe, _cut(open_for(recipe), setup, seed))
+    return prepare_data(replace(recipe, split=seed if recipe.split is None else recipe.split))
 
 
 def scores_of_seed(
-    entrants: Sequence[Entrant],
+    candidates: Sequence[RecipeCandidate],
     recipes: Mapping[str, Recipe],
-    material: Material,
+    prepared: PreparedData,
     folder: Path,
     seed: int,
     draws: int,
@@ -51,23 +51,23 @@ def scores_of_seed(
     """The scores of every method on one data set, by label; those that are there are read."""
     scores: dict[str, dict[str, Any]] = {}
     truth: Truth | None = None
-    for one in entrants:
+    for one in candidates:
         run = folder / one.slug
         known = _read(run)
         if known is not None and "distance" in known:
             scores[one.label] = known
             continue
         recipe = replace(recipes[one.label], seed=seed)
-        method, seconds = _fit(one, recipe, material, run, progress=progress)
+        method, seconds = _fit(one, recipe, prepared, run, progress=progress)
         if isinstance(method, HMC):
-            truth = Truth.of(method, material)
-            found = truth.scores(method, material, draws)
+            truth = Truth.of(method, prepared)
+            found = truth.scores(method, prepared, draws)
         else:
             if truth is None:
                 reference = saving.load(folder / REFERENCE)
                 assert isinstance(reference, HMC)
-                truth = Truth.of(reference.to(recipe.device), material)
-            found = truth.distances(method, material, draws, seed)
+                truth = Truth.of(reference.to(recipe.device), prepared)
+            found = truth.distances(method, prepared, draws, seed)
         scores[one.label] = {"method": one.method, "seconds": seconds, **found}
         write_metrics(run, scores[one.label])
     return scores
@@ -87,10 +87,12 @@ def _cut(raw: DataSet, setup: Setup, seed: int) -> DataSet:
     )
 
 
-def _fit(one: Entrant, recipe: Recipe, material: Material, run: Path, *, progress: bool) -> tuple[Method, float]:
+def _fit(
+    one: RecipeCandidate, recipe: Recipe, prepared: PreparedData, run: Path, *, progress: bool
+) -> tuple[Method, float]:
     """A method fitted by its recipe, or what an interruption left of it finished; and the seconds that it took."""
-    examples = len(material.train[0])
-    recipe = suited(recipe, material)
+    examples = len(prepared.train[0])
+    recipe = with_defaults(recipe, prepared)
     if recipe.method != REFERENCE and recipe.epochs is None:
         batches = -(-examples // recipe.batch_size)
         recipe = replace(recipe, epochs=-(-int(one.settings["steps"]) // batches))
@@ -102,26 +104,26 @@ def _fit(one: Entrant, recipe: Recipe, material: Material, run: Path, *, progres
         method = saving.load(run).to(recipe.device)
         before = float((_read(run) or {}).get("seconds", sum(method.history["seconds"])))
         if not method.complete:
-            method.resume(material.train, run, validation=material.validation, device=recipe.device, progress=progress)
+            method.resume(prepared.train, run, validation=prepared.validation, device=recipe.device, progress=progress)
     else:
-        _warm_up(recipe, material, settings)
-        method = make_method(recipe, material)
+        _warm_up(recipe, prepared, settings)
+        method = make_method(recipe, prepared)
         began = time.perf_counter()
         method.fit(
-            material.train, validation=material.validation, progress=progress, run=run, overwrite=True, **settings
+            prepared.train, validation=prepared.validation, progress=progress, run=run, overwrite=True, **settings
         )
     if isinstance(method, HMC):
-        sample_until_converged(method, material, run, recipe.samples or 500, progress=progress)
+        sample_until_converged(method, prepared, run, recipe.options.get("samples", 500), progress=progress)
     seconds = before + time.perf_counter() - began
     write_metrics(run, {"seconds": seconds})
     return method, seconds
 
 
-def _warm_up(recipe: Recipe, material: Material, settings: Mapping[str, Any]) -> None:
+def _warm_up(recipe: Recipe, prepared: PreparedData, settings: Mapping[str, Any]) -> None:
     """A few steps that nobody times: what is loaded on first use would be charged to whoever comes first."""
     if recipe.method != REFERENCE:
-        few = take(material.train[0], slice(recipe.batch_size)), take(material.train[1], slice(recipe.batch_size))
-        make_method(recipe, material).fit(
+        few = take(prepared.train[0], slice(recipe.batch_size)), take(prepared.train[1], slice(recipe.batch_size))
+        make_method(recipe, prepared).fit(
             few, progress=False, **{**settings, "epochs": 4, "patience": None, "keep": "last"}
         )
 

@@ -1,4 +1,4 @@
-"""Who is compared with HMC, on what data, and with which settings: the choices of the experiment in `against`.
+"""What is compared with HMC, on what data, and with which settings: the choices of the experiment in `against_hmc`.
 
 Each was made once, on seeds that are not scored (100 and up), from the method's own loss and its score on held-out
 data, never from its distance to HMC.
@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bayesify.workflows.recipe import OF_METHOD, OF_OPTIMISATION, WITH_DRAWS, Recipe, make_recipe
+from bayesify.methods.cards import CARDS, OF_OPTIMISATION
+from bayesify.workflows.recipe import Recipe, make_recipe
 
 REFERENCE = "hmc"
 
@@ -46,7 +47,7 @@ SETUPS: dict[str, Setup] = {
 
 
 @dataclass(frozen=True)
-class Entrant:
+class RecipeCandidate:
     """A method that is compared: its label, its folder and the settings of its recipe."""
 
     label: str
@@ -55,57 +56,48 @@ class Entrant:
     settings: Mapping[str, Any]
 
 
+def _candidate(method: str, settings: Mapping[str, Any], variant: str = "") -> RecipeCandidate:
+    card = CARDS[method]
+    label, slug = (f"{card.title}, {variant}", f"{method}-{variant.replace(' ', '-')}") if variant else ("", method)
+    return RecipeCandidate(label or card.label or card.title, slug, method, settings)
+
+
 # Steps are counted, not epochs, so that small data get as many.
-ENTRANTS: tuple[Entrant, ...] = (
-    Entrant("Point estimate", "point", "point", {"learning_rate": 0.01, "steps": 2000}),
-    Entrant("Ensemble of 5", "ensemble", "ensemble", {"members": 5, "learning_rate": 0.01, "steps": 2000}),
-    Entrant("MC dropout", "mc-dropout", "mc-dropout", {"p": 0.1, "learning_rate": 0.01, "steps": 3000}),
-    Entrant("Variational", "variational", "variational", {"estimator": "local", "learning_rate": 0.01, "steps": 5000}),
-    Entrant(
-        "Variational, full rank",
-        "variational-full-rank",
+CANDIDATES: tuple[RecipeCandidate, ...] = (
+    _candidate("point", {"learning_rate": 0.01, "steps": 2000}),
+    _candidate("ensemble", {"members": 5, "learning_rate": 0.01, "steps": 2000}),
+    _candidate("mc-dropout", {"p": 0.1, "learning_rate": 0.01, "steps": 3000}),
+    _candidate("variational", {"estimator": "local", "learning_rate": 0.01, "steps": 5000}),
+    _candidate(
         "variational",
         {"family": "full_rank", "estimator": "weight", "rho": "-3", "learning_rate": 0.01, "steps": 5000},
+        "full rank",
     ),
-    Entrant("IVON", "ivon", "ivon", {"learning_rate": 0.1, "steps": 3000}),
-    Entrant("Laplace approximation", "laplace", "laplace", {"structure": "full", "learning_rate": 0.01, "steps": 2000}),
-    Entrant(
-        "SWAG",
-        "swag",
+    _candidate("ivon", {"learning_rate": 0.1, "steps": 3000}),
+    _candidate("laplace", {"structure": "full", "learning_rate": 0.01, "steps": 2000}),
+    _candidate(
         "swag",
         {"optimizer": "sgd:momentum=0.9", "learning_rate": 0.05, "schedule": "constant", "steps": 3000},
     ),
-    Entrant("SGLD", "sgld", "sgld", {"chains": 4, "samples": 100, "learning_rate": 0.05, "steps": 6000}),
-    Entrant("SGHMC", "sghmc", "sghmc", {"chains": 4, "samples": 100, "learning_rate": 0.02, "steps": 6000}),
-    Entrant("HMC", "hmc", "hmc", {"chains": 32, "warm_up": 300, "samples": 600}),
+    _candidate("sgld", {"chains": 4, "samples": 100, "learning_rate": 0.05, "steps": 6000}),
+    _candidate("sghmc", {"chains": 4, "samples": 100, "learning_rate": 0.02, "steps": 6000}),
+    _candidate("hmc", {"chains": 32, "warm_up": 300, "samples": 600}),
 )
 
 
-def recipe_for(one: Entrant, given: Mapping[str, Any]) -> Recipe:
-    """The recipe of a method in this experiment: its settings, those of the data, and over them what was given."""
-    data = str(given.get("data", "moons"))
+def recipe_for(candidate: RecipeCandidate, settings: Mapping[str, Any]) -> Recipe:
+    """The recipe of a method in this experiment: its settings, those of the data, and over them those given."""
+    data = str(settings.get("data", "moons"))
     setup = SETUPS.get(data)
-    own = {name: value for name, value in one.settings.items() if name != "steps"}
+    card = CARDS[candidate.method]
+    usual = {name: value for name, value in candidate.settings.items() if name != "steps"}
     if setup is not None:
-        own |= {**setup.model, **setup.own.get(one.method, {})}
-    said = {name: value for name, value in given.items() if takes(one.method, name)}
-    if "learning_rate" in own and "schedule" not in own and one.method not in {"sgld", "sghmc"}:
-        own["schedule"] = "cosine"
-    if one.slug != one.method:
+        usual |= {**setup.model, **setup.own.get(candidate.method, {})}
+    taken = {name: value for name, value in settings.items() if card.takes(name)}
+    if "learning_rate" in usual and "schedule" not in usual and not card.collects:
+        usual["schedule"] = "cosine"
+    if candidate.slug != candidate.method:
         # A variant is what its own settings make it.
-        said = {name: value for name, value in said.items() if name not in one.settings or name in OF_OPTIMISATION}
-    return make_recipe({}, {"prior": "normal:1", "data": data, **own, **said, "method": one.method})
-
-
-def takes(method: str, setting: str) -> bool:
-    if setting in OF_METHOD:
-        return method in OF_METHOD[setting]
-    if method == REFERENCE and setting in OF_OPTIMISATION:
-        return False
-    if setting == "draws":
-        return method in WITH_DRAWS
-    # What these collect comes at the end of their plan.
-    if setting in {"patience", "keep"} and method in {"swag", "sgld", "sghmc"}:
-        return False
-    # The updates of these are their own, and SWAG's widths come from its optimiser.
-    return not (setting == "optimizer" and method in {"ivon", "sgld", "sghmc", "swag"})
+        own_settings = set(candidate.settings) - set(OF_OPTIMISATION)
+        taken = {name: value for name, value in taken.items() if name not in own_settings}
+    return make_recipe({}, {"prior": "normal:1", "data": data, **usual, **taken, "method": candidate.method})

@@ -27,7 +27,7 @@ from bayesify.likelihoods import Categorical
 from bayesify.methods import saving
 from bayesify.methods.variational.variational import Variational
 from bayesify.training.engines.stages import PRECISIONS
-from bayesify.workflows.prepare import Material, gather, open_for, understood
+from bayesify.workflows.prepare import PreparedData, open_for, prepare_data, understood
 from bayesify.workflows.recipe import Recipe
 from bayesify.workflows.train import check_device
 
@@ -127,32 +127,32 @@ def sweep(
     fleets = search.fleets()
     for name in only:
         choose("sub-fleet", name, fleets)
-    material = gather(_recipe(search))
-    if material.kind != "classification":
-        target = f"the target {material.notes['target_name']!r} of {search.data} is a number"
+    prepared = prepare_data(_recipe(search))
+    if prepared.kind != "classification":
+        target = f"the target {prepared.notes['target_name']!r} of {search.data} is a number"
         raise DataError(f"a search is for classes, {target}: name another column as the target")
     _claim(search, out)
     for name in only or fleets:
         folder = out / name
         if not (folder / SCORES).exists():
-            _train(search, fleets[name], folder, material, device=device, progress=progress)
-    return conclude(search, out, material)
+            _train(search, fleets[name], folder, prepared, device=device, progress=progress)
+    return conclude(search, out, prepared)
 
 
-def conclude(search: Search, out: Path, material: Material) -> dict[str, Any]:
+def conclude(search: Search, out: Path, prepared: PreparedData) -> dict[str, Any]:
     """The scores so far; when every sub-fleet is finished, the best on validation is tested, once."""
-    assert material.validation is not None
+    assert prepared.validation is not None
     file = out / RESULT
     fleets = search.fleets()
     finished = {name: _read(out / name / SCORES) for name in fleets if (out / name / SCORES).exists()}
     rows = sorted((row for one in finished.values() for row in one["rows"]), key=lambda row: row["number"])
     result: dict[str, Any] = {
         "search": asdict(search),
-        "target": material.notes["target_name"] if understood(material.notes) else None,
-        "understood": understood(material.notes),
+        "target": prepared.notes["target_name"] if understood(prepared.notes) else None,
+        "understood": understood(prepared.notes),
         "settings": len(search.settings()),
         "scored": len(rows),
-        "validated_on": len(material.validation[1]),
+        "validated_on": len(prepared.validation[1]),
         "missing": [name for name in fleets if name not in finished],
         "seconds": sum(one["seconds"] for one in finished.values()),
         "devices": sorted({one["device"] for one in finished.values()}),
@@ -163,7 +163,7 @@ def conclude(search: Search, out: Path, material: Material) -> dict[str, Any]:
     if not result["missing"]:
         if all(row["validation_error"] is None for row in rows):
             raise TrainingError(f"all {len(rows)} networks of the search diverged: lower the learning rates")
-        result["test"] = _test(out, finished, result["best"], material)
+        result["test"] = _test(out, finished, result["best"], prepared)
     files.write_json(file, result)
     return result
 
@@ -191,12 +191,12 @@ def by_hyperparameter(result: dict[str, Any]) -> dict[str, dict[str, list[float]
 
 
 def _train(
-    search: Search, numbers: list[int], folder: Path, material: Material, *, device: str, progress: bool
+    search: Search, numbers: list[int], folder: Path, prepared: PreparedData, *, device: str, progress: bool
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     settings, began = search.settings(), time.perf_counter()
     alive = list(numbers)
-    methods = {number: _network(search, settings[number], number, material) for number in alive}
+    methods = {number: _network(search, settings[number], number, prepared) for number in alive}
     rows: dict[int, dict[str, Any]] = {}
     done = 0
     for rung, (epochs, last) in enumerate(_rungs(search)):
@@ -206,7 +206,7 @@ def _train(
         fleet = Fleet([methods[number] for number in alive])
         try:
             fleet.fit(
-                material.train,
+                prepared.train,
                 learning_rates=[settings[number].learning_rate for number in alive],
                 epochs=epochs,
                 batch_size=search.batch_size,
@@ -226,12 +226,12 @@ def _train(
             fleet.unstack()
         done += epochs
         for number in alive:
-            rows[number] = _score(search, methods[number], settings[number], number, done, material)
+            rows[number] = _score(search, methods[number], settings[number], number, done, prepared)
         if not last:
             alive = sorted(sorted(alive, key=lambda number: _order(rows[number]))[: max(1, -(-len(alive) // 2))])
     best = min(rows.values(), key=_order)
     winner = methods[best["number"]]
-    winner.notes = dict(material.notes)
+    winner.notes = dict(prepared.notes)
     winner.to("cpu").save(folder / WINNER)
     told = {"rows": list(rows.values()), "seconds": time.perf_counter() - began, "device": _device(device)}
     files.write_json(folder / SCORES, told)
@@ -249,8 +249,8 @@ def _rungs(search: Search) -> Iterator[tuple[int, bool]]:
         done = until
 
 
-def _network(search: Search, setting: Setting, number: int, material: Material) -> Variational:
-    inputs, classes = int(material.train[0].shape[1]), len(material.class_names)
+def _network(search: Search, setting: Setting, number: int, prepared: PreparedData) -> Variational:
+    inputs, classes = int(prepared.train[0].shape[1]), len(prepared.class_names)
     network = networks.mlp(inputs, classes, units=search.units, layers=search.layers)
     return Variational(
         network,
@@ -263,13 +263,13 @@ def _network(search: Search, setting: Setting, number: int, material: Material) 
 
 
 def _score(
-    search: Search, method: Variational, setting: Setting, number: int, epochs: int, material: Material
+    search: Search, method: Variational, setting: Setting, number: int, epochs: int, prepared: PreparedData
 ) -> dict[str, Any]:
-    assert material.validation is not None
+    assert prepared.validation is not None
     row = {"number": number, **asdict(setting), "epochs": epochs, "validation_error": None, "validation_nll": None}
     if not all(bool(torch.isfinite(parameter).all()) for parameter in method.parameters()):
         return row
-    found = evaluation.evaluate(method, material.validation, draws=search.scoring_draws)
+    found = evaluation.evaluate(method, prepared.validation, draws=search.scoring_draws)
     error, nll = 1 - (found.accuracy or 0.0), found.nll if found.nll is not None else math.nan
     return row | {"validation_error": error, "validation_nll": nll if math.isfinite(nll) else None}
 
@@ -279,14 +279,14 @@ def _order(row: dict[str, Any]) -> tuple[float, float]:
     return (math.inf, math.inf) if missing else (row["validation_error"], row["validation_nll"])
 
 
-def _test(out: Path, finished: dict[str, Any], best: dict[str, Any], material: Material) -> dict[str, Any]:
+def _test(out: Path, finished: dict[str, Any], best: dict[str, Any], prepared: PreparedData) -> dict[str, Any]:
     earlier = _read(out / RESULT).get("test") if (out / RESULT).exists() else None
     if earlier is not None:
         return dict(earlier)
 
     home = next(name for name, one in finished.items() if best["number"] in {row["number"] for row in one["rows"]})
     method = saving.load(out / home / WINNER)
-    found = evaluation.evaluate(method, material.test, draws=50)
+    found = evaluation.evaluate(method, prepared.test, draws=50)
     return {"error": 1 - (found.accuracy or 0.0), "nll": found.nll, "run": f"{home}/{WINNER}", "draws": 50}
 
 

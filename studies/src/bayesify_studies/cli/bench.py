@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from bayesify.cli.options import Json, said
+from bayesify.cli.options import Json
 from bayesify.cli.outcome import emit
+from bayesify.cli.recipe_flags import given_flags
 
 BENCHMARKS = {
     "step": "a training step against a plain one",
@@ -76,7 +77,8 @@ def bench(
     """
     from bayesify.errors import choose
 
-    given = said(context, locals())
+    named = given_flags(context)
+    given = {name: value for name, value in locals().items() if name in named}
     choose("benchmark", name, BENCHMARKS)
     if name == "serve":
         from bayesify.cli.serve import check_installed

@@ -17,7 +17,7 @@ from bayesify.plots import style
 from bayesify.plots.surfaces import draw_surfaces, panels
 from bayesify.workflows.compare import hmc_report
 from bayesify.workflows.compare.against_hmc import DRAWS, Comparison
-from bayesify.workflows.compare.hmc_settings import ENTRANTS
+from bayesify.workflows.compare.hmc_settings import CANDIDATES
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
@@ -79,10 +79,10 @@ def one_seed(work: Work, data: str, seed: int) -> dict[str, Any]:
     folder = work.folder / "runs" / data
     scores = comparison.scores(folder, seed, progress=work.progress)
     picture = None
-    material = comparison.material(seed)
-    if seed == 0 and _can_be_drawn(material.train[0]):
-        fitted = {one.label: saving.load(folder / f"seed-{seed}" / one.slug) for one in comparison.entrants}
-        picture = _drawn(fitted, *material.train)
+    prepared = comparison.prepared(seed)
+    if seed == 0 and _can_be_drawn(prepared.train[0]):
+        fitted = {one.label: saving.load(folder / f"seed-{seed}" / one.slug) for one in comparison.candidates}
+        picture = _drawn(fitted, *prepared.train)
     return {"question": comparison.question([seed]), "scores": scores, "picture": picture}
 
 
@@ -94,8 +94,8 @@ def _comparison(work: Work, data: str) -> Comparison:
 def _summary(work: Work, data: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
     question = parts[0]["question"] | {"seeds": list(work.seeds)}
     labels = list(parts[0]["scores"])
-    entrants = [one for one in ENTRANTS if one.label in labels]
-    results = hmc_report.summarise(question, entrants, [part["scores"] for part in parts])
+    candidates = [one for one in CANDIDATES if one.label in labels]
+    results = hmc_report.summarise(question, candidates, [part["scores"] for part in parts])
     # What the fits took when they were made: a part that finds them in its folder only reads them.
     spent = sum(scores["seconds"] for part in parts for scores in part["scores"].values())
     return results | {"about": ABOUT.get(data, data), "fit_seconds": spent}

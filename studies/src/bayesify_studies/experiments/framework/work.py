@@ -16,7 +16,7 @@ import torch
 from bayesify import files, runs
 from bayesify.errors import at_least
 from bayesify.methods import saving
-from bayesify.workflows.build import fit_settings, make_method, suited
+from bayesify.workflows.build import fit_settings, make_method, with_defaults
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bayesify.methods import Method
     from bayesify.methods.variational.variational import Variational
-    from bayesify.workflows.prepare import Material
+    from bayesify.workflows.prepare import PreparedData
     from bayesify.workflows.recipe import Recipe
 
 
@@ -81,18 +81,18 @@ class Work:
             _in_processes(self, missing)
         return {name: self.once(name, *part) for name, part in parts.items()}
 
-    def trained(self, name: str, recipe: Recipe, material: Material, **settings: Any) -> Method:
+    def trained(self, name: str, recipe: Recipe, prepared: PreparedData, **settings: Any) -> Method:
         """A method trained by a recipe in a run folder of its own, or what an interruption left of it finished.
 
         `settings` are of `fit`, over those of the recipe.
         """
-        recipe = replace(suited(recipe, material), device=self.device)
-        examples = len(material.train[0])
+        recipe = replace(with_defaults(recipe, prepared), device=self.device)
+        examples = len(prepared.train[0])
         return self.fitted(
             name,
-            lambda: make_method(recipe, material),
-            material.train,
-            validation=material.validation if recipe.validation else None,
+            lambda: make_method(recipe, prepared),
+            prepared.train,
+            validation=prepared.validation if recipe.validation else None,
             **fit_settings(recipe, examples) | settings,
         )
 

@@ -13,7 +13,7 @@ from bayesify.evaluation.selective import curve
 from bayesify.likelihoods import GaussianLogits
 from bayesify.methods import Ensemble, Method, PointEstimate
 from bayesify.workflows.build import make_likelihood, make_network
-from bayesify.workflows.prepare import Material, gather
+from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify_studies.experiments.framework.examples import first
 from bayesify_studies.experiments.framework.work import Work
@@ -40,38 +40,38 @@ def name_of(cell: Cell) -> str:
 
 def trained_cell(work: Work, data: str, network: str, optimiser: str, head: str, swap: float) -> dict[str, Any]:
     """Train all seeds of a cell at once and score each on the test images, whose labels are as they were."""
-    recipe, material = _material(work, data, network, head, swap)
+    recipe, prepared = _material(work, data, network, head, swap)
     name, rate = OPTIMISERS[optimiser]
-    likelihood = make_likelihood(recipe, material)
-    outputs = likelihood.width(material.train[1])
+    likelihood = make_likelihood(recipe, prepared)
+    outputs = likelihood.width(prepared.train[1])
     method = work.fitted(
         name_of((data, network, optimiser, head, swap)),
         lambda: Ensemble(
-            make_network(recipe, tuple(material.train[0].shape[1:]), outputs), likelihood, members=len(work.seeds)
+            make_network(recipe, tuple(prepared.train[0].shape[1:]), outputs), likelihood, members=len(work.seeds)
         ),
-        material.train,
+        prepared.train,
         optimizer=name,
         learning_rate=rate,
         **_settings(work),
     )
-    return _scores(method, material)
+    return _scores(method, prepared)
 
 
 def timed(work: Work) -> dict[str, Any]:
     """Seconds of an epoch and of answering all test images, for one network of each head, alone on the machine."""
     found: dict[str, dict[str, float]] = {"training": {}, "answering": {}}
     for head in HEADS:
-        recipe, material = _material(work, "mnist", "mlp", head, 0.0)
-        likelihood = make_likelihood(recipe, material)
-        outputs = likelihood.width(material.train[1])
+        recipe, prepared = _material(work, "mnist", "mlp", head, 0.0)
+        likelihood = make_likelihood(recipe, prepared)
+        outputs = likelihood.width(prepared.train[1])
         method = PointEstimate(make_network(recipe, (784,), outputs), likelihood)
-        history = method.fit(material.train, device=work.device, progress=False, **_settings(work) | {"epochs": 4})
+        history = method.fit(prepared.train, device=work.device, progress=False, **_settings(work) | {"epochs": 4})
         # The first epoch loads and compiles.
         found["training"][head] = min(history["seconds"][1:])
         answers = []
         for _ in range(3):
             began = time.perf_counter()
-            method.predict(material.test[0]).labels.cpu()
+            method.predict(prepared.test[0]).labels.cpu()
             answers.append(time.perf_counter() - began)
         found["answering"][head] = min(answers)
     return found
@@ -81,20 +81,20 @@ def _settings(work: Work) -> dict[str, Any]:
     return {name: work[name] for name in ("epochs", "batch_size", "compiled")}
 
 
-def _material(work: Work, data: str, network: str, head: str, swap: float) -> tuple[Recipe, Material]:
+def _material(work: Work, data: str, network: str, head: str, swap: float) -> tuple[Recipe, PreparedData]:
     likelihood = "categorical" if head == "plain" else f"gaussian-logits:{head},{work['samples']}"
     noise = f"{AMBIGUOUS[0]},{AMBIGUOUS[1]}={swap}" if swap else None
     recipe = Recipe(
         data=data, method="point", normalise="255", likelihood=likelihood, label_noise=noise, **NETWORKS[network]
     )
-    material = gather(recipe)
-    few = replace(material, train=first(material.train, work["examples"]), test=first(material.test, work["test"]))
+    prepared = prepare_data(recipe)
+    few = replace(prepared, train=first(prepared.train, work["examples"]), test=first(prepared.test, work["test"]))
     return recipe, few
 
 
-def _scores(method: Method, material: Material) -> dict[str, Any]:
+def _scores(method: Method, prepared: PreparedData) -> dict[str, Any]:
     """By seed: accuracy, NLL, accuracy by coverage; of the spread its mean and what it tells apart."""
-    x, y = material.test
+    x, y = prepared.test
     answer = method.predict(x, draws=method.members)
     probs = answer.draw_probs.double().cpu()
     wrong = (probs.argmax(-1) != y).double()

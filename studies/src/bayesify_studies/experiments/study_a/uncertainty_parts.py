@@ -10,10 +10,10 @@ import torch
 from bayesify import noise as noises
 from bayesify.data import DataSet, label_noise, load
 from bayesify.methods import HMC, Variational
-from bayesify.workflows.build import make_method, suited
+from bayesify.workflows.build import make_method, with_defaults
 from bayesify.workflows.compare.hmc_reference import sample_until_converged
-from bayesify.workflows.compare.hmc_settings import ENTRANTS, SETUPS, recipe_for
-from bayesify.workflows.prepare import gather
+from bayesify.workflows.compare.hmc_settings import CANDIDATES, SETUPS, recipe_for
+from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify_studies.experiments.framework import planar
 from bayesify_studies.experiments.framework.work import Work
@@ -31,24 +31,24 @@ def name_of(method: str, size: int, swap: float, seed: int) -> str:
 
 def on_moons(work: Work, method: str, size: int, swap: float, seed: int) -> dict[str, float]:
     """Both uncertainties of a method fitted to the first `size` examples of a seed, some labels swapped."""
-    entrant = next(one for one in ENTRANTS if one.slug == method)
+    candidate = next(one for one in CANDIDATES if one.slug == method)
     given = {"data": "moons", "seed": seed} | (work["hmc"] if method == "hmc" else {})
-    recipe = recipe_for(entrant, given)
+    recipe = recipe_for(candidate, given)
     raw = _moons(work, seed, size)
     if swap:
         raw = replace(raw, y_train=label_noise(raw.y_train, {(0, 1): swap}, seed))
-    material = gather(recipe, raw)
-    recipe = suited(recipe, material)
+    prepared = prepare_data(recipe, raw)
+    recipe = with_defaults(recipe, prepared)
     if method != "hmc":
         recipe = replace(recipe, epochs=-(-work["steps"] // -(-size // recipe.batch_size)))
     run = name_of(method, size, swap, seed)
-    fitted = work.trained(run, recipe, material)
+    fitted = work.trained(run, recipe, prepared)
     found: dict[str, float] = {}
     if isinstance(fitted, HMC):
         home = work.folder / "runs" / run
-        sample_until_converged(fitted, material, home, recipe.samples or 500, progress=work.progress)
+        sample_until_converged(fitted, prepared, home, recipe.options.get("samples", 500), progress=work.progress)
         found["r_hat"] = fitted.diagnose().r_hat
-    answer = fitted.predict(material.test[0], draws=fitted.held or work["draws"])
+    answer = fitted.predict(prepared.test[0], draws=fitted.held or work["draws"])
     return {kind: float(getattr(answer, kind).double().mean()) for kind in KINDS} | found
 
 
@@ -67,17 +67,22 @@ def on_digits(work: Work, size: int, swap: float) -> dict[str, Any]:
     """Both uncertainties on 1 and 7 and on the other digits, all seeds in one fleet, each with its own examples."""
     swapped = f"{AMBIGUOUS[0]},{AMBIGUOUS[1]}={swap}" if swap else None
     recipe = Recipe(
-        data="mnist", units=(100,), layers=1, prior="normal:0.3", estimator="local", rho="-2", label_noise=swapped
+        data="mnist",
+        units=(100,),
+        layers=1,
+        prior="normal:0.3",
+        label_noise=swapped,
+        options={"estimator": "local", "rho": "-2"},
     )
-    material = gather(recipe)
-    x, y = material.train
+    prepared = prepare_data(recipe)
+    x, y = prepared.train
     order = noises.permutation(noises.keys(0, noises.Stream.SPLIT)[0], len(x))
     # Each seed's sets hold its smaller ones.
     starts = [seed * len(x) // len(work.seeds) for seed in work.seeds]
     rows = [order.roll(-start)[:size] for start in starts]
 
     def make() -> list[Variational]:
-        made = [make_method(replace(recipe, seed=seed), material) for seed in work.seeds]
+        made = [make_method(replace(recipe, seed=seed), prepared) for seed in work.seeds]
         return [one for one in made if isinstance(one, Variational)]
 
     fleet = work.fleet(
@@ -89,7 +94,7 @@ def on_digits(work: Work, size: int, swap: float) -> dict[str, Any]:
         schedule="cosine",
         checkpoint_every=max(1, work["digit_steps"] // -(-size // 128) // 5),
     )
-    inputs, labels = material.test
+    inputs, labels = prepared.test
     odd = (labels.unsqueeze(-1) == torch.tensor(AMBIGUOUS)).any(-1)
     found: dict[str, list[float]] = {name: [] for name in DIGIT_SCORES}
     for method in fleet:

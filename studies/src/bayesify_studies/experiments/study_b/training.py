@@ -27,7 +27,7 @@ from bayesify.fleets import Fleet
 from bayesify.likelihoods import Categorical
 from bayesify.methods import Ensemble, MCDropout, Method, PointEstimate, Variational
 from bayesify.plots.weights import sampled_weights
-from bayesify.workflows.prepare import Material, gather
+from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify_studies.experiments.framework.examples import first
 from bayesify_studies.experiments.framework.work import Work
@@ -100,12 +100,12 @@ def final(work: Work, way: str, kind: str, units: int, setting: Setting) -> dict
 
 def nine_images(work: Work) -> dict[str, Any]:
     """The first nine images of the training part, and what they are called."""
-    material = gather(Recipe(data=work["data"], normalise="none", network="mlp"))
-    x, y = material.train[0][:9], material.train[1][:9]
+    prepared = prepare_data(Recipe(data=work["data"], normalise="none", network="mlp"))
+    x, y = prepared.train[0][:9], prepared.train[1][:9]
     side = round(x.shape[1] ** 0.5)
     return {
         "pixels": x.round().to(torch.int64).reshape(-1, side, side).tolist(),
-        "labels": [material.class_names[label] for label in y.tolist()],
+        "labels": [prepared.class_names[label] for label in y.tolist()],
     }
 
 
@@ -113,19 +113,19 @@ def images(work: Work, setting: Mapping[str, Any], *, held_out: bool) -> dict[st
     """Training and validation or, where nothing is held out, test examples; as many as the preset says."""
     share = 1 / 6 if held_out else None
     recipe = Recipe(data=work["data"], normalise=setting["pixels"], validation=share, network="mlp")
-    material: Material = gather(recipe)
+    prepared: PreparedData = prepare_data(recipe)
     most = work["examples"]
     if held_out:
         # A choice is not even given the test part.
-        assert material.validation is not None
+        assert prepared.validation is not None
         sixth = None if most is None else most // 6
         rest = None if most is None or sixth is None else most - sixth
-        found = {"train": first(material.train, rest), "validation": first(material.validation, sixth)}
+        found = {"train": first(prepared.train, rest), "validation": first(prepared.validation, sixth)}
     else:
-        found = {"train": first(material.train, most), "test": first(material.test, work["tested"])}
+        found = {"train": first(prepared.train, most), "test": first(prepared.test, work["tested"])}
     return {name: (x.to(work.device), y.to(work.device)) for name, (x, y) in found.items()} | {
-        "inputs": int(material.train[0].shape[1]),
-        "classes": len(material.class_names),
+        "inputs": int(prepared.train[0].shape[1]),
+        "classes": len(prepared.class_names),
     }
 
 

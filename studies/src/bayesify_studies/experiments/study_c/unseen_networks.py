@@ -29,7 +29,7 @@ from bayesify.likelihoods import Categorical
 from bayesify.methods import Ensemble, MCDropout, Method, PointEstimate
 from bayesify.predictive import Predictive
 from bayesify.workflows.build import make_network
-from bayesify.workflows.prepare import gather
+from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe, make_recipe
 from bayesify_studies.experiments.framework.examples import Pair, first
 from bayesify_studies.experiments.framework.fleets import Setting, trained_fleet
@@ -80,7 +80,7 @@ def _pictures(
     data: str, unseen: str, network: str, pixels: str, validation: float, examples: int | None, tested: int | None
 ) -> Pictures:
     recipe = Recipe(data=data, withhold=(unseen,), network=network, normalise=pixels, validation=validation)
-    found = gather(recipe)
+    found = prepare_data(recipe)
     assert found.validation is not None
     assert found.unknown is not None
     held = None if examples is None else round(examples * validation / (1 - validation))

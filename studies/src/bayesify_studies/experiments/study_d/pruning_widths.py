@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bayesify import HMC, Variational, networks
 from bayesify.evaluation.pruning import prunable_weights, scores
-from bayesify.workflows.prepare import gather
+from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify_studies.experiments.framework.work import Work
 
@@ -40,7 +40,7 @@ def part(kind: str, seed: int) -> str:
 
 def compare(work: Work, kind: str, seed: int) -> dict[str, Any]:
     """One split of the digits: widths, orders and pruning curves of a mean-field posterior and a better one."""
-    found = gather(Recipe(data="digits", normalise="126", split=seed, network="mlp"))
+    found = prepare_data(Recipe(data="digits", normalise="126", split=seed, network="mlp"))
     (x, y), test = found.train, found.test
     settings = work["widths"]
 

@@ -24,7 +24,7 @@ from bayesify.fleets import Fleet
 from bayesify.functional.initialisation import start_rho
 from bayesify.likelihoods import Categorical
 from bayesify.runs import checkpoint
-from bayesify.workflows.prepare import gather
+from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify_studies.experiments.framework.examples import Pair, first
 from bayesify_studies.experiments.framework.work import Work
@@ -85,7 +85,7 @@ def images(work: Work, normalise: str = "126", *, everything: bool = False) -> I
     `validation` is always that sixth of the data: with `everything` it must not be used to choose.
     """
     recipe = Recipe(data=work["data"], normalise=normalise, validation=1 / 6, network="mlp")
-    found = gather(recipe)
+    found = prepare_data(recipe)
     assert found.validation is not None
     train, validation, test = (first(part, work["examples"]) for part in (found.train, found.validation, found.test))
     if everything:

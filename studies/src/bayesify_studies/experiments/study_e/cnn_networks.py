@@ -14,7 +14,7 @@ from torch import Tensor
 from bayesify import metrics, networks
 from bayesify.evaluation.statistics import estimate
 from bayesify.predictive import Predictive
-from bayesify.workflows.prepare import Material, gather
+from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify_studies.experiments.framework.examples import first
 from bayesify_studies.experiments.framework.fleets import trained_fleet
@@ -95,7 +95,7 @@ def scores(answer: Predictive, y: Tensor) -> dict[str, Any]:
     }
 
 
-def _pictures(answer: Predictive, data: Material, y: Tensor) -> dict[str, Any]:
+def _pictures(answer: Predictive, data: PreparedData, y: Tensor) -> dict[str, Any]:
     """Confident mistakes, the surest first, and the least confident pictures."""
     expected, confidence = answer.expected_error.cpu(), answer.confidence.cpu()
     labels, truth = answer.labels.cpu(), y.cpu()
@@ -117,8 +117,10 @@ def _pictures(answer: Predictive, data: Material, y: Tensor) -> dict[str, Any]:
     }
 
 
-def _images(work: Work, *, held_out: bool) -> Material:
-    found = gather(Recipe(data=work["data"], network="cnn", normalise="255", validation=1 / 6 if held_out else None))
+def _images(work: Work, *, held_out: bool) -> PreparedData:
+    found = prepare_data(
+        Recipe(data=work["data"], network="cnn", normalise="255", validation=1 / 6 if held_out else None)
+    )
     (x, y), most, tested = found.train, work["examples"], work["tested"]
     held = None if found.validation is None else first(found.validation, tested)
     return replace(
@@ -129,6 +131,6 @@ def _images(work: Work, *, held_out: bool) -> Material:
     )
 
 
-def _network(data: Material) -> Any:
+def _network(data: PreparedData) -> Any:
     shape, classes = tuple(data.train[0].shape[1:]), len(data.class_names)
     return lambda: networks.cnn(shape, classes, "study-e")

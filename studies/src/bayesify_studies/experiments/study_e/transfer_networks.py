@@ -24,7 +24,7 @@ from bayesify import metrics, networks, noise
 from bayesify.likelihoods import Categorical
 from bayesify.methods import Method, PointEstimate, Variational
 from bayesify.priors import Normal, Posterior
-from bayesify.workflows.prepare import gather
+from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify_studies.experiments.framework.examples import Pair, first
 from bayesify_studies.experiments.framework.work import Work
@@ -122,8 +122,8 @@ def learnt(work: Work, old: Old, way: str, few: Pair, setting: Sequence[float], 
 @lru_cache(maxsize=4)
 def halves(data: str, *, new: bool) -> tuple[Pair, Pair]:
     """Training and test pictures of the first five classes or of the last five."""
-    names = gather(Recipe(data=data, network="cnn")).class_names
-    found = gather(Recipe(data=data, network="cnn", withhold=names[:CLASSES] if new else names[CLASSES:]))
+    names = prepare_data(Recipe(data=data, network="cnn")).class_names
+    found = prepare_data(Recipe(data=data, network="cnn", withhold=names[:CLASSES] if new else names[CLASSES:]))
     return found.train, found.test
 
 
