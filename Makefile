@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: test demo lint bench browser clean
+.PHONY: test demo lint bench browser wheel smoke clean
 
 test: $(READY) browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -33,5 +33,14 @@ $(READY): pyproject.toml studies/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable studies
 	touch $@
 
+wheel: $(READY)
+	$(BIN)/python -m build --outdir dist .
+
+# The wheel in an environment of its own, as a user would have it.
+smoke: wheel
+	$(PYTHON) -m venv .smoke-venv
+	.smoke-venv/bin/python -m pip install --quiet --constraint constraints.txt dist/bayesify-*.whl
+	.smoke-venv/bin/python packaging/smoke_test.py --quick
+
 clean:
-	rm -rf $(VENV) .bench-venv .mypy_cache .ruff_cache .pytest_cache .coverage build dist
+	rm -rf $(VENV) .bench-venv .smoke-venv .mypy_cache .ruff_cache .pytest_cache .coverage build dist
