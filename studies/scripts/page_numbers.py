@@ -126,8 +126,8 @@ STATED = {
     ],
     "methods/README.md": [
         f"| {NORMAL}; `local` {LOCAL}, `flipout` {FLIPOUT};",
-        f"| means and curvatures | {IVON} |",
-        f"| {SGHMC} for each chain",
+        f"| `IVON` | {IVON} |",
+        f"| SGHMC {SGHMC} for each chain",
         f"the variational one takes {NORMAL_TO_COMPILED} (`make bench`",
     ],
     "methods/ensemble.md": [f"take {{{CPU}.fleet/ensemble.ratio:.2f}} of the time of five trainings"],

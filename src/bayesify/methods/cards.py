@@ -47,6 +47,7 @@ class Card:
         path: where the class is: `module:Class`, the module below `bayesify.methods`.
         title: what a reader sees.
         sentence: what the method is, as the end of a sentence.
+        holds: what a fitted method keeps in memory.
         colour: of its lines; its marker and its dash tell it apart where colours do not.
         marker: as matplotlib names them.
         dash: as matplotlib takes them.
@@ -69,6 +70,7 @@ class Card:
     path: str
     title: str
     sentence: str
+    holds: str
     colour: str
     marker: str
     dash: Dash = "-"
@@ -186,6 +188,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "point:PointEstimate",
                 "Plain network",
                 "a single set of weights (no posterior)",
+                "one vector",
                 colour="#59636e",
                 marker="o",
                 defaults=_optimised(),
@@ -196,6 +199,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "ensemble:Ensemble",
                 "Ensemble",
                 "a deep ensemble",
+                "one vector for each member",
                 colour="#c77c00",
                 marker="s",
                 dash=(0, (5, 1.5)),
@@ -209,6 +213,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "mc_dropout:MCDropout",
                 "MC dropout",
                 "dropout kept on while answering",
+                "one vector; masks are drawn",
                 colour="#009e73",
                 marker="^",
                 dash=(0, (3, 1.2)),
@@ -225,6 +230,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "variational.variational:Variational",
                 "Variational",
                 "a Gaussian posterior over the weights, fitted by variational inference",
+                "means and widths; correlations if asked for",
                 colour="#0072b2",
                 marker="D",
                 options=("family", "rank", "estimator", "gradient", "bound", "rho"),
@@ -238,6 +244,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "ivon.ivon:IVON",
                 "IVON",
                 "a Gaussian posterior over the weights, fitted by a variational Newton method",
+                "means and curvatures",
                 colour="#3a9bd0",
                 marker="v",
                 dash=(0, (6, 1.5, 1, 1.5)),
@@ -253,6 +260,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "laplace.laplace:LaplaceApproximation",
                 "Laplace approximation",
                 "a Gaussian posterior around the best weights, by Laplace's approximation",
+                "one vector and a curvature matrix, whole or in parts",
                 colour="#b5518c",
                 marker="P",
                 dash=(0, (4, 1.2, 1, 1.2)),
@@ -265,6 +273,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "swag:SWAG",
                 "SWAG",
                 "a Gaussian posterior from the path of stochastic gradient descent",
+                "a mean, a variance and K deviations",
                 colour="#d55e00",
                 marker="X",
                 dash=(0, (2, 1)),
@@ -279,6 +288,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "sgmcmc.sgld:SGLD",
                 "SGLD",
                 "posterior samples by stochastic gradient Langevin dynamics",
+                "samples",
                 colour="#7a6a00",
                 marker="<",
                 dash=(0, (1, 1)),
@@ -294,6 +304,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "sgmcmc.sghmc:SGHMC",
                 "SGHMC",
                 "posterior samples by stochastic gradient Hamiltonian Monte Carlo",
+                "samples",
                 colour="#5f3f9e",
                 marker=">",
                 dash=(0, (6, 2)),
@@ -309,6 +320,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "hmc.hmc:HMC",
                 "HMC",
                 "posterior samples by Hamiltonian Monte Carlo",
+                "samples",
                 colour="#1f2328",
                 marker="*",
                 dash=(0, (8, 1.5)),

@@ -64,14 +64,14 @@ def test_runs_that_are_there_are_used_unless_they_answer_another_question(tmp_pa
     part = hmc_distance.one_seed(work, "gap", 0)
     assert fits == []
     metrics = json.loads((tmp_path / "old" / "seed-0" / "point" / "metrics.json").read_text())
-    assert part["scores"]["Point estimate"] == metrics
+    assert part["scores"]["Plain network"] == metrics
     other = hmc_distance.Work(tmp_path / "new", {**TINY, "draws": 9}, progress=False)
     with pytest.raises(ValueError, match="holds another comparison"):
         hmc_distance.one_seed(other, "gap", 0)
 
 
 def summary(ensemble, variational, *, converged=True):
-    rows = [("Ensemble of 5", ensemble), ("Variational", variational), (hmc_distance.against_report.FLOOR, [0.0] * 3)]
+    rows = [("Ensemble of 5", ensemble), ("Variational", variational), (hmc_distance.hmc_report.FLOOR, [0.0] * 3)]
     apart = hmc_distance.paired(ensemble, variational)
     scores = [{"label": label, "scores": {"total_variation": {"values": values}}} for label, values in rows]
     diagnosis = {"converged": converged, "r_hat": 1.1}
