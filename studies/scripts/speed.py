@@ -32,7 +32,7 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results" / "speed.json"
 PRIORS = {"mixture": "scale-mixture:0.75,1,0.000335", "normal": "normal:1"}
 CURVES = ("weights", "draws", "batch", "data", "fleet", "prediction")
 PRODUCTS = {"tf32": "high", "full": "highest"}
-# What the plain contender of a part took, by the beginning of the part's name; and how many processes measure it.
+# What the plain candidate of a part took, by the beginning of the part's name; and how many processes measure it.
 PLAIN = {"step/": "plain_ms", "fleet/ensemble": "separate_ms"}
 PROCESSES = 3
 SMALL = {"units": 16, "batch_size": 8, "rounds": 2}
@@ -96,7 +96,7 @@ def measure(what: tuple, quick: bool) -> dict:
 
 
 def least_disturbed(name: str, plain: str) -> dict:
-    """A part's result from the process, of several, in which the plain contender was fastest."""
+    """A part's result from the process, of several, in which the plain candidate was fastest."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(PROCESSES):
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--missing", action="store_true", help="only parts that the file does not have yet")
     parser.add_argument("--merge", type=Path, help="take the measurements of another machine in, and write the page")
     parser.add_argument(
-        "--products", choices=PRODUCTS, default="tf32", help="digits of a GPU's products, for all contenders"
+        "--products", choices=PRODUCTS, default="tf32", help="digits of a GPU's products, for all candidates"
     )
     parser.add_argument("--list", action="store_true", help="name the parts")
     parser.add_argument("--once", action="store_true", help="everything in this process, on a CPU too")

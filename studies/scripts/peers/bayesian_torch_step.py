@@ -23,7 +23,7 @@ class Perceptron(nn.Module):
         return x, total
 
 
-def contenders(widths, x, y, _n_data):
+def candidates(widths, x, y, _n_data):
     kinds = {
         "variational, normal": layers.LinearReparameterization,
         "flipout, normal": layers.LinearFlipout,

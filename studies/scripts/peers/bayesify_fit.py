@@ -8,7 +8,7 @@ PACKAGE = "bayesify"
 BATCHES = {"laplace, diagonal": 10, "laplace, kronecker": 50}
 
 
-def contenders(widths, x, y, _n_data):
+def candidates(widths, x, y, _n_data):
     return {name: _fit(name.partition(", ")[2], count, widths, x, y) for name, count in BATCHES.items()}
 
 

@@ -1,4 +1,4 @@
-"""Ours, one contender for each thing that a peer offers; the path of each is chosen as in `fit`."""
+"""Ours, one candidate for each thing that a peer offers; the path of each is chosen as in `fit`."""
 
 from bayesify import IVON, SGHMC, networks
 from bayesify.likelihoods import Categorical
@@ -8,7 +8,7 @@ PACKAGE = "bayesify"
 COMPILED = True
 
 
-def contenders(widths, x, y, _n_data):
+def candidates(widths, x, y, _n_data):
     units = list(widths[1:-1])
 
     def network():

@@ -26,7 +26,7 @@ class Perceptron(nn.Module):
         return self.layers(x)
 
 
-def contenders(widths, x, y, n_data):
+def candidates(widths, x, y, n_data):
     network = Perceptron(widths)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=True)
     criterion = nn.CrossEntropyLoss()

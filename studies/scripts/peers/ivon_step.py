@@ -9,7 +9,7 @@ from torch.nn import functional as F
 PACKAGE = "ivon-opt"
 
 
-def contenders(widths, x, y, n_data):
+def candidates(widths, x, y, n_data):
     layers = []
     for inputs, outputs in itertools.pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]

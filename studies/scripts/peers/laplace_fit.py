@@ -11,7 +11,7 @@ PACKAGE = "laplace-torch"
 BATCHES = {"laplace, diagonal": 1, "laplace, kronecker": 50}
 
 
-def contenders(widths, x, y, _n_data):
+def candidates(widths, x, y, _n_data):
     layers = []
     for inputs, outputs in itertools.pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 PACKAGE = "torch"
 
 
-def contenders(widths, x, y, _n_data):
+def candidates(widths, x, y, _n_data):
     layers = []
     for inputs, outputs in itertools.pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 PACKAGE = "posteriors"
 
 
-def contenders(widths, x, y, n_data):
+def candidates(widths, x, y, n_data):
     def steps(build):
         layers = []
         for inputs, outputs in itertools.pairwise(widths):

@@ -10,7 +10,7 @@ from torch_uncertainty.losses import ELBOLoss
 PACKAGE = "torch-uncertainty"
 
 
-def contenders(widths, x, y, n_data):
+def candidates(widths, x, y, n_data):
     layers = []
     for inputs, outputs in itertools.pairwise(widths):
         layers += [BayesLinear(inputs, outputs, prior_sigma_1=1.0, prior_sigma_2=0.000335, prior_pi=0.75), nn.ReLU()]

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 PACKAGE = "torchbnn"
 
 
-def contenders(widths, x, y, n_data):
+def candidates(widths, x, y, n_data):
     layers = []
     for inputs, outputs in itertools.pairwise(widths):
         layers += [

@@ -3,10 +3,10 @@
     python worker.py torchbnn_step --units 400 --batch-size 128
 
 writes one JSON line, {"ready": ...} or {"skipped": why}, and for every line "STEPS" that it reads one more line with
-milliseconds per batch of each of its contenders. The driver is `bayesify_studies.benchmarks.peers`.
+milliseconds per batch of each of its candidates. The driver is `bayesify_studies.benchmarks.peers`.
 
-A file for a library has PACKAGE and `contenders(widths, x, y, n_data)`, which gives functions that make one training
-step each; and BATCHES, which says of a contender whose call works through several batches how many. They use the
+A file for a library has PACKAGE and `candidates(widths, x, y, n_data)`, which gives functions that make one training
+step each; and BATCHES, which says of a candidate whose call works through several batches how many. They use the
 libraries' public names as documented, and torch's fused Adam wherever torch's own Adam is used, as the plain step does.
 """
 
@@ -19,7 +19,7 @@ import sys
 import time
 import warnings
 
-# Seconds after which a contender has had its turns: the slowest would take hours over all rounds.
+# Seconds after which a candidate has had its turns: the slowest would take hours over all rounds.
 ENOUGH = 60.0
 
 
@@ -67,7 +67,7 @@ def prepare(options: argparse.Namespace):
     library.COMPILED = not options.eager
     torch.manual_seed(0)
     x, y = torch.rand(options.batch_size, 784), torch.randint(0, 10, (options.batch_size,))
-    turns = library.contenders((784, options.units, options.units, 10), x, y, options.n_data)
+    turns = library.candidates((784, options.units, options.units, 10), x, y, options.n_data)
     for step in turns.values():
         step()
     return (

@@ -61,14 +61,14 @@ def test_a_curve_is_linear_or_better_up_to_five_hundredths():
     assert bent["slope"] == pytest.approx(1.0)
 
 
-def test_contenders_take_turns_and_the_first_calls_do_not_count():
+def test_candidates_take_turns_and_the_first_calls_do_not_count():
     calls = []
-    contenders = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}
-    timings = timing.take_turns(contenders, rounds=3, steps=2)
+    candidates = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}
+    timings = timing.take_turns(candidates, rounds=3, steps=2)
     assert {name: len(values) for name, values in timings.items()} == {"a": 3, "b": 3}
     assert "".join(calls) == "aabb" * 4
     with pytest.raises(ValueError, match="rounds must be an integer of at least 1, got 0"):
-        timing.take_turns(contenders, rounds=0)
+        timing.take_turns(candidates, rounds=0)
 
 
 def test_a_turn_is_filled_but_never_with_too_many_calls():

@@ -9,7 +9,7 @@ from bayesify_studies.benchmarks import peers, speed_page
 
 LIBRARY = """
 PACKAGE = "torch"
-def contenders(widths, x, y, n_data):
+def candidates(widths, x, y, n_data):
     assert widths == (784, 8, 8, 10) and x.shape == (4, 784)
     print("libraries print what they like")
     return {"variational, normal": lambda: None}

@@ -71,7 +71,7 @@ def ensemble(
             return steps.Epochs.of(method, x, y, batch_size).step
         return steps.training_epoch(method, x, y, batch_size, compiled=compiled)
 
-    def make() -> timing.Contenders:
+    def make() -> timing.Candidates:
         one = epoch_of(steps.point(units))
 
         def separate() -> None:

@@ -77,8 +77,8 @@ def measure(
         "vector": vector_rate(device) if compiled else None,
     }
     progress("compiling the steps" if compiled else "preparing the steps")
-    contenders = _contenders(units, batch_size, draws, prior, device, compiled)
-    timings = timing.take_turns(contenders, rounds=rounds, device=device, progress=progress)
+    candidates = _candidates(units, batch_size, draws, prior, device, compiled)
+    timings = timing.take_turns(candidates, rounds=rounds, device=device, progress=progress)
     needs = {
         "variational": bayesian_passes(widths, batch_size, draws, kind),
         "plain": plain_passes(widths, batch_size),
@@ -193,7 +193,7 @@ def _best(step: steps.Step, device: str, repeats: int) -> float:
     return min(timing.milliseconds_per_call(step, calls, device) for _ in range(repeats)) / 1e3
 
 
-def _contenders(
+def _candidates(
     units: int, batch_size: int, draws: int, prior: str, device: str, compiled: bool
 ) -> dict[str, steps.Step]:
     ours, plain = steps.variational(units, prior), steps.point(units)

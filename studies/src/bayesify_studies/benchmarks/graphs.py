@@ -34,12 +34,12 @@ def measure(
     progress("compiling and capturing")
     ours = steps.Epochs.of(steps.variational(units, prior, estimator), x, y, batch_size, draws)
     plain = steps.Epochs.of(steps.point(units), x, y, batch_size)
-    contenders = {
+    candidates = {
         "plain": steps.plain_step(steps.perceptron(units), x[:batch_size], y[:batch_size]),
         "graphed_plain": plain.step,
         "variational": ours.step,
     }
-    timings = timing.take_turns(contenders, rounds=rounds, steps=100, device=device, progress=progress)
+    timings = timing.take_turns(candidates, rounds=rounds, steps=100, device=device, progress=progress)
     micro = {name: timing.spread([1e3 * value for value in values]) for name, values in timings.items()}
     found = timing.ratio(timings["variational"], timings["graphed_plain"])
     return {

@@ -162,7 +162,7 @@ class Worker:
             self.stop()
 
     def turn(self, steps: int) -> dict[str, float]:
-        """Milliseconds per step of each of its contenders; of those that have not had enough."""
+        """Milliseconds per step of each of its candidates; of those that have not had enough."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(f"{steps}\n")
@@ -200,7 +200,7 @@ Timings = dict[tuple[str, str], dict[int, float]]
 
 
 def _turns(workers: Mapping[str, Worker], rounds: int, steps: int, progress: timing.Progress) -> Timings:
-    """Milliseconds by file, contender and round."""
+    """Milliseconds by file, candidate and round."""
     timings: Timings = {(file, what): {} for file, worker in workers.items() for what in worker.told["ready"]}
     for number in range(rounds):
         for file, worker in workers.items():

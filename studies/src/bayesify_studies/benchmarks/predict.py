@@ -68,14 +68,14 @@ def answers(
     progress("looking for the best size of batch")
     tried = timing.take_turns({str(n): _passes(network, x, n, 1) for n in BATCHES}, rounds=3, steps=1, device=device)
     best = int(min(tried, key=lambda n: sorted(tried[n])[1]))
-    contenders = {
+    candidates = {
         "passes": _passes(network, x, best, draws),
         "draws": lambda: _said(bnn.predict(x, draws=draws)),
         "one_pass": _passes(network, x, best, 1),
         "moments": lambda: _said(bnn.predict(x, by="moments")),
         "moments_auto": lambda: _said(bnn.predict(x, by="moments", precision="auto")),
     }
-    timings = timing.take_turns(contenders, rounds=rounds, steps=1, device=device, progress=progress)
+    timings = timing.take_turns(candidates, rounds=rounds, steps=1, device=device, progress=progress)
     found = {
         name: timing.ratio(timings[name], timings[plain])
         for name, plain in (("draws", "passes"), ("moments", "one_pass"), ("moments_auto", "one_pass"))
@@ -123,11 +123,11 @@ def gaussian_logits(
     # `from_spec` would take the objective as text; the constructor's type is a literal.
     likelihood = GaussianLogits("expected" if objective == "expected" else "log_expected", samples)
     sampled, path = steps.training_step(PointEstimate(_mlp(2 * steps.CLASSES), likelihood), x, y, compiled=compiled)
-    contenders = {"plain": steps.plain_step(_mlp(steps.CLASSES), x, y), "sampled": sampled}
+    candidates = {"plain": steps.plain_step(_mlp(steps.CLASSES), x, y), "sampled": sampled}
     if compiled:
         same = PointEstimate(_mlp(steps.CLASSES), "categorical")
-        contenders["compiled_plain"] = steps.training_step(same, x, y, compiled=True)[0]
-    timings = timing.take_turns(contenders, rounds=rounds, device=device, progress=progress)
+        candidates["compiled_plain"] = steps.training_step(same, x, y, compiled=True)[0]
+    timings = timing.take_turns(candidates, rounds=rounds, device=device, progress=progress)
     found = timing.ratio(timings["sampled"], timings["plain"])
     beside = timing.ratio(timings["sampled"], timings["compiled_plain"])["ratio"] if compiled else None
     return {

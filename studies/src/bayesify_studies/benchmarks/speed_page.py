@@ -13,7 +13,7 @@ START, END = "<!-- findings, written by hand -->", "<!-- end of findings -->"
 _TOP = """# Speed
 
 What being Bayesian costs against a plain network, on 784-400-400-10 with a batch of 128, one draw and fused Adam unless
-said. Contenders take turns in short rounds; numbers are medians, with the quartiles over rounds in brackets. Measure
+said. Candidates take turns in short rounds; numbers are medians, with the quartiles over rounds in brackets. Measure
 again with
 
     make bench                                                        # on the CPU, with the peers
@@ -51,7 +51,7 @@ def machine_words(name: str, machine: Mapping[str, Any]) -> str:
     processor = f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, {machine['vectors']}"
     gpu = f"{machine['gpu']} ({machine['gpu_memory_gib']} GiB, CUDA {machine['cuda']}), " if "gpu" in machine else ""
     if machine.get("float32_products", "highest") != "highest":
-        gpu += "products with the digits of TF32 for all contenders, "
+        gpu += "products with the digits of TF32 for all candidates, "
     return f"{name}: {gpu}{processor}; torch {machine['torch']}, Python {machine['python']}."
 
 

@@ -48,15 +48,15 @@ def measure(
     x, y = _batch(network, batch_size, device)
     told: dict[str, Any] = {}
 
-    def make() -> timing.Contenders:
+    def make() -> timing.Candidates:
         ours = Variational(_network(network, units), Categorical(), prior=prior, estimator=estimator)
         bayesian, path = stepping.training_step(ours, x, y, draws=draws, compiled=compiled)
         told.update(weights=ours.network.size, path=path)
-        contenders = {"plain": stepping.plain_step(_network(network, units), x, y), "variational": bayesian}
+        candidates = {"plain": stepping.plain_step(_network(network, units), x, y), "variational": bayesian}
         if compiled:
             plain = PointEstimate(_network(network, units), Categorical())
-            contenders["compiled_plain"] = stepping.training_step(plain, x, y)[0]
-        return contenders
+            candidates["compiled_plain"] = stepping.training_step(plain, x, y)[0]
+        return candidates
 
     timings = timing.made_anew(make, times, rounds=rounds, steps=steps, device=device, progress=progress)
     medians = {name: statistics.median(values) for name, values in timings.items()}

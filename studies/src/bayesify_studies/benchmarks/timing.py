@@ -20,7 +20,7 @@ import torch
 from bayesify.errors import at_least
 
 Progress = Callable[[str], None]
-Contenders = Mapping[str, Callable[[], Any]]
+Candidates = Mapping[str, Callable[[], Any]]
 # A turn shorter than this measures the clock and the wake-up of threads as much as the work.
 SECONDS_PER_TURN = 0.03
 _MOST_CALLS = 200
@@ -31,38 +31,38 @@ def silent(_: str) -> None:
 
 
 def take_turns(
-    contenders: Contenders,
+    candidates: Candidates,
     *,
     rounds: int,
     steps: int | None = None,
     device: str = "cpu",
     progress: Progress = silent,
 ) -> dict[str, list[float]]:
-    """Milliseconds per call of each contender in each round, `{name: [rounds]}`.
+    """Milliseconds per call of each candidate in each round, `{name: [rounds]}`.
 
-    Every contender is called before the first round, which is not counted. With `steps` None each gets as many calls a
+    Every candidate is called before the first round, which is not counted. With `steps` None each gets as many calls a
     turn as fill `SECONDS_PER_TURN`.
     """
     at_least("rounds", rounds, 1)
     if steps is not None:
         at_least("steps", steps, 1)
     calls = {}
-    for name, step in contenders.items():
+    for name, step in candidates.items():
         progress(f"warming up: {name}")
         milliseconds_per_call(step, 2, device)
         calls[name] = steps or calls_for(milliseconds_per_call(step, 1, device))
-    timings: dict[str, list[float]] = {name: [] for name in contenders}
+    timings: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(rounds):
         progress(f"round {number + 1} of {rounds}")
-        for name, step in contenders.items():
+        for name, step in candidates.items():
             timings[name].append(milliseconds_per_call(step, calls[name], device))
     return timings
 
 
 def made_anew(
-    make: Callable[[], Contenders], times: int, *, rounds: int, progress: Progress = silent, **turns: Any
+    make: Callable[[], Candidates], times: int, *, rounds: int, progress: Progress = silent, **turns: Any
 ) -> dict[str, list[float]]:
-    """`take_turns` with contenders that are made so many times, with a share of the rounds each.
+    """`take_turns` with candidates that are made so many times, with a share of the rounds each.
 
     Where tensors happen to lie in memory makes a step up to half as long again.
     """
