@@ -125,12 +125,10 @@ def make_likelihood(recipe: Recipe, material: Material) -> Likelihood:
         name = "categorical" if material.kind == "classification" else "gaussian"
     # HMC samples the weights; a noise that is a parameter of its own would have no posterior.
     noise = "heteroscedastic" if recipe.method == "hmc" else "learned"
-    spec = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name)).spec()
-    if spec["name"] in {"categorical", "gaussian-logits"}:
-        spec["classes"] = len(material.class_names) or None
-    if spec["name"] == "gaussian":
-        spec |= {"location": material.target_mean, "scale": material.target_scale}
-    likelihood = likelihoods.from_spec(spec)
+    likelihood = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name))
+    known = {"location": material.target_mean, "scale": material.target_scale}
+    known["classes"] = len(material.class_names) or None
+    likelihood = likelihoods.from_spec(likelihood.spec() | {option: known[option] for option in likelihood.from_data})
     if likelihood.kind != material.kind:
         raise ValueError(f"likelihood {name} is for {likelihood.kind}, the data is a {material.kind}")
     return likelihood
