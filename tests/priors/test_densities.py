@@ -50,6 +50,10 @@ NEARLY_NORMAL = [
 ]
 
 
+def text_of(value):
+    return getattr(value, "text", "")
+
+
 def double(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
@@ -112,15 +116,13 @@ def test_every_proper_prior_is_compared_with_scipy():
     assert {type(prior) for prior, _ in PROPER} == proper
 
 
-@pytest.mark.parametrize(("prior", "reference"), PROPER, ids=lambda value: getattr(value, "text", ""))
+@pytest.mark.parametrize(("prior", "reference"), PROPER, ids=text_of)
 def test_the_text_form_reads_back_as_the_same_prior(prior, reference):
     assert priors.parse(prior.text) == prior
     assert getattr(priors, type(prior).__name__) is type(prior)
 
 
-@pytest.mark.parametrize(
-    ("prior", "reference"), [*PROPER, *NEARLY_NORMAL], ids=lambda value: getattr(value, "text", "")
-)
+@pytest.mark.parametrize(("prior", "reference"), [*PROPER, *NEARLY_NORMAL], ids=text_of)
 def test_a_density_matches_scipy_and_integrates_to_one(prior, reference):
     weights = torch.cat([torch.linspace(-8, 8, 101), torch.tensor([-300.0, 1e-7, 300.0])]).double()
     ours = prior.log_density(weights).numpy()
@@ -176,7 +178,12 @@ def test_monte_carlo_agrees_with_the_closed_divergence(prior):
     assert z.abs().max() < 4.0  # four z-scores: chance 3e-4
 
 
-@pytest.mark.parametrize("prior", [Cauchy(0.5), StudentT(3, 0.5, 0.1), ScaleMixture(0.75, 1.0, 0.05)], ids=str)
+@pytest.mark.parametrize(
+    "prior",
+    [prior for prior, _ in PROPER if prior.closed_kl(torch.zeros(1), torch.ones(1)) is None]
+    + [ScaleMixture(0.75, 1.0, 0.05)],
+    ids=str,
+)
 def test_the_estimated_divergence_is_unbiased(prior):
     mean, std = double(-1.0, 0.0, 0.3), double(0.5, 1.5, 0.02)
     weights = WeightPrior(prior, [Weight("w", (3,), 0, 1)]).double()
@@ -228,7 +235,7 @@ def test_float32_divergences_follow_float64_in_extreme_places(prior, mean, std):
     np.testing.assert_allclose(slope.numpy(), exact_slope.numpy(), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("prior", "reference"), PROPER, ids=lambda value: getattr(value, "text", ""))
+@pytest.mark.parametrize(("prior", "reference"), PROPER, ids=text_of)
 def test_draws_follow_the_prior(prior, reference):
     draws = prior.sample(noise.keys(11, 1, draws=(0, 1)), 100_000).flatten().double().numpy()
     assert stats.kstest(draws, reference.cdf).pvalue > 1e-3

@@ -126,7 +126,7 @@ def make_likelihood(recipe: Recipe, material: Material) -> Likelihood:
     # HMC samples the weights; a noise that is a parameter of its own would have no posterior.
     noise = "heteroscedastic" if recipe.method == "hmc" else "learned"
     likelihood = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name))
-    known = {"location": material.target_mean, "scale": material.target_scale}
+    known: dict[str, Any] = {"location": material.target_mean, "scale": material.target_scale}
     known["classes"] = len(material.class_names) or None
     likelihood = likelihoods.from_spec(likelihood.spec() | {option: known[option] for option in likelihood.from_data})
     if likelihood.kind != material.kind:
