@@ -189,7 +189,7 @@ class Categorical(Labels):
         class_weights: one number per class. They multiply the log-likelihood of the class's examples in training, which
             makes it a pseudo-likelihood. Predictions and scores (`probs`, `log_density`) do not use them.
         class_dim: the class axis of the network's outputs: 1, or -1 for `[batch, tokens, classes]`.
-        classes: the number of classes. Unless given, the outputs must be more than the largest label.
+        classes: the number of outputs. Unless given, there must be at least one output per label up to the largest.
 
     Example:
         >>> likelihood = bf.likelihoods.Categorical()

@@ -34,7 +34,7 @@ class GaussianLogits(Labels):
             `"expected"` is `E_z[log softmax(z)_y]`, a lower bound of it.
         samples: draws of the logits per example.
         class_dim: the class axis of the network's outputs: 1, or -1 for `[batch, tokens, 2 * classes]`.
-        classes: the number of classes. Unless given, the outputs must be more than twice the largest label.
+        classes: half the number of outputs. Unless given, there must be at least two per label up to the largest.
 
     Example:
         >>> likelihood = bf.likelihoods.GaussianLogits(samples=100)

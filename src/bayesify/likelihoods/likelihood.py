@@ -104,8 +104,9 @@ class Likelihood(nn.Module, ABC):
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as plain JSON: unless overridden, the attributes of the same names."""
         parameters = inspect.signature(type(self)).parameters.values()
-        named = [one.name for one in parameters if one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}]
-        return {name: getattr(self, name) for name in named}
+        collecting = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+        names = [parameter.name for parameter in parameters if parameter.kind not in collecting]
+        return {name: getattr(self, name) for name in names}
 
     def spec(self) -> dict[str, Any]:
         """The name and the settings as plain JSON; `bf.likelihoods.from_spec` makes the likelihood from it."""
