@@ -150,9 +150,9 @@ def test_compiled_it_gives_the_same(monkeypatch):
 def test_what_cannot_sail_together_is_refused(tmp_path):
     with pytest.raises(ValueError, match="priors of one family, got normal and scale-mixture"):
         Fleet([network("normal:1", 0), network(MIXTURES[0], 1)])
-    with pytest.raises(ValueError, match="fixed scale each, or all the same, got normal:half-cauchy"):
+    with pytest.raises(ValueError, match="fixed scale, or all the same prior, got normal:half-cauchy"):
         Fleet([network("normal:half-cauchy(1)", 0), network("normal:half-cauchy(2)", 1)])
-    with pytest.raises(ValueError, match="one proper prior of a fixed scale each"):
+    with pytest.raises(ValueError, match="needs one proper prior of a fixed scale"):
         Fleet([network({"*.bias": "normal:0.01", "*": "normal:1"}, 0), network("normal:1", 0)])
     with pytest.raises(ValueError, match="same architecture and settings"):
         Fleet([bf.Variational(nn.Linear(3, 1), bf.likelihoods.Gaussian(noise)) for noise in (0.5, 0.05)])

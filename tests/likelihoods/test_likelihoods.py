@@ -437,7 +437,7 @@ def test_check_outputs_accepts_what_fits():
     GaussianLogits().check_outputs(torch.zeros(3, 8), labels)
     Gaussian("heteroscedastic").check_outputs(torch.zeros(3, 4, 7), torch.zeros(3, 2, 7))
     Gaussian().check_outputs(torch.zeros(3, 1, 7), torch.zeros(3, 7))
-    with pytest.raises(TypeError, match="must return a tensor, got dict; pick one with output="):
+    with pytest.raises(TypeError, match="must return a tensor, got dict: pick one with output="):
         Categorical().check_outputs({"logits": 1}, labels)
     with pytest.raises(ValueError, match="floating numbers"):
         Categorical().check_outputs(torch.zeros(3, 10).long(), labels)
@@ -486,7 +486,7 @@ def test_log_prob_refuses_targets_that_would_broadcast():
         (lambda: Gaussian(location="mean"), "location must be a number or one per target, got 'mean'"),
         (lambda: Gaussian(location=[]), "location must be a finite number or one per target, got"),
         (lambda: Gaussian(location=[[1.0]]), "location must be a finite number or one per target, got"),
-        (lambda: Gaussian(location=[1.0, 2.0], scale=[1.0] * 3), "must be as many, got 2 and 3"),
+        (lambda: Gaussian(location=[1.0, 2.0], scale=[1.0] * 3), "must have the same length, got 2 and 3"),
         (lambda: GaussianLogits("expectd"), "did you mean 'expected'"),
         (lambda: GaussianLogits(samples=0), "at least 1, got 0"),
         (lambda: Categorical(class_dim=0), "class_dim must not be 0"),

@@ -151,7 +151,7 @@ def test_text_is_short():
         (lambda: InverseGamma(1, 1, on="std"), "unknown on 'std'; known: variance, scale"),
         (lambda: Learned(per="layers"), "unknown per 'layers'; did you mean 'layer'"),
         (lambda: Normal(HalfNormal(1)).log_density(torch.ones(1)), "scale of .* is a variable: pass the scale"),
-        (lambda: Normal(HalfNormal(1)).scale_for(3), "is a variable: it has no number"),
+        (lambda: Normal(HalfNormal(1)).scale_for(3), "is a variable and has no fixed value"),
     ],
 )
 def test_what_is_no_hyperprior_is_refused(make, message):

@@ -85,7 +85,7 @@ def test_old_data_that_count_for_less_give_the_exact_posterior_of_so_much_of_the
 def test_what_old_data_lose_goes_to_a_normal_of_a_fixed_scale(otherwise):
     with pytest.raises(ValueError, match="give otherwise='normal:1', got"):
         Posterior(variational(linear()), otherwise=otherwise, power=0.5)
-    with pytest.raises(ValueError, match="power must lie above 0 and up to 1, got 0"):
+    with pytest.raises(ValueError, match="power must be above 0 and at most 1, got 0"):
         Posterior(variational(linear()), otherwise="normal:1", power=0)
 
 
@@ -200,12 +200,12 @@ def test_a_run_folder_in_text_is_the_same_prior(tmp_path):
 
 
 def test_what_cannot_be_a_prior_is_refused_in_one_line(tmp_path):
-    with pytest.raises(ValueError, match="PointEstimate has no widths"):
+    with pytest.raises(ValueError, match="PointEstimate has no standard deviations"):
         Posterior(bf.PointEstimate(linear(), "gaussian"))
     variational(linear()).save(tmp_path / "mine")
     for source in (lambda: Posterior(tmp_path / "mine"), lambda: priors.parse(f"posterior:{tmp_path / 'mine'}")):
         with pytest.raises(
-            ValueError, match=r"is one of yours.*bayesify.load\(.*network=net\) and give Posterior\(bnn\)"
+            ValueError, match=r"is your own class.*bayesify.load\(.*network=net\) and pass Posterior\(bnn\)"
         ):
             source()
     # What it says to do works.
@@ -218,9 +218,9 @@ def test_what_cannot_be_a_prior_is_refused_in_one_line(tmp_path):
         Posterior(variational(linear()), otherwise=1.0)
     pruned = variational(linear())
     pruned.prune_to(torch.tensor([True, False, True]))
-    with pytest.raises(ValueError, match=r"posterior of 0.weight holds 1 weights without a width"):
+    with pytest.raises(ValueError, match=r"posterior of 0.weight has 1 weights with standard deviation 0"):
         Posterior(pruned)
-    with pytest.raises(ValueError, match="no numbers of its own: name the run, posterior:FOLDER"):
+    with pytest.raises(ValueError, match="has no means and standard deviations: name the run, posterior:FOLDER"):
         variational(linear(), prior="posterior").kl()
     with pytest.raises(ValueError, match="one scale per weight"):
         Posterior(variational(linear())).scale_for(3)

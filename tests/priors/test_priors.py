@@ -136,9 +136,12 @@ def test_mapping_text_keeps_the_order_of_the_patterns():
         ("normal:half-normal(1,2)", r"'half-normal\(1,2\)' does not have the form half-normal\(scale\)"),
         ("normal:half-normal(1", r"does not have the form half-normal\(scale\)"),
         ("normal:half-normal(one)", r"scale in hyperprior 'half-normal\(one\)' must be a number, got 'one'"),
-        ("normal:inverse-gamma(1,1,1)", r"does not have the form inverse-gamma\(a,b\), with scale,layer at its end"),
+        (
+            "normal:inverse-gamma(1,1,1)",
+            r"does not have the form inverse-gamma\(a,b\), optionally with scale,layer at its end",
+        ),
         ("normal:inverse-gamma(1,-1)", "b must be above zero, got -1.0"),
-        ("normal:learned(1)", "'learned.1.' does not have the form learned, with layer at its end"),
+        ("normal:learned(1)", "'learned.1.' does not have the form learned, optionally with layer at its end"),
         ("normal:1,half-normal(1)", "mean in prior .* must be a number, got 'half-normal"),
         ("scale-mixture:0.5,1,learned", "sigma2 in prior .* must be a number, got 'learned'"),
         ("*.bias=normal:1;normal:2", "expected pattern=prior"),
@@ -157,7 +160,7 @@ def test_only_strings_are_text():
     with pytest.raises(TypeError, match="must be a string such as 'normal:1', got 3"):
         priors.parse(3)
     for pattern in ("a=b", "a;b", " a", ""):
-        with pytest.raises(ValueError, match="name pattern holds no '='"):
+        with pytest.raises(ValueError, match="name pattern must not contain '='"):
             priors.mapping_text({pattern: Flat()})
 
 
@@ -380,12 +383,12 @@ def test_the_first_matching_pattern_wins():
 def test_one_prior_is_one_expression_without_copies():
     # No slicing, no gathering and no per-weight numbers for a scalar scale; one buffer for scales that vary.
     single = WeightPrior("normal:0.5", LAYERS)
-    assert len(single._groups) == 1
-    assert single._groups[0].pick(theta := torch.ones(32)) is theta
+    assert len(single.groups) == 1
+    assert single.groups[0].pick(theta := torch.ones(32)) is theta
     assert all(buffer.numel() == 0 for buffer in single.buffers())
     varying = WeightPrior("*.bias=normal:10;*=normal:1", LAYERS)
-    assert len(varying._groups) == 1
-    assert varying._groups[0].pick(theta) is theta
+    assert len(varying.groups) == 1
+    assert varying.groups[0].pick(theta) is theta
     assert not varying.state_dict()
 
 
@@ -433,7 +436,7 @@ def test_a_summary_names_scales_and_approximations():
     assert bound.describe("hidden.bias") == "normal:fan_in (scale 0.5774)"
     assert bound.describe("out.bias") == "normal:1,2"
     assert bound.describe("out.weight").startswith("log-uniform (improper: KL up to a constant, by the approximation")
-    with pytest.raises(ValueError, match=r"no random weight is called 'hiden.bias'; did you mean 'hidden.bias'"):
+    with pytest.raises(ValueError, match=r"unknown random weight 'hiden.bias'; did you mean 'hidden.bias'"):
         bound.describe("hiden.bias")
 
 
@@ -487,10 +490,10 @@ def test_an_assignment_that_cannot_be_meant_is_refused(prior, error, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([], "there is no random weight"),
+        ([], "the network has no random weights"),
         ([Weight("a", (2,), 1, 1)], "'a' starts at 1, not 0"),
         ([Weight("a", (2,), 0, 1), Weight("b", (2,), 1, 1)], "'b' starts at 1, not 2"),
-        ([Weight("a", (2,), 0, 1), Weight("a", (2,), 2, 1)], "two random weights are called 'a'"),
+        ([Weight("a", (2,), 0, 1), Weight("a", (2,), 2, 1)], "names of random weights must differ, got 'a' twice"),
         ([Weight("a", (2,), 0, 0)], "fan-in of 'a' must be at least 1, got 0"),
     ],
 )

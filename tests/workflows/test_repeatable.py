@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bayesify.workflows.recipe import METHOD_NAMES, Recipe, make_recipe, read_config_file, settings_of_run
+from bayesify.workflows.recipe import METHOD_NAMES, make_recipe, read_config_file, settings_of_run
 from bayesify.workflows.train import train
 
 SMALL = {"data": "moons", "units": (3,), "layers": 1}

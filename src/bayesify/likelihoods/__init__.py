@@ -1,22 +1,25 @@
-"""How outputs become a distribution over targets."""
+"""How outputs of a network become a distribution over targets."""
 
-from bayesify.likelihoods.classification import Bernoulli, Categorical, Classification
-from bayesify.likelihoods.gaussian import Gaussian
-from bayesify.likelihoods.gaussian_logits import GaussianLogits
+from typing import TYPE_CHECKING
+
+from bayesify.likelihoods.classification import Classification
 from bayesify.likelihoods.likelihood import Likelihood
-from bayesify.likelihoods.poisson import Poisson
 from bayesify.likelihoods.regression import Regression
-from bayesify.likelihoods.text import from_spec, parse
+from bayesify.likelihoods.text import LIKELIHOODS, from_spec, parse
 
-__all__ = [
-    "Bernoulli",
-    "Categorical",
+if TYPE_CHECKING:
+    from bayesify.likelihoods.text import *  # noqa: F403 -- the classes of the table
+
+# The classes of the table are names of this package, so a new likelihood needs no line here.
+_CLASSES = {kind.__name__: kind for kind in LIKELIHOODS.values()}
+globals().update(_CLASSES)
+
+__all__ = [  # noqa: PLE0604 -- names of classes are texts
+    "LIKELIHOODS",
     "Classification",
-    "Gaussian",
-    "GaussianLogits",
     "Likelihood",
-    "Poisson",
     "Regression",
     "from_spec",
     "parse",
+    *_CLASSES,
 ]

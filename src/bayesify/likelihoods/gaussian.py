@@ -1,8 +1,7 @@
 """Numbers with normal noise, in the units of the targets: `y ~ N(location + scale * f, std^2)` for an output `f`.
 
-A network works best on standardised numbers and a user on the original ones; `location` and `scale` (the mean and the
-standard deviation of the training targets) join the two, so that fitting takes raw targets and every answer is in their
-units.
+A network works best on standardised numbers. `location` and `scale` (the mean and the standard deviation of the
+training targets) convert between these and the original units: targets and predictions are both in original units.
 """
 
 from __future__ import annotations
@@ -26,16 +25,25 @@ class Gaussian(Regression):
     """A number (or several) with normal noise: `y ~ N(location + scale * output, std^2)`.
 
     Args:
-        noise: the standard deviation of the targets in THEIR units (`std = noise`, whatever the scale); or
-            `"learned"`, one positive parameter in standardised units (`std = scale * exp(log_noise)`); or
-            `"heteroscedastic"`, one for every input, the second half of the outputs (`std = scale * softplus(raw)`).
-        initial: where learned noise starts, in standardised units: 1 is the spread of the targets themselves.
-        location: what an output of 0 means, a number or one per target (the axis after the batch).
-        scale: what a step of 1 in the output means, likewise; above 0.
+        noise: the standard deviation in the units of the targets (`std = noise`, whatever the scale); or `"learned"`,
+            one positive parameter in standardised units (`std = scale * exp(log_noise)`); or `"heteroscedastic"`, one
+            for every input, from the second half of the outputs (`std = scale * softplus(raw)`; D. Nix and A. Weigend,
+            "Estimating the mean and variance of the target probability distribution", 1994).
+        initial: the start value of learned noise in standardised units; 1 is the standard deviation of the targets.
+        location: the target at an output of 0, a number or one per target (the axis after the batch).
+        scale: the change of the target per unit of output, likewise; above 0.
+
+    Example:
+        >>> likelihood = bf.likelihoods.Gaussian(noise=2.0, location=10.0, scale=5.0)
+        >>> outputs = torch.tensor([[[1.0]]])
+        >>> likelihood.mean(outputs), likelihood.noise_variance(outputs)
+        (tensor([[15.]]), tensor([[4.]]))
 
     """
 
     name = "gaussian"
+    text_options = ("noise", "initial", "location", "scale")
+    from_data = ("location", "scale")
     log_noise: nn.Parameter | None
     _location: Tensor | None
     _scale: Tensor | None
@@ -59,54 +67,126 @@ class Gaussian(Regression):
         if not 0 < initial < math.inf:
             raise ValueError(f"initial must be a standard deviation above 0, got {initial}")
         self.noise, self.initial = noise, initial
-        self.location, self.scale = _per_target("location", location), _per_target("scale", scale)
+        self.location, self.scale = _as_numbers("location", location), _as_numbers("scale", scale)
         _check_scale(self.location, self.scale)
         self.parameters_per_target = 2 if noise == "heteroscedastic" else 1
         learned = nn.Parameter(torch.tensor(math.log(initial))) if noise == "learned" else None
         self.register_parameter("log_noise", learned)
-        # One number stays a Python number; several travel with the module to its device.
+        # One number stays a Python number; several are a buffer, which moves with the module to its device.
         for name, values in (("_location", self.location), ("_scale", self.scale)):
             self.register_buffer(name, torch.tensor(values) if isinstance(values, list) else None, persistent=False)
 
     def check_outputs(self, outputs: Tensor, targets: Tensor) -> None:
+        """Raise an error unless the outputs fit the targets, `location` and `scale`.
+
+        Args:
+            outputs: of the network, without a draws axis, `[batch, ...]`.
+            targets: prepared targets `[batch, ...]`.
+
+        Raises:
+            ValueError: if the shapes do not fit.
+
+        """
         super().check_outputs(outputs, targets)
         self._moments(outputs[None])
 
     def log_prob(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
+        """`-((y - mean) / std)^2 / 2 - log(std) - log(2 pi) / 2`, summed over the targets of an example.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+            targets: prepared targets `[batch, ...]`.
+            keys: not used.
+
+        Returns:
+            One number per draw and example, `[draws, batch]`.
+
+        """
         location, deviation, log_std = self._moments(outputs)
         shape = deviation.shape
         deviation, numbers = aligned(deviation, targets)
-        # The location leaves the targets, in their own precision, before anything small is compared with them.
+        # The location is subtracted in the precision of the targets, before they are rounded to that of the outputs.
         centred = (numbers.reshape(shape[1:]) - location).to(deviation.dtype).reshape(numbers.shape)
         log_std = log_std.expand(shape).reshape(deviation.shape) if log_std.ndim else log_std
         residual = (centred - deviation) * torch.exp(-log_std)
         return (-0.5 * residual.square() - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 
     def mean(self, outputs: Tensor) -> Tensor:
+        """The mean `location + scale * output` of each draw.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+
+        Returns:
+            `[draws, batch]` or `[draws, batch, *dims]`.
+
+        """
         location, deviation, _ = self._moments(outputs)
         return one_number(location + deviation)
 
     def noise_variance(self, outputs: Tensor) -> Tensor:
+        """The variance `std^2` of each draw.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+
+        Returns:
+            `[draws, batch]` or `[draws, batch, *dims]`.
+
+        """
         _, deviation, log_std = self._moments(outputs)
         return one_number(torch.exp(2 * log_std).expand_as(deviation))
 
     def cdf(self, outputs: Tensor, values: Tensor) -> Tensor:
-        chance: Tensor = torch.special.ndtr((values - self.mean(outputs)) / self.noise_variance(outputs).sqrt())
-        return chance
+        """The probability of a target at most `values`, `Phi((values - mean) / std)`.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+            values: targets, shaped like the mean of one draw or of all draws.
+
+        Returns:
+            Probabilities `[draws, batch]` or `[draws, batch, *dims]`.
+
+        """
+        probability: Tensor = torch.special.ndtr((values - self.mean(outputs)) / self.noise_variance(outputs).sqrt())
+        return probability
 
     def quantile(self, outputs: Tensor, levels: Tensor) -> Tensor:
+        """The quantiles `mean + std * Phi^-1(levels)`.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+            levels: probabilities strictly between 0 and 1, shaped like the mean of one draw or of all draws.
+
+        Returns:
+            `[draws, batch]` or `[draws, batch, *dims]`.
+
+        """
         value: Tensor = self.mean(outputs) + self.noise_variance(outputs).sqrt() * torch.special.ndtri(levels)
         return value
 
+    def scale_over_std(self, outputs: Tensor) -> Tensor:
+        """`scale / std`: its square is the curvature of `-log p` in the outputs, for noise that is not heteroscedastic.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+
+        Returns:
+            A tensor that broadcasts against the outputs.
+
+        """
+        _, _, log_std = self._moments(outputs)
+        return self._per_target_values("scale", outputs) * (-log_std).exp()
+
     def _moments(self, outputs: Tensor) -> tuple[Tensor | float, Tensor, Tensor]:
-        """Location, deviations of the means from it, and log standard deviations: as many, or ones that broadcast."""
+        """Location, deviations of the means from it, and log standard deviations; the last may need broadcasting."""
         outputs = real(outputs)
         raw = None
         if self.noise == "heteroscedastic":
             if outputs.ndim < 3 or outputs.shape[2] % 2:
                 raise ValueError(f"heteroscedastic noise needs 2 outputs per target, got {list(outputs.shape[2:])}")
             outputs, raw = outputs.chunk(2, 2)
-        location, scale = self._against("location", outputs), self._against("scale", outputs)
+        location, scale = self._per_target_values("location", outputs), self._per_target_values("scale", outputs)
         if raw is not None:
             log_std = _log_softplus(raw)
         elif self.log_noise is not None:
@@ -116,8 +196,8 @@ class Gaussian(Regression):
         log_scale = scale.log() if isinstance(scale, Tensor) else math.log(scale)
         return location, outputs * scale, log_std + log_scale
 
-    def _against(self, name: str, outputs: Tensor) -> Tensor | float:
-        """`location` or `scale`, shaped to meet one draw's means `[batch, targets, ...]`."""
+    def _per_target_values(self, name: str, outputs: Tensor) -> Tensor | float:
+        """`location` or `scale`, shaped to broadcast against the means of one draw, `[batch, targets, ...]`."""
         values: Tensor | None = getattr(self, f"_{name}")
         if values is None:
             return float(getattr(self, name))
@@ -127,8 +207,8 @@ class Gaussian(Regression):
         return values.to(outputs.dtype).view(-1, *[1] * (outputs.ndim - 3))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        parent: Any = super()  # torch leaves its `_apply` untyped
-        parent._apply(fn, recurse)
+        move: Callable[..., object] = super()._apply  # torch leaves it untyped
+        move(fn, recurse)
         # A network cast to half precision must not round the units of the targets.
         for name in ("_location", "_scale"):
             moved: Tensor | None = getattr(self, name)
@@ -136,7 +216,8 @@ class Gaussian(Regression):
                 setattr(self, name, torch.tensor(getattr(self, name[1:]), device=moved.device))
         return self
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments as plain JSON, without those that do not matter or are the default."""
         settings: dict[str, Any] = {"noise": self.noise}
         if self.noise == "learned":
             settings["initial"] = self.initial
@@ -145,11 +226,11 @@ class Gaussian(Regression):
         return settings
 
 
-def _per_target(name: str, given: PerTarget) -> float | list[float]:
+def _as_numbers(name: str, argument: PerTarget) -> float | list[float]:
     try:
-        values = torch.as_tensor(given, dtype=torch.float64)
+        values = torch.as_tensor(argument, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"{name} must be a number or one per target, got {given!r}") from None
+        raise ValueError(f"{name} must be a number or one per target, got {argument!r}") from None
     if values.ndim > 1 or values.numel() == 0 or not bool(torch.isfinite(values).all()):
         raise ValueError(f"{name} must be a finite number or one per target, got {values.tolist()}")
     plain: float | list[float] = values.tolist()
@@ -160,11 +241,11 @@ def _check_scale(location: float | list[float], scale: float | list[float]) -> N
     for value in scale if isinstance(scale, list) else [scale]:
         positive("scale", value)
     if isinstance(location, list) and isinstance(scale, list) and len(location) != len(scale):
-        raise ValueError(f"location and scale must be as many, got {len(location)} and {len(scale)}")
+        raise ValueError(f"location and scale must have the same length, got {len(location)} and {len(scale)}")
 
 
 def _log_softplus(x: Tensor) -> Tensor:
-    """`log(softplus(x))`; far below zero softplus is `exp(x)` and would underflow, so its series is used."""
+    """`log(softplus(x))`; far below zero softplus underflows, so its series is used there."""
     low = x < -15.0
     inside = functional.softplus(torch.where(low, 0.0, x)).log()
     below = torch.where(low, x, -15.0)

@@ -1,38 +1,53 @@
-"""Classes whose logits are themselves uncertain: `z ~ N(mean, softplus(raw)^2)` and `p(y) = E_z[softmax(z)_y]`.
+"""Classes with uncertain logits: `z ~ N(mean, softplus(raw)^2)` and `p(y) = E_z[softmax(z)_y]`.
 
-Each input has a spread of its own (A. Kendall and Y. Gal, What uncertainties do we need in Bayesian deep learning for
-computer vision?, 2017).
+The standard deviations differ between inputs (A. Kendall and Y. Gal, "What Uncertainties Do We Need in Bayesian Deep
+Learning for Computer Vision?", 2017, arXiv:1703.04977).
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bayesify import noise as pure_noise
+from bayesify import noise
 from bayesify.errors import choose
 from bayesify.likelihoods.classification import Labels
 from bayesify.likelihoods.sampled_logits import log_mean, mean_softmax
 
-# Where the signs begin among a key's elements: behind every normal of the table, which are made in pairs.
-_SIGNS = 1 << 30
+# The first element of a key's noise that is used for signs: after all normals of the table.
+_FIRST_SIGN = 1 << 30
 
 
 class GaussianLogits(Labels):
-    """Classes whose logits are themselves uncertain, each input with its own spread (Kendall and Gal, 2017).
+    """Classes with uncertain logits, `z ~ N(mean, softplus(raw)^2)` and `p(y) = E_z[softmax(z)_y]`.
 
-    The class axis holds the means of the logits, then as many raw standard deviations (through softplus).
-    Training uses `samples` draws of the logits `z`: `"log_expected"` is `log E_z[softmax(z)_y]`, the
-    log-likelihood of the model, and `"expected"` is `E_z[log softmax(z)_y]`, a lower bound of it. All inputs
-    of a draw share its noise, so that an answer does not depend on its neighbours; in `log_prob` with signs that
-    belong to the position in the batch. `keys` are one per draw, from `noise.keys(seed, Stream.LOGITS, ...)`;
-    without them, those of seed 0 are used.
+    The class axis of the outputs has the means of the logits, then as many raw standard deviations (A. Kendall and
+    Y. Gal, "What Uncertainties Do We Need in Bayesian Deep Learning for Computer Vision?", 2017, arXiv:1703.04977). All
+    inputs of a draw share its noise, so a prediction does not depend on the other inputs; in `log_prob` each position
+    of the batch has its own signs. Keys are one per draw, from `bf.noise.keys(seed, bf.noise.Stream.LOGITS, ...)`.
+
+    Args:
+        objective: what training maximises: `"log_expected"` is `log E_z[softmax(z)_y]`, the log-likelihood, and
+            `"expected"` is `E_z[log softmax(z)_y]`, a lower bound of it.
+        samples: draws of the logits per example.
+        class_dim: the class axis of the network's outputs: 1, or -1 for `[batch, tokens, 2 * classes]`.
+        classes: half the number of outputs. Unless given, there must be at least two per label up to the largest.
+
+    Example:
+        >>> likelihood = bf.likelihoods.GaussianLogits(samples=100)
+        >>> sure, unsure = [3.0, 0.0, -9.0, -9.0], [3.0, 0.0, 5.0, 5.0]
+        >>> likelihood.probs(torch.tensor([[sure, unsure]]))
+        tensor([[[0.9526, 0.0474],
+                 [0.6948, 0.3052]]])
+
     """
 
     name = "gaussian-logits"
+    text_options = ("objective", "samples")
+    from_data = ("classes",)
     noisy = True
     parameters_per_class = 2
 
@@ -50,31 +65,81 @@ class GaussianLogits(Labels):
         self.objective, self.samples = objective, samples
 
     def log_prob(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
+        """The objective of training: `log E_z[softmax(z)_y]` or `E_z[log softmax(z)_y]`, by samples.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+            targets: prepared targets `[batch, ...]`.
+            keys: noise keys `[draws, 2]`; those of seed 0 unless given.
+
+        Returns:
+            One number per draw and example, `[draws, batch]`.
+
+        """
         mean, std, dims = self._moments(outputs)
         keys = _logit_keys(keys, outputs)
         draws, positions, classes = mean.shape
-        # One table of noise serves the whole batch. A standard normal with its sign turned by chance is one still, so
-        # every position has its own signs, and what the noise adds to the gradient is not the same everywhere.
-        signs = pure_noise.signs(keys, positions * classes, _SIGNS).to(mean.dtype)
+        # The whole batch uses one table of normals. A normal with a random sign is still normal, so each position has
+        # its own signs: the noise in the gradient then differs between positions.
+        signs = noise.signs(keys, positions * classes, _FIRST_SIGN).to(mean.dtype)
         std = std * signs.view(draws, positions, classes)
         return self._log_mean(outputs, mean, std, targets, keys, dims, of_logs=self.objective == "expected")
 
     def log_density(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
+        """The log probability `log E_z[softmax(z)_y]` by samples, whatever the objective.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+            targets: prepared targets `[batch, ...]`.
+            keys: noise keys `[draws, 2]`; those of seed 0 unless given.
+
+        Returns:
+            One number per draw and example, `[draws, batch]`.
+
+        """
         mean, std, dims = self._moments(outputs)
         return self._log_mean(outputs, mean, std, targets, _logit_keys(keys, outputs), dims, of_logs=False)
 
     def probs(self, outputs: Tensor, keys: Tensor | None = None) -> Tensor:
+        """The class probabilities `E_z[softmax(z)]` by samples.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+            keys: noise keys `[draws, 2]`; those of seed 0 unless given.
+
+        Returns:
+            Probabilities `[draws, batch, *dims, classes]`.
+
+        """
         mean, std, dims = self._moments(outputs)
         return mean_softmax(mean, std, self._table(mean, _logit_keys(keys, outputs))).reshape(*dims, mean.shape[2])
 
     def log_probs(self, outputs: Tensor, keys: Tensor | None = None) -> Tensor:
+        """The logarithms of the class probabilities, `log E_z[softmax(z)]`, by samples.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+            keys: noise keys `[draws, 2]`; those of seed 0 unless given.
+
+        Returns:
+            Logarithms `[draws, batch, *dims, classes]`.
+
+        """
         mean, std, dims = self._moments(outputs)
         table, labels = self._table(mean, _logit_keys(keys, outputs)), mean.new_zeros(mean.shape[1], dtype=torch.int64)
         each = [log_mean(mean, std, labels + label, table, of_logs=False) for label in range(mean.shape[2])]
         return torch.stack(each, -1).view(*dims, mean.shape[2])
 
     def spread(self, outputs: Tensor) -> Tensor:
-        """Standard deviations of the logits, `[draws, batch, ..., classes]`."""
+        """The standard deviations of the logits, `softplus(raw)`.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+
+        Returns:
+            `[draws, batch, *dims, classes]`.
+
+        """
         _, std, dims = self._moments(outputs)
         return std.reshape(*dims, -1)
 
@@ -99,8 +164,8 @@ class GaussianLogits(Labels):
         """The noise of each draw, `[draws, classes, samples]`."""
         draws, _, classes = mean.shape
         if self.samples * classes >= 1 << 31:
-            raise ValueError(f"samples={self.samples} is too many for {classes} classes; lower it")
-        return pure_noise.normal(keys, classes * self.samples).to(mean.dtype).view(draws, classes, self.samples)
+            raise ValueError(f"samples={self.samples} is too many for {classes} classes: lower it")
+        return noise.normal(keys, classes * self.samples).to(mean.dtype).view(draws, classes, self.samples)
 
     def _moments(self, outputs: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
         both = self._class_axis_last(outputs)
@@ -109,14 +174,10 @@ class GaussianLogits(Labels):
         mean, raw = both.flatten(1, -2).chunk(2, -1)
         return mean, functional.softplus(raw), tuple(both.shape[:-1])
 
-    def _settings(self) -> dict[str, Any]:
-        settings = {"objective": self.objective, "samples": self.samples}
-        return {**settings, "class_dim": self.class_dim, "classes": self.classes}
-
 
 def _logit_keys(keys: Tensor | None, outputs: Tensor) -> Tensor:
     if keys is None:
-        keys = pure_noise.keys(0, pure_noise.Stream.LOGITS, draws=range(len(outputs)))
+        keys = noise.keys(0, noise.Stream.LOGITS, draws=range(len(outputs)))
     if keys.shape != (len(outputs), 2):
         raise ValueError(f"keys must be one row of 2 per draw, {[len(outputs), 2]}, got {list(keys.shape)}")
     return keys.to(outputs.device)

@@ -1,11 +1,12 @@
-"""The contract of every likelihood: `log p(y | outputs)`, one number per draw and example.
+"""What every likelihood computes: `log p(y | outputs)`, one number per draw and example.
 
-Outputs carry a draws axis in front, `[draws, batch, ...]`; a target's own dimensions (pixels, tokens) are summed, so
-that `log_prob` is `[draws, batch]` and a mean over the batch is a mean over examples.
+Outputs have a draws axis in front, `[draws, batch, ...]`. Further dimensions of a target (pixels, tokens) are summed,
+so `log_prob` is `[draws, batch]` and a mean over the batch is a mean over examples.
 """
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
@@ -13,39 +14,104 @@ from torch import Tensor, nn
 
 
 class Likelihood(nn.Module, ABC):
-    """The contract: validate targets, check a network against them, and give `log p(y | outputs)`."""
+    """The base class of likelihoods: checks targets and outputs, and computes `log p(y | outputs)`.
+
+    A class has a `name` in the text form and a `kind`. `text_options` are the constructor's arguments that may follow
+    the name in the text form, in order. `from_data` are those that workflows take from the data: `classes`, `location`,
+    `scale`. `noisy` says whether `log_prob` uses random numbers, from keys. See docs/adding-a-likelihood.md.
+
+    Example:
+        >>> likelihood = bf.likelihoods.parse("gaussian:0.5")
+        >>> likelihood.kind, likelihood.log_prob(torch.zeros(3, 4, 1), torch.zeros(4)).shape
+        ('regression', torch.Size([3, 4]))
+
+    """
 
     kind: ClassVar[Literal["classification", "regression"]]
     name: ClassVar[str]
-    noisy: ClassVar[bool] = False  # whether `log_prob` takes noise of its own, by keys
+    text_options: ClassVar[tuple[str, ...]] = ()
+    from_data: ClassVar[tuple[str, ...]] = ()
+    noisy: ClassVar[bool] = False
 
     @abstractmethod
     def width(self, targets: Tensor) -> int:
-        """How many outputs the network must have for these (prepared) targets."""
+        """The number of outputs that the network needs for these targets.
+
+        Args:
+            targets: prepared targets `[batch, ...]`.
+
+        Returns:
+            The size of the output layer.
+
+        """
 
     @abstractmethod
     def prepare(self, targets: Any) -> Tensor:
-        """Targets as this likelihood reads them (int64 labels, floating numbers), or a ValueError."""
+        """Targets as a tensor of the type that this likelihood needs (int64 labels, floating numbers).
+
+        Args:
+            targets: a tensor, an array or a sequence with one row per example.
+
+        Returns:
+            Prepared targets `[batch, ...]`.
+
+        Raises:
+            ValueError: if the targets are not valid for this likelihood.
+
+        """
 
     @abstractmethod
     def check_outputs(self, outputs: Tensor, targets: Tensor) -> None:
-        """Raise a ValueError unless the network's own outputs `[batch, ...]` fit the prepared targets."""
+        """Raise an error unless the network's outputs fit the targets.
+
+        Args:
+            outputs: of the network, without a draws axis, `[batch, ...]`.
+            targets: prepared targets `[batch, ...]`.
+
+        Raises:
+            ValueError: if the shapes do not fit.
+
+        """
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
-        """What training maximises: `[draws, batch]` from outputs `[draws, batch, ...]` and targets."""
+        """The log-likelihood that training maximises.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+            targets: prepared targets `[batch, ...]`.
+            keys: noise keys `[draws, 2]` of a noisy likelihood; others ignore them.
+
+        Returns:
+            One number per draw and example, `[draws, batch]`.
+
+        """
 
     def log_density(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
-        """What scores use: `log p(y)` itself, without class weights or bounds, `[draws, batch]`."""
+        """The log-likelihood for scores: `log p(y)` itself, without class weights or bounds.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+            targets: prepared targets `[batch, ...]`.
+            keys: noise keys `[draws, 2]` of a noisy likelihood; others ignore them.
+
+        Returns:
+            One number per draw and example, `[draws, batch]`.
+
+        """
         return self.log_prob(outputs, targets, keys)
 
-    def spec(self) -> dict[str, Any]:
-        """Everything that the constructor needs, as plain JSON; `from_spec` is the way back."""
-        return {"name": self.name, **self._settings()}
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments as plain JSON: unless overridden, the attributes of the same names."""
+        parameters = inspect.signature(type(self)).parameters.values()
+        collecting = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+        names = [parameter.name for parameter in parameters if parameter.kind not in collecting]
+        return {name: getattr(self, name) for name in names}
 
-    def _settings(self) -> dict[str, Any]:
-        return {}
+    def spec(self) -> dict[str, Any]:
+        """The name and the settings as plain JSON; `bf.likelihoods.from_spec` makes the likelihood from it."""
+        return {"name": self.name, **self.settings()}
 
     def __repr__(self) -> str:
-        given = (f"{key}={value!r}" for key, value in self._settings().items() if value is not None)
-        return f"{type(self).__name__}({', '.join(given)})"
+        settings = (f"{key}={value!r}" for key, value in self.settings().items() if value is not None)
+        return f"{type(self).__name__}({', '.join(settings)})"

@@ -1,7 +1,7 @@
-"""What every distribution over numbers offers: moments, distribution function and quantiles, draw by draw.
+"""What every likelihood over numbers has: moments, distribution function and quantiles of each draw.
 
-Quantiles are found by bisection between the bounds of Cantelli's inequality, `mean - s * sqrt((1 - q) / q)` and
-`mean + s * sqrt(q / (1 - q))`, where a likelihood has no formula for them.
+A likelihood without a formula for its quantiles finds them by bisection between the bounds of Cantelli's inequality,
+`mean - s * sqrt((1 - q) / q)` and `mean + s * sqrt(q / (1 - q))`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,18 @@ _HALVINGS = 60
 
 
 class Regression(Likelihood):
-    """A distribution over numbers, `[draws, batch]`, or `[draws, batch, *dims]` for several per example."""
+    """The base class of likelihoods over numbers, `[draws, batch]`, or `[draws, batch, *dims]` for several per example.
+
+    `discrete` says whether targets are counts. `parameters_per_target` is the number of outputs per target.
+
+    Example:
+        >>> likelihood = bf.likelihoods.parse("poisson")
+        >>> isinstance(likelihood, bf.likelihoods.Regression), likelihood.discrete
+        (True, True)
+        >>> likelihood.mean(torch.zeros(3, 5, 1)).shape
+        torch.Size([3, 5])
+
+    """
 
     kind = "regression"
     discrete: ClassVar[bool] = False
@@ -28,38 +39,103 @@ class Regression(Likelihood):
 
     @abstractmethod
     def mean(self, outputs: Tensor) -> Tensor:
-        """The expected target of each draw."""
+        """The expected target of each draw.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+
+        Returns:
+            `[draws, batch]` or `[draws, batch, *dims]`.
+
+        """
 
     @abstractmethod
     def noise_variance(self, outputs: Tensor) -> Tensor:
-        """The variance of the target around that mean."""
+        """The variance of the target around the mean of each draw.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+
+        Returns:
+            `[draws, batch]` or `[draws, batch, *dims]`.
+
+        """
 
     @abstractmethod
     def cdf(self, outputs: Tensor, values: Tensor) -> Tensor:
-        """The chance of a target at most `values` (shaped like one draw's mean, or all draws') under each draw."""
+        """The distribution function: the probability of a target at most `values`, of each draw.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+            values: targets, shaped like the mean of one draw or of all draws.
+
+        Returns:
+            Probabilities `[draws, batch]` or `[draws, batch, *dims]`.
+
+        """
 
     def quantile(self, outputs: Tensor, levels: Tensor) -> Tensor:
-        """The smallest value with `cdf >= levels` (shaped like one draw's mean, or all draws') under each draw."""
+        """The quantiles: the smallest value with `cdf >= levels`, of each draw.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+            levels: probabilities strictly between 0 and 1, shaped like the mean of one draw or of all draws.
+
+        Returns:
+            `[draws, batch]` or `[draws, batch, *dims]`.
+
+        """
         mean, spread = self.mean(outputs), self.noise_variance(outputs).sqrt()
         low = torch.full_like(mean, -1.0) if self.discrete else mean - spread * ((1 - levels) / levels).sqrt()
         high = mean + spread * (levels / (1 - levels)).sqrt()
         return bisect(lambda values: self.cdf(outputs, values), levels, low, high, self.discrete)
 
     def width(self, targets: Tensor) -> int:
+        """The number of outputs: the parameters per target times the targets of an example.
+
+        Args:
+            targets: prepared targets `[batch, ...]`.
+
+        Returns:
+            The size of the output layer.
+
+        """
         return self.parameters_per_target * (targets.shape[1] if targets.ndim > 1 else 1)
 
     def prepare(self, targets: Any) -> Tensor:
+        """Targets as a floating tensor; large integers become float64.
+
+        Args:
+            targets: a tensor, an array or a sequence with one row per example.
+
+        Returns:
+            Targets `[batch, ...]`.
+
+        Raises:
+            ValueError: if a target is not finite.
+
+        """
         numbers = target_tensor(targets)
         if not numbers.is_floating_point() or numbers.dtype in {torch.float16, torch.bfloat16}:
             kind = torch.get_default_dtype()
-            # A single-precision number has 24 bits: the last digits of larger whole numbers need a double.
+            # A float32 has 24 bits: larger integers need a float64.
             large = not numbers.is_floating_point() and not torch.equal(numbers.to(kind).long(), numbers.long())
             numbers = numbers.to(torch.float64 if large else kind)
         if not bool(torch.isfinite(numbers).all()):
-            raise ValueError(f"targets hold {_not_finite(numbers)}; remove or fill those examples")
+            raise ValueError(f"targets must be finite, got {_not_finite(numbers)}: remove or fill those examples")
         return numbers
 
     def check_outputs(self, outputs: Tensor, targets: Tensor) -> None:
+        """Raise an error unless there are `parameters_per_target` outputs per target.
+
+        Args:
+            outputs: of the network, without a draws axis, `[batch, ...]`.
+            targets: prepared targets `[batch, ...]`.
+
+        Raises:
+            ValueError: if the shapes do not fit.
+
+        """
         check_rows(outputs, targets)
         check_dims(self, outputs, targets, self.parameters_per_target)
 
@@ -67,7 +143,7 @@ class Regression(Likelihood):
 def bisect(
     cdf: Callable[[Tensor], Tensor], levels: Tensor | float, low: Tensor, high: Tensor, discrete: bool = False
 ) -> Tensor:
-    """The smallest value in `(low, high]` that reaches `levels`; `high` is known to, and for counts `low` not to."""
+    """The smallest value in `(low, high]` with `cdf >= levels`, true at `high` and, for counts, not true at `low`."""
     if discrete:
         low, high = low.floor(), high.ceil()
     for _ in range(_HALVINGS):

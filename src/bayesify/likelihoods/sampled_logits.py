@@ -1,4 +1,4 @@
-"""Softmax of normal logits by samples: the mean (log-)probability of a label, with its gradient in the same pass.
+"""Softmax of normal logits by samples: the mean (log) probability of a label, with its gradient in the same pass.
 
 With a table of normals `z_s`, logits `m + std * z_s`, probabilities `p_s = softmax` and labels y, the two means
 
@@ -6,7 +6,7 @@ With a table of normals `z_s`, logits `m + std * z_s`, probabilities `p_s = soft
     log_expected   log mean_s p_s(y)            w_s = p_s(y) / sum p_s(y)
 
 have closed gradients, `sum_s w_s (1[c = y] - p_s(c))` by `m_c`, and the same times `z_s(c)` by `std_c`. So samples are
-made, used for value and gradient, and forgotten, a few inputs at a time.
+made and used for value and gradient a few inputs at a time, and are not kept in memory.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-# Sampled logits that are in memory at once: on a CPU few enough for the cache.
+# Sampled logits in memory at once: on a CPU few enough for the cache.
 _BLOCK_ON_CPU, _BLOCK = 1 << 18, 1 << 24
-# With more classes than this a compiled loop over samples would hold more than a processor has registers for.
+# With more classes than this, a compiled loop over samples needs more registers than a processor has.
 _UNROLLED = 32
 _LOG2_E = 1.0 / math.log(2.0)
 # 2^f for f from 0 to 1 to a relative 1.1e-7 (interpolation at Chebyshev's points), by powers of f.
@@ -48,18 +48,18 @@ def log_mean(mean: Tensor, std: Tensor, labels: Tensor, table: Tensor, *, of_log
 def mean_softmax(mean: Tensor, std: Tensor, table: Tensor) -> Tensor:
     """`mean_s softmax(m + std z_s)`, `[draws, positions, classes]`."""
     rows = []
-    for moments, own in zip(_class_first(mean, std), table, strict=True):
-        parts = [torch.empty_like(moments[0])[:, :0]]
-        for block in _blocks(mean, own):
-            weights = _logits(moments[:, :, block], own)
+    for moments, normals in zip(_class_first(mean, std), table, strict=True):
+        pieces = [torch.empty_like(moments[0])[:, :0]]
+        for block in _blocks(mean, normals):
+            weights = _logits(moments[:, :, block], normals)
             weights = weights.sub_(weights.amax(0)).exp_()
-            parts.append(weights.div_(weights.sum(0)).mean(-1))
-        rows.append(torch.cat(parts, 1).mT)
+            pieces.append(weights.div_(weights.sum(0)).mean(-1))
+        rows.append(torch.cat(pieces, 1).mT)
     return torch.stack(rows)
 
 
 class _LogMean(torch.autograd.Function):
-    """The value, and the gradient that was found along with it."""
+    """The value, with the gradient that is computed in the same pass."""
 
     generate_vmap_rule = True
 
@@ -76,18 +76,18 @@ class _LogMean(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         by_mean, by_std, mean, std = ctx.saved_tensors
-        along, once = gradients[0].unsqueeze(-1), _once()
-        return once(along, by_mean, mean), once(along, by_std, std), None, None, None
+        gradient, scaled = gradients[0].unsqueeze(-1), _first_derivative()
+        return scaled(gradient, by_mean, mean), scaled(gradient, by_std, std), None, None, None
 
 
-class _Once(torch.autograd.Function):
-    """A gradient, which refuses to be differentiated by where it was taken: second derivatives were not kept."""
+class _FirstDerivative(torch.autograd.Function):
+    """A gradient that raises an error if it is differentiated again: second derivatives are not computed."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(along: Tensor, slope: Tensor, _: Tensor) -> Tensor:
-        return along * slope
+    def forward(gradient: Tensor, slope: Tensor, _: Tensor) -> Tensor:
+        return gradient * slope
 
     @staticmethod
     def setup_context(*_: Any) -> None:
@@ -95,11 +95,11 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(*_: Any) -> tuple[None, None, None]:
-        raise RuntimeError("GaussianLogits has first derivatives only")
+        raise RuntimeError("GaussianLogits has first derivatives only: use another likelihood for second ones")
 
 
-def _once() -> Callable[..., Tensor]:
-    return _Once.apply
+def _first_derivative() -> Callable[..., Tensor]:
+    return _FirstDerivative.apply
 
 
 def _log_mean(
@@ -116,11 +116,11 @@ def _in_blocks(
     """A few positions at a time, every operation in place on logits `[classes, positions, samples]`."""
     samples = table.shape[-1]
     draws: list[tuple[Tensor, ...]] = []
-    for moments, own in zip(_class_first(mean, std), table, strict=True):
-        parts: list[tuple[Tensor, ...]] = []
-        for block in _blocks(mean, own):
+    for moments, normals in zip(_class_first(mean, std), table, strict=True):
+        pieces: list[tuple[Tensor, ...]] = []
+        for block in _blocks(mean, normals):
             chosen = labels[block]
-            logits = _logits(moments[:, :, block], own)
+            logits = _logits(moments[:, :, block], normals)
             logits = logits.sub_(logits.amax(0))
             of_label = logits.gather(0, chosen.view(1, -1, 1).expand(1, -1, samples)).squeeze(0)
             weights = logits.exp_()
@@ -132,22 +132,22 @@ def _in_blocks(
                 whole = log_probs.logsumexp(-1, keepdim=True)
                 value, shares = whole.squeeze(-1) - math.log(samples), torch.exp(log_probs - whole)
             if not slopes:
-                parts.append((value,))
+                pieces.append((value,))
                 continue
             probs = weights.mul_(shares / total)
             hit = torch.nn.functional.one_hot(chosen, mean.shape[2]).to(mean.dtype).mT
             by_mean = hit - probs.sum(-1)
-            by_std = hit * (shares * own[chosen]).sum(-1) - probs.mul_(own.unsqueeze(1)).sum(-1)
-            parts.append((value, by_mean, by_std))
-        draws.append(tuple(torch.cat(part, -1) for part in zip(*parts, strict=True)))
-    value, *gradients = (torch.stack(part) for part in zip(*draws, strict=True))
+            by_std = hit * (shares * normals[chosen]).sum(-1) - probs.mul_(normals.unsqueeze(1)).sum(-1)
+            pieces.append((value, by_mean, by_std))
+        draws.append(tuple(torch.cat(tensors, -1) for tensors in zip(*pieces, strict=True)))
+    value, *gradients = (torch.stack(tensors) for tensors in zip(*draws, strict=True))
     return (value, *(gradient.mT for gradient in gradients))
 
 
 def _in_one_loop(mean: Tensor, std: Tensor, labels: Tensor, table: Tensor, of_logs: bool) -> tuple[Tensor, ...]:
-    """The same class by class, so that a compiler makes one loop over samples of it, with everything in registers.
+    """The same class by class: a compiler turns it into one loop over samples, with everything in registers.
 
-    Logits are in units of log 2, because a power of two is cheaper than one of e.
+    Logits are in units of log 2, because powers of two are cheaper than powers of e.
     """
     mean, std, table = _in_memory(mean * _LOG2_E), _in_memory(std * _LOG2_E), _in_memory(table)
     noise = [row.unsqueeze(1) for row in table.unbind(1)]
@@ -159,8 +159,8 @@ def _in_one_loop(mean: Tensor, std: Tensor, labels: Tensor, table: Tensor, of_lo
         moments = zip(mean.unbind(-1), std.unbind(-1), noise, strict=True)
         return [m.unsqueeze(-1) + s.unsqueeze(-1) * z for m, s, z in moments]
 
-    # Before any exponential: the largest logit of each sample, and the most that the label's comes to beside it.
-    # Nothing then overflows, nor does all of it underflow.
+    # The largest logit of each sample, and the largest distance of the label's logit from it, are subtracted before any
+    # exponential: nothing overflows, and the largest term does not underflow.
     first, *others = logits()
     for more in others:
         first = torch.maximum(first, more)
@@ -179,17 +179,17 @@ def _in_one_loop(mean: Tensor, std: Tensor, labels: Tensor, table: Tensor, of_lo
     whole = shares.sum(-1, keepdim=True)
     ratio = shares / total
     probs = [weight * ratio for weight in weights]
-    by_mean = torch.stack([part.sum(-1) for part in probs], -1) / whole
-    by_std = torch.stack([(part * z).sum(-1) for part, z in zip(probs, noise, strict=True)], -1) / whole
+    by_mean = torch.stack([prob.sum(-1) for prob in probs], -1) / whole
+    by_std = torch.stack([(prob * z).sum(-1) for prob, z in zip(probs, noise, strict=True)], -1) / whole
     hit = torch.nn.functional.one_hot(labels, mean.shape[2]).to(mean.dtype)
     return value, hit - by_mean, hit * ((shares * noise_of_label).sum(-1, keepdim=True) / whole) - by_std
 
 
 def _power_of_two(t: Tensor) -> Tensor:
-    """`2^t` for t up to zero: a polynomial of the fraction, and the rest as the exponent's bits.
+    """`2^t` for t up to zero: a polynomial of the fractional part, and the integer part as the exponent's bits.
 
-    The exponential of a math library takes longer on a CPU. Nothing is smaller than 2^-125, beside a largest one of 1:
-    denormal numbers are slow.
+    The exponential of a math library takes longer on a CPU. Results are at least 2^-125, because denormal numbers are
+    slow.
     """
     if t.device.type != "cpu" or t.dtype != torch.float32:
         return torch.exp2(t)
@@ -204,7 +204,7 @@ def _power_of_two(t: Tensor) -> Tensor:
 
 @torch.library.custom_op("bayesify::in_memory", mutates_args=())
 def _in_memory(tensor: Tensor) -> Tensor:
-    """A copy that a compiler cannot look into: it lies in memory, and is not made again for every sample."""
+    """A copy that is opaque to a compiler: it is computed once and read from memory, not again for every sample."""
     return tensor.clone(memory_format=torch.contiguous_format)
 
 

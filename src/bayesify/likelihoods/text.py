@@ -1,51 +1,106 @@
-"""Likelihoods by name: as text, the same in configuration files and on the command line, and as plain JSON."""
+"""The table of likelihoods, their text form in configuration files and on the command line, and their JSON form."""
+
+# ruff: noqa: PLC0414 -- `__init__` exports what is imported here under its own name, for type checkers too
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from bayesify.errors import choose
-from bayesify.likelihoods.classification import Bernoulli, Categorical
-from bayesify.likelihoods.gaussian import Gaussian
-from bayesify.likelihoods.gaussian_logits import GaussianLogits
+from bayesify.likelihoods.classification import Bernoulli as Bernoulli
+from bayesify.likelihoods.classification import Categorical as Categorical
+from bayesify.likelihoods.gaussian import Gaussian as Gaussian
+from bayesify.likelihoods.gaussian_logits import GaussianLogits as GaussianLogits
 from bayesify.likelihoods.likelihood import Likelihood
-from bayesify.likelihoods.poisson import Poisson
+from bayesify.likelihoods.poisson import Poisson as Poisson
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_BY_NAME: dict[str, type[Likelihood]] = {
-    kind.name: kind for kind in (Categorical, Bernoulli, Gaussian, Poisson, GaussianLogits)
-}
-_TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
-    "categorical": ("classes",),
-    "bernoulli": (),
-    "gaussian": ("noise", "initial", "location", "scale"),
-    "poisson": (),
-    "gaussian-logits": ("objective", "samples"),
+# Every likelihood by its name. The text form, the names in `bf.likelihoods` and recipes are derived from this table.
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    kind.name: kind
+    for kind in (
+        Categorical,
+        Bernoulli,
+        Gaussian,
+        Poisson,
+        GaussianLogits,
+    )
 }
 
 
 def from_spec(spec: Mapping[str, Any]) -> Likelihood:
-    """The likelihood that `spec()` described."""
+    """The likelihood that a description as plain JSON names; the inverse of `likelihood.spec()`.
+
+    Args:
+        spec: `name` and the constructor's arguments.
+
+    Returns:
+        The likelihood.
+
+    Raises:
+        ValueError: if the name is unknown or the arguments do not fit it.
+
+    Example:
+        >>> bf.likelihoods.from_spec({"name": "gaussian", "noise": 0.5})
+        Gaussian(noise=0.5)
+
+    """
     settings = dict(spec)
-    name = choose("likelihood", settings.pop("name", None), _BY_NAME)
+    name = choose("likelihood", settings.pop("name", None), LIKELIHOODS)
     try:
-        return _BY_NAME[name](**settings)
+        return LIKELIHOODS[name](**settings)
     except TypeError as error:
         raise ValueError(f"likelihood {name} cannot be made from {settings}: {error}") from error
 
 
 def parse(text: str) -> Likelihood:
-    """The likelihood that a text names: `categorical`, `gaussian:learned`, `gaussian-logits:expected,100`."""
-    name, _, rest = text.strip().lower().replace("_", "-").partition(":")
-    choose("likelihood", name, _BY_NAME)
+    """The likelihood that a text names.
+
+    Args:
+        text: a name and its options, such as `categorical`, `gaussian:learned` or `gaussian-logits:expected,100`.
+
+    Returns:
+        The likelihood.
+
+    Raises:
+        ValueError: if the name is unknown or the options do not fit it.
+
+    Example:
+        >>> bf.likelihoods.parse("gaussian-logits:expected,100")
+        GaussianLogits(objective='expected', samples=100, class_dim=1)
+
+    """
+    kind = likelihood_class(text)
+    rest = _normalised(text).partition(":")[2]
     words = [word.strip() for word in rest.split(",")] if rest else []
-    options = _TEXT_OPTIONS[name]
-    if len(words) > len(options):
-        allowed = ", ".join(options) or "no options"
-        raise ValueError(f"likelihood {name} takes {allowed}, got {rest!r}")
-    return from_spec({"name": name, **{option: _value(word) for option, word in zip(options, words, strict=False)}})
+    if len(words) > len(kind.text_options):
+        allowed = ", ".join(kind.text_options) or "no options"
+        raise ValueError(f"likelihood {kind.name} takes {allowed}, got {rest!r}")
+    options = {option: _value(word) for option, word in zip(kind.text_options, words, strict=False)}
+    return from_spec({"name": kind.name, **options})
+
+
+def likelihood_class(text: str) -> type[Likelihood]:
+    """The class that a text such as `gaussian:learned` names, whatever its options."""
+    name = _normalised(text).partition(":")[0]
+    return LIKELIHOODS[choose("likelihood", name, LIKELIHOODS)]
+
+
+def spec_text(spec: Mapping[str, Any]) -> str | None:
+    """The text form of a description as plain JSON, without what workflows take from the data; None without a name."""
+    name = spec.get("name")
+    if name not in LIKELIHOODS:
+        return name
+    kind = LIKELIHOODS[name]
+    options = [option for option in kind.text_options if option not in kind.from_data]
+    words = [str(spec[option]) for option in options if option in spec]
+    return f"{name}:{','.join(words)}" if words else name
+
+
+def _normalised(text: str) -> str:
+    return text.strip().lower().replace("_", "-")
 
 
 def _value(word: str) -> int | float | str:

@@ -1,33 +1,33 @@
-"""What we believe about the weights before any data: densities, their text form, their place in a network."""
+"""Distributions of the weights before any data: densities, their text form, their place in a network."""
+
+from typing import TYPE_CHECKING
 
 from bayesify.priors.assignment import Weight
 from bayesify.priors.binding import WeightPrior, fan_in
-from bayesify.priors.densities import Cauchy, Laplace, Normal, ScaleMixture, StudentT
 from bayesify.priors.hyperpriors import HalfCauchy, HalfNormal, Hyperprior, InverseGamma, Learned
-from bayesify.priors.improper import Flat, LogUniform
-from bayesify.priors.posterior import Posterior
 from bayesify.priors.prior import Prior
-from bayesify.priors.text import mapping_text, parse, parse_mapping
+from bayesify.priors.text import PRIORS, mapping_text, parse, parse_mapping
 
-__all__ = [
-    "Cauchy",
-    "Flat",
+if TYPE_CHECKING:
+    from bayesify.priors.text import *  # noqa: F403 -- the classes of the table
+
+# The classes of the table are names of this package, so a new prior needs no line here.
+_CLASSES = {kind.__name__: kind for kind in PRIORS.values()}
+globals().update(_CLASSES)
+
+__all__ = [  # noqa: PLE0604 -- names of classes are texts
+    "PRIORS",
     "HalfCauchy",
     "HalfNormal",
     "Hyperprior",
     "InverseGamma",
-    "Laplace",
     "Learned",
-    "LogUniform",
-    "Normal",
-    "Posterior",
     "Prior",
-    "ScaleMixture",
-    "StudentT",
     "Weight",
     "WeightPrior",
     "fan_in",
     "mapping_text",
     "parse",
     "parse_mapping",
+    *_CLASSES,
 ]

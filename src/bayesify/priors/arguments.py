@@ -1,13 +1,15 @@
-"""The arguments of a density: finite numbers, kept as floats and written as short as they can be."""
+"""The arguments of a density: finite numbers, kept as floats and written as short as possible."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
+from typing import Any
 
 
 def check(owner: object, name: str, *, above_zero: bool = False) -> None:
-    """Refuse an argument that is not a finite number, and keep it as a float."""
+    """Raise an error unless the argument is a finite number, and keep it as a float."""
     value = getattr(owner, name)
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, got {value!r}")
@@ -15,7 +17,12 @@ def check(owner: object, name: str, *, above_zero: bool = False) -> None:
         raise ValueError(f"{name} must be a finite number, got {value!r}")
     if above_zero and value <= 0.0:
         raise ValueError(f"{name} must be above zero, got {value!r}")
-    object.__setattr__(owner, name, float(value))  # the dataclass is frozen for everybody else
+    object.__setattr__(owner, name, float(value))  # a frozen dataclass allows no other way
+
+
+def argument_fields(kind: type) -> tuple[dataclasses.Field[Any], ...]:
+    """The constructor's arguments, in the order in which the text form gives them."""
+    return dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
 
 
 def number_text(value: float) -> str:

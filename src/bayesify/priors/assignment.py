@@ -1,8 +1,8 @@
 """Which prior each tensor of a network has: from name patterns to groups that are evaluated as one expression.
 
-Tensors whose priors differ in location and scale alone are one group, so one prior for all never loops. A scale that is
-a variable (a hyperprior) makes a group of its own for each variable: one per pattern, or per layer in it, the random
-ones first and the learned ones after them.
+Tensors whose priors differ only in location and scale form one group, so one prior for all weights needs no loop. Each
+scale that is a variable (a hyperprior) has a separate group: one per pattern, or per layer in it. Random scales come
+first, learned ones after them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,19 @@ from bayesify.priors.text import parse, parse_mapping
 
 @dataclass(frozen=True)
 class Weight:
-    """One random tensor inside the flat vector: elements `start ... start + size - 1`."""
+    """One random tensor of a network and its place in the flat vector: elements `start ... start + size - 1`.
+
+    Args:
+        name: the parameter's name in the network, such as `0.weight`.
+        shape: its shape.
+        start: its first element's place in the flat vector.
+        fan_in: the number of inputs that each output sums over.
+
+    Example:
+        >>> bf.priors.Weight("0.weight", (8, 2), start=0, fan_in=2).size
+        16
+
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -33,6 +45,7 @@ class Weight:
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return math.prod(self.shape)
 
 
@@ -47,41 +60,42 @@ class ScaleVariable:
 
 @dataclass(frozen=True)
 class Group:
-    """Tensors whose priors differ in location and scale alone, and the runs of the vector that they fill."""
+    """Tensors whose priors differ only in location and scale, and the ranges of the vector that they fill."""
 
     prior: Prior
-    scales: tuple[Number, ...]  # of one tensor each; a posterior as the prior has one for every weight
+    scales: tuple[Number, ...]  # one per tensor; for a posterior as the prior one per weight
     means: tuple[Number, ...]
     sizes: tuple[int, ...]
-    runs: tuple[tuple[int, int], ...]
-    variable: int | None = None  # which of the scale variables, where the scale is one
+    ranges: tuple[tuple[int, int], ...]
+    variable: int | None = None  # the number of the scale variable, if the scale is one
 
     @property
     def stored(self) -> bool:
-        """Whether the numbers cannot be had from the prior's text."""
+        """Whether scales and means must be saved, because the prior's text does not give them."""
         return isinstance(self.prior, Posterior)
 
     def varying(self) -> dict[str, Tensor]:
-        """Location and scale per weight, where the tensors do not all agree."""
-        both = {"scale": self.scales, "mean": self.means}
+        """`scale` and `mean` per weight, `[weights]`, for those of the two in which the tensors differ."""
+        numbers = {"scale": self.scales, "mean": self.means}
         if self.stored:
-            return {what: torch.cat([torch.as_tensor(value) for value in values]) for what, values in both.items()}
+            return {name: torch.cat([torch.as_tensor(value) for value in values]) for name, values in numbers.items()}
         sizes = torch.tensor(self.sizes)
         return {
-            what: torch.tensor(values, dtype=torch.float64).repeat_interleave(sizes)
-            for what, values in both.items()
+            name: torch.tensor(values, dtype=torch.float64).repeat_interleave(sizes)
+            for name, values in numbers.items()
             if len(set(values)) > 1
         }
 
     def pick(self, vector: Tensor) -> Tensor:
-        if self.runs == ((0, vector.shape[-1]),):
+        """The group's weights from vectors `[..., P]`."""
+        if self.ranges == ((0, vector.shape[-1]),):
             return vector
-        pieces = [vector[..., start:stop] for start, stop in self.runs]
+        pieces = [vector[..., start:stop] for start, stop in self.ranges]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, -1)
 
 
 def read_patterns(prior: Prior | str | Mapping[str, Prior | str]) -> dict[str, Prior]:
-    """Name patterns and their priors, in order, from whatever stands for them."""
+    """Name patterns and their priors, in order, from any of the accepted forms."""
     if isinstance(prior, Prior):
         return {"*": prior}
     if isinstance(prior, str):
@@ -90,10 +104,10 @@ def read_patterns(prior: Prior | str | Mapping[str, Prior | str]) -> dict[str, P
         raise TypeError(f"prior must be a prior, its text or a mapping from name patterns to priors, got {prior!r}")
     if not prior:
         raise ValueError("the mapping of priors is empty: add '*' for every weight")
-    return {pattern: _one(pattern, value) for pattern, value in prior.items()}
+    return {pattern: _read_prior(pattern, value) for pattern, value in prior.items()}
 
 
-def _one(pattern: str, value: Prior | str) -> Prior:
+def _read_prior(pattern: str, value: Prior | str) -> Prior:
     if isinstance(value, Prior):
         return value
     if isinstance(value, str):
@@ -101,17 +115,19 @@ def _one(pattern: str, value: Prior | str) -> Prior:
     raise TypeError(f"the prior for {pattern!r} must be a prior or its text, got {value!r}")
 
 
-def tiling(weights: Sequence[Weight]) -> tuple[Weight, ...]:
-    """The tensors in the order of the vector, every element of which belongs to exactly one."""
+def in_vector_order(weights: Sequence[Weight]) -> tuple[Weight, ...]:
+    """The tensors in the order of the vector; raises an error if they overlap or leave gaps."""
     ordered = tuple(sorted(weights, key=lambda weight: weight.start))
     if not ordered:
-        raise ValueError("there is no random weight to give a prior to")
+        raise ValueError("the network has no random weights: at least 1 is needed for a prior")
     names, expected = set(), 0
     for weight in ordered:
         if weight.name in names:
-            raise ValueError(f"two random weights are called {weight.name!r}")
+            raise ValueError(f"names of random weights must differ, got {weight.name!r} twice")
         if weight.start != expected:
-            raise ValueError(f"weights must tile the vector: {weight.name!r} starts at {weight.start}, not {expected}")
+            raise ValueError(
+                f"weights must follow each other: {weight.name!r} starts at {weight.start}, not {expected}"
+            )
         if weight.fan_in < 1:
             raise ValueError(f"the fan-in of {weight.name!r} must be at least 1, got {weight.fan_in}")
         names.add(weight.name)
@@ -119,63 +135,63 @@ def tiling(weights: Sequence[Weight]) -> tuple[Weight, ...]:
     return ordered
 
 
-def assign(patterns: Mapping[str, Prior], weights: Sequence[Weight]) -> dict[str, str]:
-    """The pattern that each tensor follows: the first that matches its name."""
+def match_patterns(patterns: Mapping[str, Prior], weights: Sequence[Weight]) -> dict[str, str]:
+    """The pattern of each tensor, by name: the first that matches."""
     names = [weight.name for weight in weights]
     for pattern in patterns:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
             raise ValueError(f"prior pattern {pattern!r} matches no random weight{nearest(pattern, names)}")
-    assignments = {}
+    pattern_of = {}
     for name in names:
         first = next((pattern for pattern in patterns if fnmatch.fnmatchcase(name, pattern)), None)
         if first is None:
-            raise ValueError(f"no prior pattern matches the weight {name!r}: add '*' for everything else")
-        assignments[name] = first
-    return assignments
+            raise ValueError(f"no prior pattern matches the weight {name!r}: add '*' for all other weights")
+        pattern_of[name] = first
+    return pattern_of
 
 
-def scale_variables(followed: Mapping[str, str], patterns: Mapping[str, Prior]) -> tuple[ScaleVariable, ...]:
-    """The scales that are variables, the random ones before the learned ones."""
+def find_scale_variables(pattern_of: Mapping[str, str], patterns: Mapping[str, Prior]) -> tuple[ScaleVariable, ...]:
+    """The scales that are variables, random ones first, then learned ones."""
     members: dict[tuple[str, str], list[str]] = {}
     for pattern, prior in patterns.items():
         if not isinstance(prior.scale, Hyperprior):
             continue
-        for name in (name for name, own in followed.items() if own == pattern):
+        for name in (name for name, matched in pattern_of.items() if matched == pattern):
             layer = name.rpartition(".")[0] if prior.scale.per == "layer" else ""
             members.setdefault((pattern, layer), []).append(name)
-    found = []
+    variables = []
     for (pattern, layer), names in members.items():
         hyperprior = patterns[pattern].scale
         assert isinstance(hyperprior, Hyperprior)
         label = f"scale[{pattern}, {layer}]" if layer else f"scale[{pattern}]"
-        found.append(ScaleVariable(label, hyperprior, tuple(names)))
-    return tuple(sorted(found, key=lambda variable: variable.hyperprior.learned))
+        variables.append(ScaleVariable(label, hyperprior, tuple(names)))
+    return tuple(sorted(variables, key=lambda variable: variable.hyperprior.learned))
 
 
-def grouped(
+def make_groups(
     assignments: Mapping[str, Prior], weights: Sequence[Weight], variables: Sequence[ScaleVariable]
 ) -> list[Group]:
-    """The tensors in groups of one family each (and of one scale variable, where the scale is one)."""
-    own_variable = {name: index for index, variable in enumerate(variables) for name in variable.tensors}
+    """The tensors in groups of one family each (and of one scale variable, if the scale is a variable)."""
+    variable_of = {name: index for index, variable in enumerate(variables) for name in variable.tensors}
     members: dict[tuple[object, ...], list[Weight]] = {}
     for weight in weights:
-        key = (*assignments[weight.name].family, own_variable.get(weight.name))
+        key = (*assignments[weight.name].family, variable_of.get(weight.name))
         members.setdefault(key, []).append(weight)
     groups = []
-    for together in members.values():
-        priors = [assignments[weight.name] for weight in together]
-        runs: list[tuple[int, int]] = []
-        for weight in together:
+    for tensors in members.values():
+        priors = [assignments[weight.name] for weight in tensors]
+        ranges: list[tuple[int, int]] = []
+        for weight in tensors:
             stop = weight.start + weight.size
-            if runs and runs[-1][1] == weight.start:
-                runs[-1] = (runs[-1][0], stop)
+            if ranges and ranges[-1][1] == weight.start:
+                ranges[-1] = (ranges[-1][0], stop)
             else:
-                runs.append((weight.start, stop))
-        variable = own_variable.get(together[0].name)
-        numbers = [_scale_and_mean(prior, weight, variable) for prior, weight in zip(priors, together, strict=True)]
+                ranges.append((weight.start, stop))
+        variable = variable_of.get(tensors[0].name)
+        numbers = [_scale_and_mean(prior, weight, variable) for prior, weight in zip(priors, tensors, strict=True)]
         scales, means = tuple(scale for scale, _ in numbers), tuple(mean for _, mean in numbers)
-        sizes = tuple(weight.size for weight in together)
-        groups.append(Group(priors[0], scales, means, sizes, tuple(runs), variable))
+        sizes = tuple(weight.size for weight in tensors)
+        groups.append(Group(priors[0], scales, means, sizes, tuple(ranges), variable))
     return groups
 
 

@@ -1,13 +1,14 @@
-"""Priors bound to the flat vector of a network's random weights, and to the scales that are variables themselves.
+"""The prior of the flat vector of a network's random weights, and of the scales that are variables.
 
-A group of tensors is one expression: with plain numbers where all its tensors agree, with one number per weight
-otherwise. Where a scale tau is a variable, densities are conditional on it,
+Each group of tensors is computed in one expression, with one scale and mean for the group or one per weight. If a scale
+tau is a variable, densities are conditional on it,
 
     log p(w | tau) = log f((w - mean) / tau) - log tau,        f the family at mean 0 and scale 1,
 
 and tau is always given by its logarithm, `log_scales [..., H + L]`: H random ones, then L learned ones. In the
-non-centred coordinates `raw = (w - mean) / tau` (Papaspiliopoulos et al. 2007) the prior knows no dependence between
-weights and scales.
+non-centred coordinates `raw = (w - mean) / tau`, weights and scales are independent under the prior
+(O. Papaspiliopoulos, G. Roberts and M. Skold, "A general framework for the parametrization of hierarchical models",
+2007).
 """
 
 from __future__ import annotations
@@ -21,68 +22,118 @@ from torch import Tensor, nn
 
 from bayesify import noise
 from bayesify.errors import nearest
-from bayesify.priors.assignment import Group, Weight, assign, grouped, read_patterns, scale_variables, tiling
+from bayesify.priors.assignment import (
+    Group,
+    Weight,
+    find_scale_variables,
+    in_vector_order,
+    make_groups,
+    match_patterns,
+    read_patterns,
+)
 from bayesify.priors.hyperpriors import Hyperprior
-from bayesify.priors.posterior import Posterior, resolve
+from bayesify.priors.posterior import Posterior, split_posteriors
 from bayesify.priors.prior import Number, Prior, entropy, subtract
 from bayesify.priors.text import mapping_text
 
-# The scales' noise is a sub-stream of a draw's, so that it never meets that of the weights.
+# Scales draw from a sub-stream, so that their noise is independent of the weights' noise.
 _SCALES = 0x5CA1E
 
 
 class WeightPrior(nn.Module):
-    """The prior of every weight in a flat vector `[..., P]`: one, or by name patterns (the first wins)."""
+    """The prior of all random weights of a network, as a flat vector `[..., P]`.
+
+    `log p(w) = sum_i log p_i(w_i)`, with one prior for all weights or one per name pattern; the first match wins. Every
+    method has one as `method.prior`.
+
+    Args:
+        prior: a prior, its text, or a mapping from name patterns to priors.
+        weights: the random tensors and their places in the vector.
+
+    Raises:
+        ValueError: if a pattern matches no weight, or a weight matches no pattern.
+
+    Example:
+        >>> weights = [bf.priors.Weight("0.weight", (8, 2), 0, 2), bf.priors.Weight("0.bias", (8,), 16, 2)]
+        >>> prior = bf.priors.WeightPrior({"*.bias": "normal:10", "*": "laplace:1"}, weights)
+        >>> prior.log_density(torch.zeros(24))
+        tensor(-36.8625)
+        >>> prior.spec()
+        '*.bias=normal:10;*=laplace:1'
+
+    """
 
     def __init__(self, prior: Prior | str | Mapping[str, Prior | str], weights: Sequence[Weight]) -> None:
         super().__init__()
-        self.weights = tiling(weights)
+        self.weights = in_vector_order(weights)
         self.size = self.weights[-1].start + self.weights[-1].size
-        given = read_patterns(prior)
-        self.patterns = resolve(given, assign(given, self.weights), self.weights)
-        followed = assign(self.patterns, self.weights)
-        self.assignments = {name: self.patterns[pattern] for name, pattern in followed.items()}
-        self.scale_variables = scale_variables(followed, self.patterns)
+        patterns = read_patterns(prior)
+        self.patterns = split_posteriors(patterns, match_patterns(patterns, self.weights), self.weights)
+        pattern_of = match_patterns(self.patterns, self.weights)
+        self.assignments = {name: self.patterns[pattern] for name, pattern in pattern_of.items()}
+        self.scale_variables = find_scale_variables(pattern_of, self.patterns)
         self.n_learned_scales = sum(variable.hyperprior.learned for variable in self.scale_variables)
         self.n_random_scales = len(self.scale_variables) - self.n_learned_scales
         self._spec = mapping_text(self.patterns)
-        self._groups = grouped(self.assignments, self.weights, self.scale_variables)
-        for index, own in enumerate(self._groups):
-            for what, values in own.varying().items():
-                # A posterior's numbers are known to nobody else: they are saved with the method, in their precision.
-                kept = values if own.stored else values.to(torch.get_default_dtype())
-                self.register_buffer(f"{what}_{index}", kept, persistent=own.stored)
-        self._missing = any(isinstance(one, Posterior) and not one.loaded for one in self.assignments.values())
+        self.groups = make_groups(self.assignments, self.weights, self.scale_variables)
+        for index, group in enumerate(self.groups):
+            for name, values in group.varying().items():
+                # Nothing else stores the numbers of a posterior: they are saved with the method, in their precision.
+                buffer = values if group.stored else values.to(torch.get_default_dtype())
+                self.register_buffer(f"{name}_{index}", buffer, persistent=group.stored)
+        self._missing = any(isinstance(prior, Posterior) and not prior.loaded for prior in self.assignments.values())
         self._initial: Tensor
         self.register_buffer("_initial", self._start().to(torch.get_default_dtype()), persistent=False)
 
     @property
     def proper(self) -> bool:
         """Whether the density of the whole vector integrates to one."""
-        return all(group.prior.proper for group in self._groups)
+        return all(group.prior.proper for group in self.groups)
 
     @property
     def scale_names(self) -> list[str]:
-        """What to call the scale variables, the random ones first: `scale[*.bias]`, `scale[*, hidden]`."""
+        """The names of the scale variables, random ones first, such as `scale[*.bias]` and `scale[*, hidden]`."""
         return [variable.name for variable in self.scale_variables]
 
     def initial_log_scales(self) -> Tensor:
-        """Where the logarithms of the scale variables start, `[H + L]`."""
+        """The start values of the log scales, `[H + L]`."""
         return self._initial.clone()
 
     def log_density(self, theta: Tensor, log_scales: Tensor | None = None, kept: Tensor | None = None) -> Tensor:
-        """The log prior of whole weight vectors (of those marked in `kept`) given the scales, `[..., P]` -> `[...]`."""
+        """The log prior `sum_i log p(w_i | tau)` of weight vectors, given the scales.
+
+        Args:
+            theta: weight vectors `[..., P]`.
+            log_scales: `[..., H + L]`, required if scales are variables.
+            kept: booleans `[P]`; only the weights marked True are summed. None for all.
+
+        Returns:
+            One number per vector, `[...]`.
+
+        Example:
+            >>> bnn.prior.log_density(torch.zeros(3, bnn.prior.size))
+            tensor([-113.0294, -113.0294, -113.0294])
+
+        """
         self._check_size(theta)
         self._check_scales(log_scales)
         return _total(
             [
                 _sum(self._log_density(index, group.pick(theta), log_scales), _pick(group, kept))
-                for index, group in enumerate(self._groups)
+                for index, group in enumerate(self.groups)
             ]
         )
 
     def log_density_of_scales(self, log_scales: Tensor) -> Tensor:
-        """The log prior of the random scales' logarithms (Jacobian included), `[..., H + L]` -> `[...]`."""
+        """The log prior of the random scales' logarithms, Jacobian included.
+
+        Args:
+            log_scales: `[..., H + L]`; the learned ones have no density.
+
+        Returns:
+            One number per set of scales, `[...]`.
+
+        """
         self._check_scales(log_scales)
         total = log_scales.new_zeros(log_scales.shape[:-1])
         for index, variable in enumerate(self.scale_variables[: self.n_random_scales]):
@@ -90,26 +141,47 @@ class WeightPrior(nn.Module):
         return total
 
     def centred(self, raw: Tensor, log_scales: Tensor) -> Tensor:
-        """Weights from non-centred coordinates: `mean + tau * raw` where tau is random, as they are elsewhere."""
+        """Weights from non-centred coordinates: `mean + tau * raw` if tau is random, else `raw` itself.
+
+        Args:
+            raw: non-centred weights `[..., P]`.
+            log_scales: `[..., H + L]`.
+
+        Returns:
+            Weights `[..., P]`.
+
+        """
         self._check_size(raw)
         self._check_scales(log_scales)
         pieces = []
-        for index, group in enumerate(self._groups):
-            for start, stop in group.runs:
-                part = raw[..., start:stop]
+        for index, group in enumerate(self.groups):
+            for start, stop in group.ranges:
+                piece = raw[..., start:stop]
                 if self._is_random(index):
-                    part = torch.exp(self._log_scale(index, log_scales)) * part + group.means[0]
-                pieces.append((start, part))
+                    piece = torch.exp(self._log_scale(index, log_scales)) * piece + group.means[0]
+                pieces.append((start, piece))
         return _joined(pieces)
 
     def log_density_raw(self, raw: Tensor, log_scales: Tensor) -> Tensor:
-        """The joint log prior of raw weights `[..., P]` and log scales (non-centred), Jacobians included, `[...]`."""
+        """The joint log prior of non-centred weights and log scales, Jacobians included.
+
+        Args:
+            raw: non-centred weights `[..., P]`.
+            log_scales: `[..., H + L]`.
+
+        Returns:
+            One number per vector, `[...]`.
+
+        """
         self._check_size(raw)
         terms = [self.log_density_of_scales(log_scales)]
-        for index, group in enumerate(self._groups):
-            part = group.pick(raw)
-            own = group.prior.log_density(part, 1.0, 0.0) if self._is_random(index) else None
-            terms.append((self._log_density(index, part, log_scales) if own is None else own).sum(-1))
+        for index, group in enumerate(self.groups):
+            weights = group.pick(raw)
+            if self._is_random(index):
+                log_density = group.prior.log_density(weights, 1.0, 0.0)
+            else:
+                log_density = self._log_density(index, weights, log_scales)
+            terms.append(log_density.sum(-1))
         return _total(terms)
 
     def kl(
@@ -120,17 +192,36 @@ class WeightPrior(nn.Module):
         kept: Tensor | None = None,
         log_scales: Tensor | None = None,
     ) -> Tensor:
-        """KL(N(mean, diag(std^2)) || prior) summed over the weights (those marked in `kept`), `[P]` -> scalar.
+        """The divergence `KL(N(mean, diag(std^2)) || prior)`, summed over the weights.
 
-        Where there is no closed form, the log density is averaged over `draws` `[D, P]` from that posterior;
-        the entropy is exact all the same. Where scales are variables it is the divergence given the scales, averaged
-        over `log_scales [D, H + L]`; what belongs to the scales themselves is `log_density_of_scales`.
+        Without a closed form the log density is averaged over posterior draws; the entropy is always exact. If scales
+        are variables, it is the divergence given the scales, averaged over `log_scales`; the scales' own part is
+        `log_density_of_scales`.
+
+        Args:
+            mean: the posterior's means `[P]`.
+            std: its standard deviations `[P]`.
+            draws: posterior draws `[D, P]`, required if a prior has no closed form.
+            kept: booleans `[P]`; only the weights marked True are summed. None for all.
+            log_scales: `[D, H + L]`, required if scales are variables.
+
+        Returns:
+            A scalar, in nats.
+
+        Raises:
+            ValueError: if a prior has no closed form and no draws are given.
+
+        Example:
+            >>> size = bnn.prior.size
+            >>> bnn.prior.kl(torch.zeros(size), torch.ones(size))
+            tensor(0.)
+
         """
         self._check_size(mean)
         self._check_size(std)
         self._check_scales(log_scales)
         terms = []
-        for index, group in enumerate(self._groups):
+        for index, group in enumerate(self.groups):
             group_mean, group_std, group_kept = group.pick(mean), group.pick(std), _pick(group, kept)
             closed = self._closed_kl(index, group_mean, group_std, log_scales)
             if closed is not None:
@@ -145,37 +236,77 @@ class WeightPrior(nn.Module):
         return _total(terms)
 
     def sample(self, keys: Tensor, log_scales: Tensor | None = None) -> Tensor:
-        """Weight vectors from the prior, one per key, `[..., 2]` -> `[..., P]`; scales are drawn unless given."""
+        """Weight vectors from the prior, one for each key.
+
+        Args:
+            keys: noise keys `[..., 2]`, from `bf.noise.keys`.
+            log_scales: `[..., H + L]`; drawn from their hyperpriors unless given.
+
+        Returns:
+            Weight vectors `[..., P]`.
+
+        Raises:
+            ValueError: if a prior is improper, or a learned scale is not given.
+
+        Example:
+            >>> keys = bf.noise.keys(0, bf.noise.Stream.INITIAL, draws=range(4))
+            >>> bnn.prior.sample(keys).shape
+            torch.Size([4, 123])
+
+        """
         if log_scales is None and self.scale_variables:
             if self.n_learned_scales:
                 raise ValueError("a learned scale has no prior and cannot be sampled: pass log_scales")
             log_scales = self.sample_scales(keys)
         self._check_scales(log_scales)
         pieces: list[tuple[int, Tensor]] = []
-        for index, group in enumerate(self._groups):
+        for index, group in enumerate(self.groups):
             scale, mean = self._scale_and_mean(index)
             done = 0
-            for start, stop in group.runs:
-                part = slice(done, done + stop - start)
-                own_scale = scale[part] if isinstance(scale, Tensor) else scale
-                own_mean = mean[part] if isinstance(mean, Tensor) else mean
+            for start, stop in group.ranges:
+                elements = slice(done, done + stop - start)
+                range_scale = scale[elements] if isinstance(scale, Tensor) else scale
+                range_mean = mean[elements] if isinstance(mean, Tensor) else mean
                 if group.variable is not None:
-                    own_scale = torch.exp(self._log_scale(index, log_scales))
-                pieces.append((start, group.prior.sample(keys, stop - start, own_scale, own_mean, start)))
+                    range_scale = torch.exp(self._log_scale(index, log_scales))
+                pieces.append((start, group.prior.sample(keys, stop - start, range_scale, range_mean, start)))
                 done += stop - start
         return _joined(pieces)
 
     def sample_scales(self, keys: Tensor) -> Tensor:
-        """Logarithms of the random scales from their hyperpriors, one set per key: `[..., 2]` -> `[..., H]`."""
-        own, random = noise.fold(keys, _SCALES), self.scale_variables[: self.n_random_scales]
-        draws = [variable.hyperprior.sample(noise.fold(own, index)) for index, variable in enumerate(random)]
+        """Log scales from their hyperpriors, one set for each key.
+
+        Args:
+            keys: noise keys `[..., 2]`, from `bf.noise.keys`.
+
+        Returns:
+            Logarithms of the random scales, `[..., H]`.
+
+        """
+        scale_keys, random = noise.fold(keys, _SCALES), self.scale_variables[: self.n_random_scales]
+        draws = [variable.hyperprior.sample(noise.fold(scale_keys, index)) for index, variable in enumerate(random)]
         empty = torch.zeros((*keys.shape[:-1], 0), dtype=self._initial.dtype, device=keys.device)
         return torch.cat([empty, *draws], -1).to(self._initial.dtype)
 
     def describe(self, name: str) -> str:
-        """What a summary says about one tensor's prior."""
+        """One tensor's prior as a summary prints it.
+
+        Args:
+            name: the parameter's name in the network.
+
+        Returns:
+            The prior's text, with notes in parentheses.
+
+        Raises:
+            ValueError: if no random weight has this name.
+
+        Example:
+            >>> bnn.prior.describe("1.weight")
+            'normal:1'
+
+        """
         if name not in self.assignments:
-            raise ValueError(f"no random weight is called {name!r}{nearest(name, self.assignments)}")
+            raise ValueError(f"unknown random weight {name!r}{nearest(name, self.assignments)}")
         prior = self.assignments[name]
         weight = next(weight for weight in self.weights if weight.name == name)
         notes = [f"scale {prior.scale_for(weight.fan_in):.4g}"] if prior.scale == "fan_in" else []
@@ -185,49 +316,62 @@ class WeightPrior(nn.Module):
         return f"{prior.text} ({'; '.join(notes)})" if notes else prior.text
 
     def spec(self) -> str:
-        """The text that `from_spec` (and the command line) reads back; patterns keep their order."""
+        """The text form that `from_spec` and the command line read; patterns keep their order."""
         return self._spec
 
     @classmethod
     def from_spec(cls, spec: str, weights: Sequence[Weight]) -> Self:
+        """The prior that `spec` describes.
+
+        Args:
+            spec: the text form, as `spec()` gives it.
+            weights: the random tensors and their places in the vector.
+
+        Returns:
+            The prior.
+
+        """
         return cls(spec, weights)
 
     def extra_repr(self) -> str:
+        """The text form, for torch's `repr`."""
         return self._spec
 
     def _log_density(self, index: int, weights: Tensor, log_scales: Tensor | None) -> Tensor:
-        prior, (scale, mean) = self._groups[index].prior, self._scale_and_mean(index)
-        if self._groups[index].variable is None:
+        prior, (scale, mean) = self.groups[index].prior, self._scale_and_mean(index)
+        if self.groups[index].variable is None:
             return prior.log_density(weights, scale, mean)
         log_scale = self._log_scale(index, log_scales)
         return prior.log_density(subtract(weights, mean) * torch.exp(-log_scale), 1.0, 0.0) - log_scale
 
     def _closed_kl(self, index: int, mean: Tensor, std: Tensor, log_scales: Tensor | None) -> Tensor | None:
-        prior, (scale, prior_mean) = self._groups[index].prior, self._scale_and_mean(index)
-        if self._groups[index].variable is None:
+        prior, (scale, prior_mean) = self.groups[index].prior, self._scale_and_mean(index)
+        if self.groups[index].variable is None:
             return prior.closed_kl(mean, std, scale, prior_mean)
-        # A divergence does not change when both distributions are standardised.
+        # Standardising both distributions leaves the divergence unchanged.
         rate = torch.exp(-self._log_scale(index, log_scales))
         return prior.closed_kl(subtract(mean, prior_mean) * rate, std * rate, 1.0, 0.0)
 
     def _log_scale(self, index: int, log_scales: Tensor | None) -> Tensor:
-        variable = self._groups[index].variable
+        variable = self.groups[index].variable
         assert variable is not None
         assert log_scales is not None
         return log_scales[..., variable : variable + 1]
 
     def _is_random(self, index: int) -> bool:
-        variable = self._groups[index].variable
+        variable = self.groups[index].variable
         return variable is not None and variable < self.n_random_scales
 
     def _scale_and_mean(self, index: int) -> tuple[Number, Number]:
-        group = self._groups[index]
+        group = self.groups[index]
         scale = getattr(self, f"scale_{index}", group.scales[0])
         return scale, getattr(self, f"mean_{index}", group.means[0])
 
     def _check_size(self, vector: Tensor) -> None:
         if self._missing:
-            raise ValueError("the prior 'posterior' has no numbers of its own: name the run, posterior:FOLDER")
+            raise ValueError(
+                "the prior 'posterior' has no means and standard deviations: name the run, posterior:FOLDER"
+            )
         if vector.ndim == 0 or vector.shape[-1] != self.size:
             raise ValueError(f"expected weight vectors [..., {self.size}], got shape {list(vector.shape)}")
 
@@ -242,27 +386,40 @@ class WeightPrior(nn.Module):
         return torch.tensor([variable.hyperprior.initial for variable in self.scale_variables], dtype=torch.float64)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        # Written afresh after every move, so that a vector that becomes float64 has float64's digits.
+        # Buffers are written again after every move, so that a cast to float64 gives float64's digits.
         move: Callable[..., object] = super()._apply
         move(fn, recurse)
-        for index, group in enumerate(self._groups):
-            for what, values in ({} if group.stored else group.varying()).items():
-                self.get_buffer(f"{what}_{index}").copy_(values)
+        for index, group in enumerate(self.groups):
+            for name, values in ({} if group.stored else group.varying()).items():
+                self.get_buffer(f"{name}_{index}").copy_(values)
         self._initial.copy_(self._start())
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        stored = [index for index, group in enumerate(self._groups) if group.stored]
-        for name in (f"{what}_{index}" for index in stored for what in ("scale", "mean")):
+        stored = [index for index, group in enumerate(self.groups) if group.stored]
+        for name in (f"{kind}_{index}" for index in stored for kind in ("scale", "mean")):
             if f"{prefix}{name}" in state_dict:
-                # A buffer to be loaded does not know its precision beforehand.
+                # Only the saved tensor knows the precision.
                 setattr(self, name, self.get_buffer(name).to(state_dict[f"{prefix}{name}"].dtype))
                 self._missing = False
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 def fan_in(network: nn.Module, name: str) -> int:
-    """How many inputs each output of a parameter sums over; a bias has the fan-in of the weight beside it."""
+    """The number of inputs that each output of a parameter sums over; a bias has the fan-in of its layer's weight.
+
+    Args:
+        network: the module that holds the parameter.
+        name: the parameter's name in the network, such as `0.weight`.
+
+    Returns:
+        The fan-in, at least 1.
+
+    Example:
+        >>> bf.priors.fan_in(torch.nn.Sequential(torch.nn.Conv2d(3, 8, kernel_size=5)), "0.weight")
+        75
+
+    """
     path, _, leaf = name.rpartition(".")
     owner = network.get_submodule(path)
     tensor: Tensor = owner.get_parameter(leaf)
@@ -272,7 +429,7 @@ def fan_in(network: nn.Module, name: str) -> int:
             return 1
         tensor = sibling
     if isinstance(owner, nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d):
-        # A transposed convolution stores [in, out / groups, *kernel], and an output sees one group's inputs.
+        # A transposed convolution stores [in, out / groups, *kernel]; an output sums over one group's inputs.
         return tensor.shape[0] // owner.groups * math.prod(tensor.shape[2:])
     return math.prod(tensor.shape[1:])
 

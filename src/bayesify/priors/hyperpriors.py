@@ -1,4 +1,4 @@
-"""Hyperpriors: what we believe about the scale of a prior, where it is not a number but a variable.
+"""Hyperpriors: the distribution of a prior's scale, if the scale is not a number but a variable.
 
 A scale tau is positive, so everything here is about u = log tau, whose density includes the Jacobian d tau / d u = tau:
 
@@ -7,9 +7,10 @@ A scale tau is positive, so everything here is about u = log tau, whose density 
     InverseGamma(a, b) on tau^2 = v     log p(u) = a log b - log Gamma(a) - 2 a u - b exp(-2 u) + log 2
     InverseGamma(a, b) on tau           log p(u) = a log b - log Gamma(a) - a u - b exp(-u)
 
-as recommended by Gelman (2006, "Prior distributions for variance parameters") and, on the variance, conjugate to a
-normal prior. `Learned()` has no density: its scale is a parameter (empirical Bayes). One variable serves a whole name
-pattern (`per="pattern"`; a prior without patterns is one for all) or each layer in it (`per="layer"`).
+The half-Cauchy is recommended by A. Gelman, "Prior distributions for variance parameters in hierarchical models", 2006.
+The inverse gamma on the variance is conjugate to a normal prior. `Learned()` has no density: its scale is a parameter
+(empirical Bayes). With `per="pattern"` all tensors of a name pattern share one scale (a prior without patterns has one
+for all weights), with `per="layer"` those of each layer do.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch.nn import functional
 
 from bayesify import noise
 from bayesify.errors import choose, nearest
-from bayesify.priors.arguments import check, number_text
+from bayesify.priors.arguments import argument_fields, check, number_text
 
 PER = ("pattern", "layer")
 ON = ("variance", "scale")
@@ -33,7 +34,16 @@ LOG_TWO_OVER_PI = math.log(2 / math.pi)
 
 
 class Hyperprior(ABC):
-    """A density over the logarithm of a scale."""
+    """The base class of hyperpriors: a density over `u = log tau`, the logarithm of a prior's scale tau.
+
+    Example:
+        >>> prior = bf.priors.parse("normal:half-cauchy(1)")
+        >>> prior.scale
+        HalfCauchy(scale=1.0, per='pattern')
+        >>> prior.scale.text
+        'half-cauchy(1)'
+
+    """
 
     name: ClassVar[str]
     learned: ClassVar[bool] = False
@@ -43,32 +53,63 @@ class Hyperprior(ABC):
     @property
     @abstractmethod
     def initial(self) -> float:
-        """Where log tau starts: where its density is highest."""
+        """The start value of log tau: the mode of its density."""
 
     @abstractmethod
     def log_density(self, log_scale: Tensor) -> Tensor:
-        """Elementwise log density of u = log tau, with the Jacobian."""
+        """The log density of u = log tau, Jacobian included.
+
+        Args:
+            log_scale: values of u = log tau, any shape.
+
+        Returns:
+            A tensor of the shape of `log_scale`.
+
+        """
 
     @abstractmethod
     def sample(self, keys: Tensor) -> Tensor:
-        """One draw of log tau for each key: `[..., 2]` -> `[..., 1]`."""
+        """One draw of log tau for each key.
+
+        Args:
+            keys: noise keys `[..., 2]`, from `bf.noise.keys`.
+
+        Returns:
+            Draws `[..., 1]`.
+
+        """
 
     @property
     def text(self) -> str:
-        """The form that stands in a prior's text where a number would; `parse_hyperprior` reads it back."""
-        words = [*self._words(), *([self.per] if self.per != "pattern" else [])]
+        """The form that takes the place of the scale in a prior's text, such as `half-cauchy(1,layer)`."""
+        values = [(getattr(self, field.name), field.default) for field in argument_fields(type(self))]
+        # Numbers are always written, words (`scale`, `layer`) only if they are not the default.
+        words = [
+            value if isinstance(value, str) else number_text(value)
+            for value, default in values
+            if not isinstance(value, str) or value != default
+        ]
         return f"{self.name}({','.join(words)})" if words else self.name
 
     def __str__(self) -> str:
         return self.text
 
-    @abstractmethod
-    def _words(self) -> list[str]: ...
-
 
 @dataclass(frozen=True)
 class HalfNormal(Hyperprior):
-    """tau = |N(0, scale^2)|."""
+    """The half-normal hyperprior, `tau = |N(0, scale^2)|`.
+
+    `log p(u) = log(2 / pi) / 2 + d - exp(2 d) / 2` with `u = log tau` and `d = u - log(scale)`.
+
+    Args:
+        scale: of the normal, above zero.
+        per: `"pattern"` for one scale per name pattern, `"layer"` for one per layer.
+
+    Example:
+        >>> bf.priors.HalfNormal(1.0).log_density(torch.tensor([-3.0, 0.0, 3.0]))
+        tensor([  -3.2270,   -0.7258, -198.9402])
+
+    """
 
     name = "half-normal"
 
@@ -81,23 +122,52 @@ class HalfNormal(Hyperprior):
 
     @property
     def initial(self) -> float:
+        """`log(scale)`."""
         return math.log(self.scale)
 
     def log_density(self, log_scale: Tensor) -> Tensor:
+        """`log(2 / pi) / 2 + d - exp(2 d) / 2` with `d = u - log(scale)`.
+
+        Args:
+            log_scale: values of u = log tau, any shape.
+
+        Returns:
+            A tensor of the shape of `log_scale`.
+
+        """
         distance = log_scale - math.log(self.scale)
         return 0.5 * LOG_TWO_OVER_PI + distance - 0.5 * torch.exp(2.0 * distance)
 
     def sample(self, keys: Tensor) -> Tensor:
-        # One normal in 2^24 rounds to exactly zero, whose logarithm is no number.
-        return torch.log(noise.normal(keys, 1).abs().clamp(min=2**-24)) + math.log(self.scale)
+        """Logarithms of absolute normals.
 
-    def _words(self) -> list[str]:
-        return [number_text(self.scale)]
+        Args:
+            keys: noise keys `[..., 2]`, from `bf.noise.keys`.
+
+        Returns:
+            Draws `[..., 1]`.
+
+        """
+        # One normal in 2^24 rounds to exactly zero, whose logarithm is minus infinity.
+        return torch.log(noise.normal(keys, 1).abs().clamp(min=2**-24)) + math.log(self.scale)
 
 
 @dataclass(frozen=True)
 class HalfCauchy(Hyperprior):
-    """tau = |Cauchy(0, scale)|: half of its mass above `scale`, with a heavy tail."""
+    """The half-Cauchy hyperprior, `tau = |Cauchy(0, scale)|`: half of its mass lies above `scale`, with a heavy tail.
+
+    `log p(u) = log(2 / pi) + d - log(1 + exp(2 d))` with `u = log tau` and `d = u - log(scale)` (A. Gelman, "Prior
+    distributions for variance parameters in hierarchical models", 2006).
+
+    Args:
+        scale: the median of tau, above zero.
+        per: `"pattern"` for one scale per name pattern, `"layer"` for one per layer.
+
+    Example:
+        >>> bf.priors.HalfCauchy(1.0).log_density(torch.tensor([-3.0, 0.0, 3.0]))
+        tensor([-3.4541, -1.1447, -3.4541])
+
+    """
 
     name = "half-cauchy"
 
@@ -110,25 +180,58 @@ class HalfCauchy(Hyperprior):
 
     @property
     def initial(self) -> float:
+        """`log(scale)`."""
         return math.log(self.scale)
 
     def log_density(self, log_scale: Tensor) -> Tensor:
+        """`log(2 / pi) + d - log(1 + exp(2 d))` with `d = u - log(scale)`.
+
+        Args:
+            log_scale: values of u = log tau, any shape.
+
+        Returns:
+            A tensor of the shape of `log_scale`.
+
+        """
         distance = log_scale - math.log(self.scale)
         return LOG_TWO_OVER_PI + distance - functional.softplus(2.0 * distance)
 
     def sample(self, keys: Tensor) -> Tensor:
-        # log tan and log cot of the nearer end: both tails keep their digits.
+        """Logarithms of absolute Cauchy draws.
+
+        Args:
+            keys: noise keys `[..., 2]`, from `bf.noise.keys`.
+
+        Returns:
+            Draws `[..., 1]`.
+
+        """
+        # The tangent of the distance to the nearer end keeps the digits of both tails.
         u = noise.uniform(keys, 1)
         near = torch.log(torch.tan(0.5 * math.pi * torch.minimum(u, 1.0 - u)))
         return torch.where(u < 0.5, near, -near) + math.log(self.scale)
 
-    def _words(self) -> list[str]:
-        return [number_text(self.scale)]
-
 
 @dataclass(frozen=True)
 class InverseGamma(Hyperprior):
-    """tau^2 (or tau itself, with `on="scale"`) is inverse-gamma with shape `a` and scale `b`."""
+    """The inverse-gamma hyperprior on `tau^2`, or on tau itself with `on="scale"`.
+
+    On the variance, `log p(u) = a log b - log Gamma(a) - 2 a u - b exp(-2 u) + log 2` with `u = log tau`; on the scale,
+    `log p(u) = a log b - log Gamma(a) - a u - b exp(-u)`. On the variance it is conjugate to a normal prior.
+
+    Args:
+        a: the shape, above zero.
+        b: the scale, above zero.
+        on: `"variance"` or `"scale"`.
+        per: `"pattern"` for one scale per name pattern, `"layer"` for one per layer.
+
+    Example:
+        >>> bf.priors.InverseGamma(2.0, 1.0).log_density(torch.tensor([-1.0, 0.0]))
+        tensor([-2.6959, -0.3069])
+        >>> bf.priors.InverseGamma(2.0, 1.0, on="scale").text
+        'inverse-gamma(2,1,scale)'
+
+    """
 
     name = "inverse-gamma"
 
@@ -145,28 +248,53 @@ class InverseGamma(Hyperprior):
 
     @property
     def initial(self) -> float:
+        """`log(b / a) / 2` on the variance, `log(b / a)` on the scale."""
         return (math.log(self.b) - math.log(self.a)) / self._power
 
     def log_density(self, log_scale: Tensor) -> Tensor:
+        """The log density of u = log tau, Jacobian included.
+
+        Args:
+            log_scale: values of u = log tau, any shape.
+
+        Returns:
+            A tensor of the shape of `log_scale`.
+
+        """
         log_value = self._power * log_scale
         constant = self.a * math.log(self.b) - math.lgamma(self.a) + math.log(self._power)
         return constant - self.a * log_value - torch.exp(math.log(self.b) - log_value)
 
     def sample(self, keys: Tensor) -> Tensor:
+        """Logarithms of inverse-gamma draws (halved on the variance).
+
+        Args:
+            keys: noise keys `[..., 2]`, from `bf.noise.keys`.
+
+        Returns:
+            Draws `[..., 1]`.
+
+        """
         return (math.log(self.b) - _log_gamma_draws(keys, self.a)) / self._power
 
     @property
     def _power(self) -> float:
         return 2.0 if self.on == "variance" else 1.0
 
-    def _words(self) -> list[str]:
-        words = [number_text(self.a), number_text(self.b)]
-        return words if self.on == "variance" else [*words, self.on]
-
 
 @dataclass(frozen=True)
 class Learned(Hyperprior):
-    """No density: the scale is a parameter, fitted with the posterior (empirical Bayes); it starts at one."""
+    """A scale without a density: a parameter, fitted together with the posterior (empirical Bayes); it starts at one.
+
+    Args:
+        per: `"pattern"` for one scale per name pattern, `"layer"` for one per layer.
+
+    Example:
+        >>> prior = bf.priors.Normal(bf.priors.Learned(per="layer"))
+        >>> prior.text
+        'normal:learned(layer)'
+
+    """
 
     name = "learned"
     learned = True
@@ -178,20 +306,35 @@ class Learned(Hyperprior):
 
     @property
     def initial(self) -> float:
+        """Zero: the scale starts at one."""
         return 0.0
 
     def log_density(self, log_scale: Tensor) -> Tensor:
-        return 0.0 * log_scale  # zeros that still belong to the graph
+        """Zero: a learned scale has no density.
+
+        Args:
+            log_scale: values of u = log tau, any shape.
+
+        Returns:
+            A tensor of the shape of `log_scale`.
+
+        """
+        return 0.0 * log_scale  # zeros with a gradient
 
     def sample(self, keys: Tensor) -> Tensor:
-        raise ValueError("a learned scale has no prior and cannot be sampled: use one such as half-cauchy(1)")
+        """Always raises a ValueError: a learned scale has no distribution.
 
-    def _words(self) -> list[str]:
-        return []
+        Args:
+            keys: noise keys `[..., 2]`, from `bf.noise.keys`.
+
+        Returns:
+            Draws `[..., 1]`.
+
+        """
+        raise ValueError("a learned scale has no prior and cannot be sampled: use a hyperprior such as half-cauchy(1)")
 
 
 HYPERPRIORS: dict[str, type[Hyperprior]] = {kind.name: kind for kind in (HalfNormal, HalfCauchy, InverseGamma, Learned)}
-_NUMBERS = {"half-normal": ("scale",), "half-cauchy": ("scale",), "inverse-gamma": ("a", "b"), "learned": ()}
 
 
 def parse_hyperprior(text: str, prior: str) -> Hyperprior:
@@ -200,7 +343,8 @@ def parse_hyperprior(text: str, prior: str) -> Hyperprior:
     name = name.strip()
     if name not in HYPERPRIORS:
         raise ValueError(f"unknown hyperprior {text!r} in prior {prior!r}{nearest(name, HYPERPRIORS)}")
-    kind, numbers = HYPERPRIORS[name], _NUMBERS[name]
+    kind = HYPERPRIORS[name]
+    numbers = [field.name for field in argument_fields(kind) if not isinstance(field.default, str)]
     inside = rest.removesuffix(")").strip()
     words = [word.strip() for word in inside.split(",")] if inside else []
     settings: dict[str, float | str] = {}
@@ -211,7 +355,7 @@ def parse_hyperprior(text: str, prior: str) -> Hyperprior:
     form = f"{name}({','.join(numbers)})" if numbers else name
     if (parenthesis and not rest.endswith(")")) or len(words) > len(numbers) or "" in words:
         options = "scale,layer" if kind is InverseGamma else "layer"
-        raise ValueError(f"hyperprior {text!r} does not have the form {form}, with {options} at its end where wanted")
+        raise ValueError(f"hyperprior {text!r} does not have the form {form}, optionally with {options} at its end")
     for argument, word in zip(numbers, words, strict=False):
         try:
             settings[argument] = float(word)
@@ -220,19 +364,23 @@ def parse_hyperprior(text: str, prior: str) -> Hyperprior:
     return kind(**settings)
 
 
-# Marsaglia and Tsang accept at least 95 in 100 proposals above shape one: 24 in a row fail once in 10^31.
+# At shapes above one the algorithm accepts at least 95 in 100 proposals: 24 in a row fail once in 10^31.
 _PROPOSALS = 24
 
 
 def _log_gamma_draws(keys: Tensor, shape: float) -> Tensor:
-    """Logarithms of Gamma(shape, 1) draws: Marsaglia and Tsang (2000) at shape + 1, boosted by `u^(1 / shape)`."""
+    """Logarithms of Gamma(shape, 1) draws, `[..., 2]` -> `[..., 1]`.
+
+    A draw at shape + 1 times `u^(1 / shape)` (G. Marsaglia and W. Tsang, "A simple method for generating gamma
+    variables", 2000).
+    """
     d = shape + 1.0 - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     accepted, values = [], []
     for proposal in range(_PROPOSALS):
-        own = noise.fold(keys, proposal)
-        x = noise.normal(own, 1).double()
-        u = noise.uniform(own, 1, 1).double()  # element 0 is one of the two hashes behind the normal
+        proposal_keys = noise.fold(keys, proposal)
+        x = noise.normal(proposal_keys, 1).double()
+        u = noise.uniform(proposal_keys, 1, 1).double()  # element 0 is one of the two hashes behind the normal
         cube = (1.0 + c * x).clamp(min=0.0) ** 3
         log_cube = torch.log(cube)
         accepted.append((cube > 0.0) & (torch.log(u) < 0.5 * x * x + d - d * cube + d * log_cube))

@@ -1,15 +1,16 @@
-"""Yesterday's posterior as today's prior: for every weight a normal with its own mean and standard deviation.
+"""A posterior as the next prior: a normal with its own mean and standard deviation for every weight.
 
     p(w | A and B)  is proportional to  p(B | w) p(w | A)
 
-so what was learned from A is the prior for B (variational continual learning, Nguyen et al. 2018). Tensors are matched
-by name and shape; the others, a new output layer for example, have a prior of their own. Where the new task is only
-akin to the old, what was learned may count for less (the power prior, Ibrahim and Chen 2000):
+so the posterior given data A is the prior for data B (C. Nguyen, Y. Li, T. Bui and R. Turner, "Variational Continual
+Learning", 2018, arXiv:1710.10628). Tensors are matched by name and shape; the others, such as a new output layer, have
+another prior. If the new task is only similar to the old one, the old data may count for less (J. Ibrahim and
+M.-H. Chen, "Power prior distributions for regression models", 2000):
 
     p(w | A)^power p0(w)^(1 - power)        precision = power / std^2 + (1 - power) / scale^2
 
-A run that was trained so holds the numbers itself, and its description says `posterior`; as text `posterior:FOLDER` and
-`posterior:FOLDER,normal:1` read them from the run in a folder.
+A run that was trained with such a prior stores the means and standard deviations, and its description says
+`posterior`. As text, `posterior:FOLDER` and `posterior:FOLDER,normal:1` read them from the run in a folder.
 """
 
 from __future__ import annotations
@@ -33,21 +34,35 @@ if TYPE_CHECKING:
 _NORMAL = Normal()
 
 
-def _not_yet(folder: Path) -> Any:
-    raise RuntimeError(f"{folder} cannot be read before bayesify.methods is imported")
+def _raise_not_loaded(folder: Path) -> Any:
+    raise RuntimeError(f"{folder} cannot be read yet: import bayesify.methods first")
 
 
-# Reads the method of a run. `bayesify.methods.saving`, which stands above priors, puts its own function here.
-load_method: Callable[[Path], Any] = _not_yet
+# Reads the method of a run. Priors must not import methods, so `bayesify.methods.saving` sets this function.
+load_method: Callable[[Path], Any] = _raise_not_loaded
 
 
 class Posterior(LocationScale):
-    """The posterior of a fitted method, weight by weight, as the prior of the next.
+    """The posterior of a fitted method as a prior: `N(mean_i, std_i^2)` for every weight i.
+
+    C. Nguyen, Y. Li, T. Bui and R. Turner, "Variational Continual Learning", 2018, arXiv:1710.10628. With `power` below
+    1 it is the power prior `p(w | A)^power p0(w)^(1 - power)` (J. Ibrahim and M.-H. Chen, "Power prior distributions
+    for regression models", 2000).
 
     Args:
         source: a fitted method whose weights have means and standard deviations (`Variational`), or its run folder.
-        otherwise: the prior of tensors that the source does not know, or knows in another shape or as not random.
-        power: how much of the old data counts, from above 0 to 1; below 1 the rest is `otherwise`, a normal.
+        otherwise: the prior of tensors that are not random in the source, are missing there, or differ in shape.
+        power: the weight of the old data, above 0 and up to 1; below 1 the rest is `otherwise`, a normal.
+
+    Raises:
+        TypeError: if the source is neither a method nor a folder.
+        ValueError: if the source has no standard deviations, or `power` is out of range.
+
+    Example:
+        >>> prior = bf.priors.Posterior(bnn)
+        >>> again = bf.Variational(net, "categorical", prior=prior, seed=0)
+        >>> again.prior.proper, prior.loaded, prior.text
+        (True, True, 'posterior')
 
     """
 
@@ -59,20 +74,33 @@ class Posterior(LocationScale):
         self.known: dict[str, tuple[Tensor, Tensor]] | None = _marginals(source)
         self.otherwise = _as_prior(otherwise)
         if not 0 < power <= 1:
-            raise ValueError(f"power must lie above 0 and up to 1, got {power!r}")
+            raise ValueError(f"power must be above 0 and at most 1, got {power!r}")
         if power < 1:
             self.known = _discounted(self.known, self.otherwise, power)
 
     @classmethod
     def to_be_loaded(cls) -> Posterior:
-        """A stand-in for any tensor whose numbers a run holds; they arrive with the run's tensors."""
-        empty = cls.__new__(cls)
-        empty.known, empty.otherwise = None, None
-        return empty
+        """A prior whose means and standard deviations are not loaded yet; they come with the tensors of a run."""
+        prior = cls.__new__(cls)
+        prior.known, prior.otherwise = None, None
+        return prior
 
     @classmethod
     def read(cls, text: str) -> Posterior:
-        """What stands after `posterior:` in a text: a run folder and, after a comma, the prior of other tensors."""
+        """The prior that the text after `posterior:` describes.
+
+        Args:
+            text: a run folder and, after a comma, the prior of other tensors; empty for a prior to be loaded.
+
+        Returns:
+            The prior.
+
+        Example:
+            >>> folder = bnn.save("old")
+            >>> bf.priors.Posterior.read("old,normal:1").otherwise
+            Normal(scale=1.0, mean=0.0)
+
+        """
         if not text:
             return cls.to_be_loaded()
         folder, _, otherwise = (word.strip() for word in text.partition(","))
@@ -80,57 +108,114 @@ class Posterior(LocationScale):
 
     @property
     def text(self) -> str:
+        """Always `posterior`: the means and standard deviations are saved with the method's tensors."""
         return self.name
 
     @property
     def loaded(self) -> bool:
-        """Whether the numbers are here."""
+        """Whether means and standard deviations are available."""
         return self.known is not None
 
     def knows(self, weight: Weight) -> bool:
-        """Whether the source had a random tensor of this name and shape."""
+        """Whether the source has a random tensor of this name and shape.
+
+        Args:
+            weight: a tensor of the new network.
+
+        Returns:
+            True or False; True for all tensors before the numbers are loaded.
+
+        """
         return self.known is None or self.known.get(weight.name, (torch.empty(0),))[0].shape == weight.shape
 
     def scale_and_mean(self, weight: Weight) -> tuple[Tensor, Tensor]:
-        """Standard deviations and means of one tensor, `[size]` each."""
+        """Standard deviations and means of one tensor.
+
+        Args:
+            weight: a tensor that `knows` accepts.
+
+        Returns:
+            Two tensors `[size]`; ones and zeros before the numbers are loaded.
+
+        """
         if self.known is None:
             return torch.ones(weight.size), torch.zeros(weight.size)
         mean, std = self.known[weight.name]
         return std.reshape(-1), mean.reshape(-1)
 
     def scale_for(self, fan_in: int) -> float:
-        raise ValueError(
-            "a posterior as the prior has one scale per weight, not one number: this method needs normal:1"
-        )
+        """Always raises a ValueError: every weight has its own scale.
+
+        Args:
+            fan_in: not used.
+
+        Raises:
+            ValueError: always.
+
+        """
+        raise ValueError("a posterior as the prior has one scale per weight: use a prior with one scale, as normal:1")
 
     def closed_kl(
         self, mean: Tensor, std: Tensor, scale: Number | None = None, prior_mean: Number | None = None
     ) -> Tensor:
-        """That of two normals."""
+        """The divergence between two normals, for each weight.
+
+        Args:
+            mean: the new posterior's means, any shape.
+            std: its standard deviations, the same shape.
+            scale: the old posterior's standard deviations; required.
+            prior_mean: the old posterior's means; required.
+
+        Returns:
+            A tensor of the shape of `mean`.
+
+        """
         return _NORMAL.closed_kl(mean, std, scale, prior_mean)
 
-    def _log_standard(self, z: Tensor) -> Tensor:
-        return _NORMAL._log_standard(z)
+    def log_standard(self, z: Tensor) -> Tensor:
+        """The standard normal's log density.
 
-    def _standard_draws(self, keys: Tensor, size: int, start: int) -> Tensor:
-        return _NORMAL._standard_draws(keys, size, start)
+        Args:
+            z: standardised weights, any shape.
 
-    def _own(self, scale: Number | None, mean: Number | None) -> tuple[Number, Number]:
+        Returns:
+            A tensor of the shape of `z`.
+
+        """
+        return _NORMAL.log_standard(z)
+
+    def sample_standard(self, keys: Tensor, size: int, start: int) -> Tensor:
+        """Standard normals, one set for each key.
+
+        Args:
+            keys: noise keys `[..., 2]`.
+            size: how many weights.
+            start: the first weight's place in the flat vector.
+
+        Returns:
+            Draws `[..., size]`.
+
+        """
+        return _NORMAL.sample_standard(keys, size, start)
+
+    def _or_defaults(self, scale: Number | None, mean: Number | None) -> tuple[Number, Number]:
         if scale is None or mean is None:
-            raise ValueError("a posterior as the prior has numbers of its own for every weight: pass scale and mean")
+            raise ValueError("a posterior as the prior has a mean and a scale per weight: pass scale and mean")
         return scale, mean
 
 
-def resolve(patterns: Mapping[str, Prior], followed: Mapping[str, str], weights: Sequence[Weight]) -> dict[str, Prior]:
-    """Patterns in which a posterior stands for tensors that it knows alone, the rest following its `otherwise`.
+def split_posteriors(
+    patterns: Mapping[str, Prior], pattern_of: Mapping[str, str], weights: Sequence[Weight]
+) -> dict[str, Prior]:
+    """Patterns in which a posterior matches only tensors of its source; the others get its `otherwise`.
 
-    `followed` says which pattern each tensor follows.
+    `pattern_of` gives the pattern of each tensor by name.
     """
-    resolved: dict[str, Prior] = {}
+    result: dict[str, Prior] = {}
     for pattern, prior in patterns.items():
-        own = [weight for weight in weights if followed[weight.name] == pattern]
-        resolved |= _split(pattern, prior, own)
-    return resolved
+        matching = [weight for weight in weights if pattern_of[weight.name] == pattern]
+        result |= _split(pattern, prior, matching)
+    return result
 
 
 def _split(pattern: str, prior: Prior, weights: Sequence[Weight]) -> dict[str, Prior]:
@@ -147,11 +232,11 @@ def _split(pattern: str, prior: Prior, weights: Sequence[Weight]) -> dict[str, P
 
 
 def _load(folder: Path) -> Any:
-    """The method of a run whose network is one of ours; anybody else's can only be brought by its owner."""
+    """The method of a run, if its network is one of `bayesify.networks`: a run folder stores no other."""
     if runs.read_config(folder).get("network") is None:
         raise ValueError(
-            f"the network in {folder} is one of yours, which a folder does not hold: load it with "
-            f"bnn = bayesify.load({str(folder)!r}, network=net) and give Posterior(bnn)"
+            f"the network of {folder} is your own class, which a run folder does not store: load the run with "
+            f"bnn = bayesify.load({str(folder)!r}, network=net) and pass Posterior(bnn)"
         )
     return load_method(folder)
 
@@ -163,43 +248,48 @@ def _marginals(source: Any) -> dict[str, tuple[Tensor, Tensor]]:
         raise TypeError(f"Posterior takes a fitted method or a run folder, got {type(source).__name__}")
     if std is None:
         kind = type(source).__name__
-        raise ValueError(f"Posterior needs weights with means and widths, {kind} has no widths: use Variational")
+        raise ValueError(
+            f"Posterior needs means and standard deviations, {kind} has no standard deviations: use Variational"
+        )
     mean, std = source.mean_weights.detach().cpu(), std.detach().cpu()
     known = {}
     for place in network.places:
         if not place.random:
             continue
-        part = slice(place.start, place.stop)
-        without = int((std[part] <= 0).sum())
-        if without or not bool(torch.isfinite(mean[part]).all() & torch.isfinite(std[part]).all()):
-            problem = f"{without} weights without a width (pruned ones)" if without else "weights that are not finite"
-            raise ValueError(f"the posterior of {place.name} holds {problem}: it cannot be a prior")
-        known[place.name] = mean[part].clone().view(place.shape), std[part].clone().view(place.shape)
+        elements = slice(place.start, place.stop)
+        pruned = int((std[elements] <= 0).sum())
+        if pruned or not bool(torch.isfinite(mean[elements]).all() & torch.isfinite(std[elements]).all()):
+            problem = (
+                f"{pruned} weights with standard deviation 0 (pruned)" if pruned else "weights that are not finite"
+            )
+            raise ValueError(f"the posterior of {place.name} has {problem}: it cannot be a prior")
+        known[place.name] = mean[elements].clone().view(place.shape), std[elements].clone().view(place.shape)
     return known
 
 
 def _discounted(
-    known: dict[str, tuple[Tensor, Tensor]], rest: Prior | None, power: float
+    known: dict[str, tuple[Tensor, Tensor]], otherwise: Prior | None, power: float
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """The power prior's means and standard deviations: precisions add, in double precision."""
-    if not isinstance(rest, Normal) or isinstance(rest.scale, str | Hyperprior):
-        got = None if rest is None else rest.text
-        raise ValueError(  # noqa: TRY004 -- a prior it is, only not one that this works with
+    if not isinstance(otherwise, Normal) or isinstance(otherwise.scale, str | Hyperprior):
+        got = None if otherwise is None else otherwise.text
+        raise ValueError(  # noqa: TRY004 -- another kind of prior is a wrong value, not a wrong type
             f"power={power:g} mixes the posterior with a normal of a fixed scale: give otherwise='normal:1', got {got}"
         )
-    found, new = {}, (1 - power) / rest.scale**2
+    discounted, new_precision = {}, (1 - power) / otherwise.scale**2
     for name, (mean, std) in known.items():
-        old = power / std.double().square()
-        centre = (old * mean.double() + new * rest.mean) / (old + new)
-        found[name] = centre.to(mean.dtype), (old + new).rsqrt().to(std.dtype)
-    return found
+        old_precision = power / std.double().square()
+        precision = old_precision + new_precision
+        centre = (old_precision * mean.double() + new_precision * otherwise.mean) / precision
+        discounted[name] = centre.to(mean.dtype), precision.rsqrt().to(std.dtype)
+    return discounted
 
 
-def _as_prior(given: Prior | str | None) -> Prior | None:
-    if isinstance(given, str):
+def _as_prior(prior: Prior | str | None) -> Prior | None:
+    if isinstance(prior, str):
         from bayesify.priors.text import parse
 
-        return parse(given)
-    if given is None or isinstance(given, Prior):
-        return given
-    raise TypeError(f"otherwise must be a prior or its text, got {given!r}")
+        return parse(prior)
+    if prior is None or isinstance(prior, Prior):
+        return prior
+    raise TypeError(f"otherwise must be a prior or its text, got {prior!r}")

@@ -1,4 +1,4 @@
-"""Priors as text, the same in configuration files and on the command line.
+"""The table of priors, and their text form in configuration files and on the command line.
 
 prior    = name [":" number {"," number}]        normal:1   student-t:3,1   normal:fan_in   flat
          | "posterior:" run folder ["," prior]   posterior:runs/monday   posterior:runs/monday,normal:1
@@ -6,51 +6,107 @@ scale    = number | "fan_in" | hyperprior        laplace:inverse-gamma(1,1)   ca
 mapping  = pattern "=" prior {";" pattern "=" prior}       *.bias=normal:10;*=normal:1
 """
 
+# ruff: noqa: PLC0414 -- `__init__` exports what is imported here under its own name, for type checkers too
+
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING
 
 from bayesify.errors import nearest
-from bayesify.priors.densities import Cauchy, Laplace, Normal, ScaleMixture, StudentT
+from bayesify.priors.arguments import argument_fields
+from bayesify.priors.densities import Cauchy as Cauchy
+from bayesify.priors.densities import Laplace as Laplace
+from bayesify.priors.densities import Normal as Normal
+from bayesify.priors.densities import ScaleMixture as ScaleMixture
+from bayesify.priors.densities import StudentT as StudentT
 from bayesify.priors.hyperpriors import Hyperprior, parse_hyperprior
-from bayesify.priors.improper import Flat, LogUniform
-from bayesify.priors.posterior import Posterior
-from bayesify.priors.prior import Prior, argument_names
+from bayesify.priors.improper import Flat as Flat
+from bayesify.priors.improper import LogUniform as LogUniform
+from bayesify.priors.posterior import Posterior as Posterior
+from bayesify.priors.prior import Prior
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-KINDS: dict[str, type[Prior]] = {
-    kind.name: kind for kind in (Normal, Laplace, Cauchy, StudentT, ScaleMixture, Flat, LogUniform, Posterior)
+# Every prior by its name. The text form and the names in `bf.priors` are derived from this table.
+PRIORS: dict[str, type[Prior]] = {
+    kind.name: kind
+    for kind in (
+        Normal,
+        Laplace,
+        Cauchy,
+        StudentT,
+        ScaleMixture,
+        Flat,
+        LogUniform,
+        Posterior,
+    )
 }
 
 
 def parse(text: str) -> Prior:
-    """The prior that `text` names; the inverse of `prior.text`."""
+    """The prior that `text` names; the inverse of `prior.text`.
+
+    Args:
+        text: a name and its numbers, such as `normal:1`, `student-t:3,1`, `normal:fan_in`, `laplace:half-cauchy(1)` or
+            `posterior:FOLDER`.
+
+    Returns:
+        The prior.
+
+    Raises:
+        ValueError: if the name is unknown or the numbers do not fit it.
+
+    Example:
+        >>> bf.priors.parse("student-t:3,0.5")
+        StudentT(df=3.0, scale=0.5, mean=0.0)
+
+    """
     if not isinstance(text, str):
         raise TypeError(f"a prior's text must be a string such as 'normal:1', got {text!r}")
     name, colon, rest = text.strip().partition(":")
-    kind = _kind(name.strip().lower().replace("_", "-"), text)
-    if kind is Posterior:
-        return Posterior.read(rest)
+    name = name.strip().lower().replace("_", "-")
+    if name not in PRIORS:
+        raise ValueError(f"unknown prior {text!r}{nearest(name, PRIORS)}")
+    kind = PRIORS[name]
+    if issubclass(kind, Posterior):
+        return kind.read(rest)
     words = [word.strip() for word in _COMMAS.split(rest)] if colon else []
-    names = argument_names(kind)
-    if len(words) > len(names) or (kind is ScaleMixture and len(words) < 3) or "" in words:
+    arguments = argument_fields(kind)
+    required = sum(argument.default is dataclasses.MISSING for argument in arguments)
+    names = [argument.name for argument in arguments]
+    if not required <= len(words) <= len(names) or "" in words:
         form = f"{kind.name}:{','.join(names)}" if names else kind.name
         raise ValueError(f"prior {text!r} does not have the form {form}")
     return kind(**{name: _argument(name, word, text) for name, word in zip(names, words, strict=False)})
 
 
 def parse_mapping(text: str) -> dict[str, Prior]:
-    """Name patterns and their priors, in order; a prior alone stands for every weight, `*`."""
+    """Name patterns and their priors, in order; the inverse of `mapping_text`.
+
+    Args:
+        text: `pattern=prior` pairs, separated by semicolons; a prior alone is for all weights, `*`.
+
+    Returns:
+        A dict from patterns to priors.
+
+    Raises:
+        ValueError: if a pair has no pattern or no prior, or a pattern appears twice.
+
+    Example:
+        >>> bf.priors.parse_mapping("*.bias=normal:10;*=laplace:1")
+        {'*.bias': Normal(scale=10.0, mean=0.0), '*': Laplace(scale=1.0, mean=0.0)}
+
+    """
     if not isinstance(text, str) or "=" not in text:
         return {"*": parse(text)}
     mapping: dict[str, Prior] = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
-        pattern, equals, prior = (word.strip() for word in part.partition("="))
+    for pair in filter(None, (pair.strip() for pair in text.split(";"))):
+        pattern, equals, prior = (word.strip() for word in pair.partition("="))
         if not equals or not pattern:
-            raise ValueError(f"expected pattern=prior in {text!r}, got {part!r}")
+            raise ValueError(f"expected pattern=prior in {text!r}, got {pair!r}")
         if pattern in mapping:
             raise ValueError(f"pattern {pattern!r} is given twice in {text!r}")
         mapping[pattern] = parse(prior)
@@ -58,22 +114,31 @@ def parse_mapping(text: str) -> dict[str, Prior]:
 
 
 def mapping_text(mapping: Mapping[str, Prior]) -> str:
-    """The inverse of `parse_mapping`."""
+    """The text form of a mapping from name patterns to priors; the inverse of `parse_mapping`.
+
+    Args:
+        mapping: priors by name pattern, in order.
+
+    Returns:
+        `pattern=prior` pairs, separated by semicolons; the prior alone if the only pattern is `*`.
+
+    Raises:
+        ValueError: if a pattern contains `=`, `;` or blanks at its ends.
+
+    Example:
+        >>> bf.priors.mapping_text({"*.bias": bf.priors.Normal(10), "*": bf.priors.Laplace(1)})
+        '*.bias=normal:10;*=laplace:1'
+
+    """
     for pattern in mapping:
         if not pattern or pattern != pattern.strip() or set("=;") & set(pattern):
-            raise ValueError(f"a name pattern holds no '=', no ';' and no outer blanks, got {pattern!r}")
+            raise ValueError(f"a name pattern must not contain '=', ';' or blanks at its ends, got {pattern!r}")
     if list(mapping) == ["*"]:
         return mapping["*"].text
     return ";".join(f"{pattern}={prior.text}" for pattern, prior in mapping.items())
 
 
-def _kind(name: str, text: str) -> type[Prior]:
-    if name not in KINDS:
-        raise ValueError(f"unknown prior {text!r}{nearest(name, KINDS)}")
-    return KINDS[name]
-
-
-# Commas inside a hyperprior's parentheses are its own.
+# Commas outside the parentheses of a hyperprior.
 _COMMAS = re.compile(r",(?![^(]*\))")
 
 

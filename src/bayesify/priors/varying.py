@@ -1,4 +1,4 @@
-"""A prior for each network of a fleet: one family, its numbers in a tensor, so that one expression serves all."""
+"""A prior for each network of a fleet: one family, with scales and means in a tensor, computed in one expression."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bayesify.priors.prior import LocationScale, Prior, entropy, subtract
 
 
 class VaryingPrior(nn.Module):
-    """Stands in for a `WeightPrior`, with the numbers that are given to it; under vmap these are each network's own."""
+    """Has the interface of a `WeightPrior`, with the family's numbers as a tensor; under vmap, one row per network."""
 
     proper = True
 
@@ -44,32 +44,36 @@ class VaryingPrior(nn.Module):
 
 
 def varying(priors: Sequence[WeightPrior]) -> tuple[Prior | None, Tensor]:
-    """What the priors of a fleet share, and what tells them apart: a family and `[networks, numbers]`.
+    """The family that the priors of a fleet share, and the numbers in which they differ, `[networks, numbers]`.
 
-    Priors beyond one fixed scale (hyperpriors, name patterns, improper ones) must all be the same: nothing tells them
-    apart then, there is no family and no number.
+    Other priors than one proper prior of a fixed scale (hyperpriors, name patterns, improper priors) must all be equal.
+    There is then no family, and the tensor is `[networks, 0]`.
     """
-    if not all(_plain(prior) for prior in priors) and len({prior.spec() for prior in priors}) == 1:
-        if any(group.stored for prior in priors for group in prior._groups):
-            raise ValueError("networks of a fleet cannot start from a posterior: train such ones one by one")
+    if not all(_has_one_fixed_scale(prior) for prior in priors) and len({prior.spec() for prior in priors}) == 1:
+        if any(group.stored for prior in priors for group in prior.groups):
+            raise ValueError("networks of a fleet cannot have a posterior as the prior: train them one by one")
         return None, torch.zeros(len(priors), 0, dtype=torch.float64)
     families, rows = [], []
     for prior in priors:
-        own = prior._groups[0].prior
-        if not _plain(prior):
+        density = prior.groups[0].prior
+        if not _has_one_fixed_scale(prior):
             raise ValueError(
-                f"networks of a fleet have one proper prior of a fixed scale each, or all the same, got {prior.spec()}"
+                f"each network of a fleet needs one proper prior of a fixed scale, or all the same prior, "
+                f"got {prior.spec()}"
             )
-        families.append(own.name if not hasattr(own, "df") else f"{own.name} with {own.df} degrees of freedom")
-        numbers = own.constants if isinstance(own, ScaleMixture) else (own.scale_for(1),)
-        rows.append((*numbers, own.mean))
+        name = density.name
+        families.append(f"{name} with {density.df} degrees of freedom" if hasattr(density, "df") else name)
+        numbers = density.constants if isinstance(density, ScaleMixture) else (density.scale_for(1),)
+        rows.append((*numbers, density.mean))
     if len(set(families)) > 1:
-        raise ValueError(f"networks of a fleet have priors of one family, got {' and '.join(sorted(set(families)))}")
-    return priors[0]._groups[0].prior, torch.tensor(rows, dtype=torch.float64)
+        raise ValueError(
+            f"all networks of a fleet need priors of one family, got {' and '.join(sorted(set(families)))}"
+        )
+    return priors[0].groups[0].prior, torch.tensor(rows, dtype=torch.float64)
 
 
-def _plain(prior: WeightPrior) -> bool:
-    groups = prior._groups
-    own = groups[0].prior
+def _has_one_fixed_scale(prior: WeightPrior) -> bool:
+    groups = prior.groups
+    density = groups[0].prior
     single = len(groups) == 1 and len(prior.patterns) == 1 and not groups[0].varying()
-    return single and not prior.scale_variables and isinstance(own, LocationScale) and own.scale != "fan_in"
+    return single and not prior.scale_variables and isinstance(density, LocationScale) and density.scale != "fan_in"

@@ -108,12 +108,10 @@ def make_likelihood(recipe: Recipe, prepared: PreparedData) -> Likelihood:
         name = "categorical" if prepared.kind == "classification" else "gaussian"
     # HMC samples the weights; a noise that is a parameter of its own would have no posterior.
     noise = "heteroscedastic" if recipe.method == "hmc" else "learned"
-    spec = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name)).spec()
-    if spec["name"] in {"categorical", "gaussian-logits"}:
-        spec["classes"] = len(prepared.class_names) or None
-    if spec["name"] == "gaussian":
-        spec |= {"location": prepared.target_mean, "scale": prepared.target_scale}
-    likelihood = likelihoods.from_spec(spec)
+    likelihood = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name))
+    known: dict[str, Any] = {"location": prepared.target_mean, "scale": prepared.target_scale}
+    known["classes"] = len(prepared.class_names) or None
+    likelihood = likelihoods.from_spec(likelihood.spec() | {option: known[option] for option in likelihood.from_data})
     if likelihood.kind != prepared.kind:
         raise ValueError(f"likelihood {name} is for {likelihood.kind}, the data is a {prepared.kind}")
     return likelihood

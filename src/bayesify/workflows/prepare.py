@@ -21,6 +21,7 @@ from bayesify.data.download import download
 from bayesify.data.locations import cache, find
 from bayesify.data.sources import READERS, is_known
 from bayesify.errors import TrainingError, nearest
+from bayesify.likelihoods.text import likelihood_class
 from bayesify.workflows.recipe import Recipe
 
 
@@ -76,10 +77,7 @@ def prepare_data(recipe: Recipe, raw: DataSet | None = None) -> PreparedData:
 
 def open_for(recipe: Recipe) -> DataSet:
     """The raw data set of a recipe, with the options that its kind of file takes."""
-    kind = None
-    if recipe.likelihood is not None:
-        regression = recipe.likelihood.startswith(("gaussian:", "poisson")) or recipe.likelihood == "gaussian"
-        kind = "regression" if regression else "classification"
+    kind = None if recipe.likelihood is None else likelihood_class(recipe.likelihood).kind
     options = {"target": recipe.target, "ignore": recipe.ignore or None, "size": recipe.size}
     path = Path(recipe.data).expanduser()
     _check_options(recipe, path)

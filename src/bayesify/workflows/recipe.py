@@ -174,6 +174,8 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
 
 def settings_of_run(config: Mapping[str, Any], what: str) -> dict[str, Any]:
     """The settings that a run's description stands for."""
+    from bayesify.likelihoods.text import spec_text
+
     data, plan, network = config.get("data") or {}, config.get("plan") or {}, config.get("network") or {}
     if "name" not in data:
         raise ValueError(f"{what} does not say what data it was trained on, so it cannot be run again")
@@ -187,7 +189,7 @@ def settings_of_run(config: Mapping[str, Any], what: str) -> dict[str, Any]:
     if network.get("type") == "mlp":
         settings["layers"] = len(network["units"])
     settings |= {name: config.get(name) for name in ("prior", "bayesian", "start")}
-    settings["likelihood"] = _likelihood_text(config.get("likelihood") or {})
+    settings["likelihood"] = spec_text(config.get("likelihood") or {})
     settings |= {name: value for name, value in plan.items() if name in SETTINGS or name in OPTIONS}
     settings["device"] = config.get("device")
     return {name: value for name, value in settings.items() if value is not None}
@@ -209,13 +211,6 @@ def _check_repeatable(config: Mapping[str, Any], file: Path) -> None:
     if other:
         words = ", ".join(f"{name}={value}" for name, value in other.items())
         raise ValueError(f"{file} was trained with {words}, which has no flag: repeat it in Python")
-
-
-def _likelihood_text(spec: Mapping[str, Any]) -> str | None:
-    """What a person would have written; what the data decides (classes, units) is left to the data."""
-    options = {"gaussian": ("noise", "initial"), "gaussian-logits": ("objective", "samples")}
-    words = [str(spec[option]) for option in options.get(spec.get("name", ""), ()) if option in spec]
-    return ":".join(filter(None, (spec.get("name"), ",".join(words)))) or None
 
 
 def _text(name: str, value: Any) -> str:
