@@ -113,11 +113,11 @@ class Fleet(Stack):
         every = [as_examples(one, first.likelihood, first.network.dtype).to(where) for one in given]
         for one in every:
             if isinstance(one, TensorExamples):
-                first._look(one)
+                first.check_examples(one)
         if self.own_data:
             # How draws are batched is found by comparing numbers, which cannot be done inside the map over networks.
             with torch.no_grad():
-                first._training_outputs(every[0].first()[0], 0, draws)
+                first.objective([every[0].first()], step=0, share=0.0, draws=draws)
         examples = _together(every, len(self)) if self.own_data else every[0]
         if not isinstance(examples, TensorExamples):
             raise TypeError("a fleet trains on data in memory: give a pair (x, y)")

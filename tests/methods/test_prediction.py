@@ -52,9 +52,9 @@ def test_answers_do_not_depend_on_the_pieces(likelihood, monkeypatch):
     x = torch.randn(23, 5, generator=torch.Generator().manual_seed(1))
     whole = bnn.predict(x, draws=19, seed=4)
     seen = []
-    evaluate = bnn._evaluate
+    evaluate = bnn.outputs_at
     monkeypatch.setattr(
-        bnn, "_evaluate", lambda theta, part, *rest: seen.append(theta.numel()) or evaluate(theta, part, *rest)
+        bnn, "outputs_at", lambda theta, part, *rest: seen.append(theta.numel()) or evaluate(theta, part, *rest)
     )
     monkeypatch.setattr(prediction, "_DRAW_ELEMENTS", 3 * bnn.network.size)
     monkeypatch.setattr(prediction, "_PASS_ELEMENTS", 30 * 8)

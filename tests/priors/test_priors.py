@@ -380,12 +380,12 @@ def test_the_first_matching_pattern_wins():
 def test_one_prior_is_one_expression_without_copies():
     # No slicing, no gathering and no per-weight numbers for a scalar scale; one buffer for scales that vary.
     single = WeightPrior("normal:0.5", LAYERS)
-    assert len(single._groups) == 1
-    assert single._groups[0].pick(theta := torch.ones(32)) is theta
+    assert len(single.groups) == 1
+    assert single.groups[0].pick(theta := torch.ones(32)) is theta
     assert all(buffer.numel() == 0 for buffer in single.buffers())
     varying = WeightPrior("*.bias=normal:10;*=normal:1", LAYERS)
-    assert len(varying._groups) == 1
-    assert varying._groups[0].pick(theta) is theta
+    assert len(varying.groups) == 1
+    assert varying.groups[0].pick(theta) is theta
     assert not varying.state_dict()
 
 

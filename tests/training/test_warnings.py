@@ -11,7 +11,7 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.cli import main
-from bayesify.training.warnings import blew_up, kl_frozen, not_converged, unheard
+from bayesify.training.warnings import blew_up, kl_frozen, not_converged, without_warnings
 
 
 def test_a_loss_that_still_falls_is_not_converged():
@@ -104,7 +104,7 @@ def test_methods_without_a_posterior_to_move_are_left_alone(caplog, blobs):
 
 def test_inside_unheard_the_rest_of_the_log_is_heard(caplog):
     method, data = moons()
-    with unheard():
+    with without_warnings():
         method.fit(data, epochs=2, progress=False)
         logging.getLogger("bayesify").warning("something else")
     assert [record.getMessage() for record in caplog.records] == ["something else"]

@@ -138,18 +138,18 @@ def train(
 
 
 def _train(recipe: Recipe, out: Path, *, overwrite: bool) -> Trained:
-    from bayesify.training.warnings import unheard
+    from bayesify.training.warnings import without_warnings
     from bayesify.workflows import train as training
 
     try:
-        with unheard():
+        with without_warnings():
             return training.train(recipe, out, overwrite=overwrite)
     except training.InterruptedTrainingError as stopped:
         raise _interrupted(stopped.run, stopped.step) from None
 
 
 def _resume(run: Path, given: dict[str, Any]) -> Trained:
-    from bayesify.training.warnings import unheard
+    from bayesify.training.warnings import without_warnings
     from bayesify.workflows import train as training
 
     for name in sorted(set(given) - {"resume", "extend", "data", "network", "device", "as_json"}):
@@ -161,7 +161,7 @@ def _resume(run: Path, given: dict[str, Any]) -> Trained:
         raise CommandError(f"{run} is complete: add epochs with --extend, or evaluate it")
     now: dict[str, Any] = {name: given.get(name) for name in ("data", "network", "device")}
     try:
-        with unheard():
+        with without_warnings():
             return training.resume(run, extend=given.get("extend", 0), **now)
     except training.InterruptedTrainingError as stopped:
         raise _interrupted(stopped.run, stopped.step) from None

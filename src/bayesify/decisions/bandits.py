@@ -210,7 +210,7 @@ class _Answers(nn.Module):
     def forward(self, inputs: Tensor, coordinates: int | Tensor) -> Tensor:
         held = self.method.held
         draws = range(self.draws if held is None else held)
-        theta, dropout = self.method.weights(draws, coordinates), self.method._dropout_keys(draws, coordinates)
+        theta, dropout = self.method.weights(draws, coordinates), self.method.dropout_keys(draws, coordinates)
         outputs = self.method.network.outputs(theta, inputs, dropout=dropout, fixed_mask=True)[0]
         if held is not None and self.draws < held:
             # Those that are asked: all of them, every time, would be a greedy agent with a better mean.

@@ -98,6 +98,20 @@ class Gaussian(Regression):
         value: Tensor = self.mean(outputs) + self.noise_variance(outputs).sqrt() * torch.special.ndtri(levels)
         return value
 
+    def deviations_per_output(self, outputs: Tensor) -> Tensor:
+        """How many standard deviations of the noise the mean moves when an output grows by one.
+
+        Args:
+            outputs: `[batch, targets, ...]`, of one draw.
+
+        Returns:
+            One number for each output, of the outputs' shape.
+
+        """
+        log_std = self._moments(outputs.unsqueeze(0))[2]
+        scale = self._against("scale", outputs.unsqueeze(0))
+        return (scale * (-log_std).exp()).expand_as(outputs)
+
     def _moments(self, outputs: Tensor) -> tuple[Tensor | float, Tensor, Tensor]:
         """Location, deviations of the means from it, and log standard deviations: as many, or ones that broadcast."""
         outputs = real(outputs)

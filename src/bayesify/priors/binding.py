@@ -46,8 +46,8 @@ class WeightPrior(nn.Module):
         self.n_learned_scales = sum(variable.hyperprior.learned for variable in self.scale_variables)
         self.n_random_scales = len(self.scale_variables) - self.n_learned_scales
         self._spec = mapping_text(self.patterns)
-        self._groups = grouped(self.assignments, self.weights, self.scale_variables)
-        for index, own in enumerate(self._groups):
+        self.groups = grouped(self.assignments, self.weights, self.scale_variables)
+        for index, own in enumerate(self.groups):
             for what, values in own.varying().items():
                 # A posterior's numbers are known to nobody else: they are saved with the method, in their precision.
                 kept = values if own.stored else values.to(torch.get_default_dtype())
@@ -59,7 +59,7 @@ class WeightPrior(nn.Module):
     @property
     def proper(self) -> bool:
         """Whether the density of the whole vector integrates to one."""
-        return all(group.prior.proper for group in self._groups)
+        return all(group.prior.proper for group in self.groups)
 
     @property
     def scale_names(self) -> list[str]:
@@ -77,7 +77,7 @@ class WeightPrior(nn.Module):
         return _total(
             [
                 _sum(self._log_density(index, group.pick(theta), log_scales), _pick(group, kept))
-                for index, group in enumerate(self._groups)
+                for index, group in enumerate(self.groups)
             ]
         )
 
@@ -94,7 +94,7 @@ class WeightPrior(nn.Module):
         self._check_size(raw)
         self._check_scales(log_scales)
         pieces = []
-        for index, group in enumerate(self._groups):
+        for index, group in enumerate(self.groups):
             for start, stop in group.runs:
                 part = raw[..., start:stop]
                 if self._is_random(index):
@@ -106,7 +106,7 @@ class WeightPrior(nn.Module):
         """The joint log prior of raw weights `[..., P]` and log scales (non-centred), Jacobians included, `[...]`."""
         self._check_size(raw)
         terms = [self.log_density_of_scales(log_scales)]
-        for index, group in enumerate(self._groups):
+        for index, group in enumerate(self.groups):
             part = group.pick(raw)
             own = group.prior.log_density(part, 1.0, 0.0) if self._is_random(index) else None
             terms.append((self._log_density(index, part, log_scales) if own is None else own).sum(-1))
@@ -130,7 +130,7 @@ class WeightPrior(nn.Module):
         self._check_size(std)
         self._check_scales(log_scales)
         terms = []
-        for index, group in enumerate(self._groups):
+        for index, group in enumerate(self.groups):
             group_mean, group_std, group_kept = group.pick(mean), group.pick(std), _pick(group, kept)
             closed = self._closed_kl(index, group_mean, group_std, log_scales)
             if closed is not None:
@@ -152,7 +152,7 @@ class WeightPrior(nn.Module):
             log_scales = self.sample_scales(keys)
         self._check_scales(log_scales)
         pieces: list[tuple[int, Tensor]] = []
-        for index, group in enumerate(self._groups):
+        for index, group in enumerate(self.groups):
             scale, mean = self._scale_and_mean(index)
             done = 0
             for start, stop in group.runs:
@@ -196,32 +196,32 @@ class WeightPrior(nn.Module):
         return self._spec
 
     def _log_density(self, index: int, weights: Tensor, log_scales: Tensor | None) -> Tensor:
-        prior, (scale, mean) = self._groups[index].prior, self._scale_and_mean(index)
-        if self._groups[index].variable is None:
+        prior, (scale, mean) = self.groups[index].prior, self._scale_and_mean(index)
+        if self.groups[index].variable is None:
             return prior.log_density(weights, scale, mean)
         log_scale = self._log_scale(index, log_scales)
         return prior.log_density(subtract(weights, mean) * torch.exp(-log_scale), 1.0, 0.0) - log_scale
 
     def _closed_kl(self, index: int, mean: Tensor, std: Tensor, log_scales: Tensor | None) -> Tensor | None:
-        prior, (scale, prior_mean) = self._groups[index].prior, self._scale_and_mean(index)
-        if self._groups[index].variable is None:
+        prior, (scale, prior_mean) = self.groups[index].prior, self._scale_and_mean(index)
+        if self.groups[index].variable is None:
             return prior.closed_kl(mean, std, scale, prior_mean)
         # A divergence does not change when both distributions are standardised.
         rate = torch.exp(-self._log_scale(index, log_scales))
         return prior.closed_kl(subtract(mean, prior_mean) * rate, std * rate, 1.0, 0.0)
 
     def _log_scale(self, index: int, log_scales: Tensor | None) -> Tensor:
-        variable = self._groups[index].variable
+        variable = self.groups[index].variable
         assert variable is not None
         assert log_scales is not None
         return log_scales[..., variable : variable + 1]
 
     def _is_random(self, index: int) -> bool:
-        variable = self._groups[index].variable
+        variable = self.groups[index].variable
         return variable is not None and variable < self.n_random_scales
 
     def _scale_and_mean(self, index: int) -> tuple[Number, Number]:
-        group = self._groups[index]
+        group = self.groups[index]
         scale = getattr(self, f"scale_{index}", group.scales[0])
         return scale, getattr(self, f"mean_{index}", group.means[0])
 
@@ -245,14 +245,14 @@ class WeightPrior(nn.Module):
         # Written afresh after every move, so that a vector that becomes float64 has float64's digits.
         move: Callable[..., object] = super()._apply
         move(fn, recurse)
-        for index, group in enumerate(self._groups):
+        for index, group in enumerate(self.groups):
             for what, values in ({} if group.stored else group.varying()).items():
                 self.get_buffer(f"{what}_{index}").copy_(values)
         self._initial.copy_(self._start())
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        stored = [index for index, group in enumerate(self._groups) if group.stored]
+        stored = [index for index, group in enumerate(self.groups) if group.stored]
         for name in (f"{what}_{index}" for index in stored for what in ("scale", "mean")):
             if f"{prefix}{name}" in state_dict:
                 # A buffer to be loaded does not know its precision beforehand.

@@ -110,10 +110,10 @@ class Posterior(LocationScale):
         return _NORMAL.closed_kl(mean, std, scale, prior_mean)
 
     def _log_standard(self, z: Tensor) -> Tensor:
-        return _NORMAL._log_standard(z)
+        return _NORMAL._log_standard(z)  # noqa: SLF001 -- a density of this package
 
     def _standard_draws(self, keys: Tensor, size: int, start: int) -> Tensor:
-        return _NORMAL._standard_draws(keys, size, start)
+        return _NORMAL._standard_draws(keys, size, start)  # noqa: SLF001 -- a density of this package
 
     def _own(self, scale: Number | None, mean: Number | None) -> tuple[Number, Number]:
         if scale is None or mean is None:

@@ -50,12 +50,12 @@ def varying(priors: Sequence[WeightPrior]) -> tuple[Prior | None, Tensor]:
     apart then, there is no family and no number.
     """
     if not all(_plain(prior) for prior in priors) and len({prior.spec() for prior in priors}) == 1:
-        if any(group.stored for prior in priors for group in prior._groups):
+        if any(group.stored for prior in priors for group in prior.groups):
             raise ValueError("networks of a fleet cannot start from a posterior: train such ones one by one")
         return None, torch.zeros(len(priors), 0, dtype=torch.float64)
     families, rows = [], []
     for prior in priors:
-        own = prior._groups[0].prior
+        own = prior.groups[0].prior
         if not _plain(prior):
             raise ValueError(
                 f"networks of a fleet have one proper prior of a fixed scale each, or all the same, got {prior.spec()}"
@@ -65,11 +65,11 @@ def varying(priors: Sequence[WeightPrior]) -> tuple[Prior | None, Tensor]:
         rows.append((*numbers, own.mean))
     if len(set(families)) > 1:
         raise ValueError(f"networks of a fleet have priors of one family, got {' and '.join(sorted(set(families)))}")
-    return priors[0]._groups[0].prior, torch.tensor(rows, dtype=torch.float64)
+    return priors[0].groups[0].prior, torch.tensor(rows, dtype=torch.float64)
 
 
 def _plain(prior: WeightPrior) -> bool:
-    groups = prior._groups
+    groups = prior.groups
     own = groups[0].prior
     single = len(groups) == 1 and len(prior.patterns) == 1 and not groups[0].varying()
     return single and not prior.scale_variables and isinstance(own, LocationScale) and own.scale != "fan_in"

@@ -23,7 +23,7 @@ from bayesify.training.engines.stacked_step import FleetStep
 from bayesify.training.engines.stage_graphs import StagedSteps
 from bayesify.training.engines.updates import update_rule
 from bayesify.training.examples import TensorExamples
-from bayesify.training.warnings import unheard
+from bayesify.training.warnings import without_warnings
 from bayesify_studies.benchmarks.steps import Epochs
 
 ROWS, BATCH, MEMBERS = 23, 5, 3  # five batches, the last one of three
@@ -136,7 +136,7 @@ class Device:
 
     def __init__(self, monkeypatch):
         self.problem, self.device, self.stream, self.graph, self.used = "", "first", "own", None, set()
-        make, choose = GraphedSteps._step, engine.Stepping._fuse
+        make, choose = GraphedSteps._step, engine.Engine._fuse
 
         class Stream:
             def __init__(stream, name="side"):
@@ -200,7 +200,7 @@ class Device:
         monkeypatch.setattr(GraphedSteps, "_step", _step)
         monkeypatch.setattr(step, "compile_function", compiled)
         monkeypatch.setattr(stages, "compile_function", compiled)
-        monkeypatch.setattr(engine.Stepping, "_fuse", fuse)
+        monkeypatch.setattr(engine.Engine, "_fuse", fuse)
         monkeypatch.setattr(FleetStep, "faster", faster)
 
 
@@ -224,7 +224,7 @@ def trained(kind, *, compiled):
         nll = fleet.fit([data, data] if "apart" in kind else data, learning_rates=[0.01, 0.02], **settings)
         return [*(parameter.detach() for parameter in fleet.parameters), torch.tensor(nll)]
     method, x = (ensemble(), examples.x) if kind == "ensemble" else (variational(), examples.x[0])
-    with unheard():
+    with without_warnings():
         method.fit((x, examples.y), learning_rate=0.01, schedule="cosine", **settings)
     assert method.plan.compiled is compiled
     return [*(parameter.detach() for parameter in method.parameters()), torch.tensor(method.history["nll"])]

@@ -97,7 +97,7 @@ class Replayed(StagedSteps):
 
 def in_stages(monkeypatch, steps=Replayed):
     """Let training believe that it is on a GPU while it chooses its step."""
-    choose = engine.Stepping._fuse
+    choose = engine.Engine._fuse
 
     def fuse(steps, batch, tell):
         own, steps._device = steps._device, torch.device("cuda")
@@ -108,7 +108,7 @@ def in_stages(monkeypatch, steps=Replayed):
         step = SingleStep(method, optimizer, draws)
         return steps and steps(step, step.stages, examples, batch_size)
 
-    monkeypatch.setattr(engine.Stepping, "_fuse", fuse)
+    monkeypatch.setattr(engine.Engine, "_fuse", fuse)
     monkeypatch.setattr(single, "graphed_steps", graphed)
 
 

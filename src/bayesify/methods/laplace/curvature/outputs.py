@@ -51,9 +51,7 @@ def root(likelihood: Likelihood, outputs: Tensor, targets: Tensor) -> Tensor:
         deviations = (0.5 * outputs).exp()
     else:
         assert isinstance(likelihood, Gaussian)
-        log_std = likelihood._moments(outputs.unsqueeze(0))[2]
-        scale = likelihood._against("scale", outputs.unsqueeze(0))
-        deviations = (scale * (-log_std).exp()).expand_as(outputs)
+        deviations = likelihood.deviations_per_output(outputs)
     return torch.diag_embed(deviations.flatten(1))
 
 
