@@ -154,11 +154,11 @@ def test_what_cannot_sail_together_is_refused(tmp_path):
         Fleet([network("normal:half-cauchy(1)", 0), network("normal:half-cauchy(2)", 1)])
     with pytest.raises(ValueError, match="one proper prior of a fixed scale each"):
         Fleet([network({"*.bias": "normal:0.01", "*": "normal:1"}, 0), network("normal:1", 0)])
-    with pytest.raises(ValueError, match="same architecture and settings"):
+    with pytest.raises(ValueError, match="share architecture and settings"):
         Fleet([bf.Variational(nn.Linear(3, 1), bf.likelihoods.Gaussian(noise)) for noise in (0.5, 0.05)])
     held = network("normal:1", 0)
     held.rho.requires_grad_(False)
-    with pytest.raises(ValueError, match="neither pruned nor partly frozen"):
+    with pytest.raises(ValueError, match="cannot be pruned or partly frozen"):
         Fleet([held])
     torch.manual_seed(0)
     stems = [nn.Linear(3, 3).requires_grad_(False) for _ in range(2)]
@@ -219,7 +219,7 @@ def test_a_fleet_that_is_interrupted_keeps_the_epoch_and_goes_on_to_the_same_bit
             os.kill(os.getpid(), signal.SIGINT)
 
     checkpointed = []
-    monkeypatch.setattr(checkpoint, "_BETWEEN", 1e9)
+    monkeypatch.setattr(checkpoints, "_BETWEEN", 1e9)
     with pytest.raises(KeyboardInterrupt):
         fit(stopped, 6, tmp_path / "run", on_epoch=stop)
     # The signal came after the third epoch's end, so it was heard at that of the fourth.
@@ -232,7 +232,7 @@ def test_a_fleet_that_is_interrupted_keeps_the_epoch_and_goes_on_to_the_same_bit
 
 def test_checkpoints_take_a_small_share_of_the_time(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(checkpoints.time, "perf_counter", lambda: now[0])
     pace, written = checkpoints.Pace(None), 0
     for epoch in range(1, 1001):
         now[0] += 0.1
@@ -295,7 +295,7 @@ def test_draws_in_bfloat16_give_the_same_to_its_digits():
 
 def test_a_precision_that_the_stages_do_not_have_is_refused():
     fleet = Fleet([network("normal:1", 0, estimator="local")])
-    with pytest.raises(ValueError, match="bfloat16 is for fleets of plain chains"):
+    with pytest.raises(ValueError, match="bfloat16 needs plain chains"):
         fleet.fit(data(), learning_rates=[0.1], precision="bfloat16", progress=False)
     with pytest.raises(ValueError, match="unknown precision 'float8'"):
         Fleet([network("normal:1", 0)]).fit(data(), learning_rates=[0.1], precision="float8", progress=False)

@@ -1,6 +1,6 @@
-"""Optimisers and learning-rate schedules by name, by text form or by factory.
+"""Optimisers and learning-rate schedules, from a name, a text form or a function.
 
-A named schedule is a pure function of how far training is, so that resuming needs no state and extending is a new plan.
+A named schedule is a pure function of the share of training that is done, so resuming needs no state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,22 @@ SCHEDULES = ("constant", "cosine", "linear", "step")
 def make_optimizer(
     given: str | OptimizerFactory, parameters: Iterable[torch.nn.Parameter], learning_rate: float
 ) -> Optimizer:
-    """An optimiser from a name, a name with options (`sgd:momentum=0.9`), or `(parameters, lr=) -> Optimizer`."""
+    """Make an optimiser.
+
+    Args:
+        given: a name of torch's optimisers (`adam`), a name with options (`sgd:momentum=0.9`), or a function
+            `(parameters, lr=) -> Optimizer`.
+        parameters: what it trains.
+        learning_rate: its learning rate.
+
+    Returns:
+        The optimiser.
+
+    Raises:
+        ValueError: for an unknown name or option.
+        TypeError: if the function returns something other than an optimiser.
+
+    """
     parameters = list(parameters)
     positive("learning_rate", learning_rate)
     if not isinstance(given, str):
@@ -47,10 +62,20 @@ def make_optimizer(
 
 
 def rate_factor(schedule: str, progress: float) -> float:
-    """What multiplies the learning rate when the share `progress` of all steps is done.
+    """The factor of the learning rate at some point of training.
 
-    `constant`; `cosine` (down to zero, Loshchilov and Hutter 2017); `linear` (down to zero);
-    `step:0.5,0.1` (after half of the steps, a tenth).
+    Args:
+        schedule: `constant`; `cosine`, down to zero (Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with
+            Warm Restarts", 2017, arXiv:1608.03983); `linear`, down to zero; or `step:0.5,0.1`, a tenth after half of
+            the steps.
+        progress: the share of all steps that is done, from 0 to 1.
+
+    Returns:
+        What multiplies the learning rate.
+
+    Raises:
+        ValueError: for an unknown schedule.
+
     """
     name, _, text = schedule.partition(":")
     if name == "constant" and not text:

@@ -19,7 +19,7 @@ from bayesify.training.engines import fused as step
 from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.single import SingleStep
-from bayesify.training.engines.stacked_step import FleetStep
+from bayesify.training.engines.stacked_step import StackedStep
 from bayesify.training.engines.stage_graphs import StagedSteps
 from bayesify.training.engines.updates import update_rule
 from bayesify.training.examples import TensorExamples
@@ -201,7 +201,7 @@ class Device:
         monkeypatch.setattr(step, "compile_function", compiled)
         monkeypatch.setattr(stages, "compile_function", compiled)
         monkeypatch.setattr(engine.Engine, "_fuse", fuse)
-        monkeypatch.setattr(FleetStep, "faster", faster)
+        monkeypatch.setattr(StackedStep, "faster", faster)
 
 
 @pytest.fixture

@@ -91,13 +91,13 @@ def test_a_batch_that_is_all_data_is_handed_out_too(traced, monkeypatch):
     own = {"batch_size": 200, "epochs": 4, "progress": False}
     expected, found = ensemble(), ensemble()
     expected.fit(data(), compiled=False, **own)
-    threads, take_step = set(), side_by_side.RowStep.of
+    threads, take_step = set(), side_by_side.RowStep.step_of
 
     def step(self, *given):
         threads.add(threading.current_thread().name)
         return take_step(self, *given)
 
-    monkeypatch.setattr(side_by_side.RowStep, "of", step)
+    monkeypatch.setattr(side_by_side.RowStep, "step_of", step)
     found.fit(data(), compiled=True, **own)
     assert_same(dict(found.state_dict()), dict(expected.state_dict()))
     assert "MainThread" not in threads
@@ -140,7 +140,7 @@ def test_a_core_s_failure_is_the_training_s(traced, monkeypatch):
     def fail(*_):
         raise RuntimeError("out of memory, say")
 
-    monkeypatch.setattr(side_by_side.RowStep, "of", fail)
+    monkeypatch.setattr(side_by_side.RowStep, "step_of", fail)
     with pytest.raises(RuntimeError, match="out of memory, say"):
         fitted(ensemble(), compiled=True)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bayesify as bf
-from bayesify.training.engines import engine, single
+from bayesify.training.engines import engine
 from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.single import SingleStep, graphed_steps, staged_steps
 from bayesify.training.engines.stage_graphs import StagedSteps
@@ -109,7 +109,7 @@ def in_stages(monkeypatch, steps=Replayed):
         return steps and steps(step, step.stages, examples, batch_size)
 
     monkeypatch.setattr(engine.Engine, "_fuse", fuse)
-    monkeypatch.setattr(single, "graphed_steps", graphed)
+    monkeypatch.setattr(engine, "graphed_steps", graphed)
 
 
 SETTINGS = {"batch_size": BATCH, "learning_rate": 0.01, "schedule": "cosine", "kl": "reweighted", "progress": False}

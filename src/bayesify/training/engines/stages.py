@@ -1,13 +1,13 @@
-"""A fleet's step in three stages, each compiled by itself, so that as few bytes as possible move on a GPU.
+"""The step of stacked networks in three stages, each compiled by itself, so that few bytes move on a GPU.
 
     sample     theta_d = mu + softplus(rho) eps_d                       reads mu and rho, writes the draws
     gradients  g_d = d NLL / d theta_d                                  the network's products, all networks at once
-    update     mu, rho by sum_d <g_d, theta_d(mu, rho)> / D + KL        reads g, mu, rho; eps_d is made again
+    update     mu, rho by sum_d <g_d, theta_d(mu, rho)> / D + KL        reads g, mu, rho; computes eps_d again
 
-The noise costs less to make twice than to keep. The last stage's likelihood is linear in the draws, so differentiating
-its objective gives the chain rule to mu and rho, the prior's part and the entropy's in one pass, whatever the prior and
-the optimiser. In `bfloat16` the draws and their gradients have half the bytes, and products run on tensor cores; means,
-widths, the prior's part and the update stay in float32. On a GPU kernels of our own may do the first and the last stage
+Computing the noise twice costs less than keeping it. The objective of the last stage is linear in the draws. Its
+derivative therefore gives the chain rule to mu and rho, the prior's part and the entropy's in one pass, for every prior
+and optimiser. In `bfloat16` the draws and their gradients have half the bytes, and products run on tensor cores. Means,
+widths, the prior's part and the update stay in float32. On a GPU, Triton kernels may run the first and the last stage
 (`launches.py`).
 """
 
@@ -40,7 +40,7 @@ _Update = Callable[[Sequence[Tensor], Tensor, Tensor, Tensor, Sequence[Tensor]],
 
 
 class Stages:
-    """The three stages of one fleet's step; the state is the fleet's, seen place by place."""
+    """The three stages of the step of stacked networks; the state is the stack's, split by tensor of the network."""
 
     def __init__(self, step: StackedStep, precision: str = "float32") -> None:
         method = step.stack.methods[0]
@@ -53,7 +53,7 @@ class Stages:
         self._compiled: dict[Any, _Stages] = {}
 
     def __call__(self, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]) -> Tensor:
-        """Make the step in place; each network's NLL."""
+        """Make the step in place and return the NLL of each network, `[networks]`."""
         leaves = self._cast(leaves)
         return self._make(self._compiled.get(shape_of(leaves)) or self._plain, state, step, numbers, leaves)
 
@@ -68,7 +68,7 @@ class Stages:
     ) -> None:
         """Compile for batches of this shape, and check the result against the plain arithmetic.
 
-        Kernels that fail or differ make way for the compiler's stages, unless there is something better than those.
+        Where kernels fail or differ, the stages are compiled instead; with `kernels_only` the error is raised.
         """
         leaves = self._cast(leaves)
         if shape_of(leaves) in self._compiled:
@@ -80,7 +80,7 @@ class Stages:
             return [self._make(stages, copies, *given), *copies]
 
         expected = result(self._plain)
-        # Coarse gradients have other signs where they are nearly zero, which Adam makes as large as any.
+        # Where a gradient is nearly zero, rounding changes its sign, and Adam makes every gradient equally large.
         tolerance = {"tolerance": 0.3} if self.precision == "bfloat16" else {}
         for by_kernels in (True, False) if self.has_kernels() else (False,):
             try:
@@ -95,7 +95,7 @@ class Stages:
                 return
 
     def has_kernels(self) -> bool:
-        """Whether there are kernels for the first and the last stage."""
+        """Whether kernels can run the first and the last stage here."""
         if not self.stack.parameters[0].is_cuda:
             return False
         try:
@@ -167,7 +167,7 @@ class Stages:
     def _by_place(
         self, sample: Callable[..., Any], gradients: Callable[..., Any], update: Callable[..., Any]
     ) -> _Stages:
-        """Stages that see the state place by place: a compiler would copy the whole where it writes to a part."""
+        """Stages that see the state split by tensor: a compiler would copy the whole state to write to a part of it."""
 
         def sample_all(state: Sequence[Tensor], step: Tensor) -> tuple[Tensor, ...]:
             means, rhos = self._slices(state[:2])
@@ -255,11 +255,11 @@ class Stages:
 
 
 def can_be_staged(step: StackedStep) -> bool:
-    """Whether the fleet's networks are plain chains of random weights whose noise is that of the weights alone."""
+    """Whether the networks are plain chains whose weights are all random and whose only noise is in the weights."""
     method = step.stack.methods[0]
     everything = method.network.random_size == method.network.size == method.mu.shape[0]
     plain = method.network.is_chain and method.estimator == "weight" and method.family == "mean_field"
-    plain = plain and "objective" not in vars(method)  # one that was given an objective of its own has that one
+    plain = plain and "objective" not in vars(method)  # an experiment may replace the objective
     return (
         everything and plain and not method.likelihood.noisy and not any(True for _ in method.likelihood.parameters())
     )
@@ -268,7 +268,7 @@ def can_be_staged(step: StackedStep) -> bool:
 def check_finite(
     expected: Sequence[Tensor], found: Sequence[Tensor], before: Sequence[Tensor], **tolerance: float
 ) -> None:
-    """Raise where networks' rows differ by more than rounding; a network that has diverged is like no other."""
+    """Raise where the rows of networks differ by more than rounding; networks that have diverged are left out."""
     finite = torch.stack([torch.isfinite(rows).view(len(rows), -1).all(1) for rows in expected]).all(0)
     plain, other, old = ([rows[finite] for rows in tensors] for tensors in (expected, found, before))
     check_same(plain, other, old, **tolerance)
@@ -276,7 +276,7 @@ def check_finite(
 
 @contextmanager
 def products(precision: str) -> Iterator[None]:
-    """Products of float32 matrices as they are, or with the digits of TF32."""
+    """Inside this context float32 matrices are multiplied in full precision, or in TF32."""
     before = torch.get_float32_matmul_precision()
     if precision == "tf32":
         torch.set_float32_matmul_precision("high")
