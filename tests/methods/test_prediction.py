@@ -148,11 +148,11 @@ def test_precision_is_as_asked_and_the_probe_survives_a_machine_without_bfloat16
     assert torch.equal(bnn.predict(x, draws=5, precision="auto").outputs, full.outputs)
     monkeypatch.setattr(precision, "time_ratio", lambda _: None)
     assert torch.equal(bnn.predict(x, draws=5, precision="auto").outputs, full.outputs)
-    with pytest.raises(ValueError, match="bfloat16 is not there on cpu"):
+    with pytest.raises(ValueError, match="bfloat16 is not supported on cpu"):
         bnn.predict(x, draws=5, precision="bfloat16")
     with pytest.raises(ValueError, match="did you mean 'bfloat16'"):
         bnn.predict(x, draws=5, precision="bfloat")
-    with pytest.raises(ValueError, match="bfloat16 is not there on cpu"):
+    with pytest.raises(ValueError, match="bfloat16 is not supported on cpu"):
         bnn.predict(x, by="moments", precision="bfloat16")
 
 

@@ -249,6 +249,7 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
         >>> inputs, targets = examples.first()
         >>> inputs.shape, targets
         (torch.Size([2, 2]), tensor([0, 1]))
+
     """
     if isinstance(data, Examples):
         return data

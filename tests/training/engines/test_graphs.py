@@ -14,8 +14,7 @@ from torch.utils import _pytree as pytree
 import bayesify as bf
 from bayesify.errors import TrainingError
 from bayesify.fleets import Fleet
-from bayesify.training.engines import engine, single, stages
-from bayesify.training.engines import fused as step
+from bayesify.training.engines import engine, fused, single, stages
 from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.single import SingleStep
@@ -198,7 +197,7 @@ class Device:
         monkeypatch.setattr(torch.cuda, "CUDAGraph", SimpleNamespace)
         monkeypatch.setattr(torch.cuda, "graph", capture)
         monkeypatch.setattr(GraphedSteps, "_step", _step)
-        monkeypatch.setattr(step, "compile_function", compiled)
+        monkeypatch.setattr(fused, "compile_function", compiled)
         monkeypatch.setattr(stages, "compile_function", compiled)
         monkeypatch.setattr(engine.Engine, "_fuse", fuse)
         monkeypatch.setattr(StackedStep, "faster", faster)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bayesify as bf
-from bayesify.training.engines import engine
+from bayesify.training.engines import engine, single
 from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.single import SingleStep, graphed_steps, staged_steps
 from bayesify.training.engines.stage_graphs import StagedSteps
