@@ -154,7 +154,7 @@ def test_what_cannot_sail_together_is_refused(tmp_path):
         Fleet([network("normal:half-cauchy(1)", 0), network("normal:half-cauchy(2)", 1)])
     with pytest.raises(ValueError, match="one proper prior of a fixed scale each"):
         Fleet([network({"*.bias": "normal:0.01", "*": "normal:1"}, 0), network("normal:1", 0)])
-    with pytest.raises(ValueError, match="share architecture and settings"):
+    with pytest.raises(ValueError, match="same architecture and settings"):
         Fleet([bf.Variational(nn.Linear(3, 1), bf.likelihoods.Gaussian(noise)) for noise in (0.5, 0.05)])
     held = network("normal:1", 0)
     held.rho.requires_grad_(False)
@@ -176,7 +176,7 @@ def test_what_cannot_sail_together_is_refused(tmp_path):
         Fleet([bf.PointEstimate(nn.Linear(3, 2), "categorical")])
     with pytest.raises(ValueError, match="running statistics"):
         Fleet([bf.Variational(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), "categorical")])
-    with pytest.raises(ValueError, match="learning_rates must have one for each of 3 networks, got 1"):
+    with pytest.raises(ValueError, match="learning_rates must have one value for each of 3 networks, got 1"):
         make().fit(data(), learning_rates=[0.1], progress=False)
     fit(make(), 1, tmp_path)
     with pytest.raises(bf.RunError, match="written by another fleet"):
@@ -187,7 +187,7 @@ def test_what_cannot_sail_together_is_refused(tmp_path):
     other_priors = Fleet([network(prior, seed) for seed, prior in enumerate(reversed(MIXTURES))])
     with pytest.raises(bf.RunError, match="written by another fleet"):
         fit(other_priors, 2, tmp_path)
-    with pytest.raises(bf.TrainingError, match=r"networks \[1\] of the fleet stopped being finite"):
+    with pytest.raises(bf.TrainingError, match=r"networks \[1\] of the fleet diverged"):
         make().fit(data(), learning_rates=[0.01, 1e30, 0.01], epochs=3, optimizer="sgd", progress=False)
 
 
@@ -273,7 +273,7 @@ def test_with_data_of_its_own_and_any_one_prior_each_network_is_what_training_it
 
 def test_data_of_their_own_must_be_equally_long_and_one_for_each():
     for own in ([rows_of(0), rows_of(1)], [rows_of(0), rows_of(1), rows_of(2, 60)]):
-        with pytest.raises(ValueError, match="for each of 3 networks, equally long"):
+        with pytest.raises(ValueError, match="of equal length for each of 3 networks"):
             make().fit(own, learning_rates=[0.02] * 3, progress=False)
 
 

@@ -52,7 +52,7 @@ class Plan:
         0.001
         >>> Plan(epochs=0)
         Traceback (most recent call last):
-        ValueError: epochs must be at least 1, got 0
+        ValueError: epochs must be an integer of at least 1, got 0
 
     """
 

@@ -79,7 +79,9 @@ def check_alike(methods: Sequence[Any]) -> None:
         code = (repr(method.network.template), method.network.dtype, _named(method.network.output))
         kinds.add((shapes, *code, str(settings), str(method.likelihood.spec())))
     if len(kinds) > 1:
-        raise ValueError("networks of a fleet must share architecture and settings; priors and seeds may differ")
+        raise ValueError(
+            "networks of a fleet must have the same architecture and settings; priors and seeds may differ"
+        )
 
 
 def _named(output: Any) -> str:
