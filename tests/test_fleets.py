@@ -209,7 +209,7 @@ def test_a_network_that_diverges_leaves_the_others_as_they_are(tmp_path):
 
 
 def test_a_fleet_that_is_interrupted_keeps_the_epoch_and_goes_on_to_the_same_bits(tmp_path, monkeypatch):
-    """However seldom it writes of its own accord: here only after the first epoch."""
+    """Also where checkpoints are rare: here only after the first epoch."""
     whole, stopped, again = make(), make(), make()
     fit(whole, 6, tmp_path / "whole")
 
@@ -289,8 +289,8 @@ def test_draws_in_bfloat16_give_the_same_to_its_digits():
         )
         fleets.append([new.detach() - old for new, old in zip(fleet.parameters, before, strict=True)])
     for exact, coarse in zip(*fleets, strict=True):
-        apart = (exact - coarse).norm() / exact.norm()
-        assert 1e-6 < apart < 2**-6
+        error = (exact - coarse).norm() / exact.norm()
+        assert 1e-6 < error < 2**-6
 
 
 def test_a_precision_that_the_stages_do_not_have_is_refused():

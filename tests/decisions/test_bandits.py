@@ -1,4 +1,4 @@
-"""Bandits: what acts bring, who learns, and that Thompson sampling explores as much as it is unsure."""
+"""Bandits: rewards of acts, learning from them, and that Thompson sampling explores as much as it is uncertain."""
 
 import pytest
 import torch

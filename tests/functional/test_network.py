@@ -335,7 +335,7 @@ def test_weights_that_are_also_in_a_list_are_filled_in_there_too():
     assert torch.equal(module.fc.weight, torch.arange(8.0).view(2, 4))
 
 
-def test_copies_and_pickles_answer_alike():
+def test_copies_and_pickles_predict_alike():
     module, x = Skip(), normal(5, 4)
     method = bf.Variational(module, "categorical")
     expected = method.draw(x, draws=3)
@@ -360,7 +360,7 @@ def test_threads_take_turns():
     for thread in threads:
         thread.join()
     for seed in range(4):
-        assert all(torch.equal(answer, expected[seed]) for answer in found[seed])
+        assert all(torch.equal(outputs, expected[seed]) for outputs in found[seed])
 
 
 def test_computed_tensors_in_attributes_can_be_copied():

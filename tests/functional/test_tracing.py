@@ -1,4 +1,4 @@
-"""What one batch reveals: which layers may use lower-variance estimators, where the batch is, and what a pass touches."""
+"""What one batch reveals: layers that may use lower-variance estimators, the batch axis, and side effects of a pass."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""A run goes on with its own data alone, and for exactly as many epochs as it is told."""
+"""A run resumes with its own data alone, and for exactly the epochs asked for."""
 
 import shutil
 

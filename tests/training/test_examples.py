@@ -1,4 +1,4 @@
-"""Data in every form it may come in."""
+"""Training data in every form."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Snapshots of the weights: what they count, when they are taken, and that resuming keeps them to the bit."""
+"""Histograms of the weights: what they count, which epochs have them, and that resuming gives the same ones."""
 
 import json
 
@@ -64,7 +64,7 @@ def test_a_deep_network_keeps_its_largest_tensors_in_order():
     assert found == [name for name in sizes if name in found]
 
 
-def test_resuming_gives_the_same_snapshots(blobs, tmp_path):
+def test_resuming_gives_the_same_histograms(blobs, tmp_path):
     x, y = blobs
 
     def make():

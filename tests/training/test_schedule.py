@@ -1,4 +1,4 @@
-"""What each step is given: shares of the KL that add up, rates that follow the schedule, each network's own."""
+"""Numbers of each step: shares of the KL sum to one, learning rates follow the schedule, each network has its own."""
 
 import pytest
 import torch

@@ -306,14 +306,14 @@ class _Rewards(nn.Module):
             return self.compiled(*self.state, inputs, torch.tensor(self._coordinates(step)))
 
     def forward(self, inputs: Tensor, coordinates: int | Tensor) -> Tensor:
-        held = self.method.held
-        draws = range(self.draws if held is None else held)
+        stored = self.method.held
+        draws = range(self.draws if stored is None else stored)
         theta, dropout = self.method.weights(draws, coordinates), self.method.dropout_keys(draws, coordinates)
         outputs = self.method.network.outputs(theta, inputs, dropout=dropout, fixed_mask=True)[0]
-        if held is not None and self.draws < held:
+        if stored is not None and self.draws < stored:
             # Only some of the stored draws, at random: all of them at every step would make the agent greedy.
             key = noise.keys(coordinates, noise.Stream.PREDICTION, device=theta.device)[0]
-            outputs = outputs[noise.permutation(key, held)[: self.draws]]
+            outputs = outputs[noise.permutation(key, stored)[: self.draws]]
         mean: Tensor = outputs.mean(0)
         return mean.reshape(len(inputs), -1)[:, 0]
 

@@ -44,10 +44,10 @@ def hollow(module: nn.Module) -> nn.Module:
         empty = _copy(module, lambda _, tensor: torch.empty_like(tensor, device="meta"))
     except Exception as problem:
         raise TypeError(f"the network cannot be copied: {first_line(problem)}") from problem
-    for part in empty.modules():
-        if isinstance(part, nn.Embedding | nn.EmbeddingBag):
+    for submodule in empty.modules():
+        if isinstance(submodule, nn.Embedding | nn.EmbeddingBag):
             # The gradient of the flat vector is dense; its values are the same.
-            part.sparse = False
+            submodule.sparse = False
     return empty
 
 
@@ -82,8 +82,8 @@ def _copy(module: nn.Module, replace: Callable[[str, Tensor], Tensor]) -> nn.Mod
         copied[id(parameter)] = nn.Parameter(replace(name, parameter), requires_grad=parameter.requires_grad)
     for name, buffer in module.named_buffers():
         copied[id(buffer)] = replace(name, buffer)
-    for part in module.modules():
-        for value in vars(part).values():
+    for submodule in module.modules():
+        for value in vars(submodule).values():
             # Torch cannot deep-copy a computed tensor (an old-style weight norm, a cached activation).
             if isinstance(value, Tensor) and not value.is_leaf:
                 copied[id(value)] = value.detach().clone()

@@ -88,13 +88,13 @@ class KeyedDropout(TorchFunctionMode):
             return self._packed(*args)
         return func(*args, **kwargs)
 
-    def active_rate(self, own: float, training: bool) -> float:
+    def active_rate(self, site_rate: float, training: bool) -> float:
         """The rate at which a site drops: zero where it is switched off."""
-        if not 0 <= own <= 1:
-            raise ValueError(f"a dropout rate must be between 0 and 1, got {own!r}")
-        if own == 0 or not (training or self.always):
+        if not 0 <= site_rate <= 1:
+            raise ValueError(f"a dropout rate must be between 0 and 1, got {site_rate!r}")
+        if site_rate == 0 or not (training or self.always):
             return 0.0
-        return own if self.rate is None else self.rate
+        return site_rate if self.rate is None else self.rate
 
     def drop(
         self, x: Tensor, rate: float, *, shape: Sequence[int] = (), alpha: bool = False, times: Tensor | None = None
@@ -175,8 +175,8 @@ class KeyedDropout(TorchFunctionMode):
         # batch sizes, which are integers, before the state; between layers the outputs go through one dropout each.
         packed = isinstance(rest[0], Tensor) and not rest[0].is_floating_point()
         before, rest = (rest[:1], rest[1:]) if packed else ((), rest)
-        states, weights, biases, layers, own, training, both = rest[:7]
-        rate = self.active_rate(own, training) if layers > 1 else 0.0
+        states, weights, biases, layers, site_rate, training, both = rest[:7]
+        rate = self.active_rate(site_rate, training) if layers > 1 else 0.0
         if rate == 0:
             return func(x, *before, states, weights, biases, layers, 0.0, training, both, *rest[7:])
         times = _times(before[0], x.device) if packed else None
@@ -248,7 +248,7 @@ class NoDropout(KeyedDropout):
     def __init__(self) -> None:
         super().__init__(None)
 
-    def active_rate(self, own: float, training: bool) -> float:
+    def active_rate(self, site_rate: float, training: bool) -> float:
         return 0.0
 
 
@@ -280,8 +280,8 @@ def packed_dropout(data: Tensor, batch_sizes: Tensor, p: float, training: bool) 
 def dropout_modules(module: nn.Module) -> list[tuple[str, float]]:
     """Name and rate of the dropout in the module tree; functional dropout shows only in a trace."""
     rates = []
-    for name, part in module.named_modules():
-        rate = getattr(part, "p" if isinstance(part, nn.modules.dropout._DropoutNd) else "dropout", None)
+    for name, submodule in module.named_modules():
+        rate = getattr(submodule, "p" if isinstance(submodule, nn.modules.dropout._DropoutNd) else "dropout", None)
         if isinstance(rate, float) and rate > 0:
             rates.append((name, rate))
     return rates

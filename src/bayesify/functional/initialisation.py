@@ -108,8 +108,8 @@ def _fresh_tensors(network: Network, seed: int, member: int) -> dict[str, Tensor
     before = {name: tensor.detach().clone() for name, tensor in module.named_parameters()}
     with seeded_torch(*noise.key(seed, noise.Stream.INITIAL, member)), torch.no_grad():
         # The innermost first, as in constructors: attention sets the bias of its projection after the projection does.
-        for part in reversed(list(module.modules())):
-            _reset(part)
+        for layer in reversed(list(module.modules())):
+            _reset(layer)
     renewed = {name: tensor.detach() for name, tensor in module.named_parameters()}
     for number, (name, old) in enumerate(before.items()):
         # A tensor that no layer can reset is drawn with its present mean and standard deviation.
@@ -123,9 +123,9 @@ def _fresh_tensors(network: Network, seed: int, member: int) -> dict[str, Tensor
 
 def _glorot_tensors(network: Network, seed: int, member: int) -> dict[str, Tensor]:
     tensors, keys = {}, noise.keys(seed, noise.Stream.INITIAL, member)
-    for number, (name, part) in enumerate(network.module().named_modules()):
-        known = dict(part.named_parameters(recurse=False))
-        if isinstance(part, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) and "weight" in known:
+    for number, (name, layer) in enumerate(network.module().named_modules()):
+        known = dict(layer.named_parameters(recurse=False))
+        if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) and "weight" in known:
             weight, prefix = known["weight"], f"{name}." if name else ""
             reach = weight[0, 0].numel()
             bound = math.sqrt(6 / (reach * (weight.shape[0] + weight.shape[1])))
@@ -136,20 +136,20 @@ def _glorot_tensors(network: Network, seed: int, member: int) -> dict[str, Tenso
     return tensors
 
 
-def _reset(part: nn.Module) -> None:
-    reset = getattr(part, "reset_parameters", None) or getattr(part, "_reset_parameters", None)
+def _reset(layer: nn.Module) -> None:
+    reset = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
     if not callable(reset):
         return
     try:
-        if not parametrize.is_parametrized(part):
+        if not parametrize.is_parametrized(layer):
             reset()
             return
         # A parametrised tensor is computed: reset its value, then let the parametrisation invert it.
         with parametrize.cached():
             reset()
-            values = {name: getattr(part, name).clone() for name in vars(part)["_modules"]["parametrizations"]}
+            values = {name: getattr(layer, name).clone() for name in vars(layer)["_modules"]["parametrizations"]}
         for name, value in values.items():
-            setattr(part, name, value)
+            setattr(layer, name, value)
     except (TypeError, NotImplementedError):
         # It needs arguments or has no inverse: its tensors are drawn by mean and standard deviation instead.
         return

@@ -172,7 +172,7 @@ class Network(nn.Module):
         """Join one set of tensors into a vector: the inverse of `unflatten`.
 
         Args:
-            tensors: the trained tensors by name, each of its own shape.
+            tensors: the trained tensors by name, each in its shape.
 
         Returns:
             Weights `[P]`.
@@ -391,7 +391,7 @@ class Network(nn.Module):
     @property
     def convolves(self) -> bool:
         """Whether there are convolutions in the module."""
-        return any(isinstance(part, nn.modules.conv._ConvNd) for part in self.template.modules())
+        return any(isinstance(layer, nn.modules.conv._ConvNd) for layer in self.template.modules())
 
     @property
     def is_chain(self) -> bool:

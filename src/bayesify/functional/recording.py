@@ -91,14 +91,14 @@ class DropoutRecorder(KeyedDropout):
 def sites_from(first: DropoutRecorder, second: DropoutRecorder) -> list[Site]:
     """The sites of a network, from two traced passes that differ only in the number of inputs."""
     sites = []
-    for one, two in zip(first.seen, second.seen, strict=False):
+    for smaller, larger in zip(first.seen, second.seen, strict=False):
         grown = (
             axis
-            for axis, (a, b) in enumerate(zip(one.shape, two.shape, strict=False))
+            for axis, (a, b) in enumerate(zip(smaller.shape, larger.shape, strict=False))
             if a != b and a * second.copies == b * first.copies
         )
         axis = next(grown, None)
-        sites.append(Site(one.rate, axis, one.batch_first.get(axis, True) if axis is not None else True))
+        sites.append(Site(smaller.rate, axis, smaller.batch_first.get(axis, True) if axis is not None else True))
     return sites
 
 

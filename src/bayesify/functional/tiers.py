@@ -109,8 +109,8 @@ def _vmapped(
     tensors = network.unflatten(theta)
     by_draw, shared = (dict(kept or {}), {}) if each else ({}, dict(kept or {}))
 
-    def one_draw(tensors: dict[str, Tensor], x: Any, key: Tensor | None, own: dict[str, Tensor]) -> Any:
-        return network.call(tensors, x, train=train, dropout=key, fixed_mask=fixed_mask, kept={**shared, **own})
+    def one_draw(tensors: dict[str, Tensor], x: Any, key: Tensor | None, by_draw: dict[str, Tensor]) -> Any:
+        return network.call(tensors, x, train=train, dropout=key, fixed_mask=fixed_mask, kept={**shared, **by_draw})
 
     axes = (0, 0 if each else None, None if dropout is None else 0, 0)
     outputs, buffers = vmap(one_draw, in_dims=axes, randomness="error")(tensors, x, dropout, by_draw)

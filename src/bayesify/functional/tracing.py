@@ -118,7 +118,8 @@ def copies_of_first(x: Any, count: int, device: torch.device) -> Any:
 def state_of(module: nn.Module) -> dict[nn.Module, dict[str, Any]]:
     """The attributes of a module and its submodules, except tensors and modes."""
     return {
-        part: {name: value for name, value in vars(part).items() if name not in _NOT_STATE} for part in module.modules()
+        submodule: {name: value for name, value in vars(submodule).items() if name not in _NOT_STATE}
+        for submodule in module.modules()
     }
 
 
@@ -181,10 +182,10 @@ def _one_pass(
     dropout = DropoutRecorder(copies, reads.running, always=always)
     uses: dict[str, LayerUse] = {}
     handles = []
-    for name, part in template.named_modules():
-        if any(True for _ in part.parameters(recurse=False)):
+    for name, submodule in template.named_modules():
+        if any(True for _ in submodule.parameters(recurse=False)):
             uses[name] = LayerUse()
-        handles += _watch(part, name, uses.get(name), reads)
+        handles += _watch(submodule, name, uses.get(name), reads)
     attributes = state_of(template)
     generator = _generator_state(network.initial.device)
     network.set_mode(train=train, switched=switched or ())
@@ -211,8 +212,8 @@ def _one_pass(
         changed_inputs=[leaf._version for leaf in inputs] != versions,
         changed_state=changed_state,
         moved_generator=any(
-            not torch.equal(one, two)
-            for one, two in zip(generator, _generator_state(network.initial.device), strict=True)
+            not torch.equal(before_pass, after_pass)
+            for before_pass, after_pass in zip(generator, _generator_state(network.initial.device), strict=True)
         ),
     )
 
@@ -220,8 +221,8 @@ def _one_pass(
 def restore_state(attributes: Mapping[nn.Module, Mapping[str, Any]]) -> bool:
     """Restore the attributes that `state_of` returned; return whether any had changed."""
     changed = False
-    for part, old in attributes.items():
-        now = vars(part)
+    for submodule, old in attributes.items():
+        now = vars(submodule)
         for name in [name for name in now if name not in _NOT_STATE and name not in old]:
             del now[name]
             changed = True
@@ -232,7 +233,7 @@ def restore_state(attributes: Mapping[nn.Module, Mapping[str, Any]]) -> bool:
     return changed
 
 
-def _watch(part: nn.Module, name: str, use: LayerUse | None, reads: ReadRecorder) -> list[Any]:
+def _watch(submodule: nn.Module, name: str, use: LayerUse | None, reads: ReadRecorder) -> list[Any]:
     def enter(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
         reads.running.append(name)
         if use is None:
@@ -249,14 +250,17 @@ def _watch(part: nn.Module, name: str, use: LayerUse | None, reads: ReadRecorder
         reads.running.pop()
 
     # These hooks run next to the forward, so that reads in a user's hooks count as reads elsewhere.
-    return [part.register_forward_pre_hook(enter, with_kwargs=True), part.register_forward_hook(leave, prepend=True)]
+    return [
+        submodule.register_forward_pre_hook(enter, with_kwargs=True),
+        submodule.register_forward_hook(leave, prepend=True),
+    ]
 
 
 def _mark_readers(template: nn.Module, uses: dict[str, LayerUse], reads: ReadRecorder) -> None:
     names = {id(t): name for name, t in template.named_parameters()} | {id(t): n for n, t in template.named_buffers()}
     owners: dict[str, list[str]] = {name: [] for name in names.values()}
-    for module_name, part in template.named_modules():
-        for tensor in (*part._parameters.values(), *part._buffers.values()):
+    for module_name, submodule in template.named_modules():
+        for tensor in (*submodule._parameters.values(), *submodule._buffers.values()):
             if tensor is not None:
                 owners[names[id(tensor)]].append(module_name)
     for tensor_name, readers in reads.readers.items():
@@ -265,15 +269,17 @@ def _mark_readers(template: nn.Module, uses: dict[str, LayerUse], reads: ReadRec
                 uses[owner].read_elsewhere = True
 
 
-def _batch_axis(one: LayerUse, two: LayerUse) -> int | None:
-    if len(one.inputs) != 1 or len(two.inputs) != 1 or len(one.inputs[0]) != len(two.inputs[0]):
+def _batch_axis(smaller: LayerUse, larger: LayerUse) -> int | None:
+    if len(smaller.inputs) != 1 or len(larger.inputs) != 1 or len(smaller.inputs[0]) != len(larger.inputs[0]):
         return None
-    grown = [axis for axis, sizes in enumerate(zip(one.inputs[0], two.inputs[0], strict=True)) if sizes == _SIZES]
+    grown = [
+        axis for axis, sizes in enumerate(zip(smaller.inputs[0], larger.inputs[0], strict=True)) if sizes == _SIZES
+    ]
     return grown[0] if len(grown) == 1 else None
 
 
 def _has_largest_norm(module: nn.Module) -> bool:
-    return any(getattr(part, "max_norm", None) is not None for part in module.modules())
+    return any(getattr(submodule, "max_norm", None) is not None for submodule in module.modules())
 
 
 def _same(one: Tensor, two: Tensor) -> bool:

@@ -340,6 +340,9 @@ def take(x: Any, rows: Tensor | slice | int) -> Any:
         x: inputs, `[n, ...]` each.
         rows: numbers of the examples, a slice, or one number.
 
+    Returns:
+        The same structure with those rows.
+
     """
     return pytree.tree_map_only(Tensor, lambda t: t[rows], x)
 
@@ -350,6 +353,9 @@ def to_device(x: Any, device: torch.device) -> Any:
     Args:
         x: the tensors.
         device: where to move them.
+
+    Returns:
+        The same structure on that device.
 
     """
     return pytree.tree_map_only(Tensor, lambda t: t.to(device), x)

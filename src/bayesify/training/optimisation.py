@@ -48,7 +48,7 @@ def make_optimizer(
     known = _known_optimizers()
     if name not in known:
         raise ValueError(f"unknown optimizer {name!r}{nearest(name, known)}")
-    options = dict(_option(part) for part in text.split(",") if part)
+    options = dict(_option(option) for option in text.split(",") if option)
     kind = known[name]
     if kind in {torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD} and all(
         p.device.type in {"cpu", "cuda"} for p in parameters
@@ -86,7 +86,7 @@ def rate_factor(schedule: str, progress: float) -> float:
         return max(0.0, 1.0 - progress)
     if name == "step":
         try:
-            at, factor = (float(part) for part in text.split(","))
+            at, factor = (float(number) for number in text.split(","))
         except ValueError:
             raise ValueError(f"schedule {schedule!r} must read step:SHARE,FACTOR, as in step:0.5,0.1") from None
         return factor if progress >= at else 1.0
@@ -101,12 +101,12 @@ def _known_optimizers() -> dict[str, Any]:
     }
 
 
-def _option(part: str) -> tuple[str, Any]:
-    name, _, value = part.partition("=")
+def _option(option: str) -> tuple[str, Any]:
+    name, _, value = option.partition("=")
     words = {"true": True, "false": False}
     if value.lower() in words:
         return name.strip(), words[value.lower()]
     try:
         return name.strip(), float(value)
     except ValueError:
-        raise ValueError(f"optimizer option {part!r} must read NAME=NUMBER") from None
+        raise ValueError(f"optimizer option {option!r} must read NAME=NUMBER") from None

@@ -141,7 +141,7 @@ def test_members_that_are_compiled_together_have_batches_of_their_own():
 
     (plain, nll, _), (found, fused_nll, compiled) = fitted(False), fitted(True)
     assert compiled
-    # From the same start, what tells the members apart is the order of their examples alone.
+    # From the same start, the members differ only in the order of their examples.
     assert (plain[0] - plain[1]).norm() > 0.01 * plain[0].norm()
     torch.testing.assert_close(found, plain, rtol=1e-3, atol=1e-6)
     assert fused_nll == pytest.approx(nll, rel=1e-5)

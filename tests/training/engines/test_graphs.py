@@ -220,7 +220,7 @@ def trained(kind, *, compiled):
     if "fleet" in kind:
         fleet = Fleet([variational(), variational(1)])
         data = (examples.x[0], examples.y)
-        nll = fleet.fit([data, data] if "apart" in kind else data, learning_rates=[0.01, 0.02], **settings)
+        nll = fleet.fit([data, data] if "own data" in kind else data, learning_rates=[0.01, 0.02], **settings)
         return [*(parameter.detach() for parameter in fleet.parameters), torch.tensor(nll)]
     method, x = (ensemble(), examples.x) if kind == "ensemble" else (variational(), examples.x[0])
     with without_warnings():
@@ -236,7 +236,7 @@ def in_stages(method, optimizer, draws, examples, batch_size, batches):
 
 
 @pytest.mark.parametrize("problem", REASONS)
-@pytest.mark.parametrize("kind", ["single", "single in stages", "ensemble", "fleet in stages", "fleet apart"])
+@pytest.mark.parametrize("kind", ["single", "single in stages", "ensemble", "fleet in stages", "fleet with own data"])
 def test_where_the_last_batch_has_no_graph_training_goes_on_to_the_same_numbers(
     kind, problem, device, monkeypatch, caplog
 ):

@@ -1,4 +1,4 @@
-"""Kernels of a fleet's stages do what the plain stages do.
+"""Kernels give the same numbers as the plain stages.
 
 On a GPU, or by Triton's interpreter without one: `TRITON_INTERPRET=1 pytest tests/training/test_kernels.py`.
 """

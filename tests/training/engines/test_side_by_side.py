@@ -1,4 +1,4 @@
-"""Networks trained side by side, each by a core of its own, are those that are trained together."""
+"""Networks trained side by side, each on one core, equal those that are trained all at once."""
 
 import logging
 import threading
@@ -167,7 +167,7 @@ def test_without_a_compiler_members_are_trained_together(monkeypatch, caplog):
         found, _ = fitted(ensemble(), compiled=True)
     assert_same(found, expected)
     assert "members are not trained side by side (no compiler)" in caplog.text
-    # Whoever listens to warnings alone is told once.
+    # At the level of warnings there is one message.
     (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert warning == "the step is not fused (no compiler): the plain path is used"
 

@@ -1,4 +1,4 @@
-"""A network trained as a fleet of one, in stages, is the network that the fused step and the plain path train."""
+"""A network trained in stages, as a stack of one, equals the network that the fused step and the plain path train."""
 
 import logging
 import shutil
@@ -182,7 +182,7 @@ def test_where_nothing_is_captured_the_plain_path_is_taken_and_recorded(monkeypa
 
 
 def asked(method, optimizer="adam", monkeypatch=None, stages=None):
-    """What `staged_steps` answers where kernels are said to be there."""
+    """The arguments of `staged_steps`, with kernels that seem to be available."""
     if monkeypatch is not None:
         monkeypatch.setattr(Stages, "has_kernels", lambda _: True)
         monkeypatch.setattr(Stages, "_compile", stages)

@@ -1,4 +1,4 @@
-"""Stages that are compiled, or done by kernels, are used where they do what the plain ones do."""
+"""Compiled stages and kernels are used only where they agree with the plain stages."""
 
 from contextlib import contextmanager
 

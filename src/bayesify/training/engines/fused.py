@@ -216,11 +216,11 @@ class _Objective(nn.Module):
         self.register_buffer("seed", torch.tensor(signed(method.seed), device=next(method.parameters()).device))
 
     def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        own, self.method.seed = self.method.seed, self.seed
+        seed, self.method.seed = self.method.seed, self.seed
         try:
             objective: Objective = self.method.captured(batches, step=step, share=share, draws=self.draws)
         finally:
-            self.method.seed = own
+            self.method.seed = seed
         self.method.absorb(objective)
         return objective.loss, objective.nll
 
@@ -242,11 +242,11 @@ def check_same(
     plain: Sequence[Tensor], compiled: Sequence[Tensor], before: Sequence[Tensor], tolerance: float = _TOLERANCE
 ) -> None:
     """Raise where a compiled step's results differ from the plain one's by more than rounding."""
-    for expected, found, old in zip(plain, compiled, before, strict=True):
+    for expected, actual, old in zip(plain, compiled, before, strict=True):
         if expected.is_floating_point():
             allowed = tolerance * (expected - old).norm() + 1e-6 * expected.norm()
-            same = bool((expected - found).norm() <= allowed)
+            same = bool((expected - actual).norm() <= allowed)
         else:
-            same = torch.equal(expected, found)
+            same = torch.equal(expected, actual)
         if not same:
             raise ValueError("the compiled step differs from the plain one")

@@ -29,7 +29,7 @@ class GraphedSteps:
         fused: the step.
         examples: the data, on the GPU.
         batch_size: examples per step.
-        members: networks that see the examples in orders of their own.
+        members: number of networks, each of which has its own order of the examples.
         networks: shape of the NLL: `()`, or `(networks,)` for stacked networks.
 
     """

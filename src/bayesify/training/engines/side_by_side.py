@@ -196,31 +196,31 @@ class _Member(nn.Module):
         self.register_buffer("member", torch.zeros((), dtype=torch.int32))
 
     def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        own, self.method.seed = self.method.seed, self.seed
+        seed, self.method.seed = self.method.seed, self.seed
         try:
             objective = self.method.objective_of([self.member], batches, step=step, share=share)
         finally:
-            self.method.seed = own
+            self.method.seed = seed
         self.method.absorb(objective)
         return objective.loss, objective.nll
 
 
 def row_of(
-    objective: nn.Module, parameters: Iterable[Tensor], own: Mapping[str, Tensor], slots: Iterable[Tensor]
+    objective: nn.Module, parameters: Iterable[Tensor], buffers: Mapping[str, Tensor], slots: Iterable[Tensor]
 ) -> list[Tensor]:
-    """One network's state in the order of `FusedStep.state`; buffers not in `own` are the objective's."""
-    return [*parameters, *(own.get(name, buffer) for name, buffer in objective.named_buffers()), *slots]
+    """One network's state in the order of `FusedStep.state`; buffers that are not given are the objective's."""
+    return [*parameters, *(buffers.get(name, buffer) for name, buffer in objective.named_buffers()), *slots]
 
 
 def _member_row(objective: _Member, rule: UpdateRule, member: int) -> list[Tensor]:
-    mine, method = slice(member, member + 1), objective.method
-    own = {f"method.{name}": method.get_buffer(name)[mine] for name in method.member_buffers}
-    own["member"] = torch.tensor(member, dtype=torch.int32)
+    row, method = slice(member, member + 1), objective.method
+    buffers = {f"method.{name}": method.get_buffer(name)[row] for name in method.member_buffers}
+    buffers["member"] = torch.tensor(member, dtype=torch.int32)
     return row_of(
         objective,
-        (parameter.detach()[mine] for parameter in objective.parameters()),
-        own,
-        (tensor[mine] for state in rule.state for tensor in state),
+        (parameter.detach()[row] for parameter in objective.parameters()),
+        buffers,
+        (tensor[row] for state in rule.state for tensor in state),
     )
 
 

@@ -39,7 +39,9 @@ class SingleStep(StackedStep):
 
     def bind(self, optimizer: Optimizer) -> None:
         super().bind(optimizer)
-        if [id(parameter) for parameter in self.rule.parameters] != [id(own) for own in self.method.parameters()]:
+        if [id(parameter) for parameter in self.rule.parameters] != [
+            id(parameter) for parameter in self.method.parameters()
+        ]:
             raise ValueError("the optimiser has the parameters in another order than the network")
         # The stack's parameters have the axis of networks already.
         known = len(self.stack.parameters)

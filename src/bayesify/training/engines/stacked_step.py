@@ -119,9 +119,9 @@ class StackedStep(FusedStep):
         rest = iter(state[count:])
 
         def losses(
-            own: list[Tensor], seed: Tensor, prior: Tensor, weight: Tensor, batches: list[Batch]
+            tensors: list[Tensor], seed: Tensor, prior: Tensor, weight: Tensor, batches: list[Batch]
         ) -> tuple[Tensor, Tensor]:
-            parameters = dict(zip(self.names, own, strict=True))
+            parameters = dict(zip(self.names, tensors, strict=True))
             loss_and_nll: tuple[Tensor, Tensor] = functional_call(
                 self.objective, parameters, (batches, step, weight, seed, prior)
             )
@@ -133,9 +133,9 @@ class StackedStep(FusedStep):
             gradients = torch.autograd.grad(loss.sum(), parameters)
         with torch.no_grad():
             for parameter, gradient, slots in zip(state, gradients, self.rule.state, strict=False):
-                own = [next(rest) for _ in slots]
+                optimizer_state = [next(rest) for _ in slots]
                 wide = [rate.view(-1, *[1] * (parameter.dim() - 1)) for rate in rates]
-                self.rule.apply(parameter, gradient, own, wide)
+                self.rule.apply(parameter, gradient, optimizer_state, wide)
         return nll.detach()
 
 
