@@ -56,7 +56,7 @@ class KL:
         choose("KL weighting", self.weighting, WEIGHTINGS)
         positive("temperature", self.temperature)
         if not 0 <= self.warm_up < float("inf"):
-            raise ValueError(f"warm_up must be a number of epochs from 0, got {self.warm_up!r}")
+            raise ValueError(f"warm_up must be a finite number of epochs, at least 0, got {self.warm_up!r}")
 
     @staticmethod
     def parse(given: str | KL) -> KL:
