@@ -301,7 +301,7 @@ def test_a_cycle_explores_without_noise_and_stores_what_the_calendar_says():
 
     class Watched(SGLD):
         def _store(self):
-            steps.append(self._step)
+            steps.append(self.step_number)
             super()._store()
 
     settings = {"epochs": 20, "batch_size": 12, "learning_rate": 0.02, "progress": False}
