@@ -1,15 +1,15 @@
-"""Bandits: what acts bring, who learns, and that Thompson sampling explores as much as it is unsure."""
+"""Bandits: rewards of acts, learning from them, and that Thompson sampling explores as much as it is uncertain."""
 
 import pytest
 import torch
 
 import bayesify as bf
 from bayesify.decisions import Mushrooms, play
-from bayesify.decisions.bandits import _Answers
+from bayesify.decisions.bandits import _Rewards
 
 
 def toy(steps, seed=0):
-    """Two kinds of mushroom, told apart by one feature."""
+    """Two kinds of mushroom, which one feature distinguishes."""
     x = torch.tensor([[1.0, 0.0]] * 5 + [[0.0, 1.0]] * 5)
     return Mushrooms(x, torch.tensor([0] * 5 + [1] * 5), steps, seed)
 
@@ -75,8 +75,8 @@ def test_each_decision_of_dropout_has_a_mask_of_its_own():
     layers = [torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)]
     method = bf.MCDropout(torch.nn.Sequential(*layers), bf.likelihoods.Gaussian(1.0)).eval()
     x = torch.randn(2, 4)
-    answers = _Answers(method, x, 1, seed=3, compiled=False)
-    decided = torch.stack([answers.of(x, step) for step in range(600)]).double()
+    rewards = _Rewards(method, x, 1, seed=3, compiled=False)
+    decided = torch.stack([rewards.at(x, step) for step in range(600)]).double()
     drawn = method.draw(x, draws=4000)[..., 0].double()
     # The same function drawn at random: |z| < 4 for means and, by their fourth moments, for variances.
     z = (decided.mean(0) - drawn.mean(0)) / (drawn.var(0) * (1 / 600 + 1 / 4000)).sqrt()
@@ -91,16 +91,16 @@ def test_each_decision_of_an_ensemble_is_a_member_s_all_as_often(compiled, monke
         monkeypatch.setattr("bayesify.decisions.bandits.compile_function", lambda function, _: function)
     method = bf.Ensemble(lambda: bf.networks.mlp(4, 1, units=8), bf.likelihoods.Gaussian(1.0), members=3).eval()
     x = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
-    answers = _Answers(method, x, 1, seed=3, compiled=compiled)
+    rewards = _Rewards(method, x, 1, seed=3, compiled=compiled)
     members = method.draw(x, draws=3)[..., 0]
-    decided = torch.stack([answers.of(x, step) for step in range(600)])
+    decided = torch.stack([rewards.at(x, step) for step in range(600)])
     which = torch.isclose(decided[:, None], members, atol=1e-6).all(-1)
     assert bool((which.sum(1) == 1).all())
     # Each member a third of the time: a chi-squared of 2 degrees of freedom is above 18.4 in one of 10,000.
     counts = which.sum(0).double()
     assert float((counts - 200).square().sum() / 200) < 18.4
     # As many draws as members are all of them.
-    both = _Answers(method, x, 3, seed=3, compiled=False).of(x, 0)
+    both = _Rewards(method, x, 3, seed=3, compiled=False).at(x, 0)
     assert torch.allclose(both, members.mean(0), atol=1e-6)
 
 
@@ -150,7 +150,7 @@ def test_the_first_decisions_are_chance_and_the_same_for_all_agents():
         assert abs(int(acts[:200].sum()) - 100) < 3.5 * 7.1
         firsts.append((acts[:200], int(acts[200:].sum())))
     assert torch.equal(firsts[0][0], firsts[1][0])
-    assert firsts[0][1] == 0  # all answers are zero, and the first of them is passing
+    assert firsts[0][1] == 0  # all rewards are zero, and the first of them is passing
 
 
 def test_a_learning_rate_may_depend_on_the_decisions_made():
@@ -184,20 +184,20 @@ def test_a_prior_that_counts_more_holds_the_weights_nearer_to_zero():
 def test_compiled_decisions_are_the_plain_ones_and_each_has_its_own_weights():
     own, inputs = agent("variational", rho=0.0), toy(1).inputs(torch.tensor([1.0, 0.0]))
     own.network.traced(inputs)
-    plain, compiled = (_Answers(own, inputs, 1, 3, compiled) for compiled in (False, True))
-    answers = torch.stack([plain.of(inputs, step) for step in range(400)])
-    assert torch.allclose(answers[:20], torch.stack([compiled.of(inputs, step) for step in range(20)]), atol=1e-5)
+    plain, compiled = (_Rewards(own, inputs, 1, 3, compiled) for compiled in (False, True))
+    rewards = torch.stack([plain.at(inputs, step) for step in range(400)])
+    assert torch.allclose(rewards[:20], torch.stack([compiled.at(inputs, step) for step in range(20)]), atol=1e-5)
     with torch.no_grad():
         own.mu.add_(0.5)  # learning goes on: what is compiled reads the weights as they are
-    assert torch.allclose(plain.of(inputs, 0), compiled.of(inputs, 0), atol=1e-5)
-    assert not torch.allclose(plain.of(inputs, 0), answers[0])
+    assert torch.allclose(plain.at(inputs, 0), compiled.at(inputs, 0), atol=1e-5)
+    assert not torch.allclose(plain.at(inputs, 0), rewards[0])
     with torch.no_grad():
         own.mu.sub_(0.5)
         drawn = own.network.outputs(own.weights(range(4000), 9), inputs)[0].reshape(4000, 2)
     # the same distribution as the method's own draws: means within 3.5 standard errors
-    error = (drawn.var(0) / 4000 + answers.var(0) / 400).sqrt()
-    assert bool(((drawn.mean(0) - answers.mean(0)).abs() < 3.5 * error).all())
-    assert len(answers.unique(dim=0)) == 400
+    error = (drawn.var(0) / 4000 + rewards.var(0) / 400).sqrt()
+    assert bool(((drawn.mean(0) - rewards.mean(0)).abs() < 3.5 * error).all())
+    assert len(rewards.unique(dim=0)) == 400
 
 
 def test_what_makes_no_sense_is_refused():

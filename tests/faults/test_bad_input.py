@@ -33,7 +33,7 @@ def method():
         (lambda x, y: (x.clone().fill_(math.nan), y), "NaN or infinite"),
         (lambda x, y: (torch.cat((x[:-1], torch.full((1, 2), math.inf))), y), "2 values that are NaN or infinite"),
         (lambda x, y: (x[:0], y[:0]), "empty"),
-        (lambda x, y: (x, y[:-1]), "x has 96 examples and y has 95"),
+        (lambda x, y: (x, y[:-1]), "same number of examples, got 96 and 95"),
         (lambda x, y: (x[:, :1], y), "cannot take inputs of shape"),
         (lambda x, y: (x.long(), y), "int64"),
         (lambda x, y: (x, y + 5), "needs 8 outputs"),

@@ -128,7 +128,7 @@ def test_an_iterable_without_a_length_is_read_to_its_end(blobs):
     source = Batches(*blobs)
     history = point().fit(source, epochs=2, n_data=90, progress=False)
     assert history["step"] == [9, 18]
-    with pytest.raises(TypeError, match="read only once"):
+    with pytest.raises(TypeError, match="readable more than once"):
         point().fit(iter(list(source)), n_data=90, progress=False)
 
 

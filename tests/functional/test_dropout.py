@@ -1,4 +1,4 @@
-"""Masks are our noise wherever dropout hides, with the right mean and variance, one per draw in prediction."""
+"""Dropout of every kind takes its masks from keyed noise, with the right mean and variance, one per draw in prediction."""
 
 import math
 import threading
@@ -153,7 +153,7 @@ def test_dropout_at_rate_one_gives_zeros_and_an_impossible_rate_is_refused():
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer on `[batch, time, 3]`, by way of its own layout, with the last step as the answer."""
+    """A recurrent layer on `[batch, time, 3]`, by way of its own layout, with the last step as the output."""
 
     def __init__(self, kind, *, seq_first=False, packed=False, **settings):
         super().__init__()
@@ -298,11 +298,11 @@ def test_attention_keeps_its_dropout_in_prediction_with_one_mask_per_draw(kind):
     network, x = always_on(module), normal(3, 5, 8)
     y = draws_of(network, x, draws=4)
     assert min(y[i].sub(y[j]).abs().max() for i in range(4) for j in range(i)) > 1e-3
-    # An input alone gets the same answer, also by the other tier.
+    # An input alone gets the same output, also by the other tier.
     for i in range(3):
         torch.testing.assert_close(draws_of(network, x[i : i + 1], draws=4)[:, 0], y[:, i])
         torch.testing.assert_close(draws_of(network, x[i : i + 1], draws=1)[0, 0], y[0, i])
-    # Without a key there is no dropout and the answer is the module's own.
+    # Without a key there is no dropout and the output is that of the module.
     with torch.no_grad():
         plain = network.outputs(network.initial.expand(2, -1), x)[0]
         torch.testing.assert_close(plain[0], module.eval()(x))
@@ -330,7 +330,7 @@ def test_attention_by_hand_equals_torch_where_nothing_is_dropped():
 
 
 def test_attention_dropout_acts_on_the_weights():
-    # With values that are one everywhere the answer is the sum of the kept weights: mean one, variance known.
+    # With values that are one everywhere the output is the sum of the kept weights: mean one, variance known.
     q, k, v = normal(500, 1, 8), normal(500, 20, 8, seed=1), torch.ones(500, 20, 1)
     weights = torch.softmax(q @ k.mT / math.sqrt(8), -1)
     key = noise.keys(0, noise.Stream.DROPOUT)[0]

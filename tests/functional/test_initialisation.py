@@ -1,4 +1,4 @@
-"""Starts are what they say: given, fresh like the layers' own, or noise of a stated width; torch's generator is untouched."""
+"""Starts are as described: given, fresh as the layers draw them, or noise of a given width; torch's generator is restored."""
 
 import math
 

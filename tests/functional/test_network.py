@@ -167,10 +167,10 @@ TIERS = {
     "skip": (Skip(), "vmap", "vmap over functional_call"),
     "layer norm": (nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 2)), "vmap", "vmap"),
     "batch norm": (nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 2)), "vmap", "vmap"),
-    "lstm": (Recurrent(nn.LSTM), "loop", "vmap cannot: "),
-    "gru": (Recurrent(nn.GRU), "loop", "vmap cannot: "),
-    "branching": (Branching(), "loop", "vmap cannot: "),
-    "in place": (InPlace(), "loop", "vmap cannot: "),
+    "lstm": (Recurrent(nn.LSTM), "loop", "vmap failed: "),
+    "gru": (Recurrent(nn.GRU), "loop", "vmap failed: "),
+    "branching": (Branching(), "loop", "vmap failed: "),
+    "in place": (InPlace(), "loop", "vmap failed: "),
 }
 
 
@@ -201,7 +201,7 @@ def test_every_tier_gives_the_numbers_and_gradients_of_the_module_itself(kind):
 
 def test_the_summary_names_the_tier_and_its_reason():
     method = bf.Variational(Recurrent(nn.LSTM), "categorical")
-    assert "loop (vmap cannot" in str(method.summary(normal(4, 4)))
+    assert "loop (vmap failed" in str(method.summary(normal(4, 4)))
     assert "batched (a plain chain" in str(bf.Variational(TIERS["chain"][0], "categorical").summary(normal(4, 4)))
 
 
@@ -335,7 +335,7 @@ def test_weights_that_are_also_in_a_list_are_filled_in_there_too():
     assert torch.equal(module.fc.weight, torch.arange(8.0).view(2, 4))
 
 
-def test_copies_and_pickles_answer_alike():
+def test_copies_and_pickles_predict_alike():
     module, x = Skip(), normal(5, 4)
     method = bf.Variational(module, "categorical")
     expected = method.draw(x, draws=3)
@@ -360,7 +360,7 @@ def test_threads_take_turns():
     for thread in threads:
         thread.join()
     for seed in range(4):
-        assert all(torch.equal(answer, expected[seed]) for answer in found[seed])
+        assert all(torch.equal(outputs, expected[seed]) for outputs in found[seed])
 
 
 def test_computed_tensors_in_attributes_can_be_copied():
@@ -398,7 +398,7 @@ def closed_over():
 @pytest.mark.parametrize("module", [Hidden(), HiddenAndUntraceable(), closed_over()])
 def test_a_weight_read_behind_our_back_is_an_error_not_a_stale_value(module):
     network = Network(module)
-    with pytest.raises(ValueError, match="reads weights past its named parameters"):
+    with pytest.raises(ValueError, match="reads weights that are not among its named parameters"):
         network.outputs(network.initial.unsqueeze(0), normal(5, 4))
 
 

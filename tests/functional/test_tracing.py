@@ -1,4 +1,4 @@
-"""What one batch reveals: which layers may use lower-variance estimators, where the batch is, and what a pass touches."""
+"""What one batch reveals: layers that may use lower-variance estimators, the batch axis, and side effects of a pass."""
 
 import copy
 
@@ -282,7 +282,7 @@ def test_random_numbers_of_the_networks_own_follow_the_key_and_leave_the_generat
     assert trace.uses_generator
     assert trace.dropout_sites is None
     theta, keys = network.initial.expand(3, -1), noise.keys(0, noise.Stream.DROPOUT, draws=range(3))
-    assert network.tier(3, x, train=True) == ("loop", "it draws random numbers of its own")
+    assert network.tier(3, x, train=True) == ("loop", "it draws from torch's generator")
     one = network.outputs(theta, x, train=True, dropout=keys)[0]
     two = network.outputs(theta, x, train=True, dropout=keys)[0]
     assert torch.equal(one, two)

@@ -228,7 +228,7 @@ def test_every_network_trains_and_answers_by_every_method(architecture, kind):
         for draw, theta in enumerate(weights):
             single = network.module(theta)
             if kind == "ensemble":
-                kept = method._kept([draw]) or {}
+                kept = method.draw_buffers([draw]) or {}
                 for name, buffer in single.named_buffers():
                     buffer.copy_(kept[name][0])
             with torch.no_grad():
@@ -310,12 +310,12 @@ def test_each_member_of_an_ensemble_is_plain_training_with_statistics_of_its_own
     draws = ensemble.draw(images)
     for member in range(3):
         plain = plain_training(copy.deepcopy(module), images, labels, member=member, members=3)
-        kept = ensemble._kept([member])
+        kept = ensemble.draw_buffers([member])
         for name, buffer in plain.named_buffers():
             torch.testing.assert_close(kept[name][0], buffer, atol=1e-4, rtol=1e-3)
         with torch.no_grad():
             torch.testing.assert_close(draws[member], plain.eval()(images), atol=1e-3, rtol=1e-2)
-    means = [ensemble._kept([member])["1.running_mean"][0] for member in range(3)]
+    means = [ensemble.draw_buffers([member])["1.running_mean"][0] for member in range(3)]
     assert not torch.allclose(means[0], means[1], atol=1e-4)
 
 

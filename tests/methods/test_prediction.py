@@ -52,9 +52,9 @@ def test_answers_do_not_depend_on_the_pieces(likelihood, monkeypatch):
     x = torch.randn(23, 5, generator=torch.Generator().manual_seed(1))
     whole = bnn.predict(x, draws=19, seed=4)
     seen = []
-    evaluate = bnn._evaluate
+    evaluate = bnn.outputs_at
     monkeypatch.setattr(
-        bnn, "_evaluate", lambda theta, part, *rest: seen.append(theta.numel()) or evaluate(theta, part, *rest)
+        bnn, "outputs_at", lambda theta, part, *rest: seen.append(theta.numel()) or evaluate(theta, part, *rest)
     )
     monkeypatch.setattr(prediction, "_DRAW_ELEMENTS", 3 * bnn.network.size)
     monkeypatch.setattr(prediction, "_PASS_ELEMENTS", 30 * 8)
@@ -148,11 +148,11 @@ def test_precision_is_as_asked_and_the_probe_survives_a_machine_without_bfloat16
     assert torch.equal(bnn.predict(x, draws=5, precision="auto").outputs, full.outputs)
     monkeypatch.setattr(precision, "time_ratio", lambda _: None)
     assert torch.equal(bnn.predict(x, draws=5, precision="auto").outputs, full.outputs)
-    with pytest.raises(ValueError, match="bfloat16 is not there on cpu"):
+    with pytest.raises(ValueError, match="bfloat16 is not supported on cpu"):
         bnn.predict(x, draws=5, precision="bfloat16")
     with pytest.raises(ValueError, match="did you mean 'bfloat16'"):
         bnn.predict(x, draws=5, precision="bfloat")
-    with pytest.raises(ValueError, match="bfloat16 is not there on cpu"):
+    with pytest.raises(ValueError, match="bfloat16 is not supported on cpu"):
         bnn.predict(x, by="moments", precision="bfloat16")
 
 

@@ -113,7 +113,7 @@ def test_running_statistics_are_those_of_each_draws_own_weights(blobs, batch_siz
     assert method.held == 5
     p = method.predict(blobs[0], draws=100, seed=9)
     assert p.outputs.shape[0] == 5
-    weights, kept = method.weights(range(5), 9), method._kept(range(5), 9)
+    weights, kept = method.weights(range(5), 9), method.draw_buffers(range(5), 9)
     for theta, own in [*zip(weights, (dict(zip(kept, row)) for row in zip(*kept.values())))]:
         first = method.network.unflatten(theta)
         hidden = blobs[0] @ first["0.weight"].T + first["0.bias"]

@@ -1,4 +1,4 @@
-"""A run goes on with its own data alone, and for exactly as many epochs as it is told."""
+"""A run resumes with its own data alone, and for exactly the epochs asked for."""
 
 import shutil
 
@@ -47,12 +47,12 @@ def test_other_data_is_refused_and_the_run_stays_as_it_is(kind, extend, blobs, t
     moved = x.clone()
     moved[70, 1] += 1e-3
     wrong = {
-        "trained on 96 examples, these are 32;": [
+        "trained on 96 examples, got 32;": [
             (x[:32], y[:32]),
             Items(x[:32], y[:32]),
             DataLoader(Items(x[:32], y[:32])),
         ],
-        "trained on 96 examples, these are 384;": [(x.repeat(4, 1), y.repeat(4))],
+        "trained on 96 examples, got 384;": [(x.repeat(4, 1), y.repeat(4))],
         "other values or another order": [
             (moved, y),
             (x, (y + 1) % 3),
@@ -86,7 +86,7 @@ def test_a_loader_must_give_as_many_batches(blobs, tmp_path):
     KINDS["point"]().fit(loader(32), epochs=2, run=tmp_path / "run", progress=False)
     method = bf.load(tmp_path / "run")
     for data in (loader(16), Items(*blobs)):
-        with pytest.raises(bf.RunError, match=r"has 3 batches, with this data it would have [61]: .* same batch size"):
+        with pytest.raises(bf.RunError, match=r"has 3 batches, this data gives [61]: .* same batch size"):
             method.resume(data, tmp_path / "run", extend=2, progress=False)
     assert method.resume(loader(32), tmp_path / "run", extend=2, progress=False)["step"] == [3, 6, 9, 12]
 

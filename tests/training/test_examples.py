@@ -1,4 +1,4 @@
-"""Data in every form it may come in."""
+"""Training data in every form."""
 
 import numpy as np
 import pytest
@@ -89,7 +89,7 @@ def test_numbers_take_the_networks_precision_and_integers_stay():
 @pytest.mark.parametrize(
     "data, words",
     [
-        ((X, Y[:5]), "x has 10 examples and y has 5"),
+        ((X, Y[:5]), "same number of examples, got 10 and 5"),
         ((X[:0], Y[:0]), "empty"),
         ((X.clone().fill_(torch.nan), Y), "20 values that are NaN or infinite"),
         ((torch.where(X > 18, torch.inf, X), Y), "1 values that are NaN or infinite"),
@@ -173,7 +173,7 @@ def test_an_empty_dataset_and_a_strange_dataset_are_refused():
 
     with pytest.raises(ValueError, match="empty"):
         read(Bad(0))
-    with pytest.raises(ValueError, match="pairs"):
+    with pytest.raises(ValueError, match="must be a pair"):
         read(Bad(3)).first()
 
 
@@ -200,5 +200,5 @@ def test_a_number_of_examples_that_is_not_the_datas_is_refused():
 
     for data in ((X, Y), TensorDataset(X, Y), Items()):
         assert read(data, n_data=10).n_data == 10
-        with pytest.raises(ValueError, match="here are 10 examples, got n_data=1000"):
+        with pytest.raises(ValueError, match="number of examples, 10, got 1000"):
             read(data, n_data=1000)

@@ -1,4 +1,4 @@
-"""Snapshots of the weights: what they count, when they are taken, and that resuming keeps them to the bit."""
+"""Histograms of the weights: what they count, which epochs have them, and that resuming gives the same ones."""
 
 import json
 
@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bayesify as bf
-from bayesify.training.histograms import BINS, LARGEST_TENSORS, SNAPSHOTS, due, weight_histograms
+from bayesify.training.histograms import BINS, EPOCHS_SHOWN, LARGEST_TENSORS, due, weight_histograms
 
 
 @given(st.integers(1, 3000))
 def test_there_are_few_however_long_training_takes(epochs):
     taken = [epoch for epoch in range(1, epochs + 1) if due(epoch, epochs)]
-    assert len(taken) <= SNAPSHOTS + 2
+    assert len(taken) <= EPOCHS_SHOWN + 2
     assert taken[0] == 1
     assert taken[-1] == epochs
-    assert epochs > SNAPSHOTS or len(taken) == epochs
+    assert epochs > EPOCHS_SHOWN or len(taken) == epochs
 
 
 def test_a_histogram_counts_the_means_and_leaves_the_biases_out():
@@ -64,7 +64,7 @@ def test_a_deep_network_keeps_its_largest_tensors_in_order():
     assert found == [name for name in sizes if name in found]
 
 
-def test_resuming_gives_the_same_snapshots(blobs, tmp_path):
+def test_resuming_gives_the_same_histograms(blobs, tmp_path):
     x, y = blobs
 
     def make():

@@ -1,4 +1,4 @@
-"""A history in one line: whose it is, how long it was, and its last numbers."""
+"""A history in one line: its method, its length and its last numbers."""
 
 from bayesify.training.plan import History
 

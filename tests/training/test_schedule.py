@@ -1,10 +1,10 @@
-"""What each step is given: shares of the KL that add up, rates that follow the schedule, each network's own."""
+"""Numbers of each step: shares of the KL sum to one, learning rates follow the schedule, each network has its own."""
 
 import pytest
 import torch
 
 from bayesify.training.kl import KL
-from bayesify.training.schedule import Timetable
+from bayesify.training.schedule import StepSchedule
 
 EPOCHS, BATCH, N_DATA = 5, 8, 27
 BATCHES = 4  # the last has three examples
@@ -16,19 +16,19 @@ def falling(done):
     return 1 - done / 2
 
 
-def timetable():
-    return Timetable(NETWORKS, falling, epochs=EPOCHS, batches=BATCHES, batch_size=BATCH, n_data=N_DATA)
+def schedule():
+    return StepSchedule(NETWORKS, falling, epochs=EPOCHS, batches=BATCHES, batch_size=BATCH, n_data=N_DATA)
 
 
 def test_the_last_batch_has_what_is_left():
-    assert timetable().sizes == [8, 8, 8, 3]
+    assert schedule().sizes == [8, 8, 8, 3]
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 4])
 def test_an_epochs_shares_add_up_to_what_the_whole_kl_is_worth_then(epoch):
-    shares = timetable().table(epoch, lambda share, _, __: (share,), torch.float64)[:, :, 0]
+    shares = schedule().table(epoch, lambda share, _, __: (share,), torch.float64)[:, :, 0]
     at = [epoch + number / BATCHES for number in range(BATCHES)]
-    warm = sum(size / N_DATA * min(1, time / 2) for size, time in zip(timetable().sizes, at, strict=True))
+    warm = sum(size / N_DATA * min(1, time / 2) for size, time in zip(schedule().sizes, at, strict=True))
     expected = torch.tensor([warm, 1.0, 0.25, 1.0], dtype=torch.float64)
     torch.testing.assert_close(shares.sum(0), expected, rtol=1e-12, atol=1e-12)
     # Half of what is left at every batch: 8, 4, 2, 1 fifteenths.
@@ -36,14 +36,14 @@ def test_an_epochs_shares_add_up_to_what_the_whole_kl_is_worth_then(epoch):
 
 
 def test_rates_follow_the_schedule_from_each_networks_own():
-    rates = timetable().table(2, lambda _, rate, __: (rate,), torch.float64)[:, :, 0]
+    rates = schedule().table(2, lambda _, rate, __: (rate,), torch.float64)[:, :, 0]
     for number in range(BATCHES):
         factor = falling((2 * BATCHES + number) / (EPOCHS * BATCHES))
         torch.testing.assert_close(rates[number], factor * torch.tensor([0.1, 0.3, 0.1, 0.3], dtype=torch.float64))
 
 
 def test_a_single_step_is_given_what_its_row_of_the_table_says():
-    whole = timetable()
+    whole = schedule()
     table = whole.table(3, lambda share, rate, number: (share, rate, number), torch.float64)
     for number, size in enumerate(whole.sizes):
         step = 3 * BATCHES + number
@@ -54,5 +54,5 @@ def test_a_single_step_is_given_what_its_row_of_the_table_says():
 
 def test_equal_networks_are_worked_out_once():
     asked = []
-    timetable().table(0, lambda share, rate, number: asked.append(number) or (share, rate), torch.float32)
+    schedule().table(0, lambda share, rate, number: asked.append(number) or (share, rate), torch.float32)
     assert len(asked) == 3 * BATCHES

@@ -1,4 +1,4 @@
-"""What a history says against trusting it: constructed cases on either side of every line, and who hears of it."""
+"""Warnings about a history: cases on both sides of every threshold, and where warnings are logged."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.cli import main
-from bayesify.training.warnings import blew_up, kl_frozen, not_converged, unheard
+from bayesify.training.warnings import blew_up, kl_frozen, not_converged, without_warnings
 
 
 def test_a_loss_that_still_falls_is_not_converged():
@@ -79,7 +79,7 @@ def test_fit_warns_once_of_a_posterior_that_has_not_moved(caplog):
     assert (record.name, record.levelno) == ("bayesify", logging.WARNING)
 
 
-def test_a_posterior_that_has_moved_is_not_doubted_when_it_is_trained_further(caplog):
+def test_a_posterior_that_has_moved_gives_no_warning_when_it_is_trained_further(caplog):
     method, data = moons()
     method.fit(data, epochs=30, learning_rate=3e-2, progress=False)
     later = method.fit(data, epochs=3, learning_rate=1e-6, progress=False)
@@ -102,9 +102,9 @@ def test_methods_without_a_posterior_to_move_are_left_alone(caplog, blobs):
     assert told(caplog) == []
 
 
-def test_inside_unheard_the_rest_of_the_log_is_heard(caplog):
+def test_without_warnings_other_messages_are_still_logged(caplog):
     method, data = moons()
-    with unheard():
+    with without_warnings():
         method.fit(data, epochs=2, progress=False)
         logging.getLogger("bayesify").warning("something else")
     assert [record.getMessage() for record in caplog.records] == ["something else"]

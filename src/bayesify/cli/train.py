@@ -89,18 +89,18 @@ def train(
 
 
 def _train(recipe: Recipe, out: Path, *, overwrite: bool) -> Trained:
-    from bayesify.training.warnings import unheard
+    from bayesify.training.warnings import without_warnings
     from bayesify.workflows import train as training
 
     try:
-        with unheard():
+        with without_warnings():
             return training.train(recipe, out, overwrite=overwrite)
     except training.InterruptedTrainingError as stopped:
         raise _interrupted(stopped.run, stopped.step) from None
 
 
 def _resume(run: Path, extend: int | None, settings: dict[str, Any], given: set[str]) -> Trained:
-    from bayesify.training.warnings import unheard
+    from bayesify.training.warnings import without_warnings
     from bayesify.workflows import train as training
     from bayesify.workflows.load import is_complete
 
@@ -113,7 +113,7 @@ def _resume(run: Path, extend: int | None, settings: dict[str, Any], given: set[
         raise CommandError(f"{run} is complete: add epochs with --extend, or evaluate it")
     where: dict[str, Any] = {name: settings.get(name) for name in ("data", "network", "device")}
     try:
-        with unheard():
+        with without_warnings():
             return training.resume(run, extend=extend or 0, **where)
     except training.InterruptedTrainingError as stopped:
         raise _interrupted(stopped.run, stopped.step) from None

@@ -1,4 +1,4 @@
-"""Decisions by what a network knows and does not know: acting, and learning from what came of it."""
+"""Decisions under uncertainty: acting by posterior draws, and learning from the rewards."""
 
 from bayesify.decisions.bandits import Bandit, Mushrooms, Played, play
 

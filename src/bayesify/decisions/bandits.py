@@ -1,10 +1,12 @@
-"""Contextual bandits: act, see the reward of that act alone, learn from the latest interactions, go on.
+"""Contextual bandits: choose an act, see the reward of that act alone, learn from the latest interactions, repeat.
 
-A network gives the reward of each act in a context. One draw of the weights for each decision, and the act that is best
-under it, is Thompson sampling (W. Thompson 1933): an act is tried as often as it may be the best one; of an ensemble, a
-member at random (I. Osband et al. 2016). A point estimate has one draw only: with it the same rule is greedy, and
-`epsilon` makes it try an act at random now and then. After each decision the network takes a few steps on minibatches
-of the latest interactions, as in C. Blundell et al. (2015, 5.3).
+A network predicts the reward of each act in a context. Thompson sampling draws one set of weights for each decision and
+takes the act that is best under it, so an act is tried as often as it is likely to be the best (Thompson, "On the
+Likelihood that One Unknown Probability Exceeds Another in View of the Evidence of Two Samples", 1933). An ensemble uses
+a member at random (Osband, Blundell, Pritzel and Van Roy, "Deep Exploration via Bootstrapped DQN", 2016,
+arXiv:1602.04621). A point estimate has one draw only, which makes the rule greedy; `epsilon` adds random acts. After
+each decision the network takes a few steps on minibatches of the latest interactions, as in section 5.3 of Blundell,
+Cornebise, Kavukcuoglu and Wierstra, "Weight Uncertainty in Neural Networks", 2015, arXiv:1505.05424.
 """
 
 from __future__ import annotations
@@ -33,33 +35,81 @@ _CHUNK = 512  # noise is made for this many decisions at once
 
 
 class Bandit(Protocol):
-    """What is played: contexts by number, and what each act in them brings."""
+    """The protocol of a contextual bandit: a context for each step, and the reward of each act in it.
+
+    Attributes:
+        acts: number of acts.
+
+    """
 
     acts: int
 
     def context(self, step: int) -> Tensor:
-        """What is seen before acting, `[features]`."""
+        """What is seen before acting.
+
+        Args:
+            step: number of the decision, counted from zero.
+
+        Returns:
+            Features `[features]`.
+
+        """
 
     def inputs(self, context: Tensor) -> Tensor:
-        """What the network is asked for each act, `[acts, inputs]`."""
+        """Inputs of the network for each act in a context.
+
+        Args:
+            context: features `[features]`.
+
+        Returns:
+            Inputs `[acts, inputs]`.
+
+        """
 
     def reward(self, step: int, act: int) -> float:
-        """What an act brings."""
+        """The reward of an act.
+
+        Args:
+            step: number of the decision, counted from zero.
+            act: number of the act.
+
+        """
 
     def best(self, step: int) -> float:
-        """The expected reward of the best act, which regret is counted from."""
+        """The expected reward of the best act, from which regret is computed.
+
+        Args:
+            step: number of the decision, counted from zero.
+
+        """
 
 
 class Mushrooms:
-    """Eat (act 1) or pass (act 0): edible +5, poisonous -35 or +5 at even odds, passing 0.
+    """The mushroom bandit: eat (act 1) or pass (act 0).
+
+    Eating an edible mushroom gives +5, eating a poisonous one -35 or +5 with equal probability, passing gives 0.
 
     Args:
         x: features of the mushrooms, `[n, features]`.
-        poisonous: which are, `[n]`.
-        steps: how many interactions to prepare.
-        seed: of the mushrooms met and of the odds.
-        shown: the features stand beside `both` acts, or beside `eating` alone, where passing is one and the same input
-            for all mushrooms.
+        poisonous: whether each is poisonous, `[n]`.
+        steps: number of decisions to prepare.
+        seed: seed of the mushrooms and of the rewards.
+        shown: whether the features are part of the inputs of `both` acts or of `eating` alone; with `eating`, passing
+            has the same input for all mushrooms.
+
+    Raises:
+        ValueError: for an unknown `shown`.
+
+    Example:
+        >>> from bayesify.decisions import Mushrooms
+        >>> bandit = Mushrooms(torch.eye(2), torch.tensor([0, 1]), steps=100)
+        >>> bandit.inputs(bandit.context(0)).shape
+        torch.Size([2, 4])
+        >>> sorted({bandit.reward(step, act) for step in range(100) for act in range(2)})
+        [-35.0, 0.0, 5.0]
+
+    Reference:
+        Blundell, Cornebise, Kavukcuoglu and Wierstra, "Weight Uncertainty in Neural Networks", 2015, arXiv:1505.05424.
 
     """
 
@@ -74,35 +124,68 @@ class Mushrooms:
         self.lucky = (noise.uniform(odds, steps) < 0.5).tolist()
 
     def context(self, step: int) -> Tensor:
-        """The features of the mushroom that is met."""
+        """Features of the mushroom at a step.
+
+        Args:
+            step: number of the decision, counted from zero.
+
+        Returns:
+            Features `[features]`.
+
+        """
         return self.x[self.met[step]]
 
     def inputs(self, context: Tensor) -> Tensor:
-        """Each act as one of two, beside the features."""
+        """The features, and the act as one of two indicators.
+
+        Args:
+            context: features `[features]`.
+
+        Returns:
+            Inputs `[2, features + 2]`.
+
+        """
         beside = torch.zeros_like(context) if self.shown == "eating" else context
         return torch.cat((torch.stack((beside, context)), torch.eye(2)), 1)
 
     def reward(self, step: int, act: int) -> float:
-        """What eating or passing brings."""
+        """The reward of eating or passing.
+
+        Args:
+            step: number of the decision, counted from zero.
+            act: 1 to eat, 0 to pass.
+
+        """
         if act == 0:
             return 0.0
         return -35.0 if self.poisonous[step] and not self.lucky[step] else 5.0
 
     def best(self, step: int) -> float:
-        """Five for an edible one, nothing for a poisonous one."""
+        """The expected reward of the best act: 5 for an edible mushroom, 0 for a poisonous one.
+
+        Args:
+            step: number of the decision, counted from zero.
+
+        """
         return 0.0 if self.poisonous[step] else 5.0
 
 
 @dataclass(frozen=True)
 class Played:
-    """What was done at each step, and what it cost beside the best act: `acts [steps]`, `regret [steps]`."""
+    """The acts and the regret of a game.
+
+    Args:
+        acts: the act of each step, `[steps]`.
+        regret: expected reward of the best act minus the reward received, `[steps]`.
+
+    """
 
     acts: Tensor
     regret: Tensor
 
     @property
     def cumulative(self) -> Tensor:
-        """Regret summed up to each step."""
+        """Cumulative regret, `[steps]`."""
         return self.regret.cumsum(0)
 
 
@@ -125,27 +208,42 @@ def play(
     compiled: bool = True,
     progress: Callable[[int, float], None] = lambda _, __: None,
 ) -> Played:
-    """Play and learn.
+    """Play a contextual bandit with a method, which learns from the rewards.
 
     Args:
-        method: whose network takes `bandit.inputs` and gives one number, the reward; not trained before.
-        bandit: what is played.
-        steps: decisions.
-        epsilon: the share of decisions left to chance.
-        first_by_chance: how many of the first decisions are left to chance, all of them: a network that has seen
-            one bad reward and nothing else may never try that act again.
-        draws: of the weights for each decision, whose answers are averaged; one is Thompson sampling.
-        memory: how many of the latest interactions are learned from.
-        batch_size: of a minibatch; drawn from the memory with replacement.
-        updates: minibatches after each decision: a number, or a function of the decisions made.
-        learning_rate: of the mean loss over a minibatch: a number, or a function of the decisions made.
+        method: an untrained method whose network takes `bandit.inputs` and predicts one number, the reward.
+        bandit: the bandit.
+        steps: number of decisions.
+        epsilon: share of decisions that are random.
+        first_by_chance: number of random decisions at the start. A network that has seen one bad reward and nothing
+            else may never try that act again.
+        draws: weight draws for each decision, whose predictions are averaged; 1 is Thompson sampling.
+        memory: number of latest interactions that the network learns from.
+        batch_size: examples in a minibatch, drawn from the memory with replacement.
+        updates: minibatches after each decision: a number, or a function of the number of decisions.
+        learning_rate: of the mean loss over a minibatch: a number, or a function of the number of decisions.
         optimizer: as in `fit`.
-        training_draws: of the weights for each minibatch.
-        prior_weight: how often the prior counts, a number or a function of the decisions made: once is the posterior;
-            less at first lets a network learn from the few rewards that it has.
-        seed: of decisions and minibatches.
+        training_draws: weight draws for each minibatch.
+        prior_weight: weight of the prior, a number or a function of the number of decisions. With 1 the network learns
+            the posterior. Less at the start lets it learn from few rewards.
+        seed: seed of decisions and minibatches.
         compiled: compile the step, where that works.
         progress: called after each thousand decisions with their number and the regret so far.
+
+    Returns:
+        Acts and regret of each step.
+
+    Raises:
+        ValueError: if a number is out of its range.
+        TrainingError: if the network stops being finite.
+
+    Example:
+        >>> from bayesify.decisions import Mushrooms, play
+        >>> bandit = Mushrooms(torch.eye(2), torch.tensor([0, 1]), steps=40)
+        >>> method = bf.Variational(bf.networks.mlp(4, 1, units=4), "gaussian", prior="normal:1", seed=0)
+        >>> played = play(method, bandit, steps=40, updates=2, first_by_chance=10, compiled=False)
+        >>> played.acts.shape, played.cumulative.shape
+        (torch.Size([40]), torch.Size([40]))
 
     """
     at_least("steps", steps, 1)
@@ -156,7 +254,7 @@ def play(
     kept_x = torch.zeros(memory, first.shape[1])
     kept_y = torch.zeros(memory)
     learn = _Learner(method, (kept_x, kept_y), batch_size, optimizer, training_draws, seed, compiled)
-    answers = _Answers(method, first, draws, seed, compiled)
+    predicted = _Rewards(method, first, draws, seed, compiled)
     regret, acts = torch.zeros(steps, dtype=torch.float64), torch.zeros(steps, dtype=torch.int64)
     chance: Tensor = torch.zeros(0)
     total = 0.0
@@ -169,7 +267,7 @@ def play(
         if luck < epsilon or step < first_by_chance:
             act = min(int(which * bandit.acts), bandit.acts - 1)
         else:
-            act = int(answers.of(inputs, step).argmax())
+            act = int(predicted.at(inputs, step).argmax())
         reward = bandit.reward(step, act)
         kept_x[step % memory], kept_y[step % memory] = inputs[act], reward
         acts[step], regret[step] = act, bandit.best(step) - reward
@@ -183,54 +281,54 @@ def play(
     return Played(acts, regret)
 
 
-class _Answers(nn.Module):
-    """The mean reward of each act under fresh draws of the weights, `[acts]`, compiled where that works."""
+class _Rewards(nn.Module):
+    """The mean reward of each act under new draws of the weights, `[acts]`, compiled where that works."""
 
     def __init__(self, method: Method, inputs: Tensor, draws: int, seed: int, compiled: bool) -> None:
         super().__init__()
         self.method: Any = method
         self.draws, self.seed = draws, seed
-        given = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        self.names, self.state = list(given), [tensor.detach() for tensor in given.values()]
+        tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        self.names, self.state = list(tensors), [tensor.detach() for tensor in tensors.values()]
         self.compiled: Callable[..., Tensor] | None = None
         if compiled and declares(method, "capturable"):
             try:
                 example = (*self.state, inputs, torch.tensor(self._coordinates(0)))
                 self.compiled = compile_function(self._flat, example)
-            except Exception as problem:  # noqa: BLE001 -- no compiler: the plain path is there
+            except Exception as problem:  # noqa: BLE001 -- no compiler: the plain path works
                 logger.warning("decisions are not compiled (%s): the plain path is used", first_line(problem)[:160])
 
-    def of(self, inputs: Tensor, step: int) -> Tensor:
-        """Those of one decision."""
+    def at(self, inputs: Tensor, step: int) -> Tensor:
+        """The predicted rewards for one decision."""
         with torch.no_grad():
             if self.compiled is None:
                 return self.forward(inputs, self._coordinates(step))
             return self.compiled(*self.state, inputs, torch.tensor(self._coordinates(step)))
 
     def forward(self, inputs: Tensor, coordinates: int | Tensor) -> Tensor:
-        held = self.method.held
-        draws = range(self.draws if held is None else held)
-        theta, dropout = self.method.weights(draws, coordinates), self.method._dropout_keys(draws, coordinates)
+        stored = self.method.held
+        draws = range(self.draws if stored is None else stored)
+        theta, dropout = self.method.weights(draws, coordinates), self.method.dropout_keys(draws, coordinates)
         outputs = self.method.network.outputs(theta, inputs, dropout=dropout, fixed_mask=True)[0]
-        if held is not None and self.draws < held:
-            # Those that are asked: all of them, every time, would be a greedy agent with a better mean.
+        if stored is not None and self.draws < stored:
+            # Only some of the stored draws, at random: all of them at every step would make the agent greedy.
             key = noise.keys(coordinates, noise.Stream.PREDICTION, device=theta.device)[0]
-            outputs = outputs[noise.permutation(key, held)[: self.draws]]
+            outputs = outputs[noise.permutation(key, stored)[: self.draws]]
         mean: Tensor = outputs.mean(0)
         return mean.reshape(len(inputs), -1)[:, 0]
 
     def _coordinates(self, step: int) -> int:
-        """The game's seed, and above its 32 bits the decision: as a tensor, a number that compiled draws can read."""
+        """The seed in the lower 32 bits and the decision above them: one number, a tensor for compiled code."""
         return (self.seed & 0xFFFFFFFF) + ((step + 1) << 32)
 
     def _flat(self, *tensors: Tensor) -> Tensor:
         known = len(self.names)
-        found: Tensor = functional_call(self, dict(zip(self.names, tensors[:known], strict=True)), tensors[known:])
-        return found
+        rewards: Tensor = functional_call(self, dict(zip(self.names, tensors[:known], strict=True)), tensors[known:])
+        return rewards
 
 
 class _Learner:
-    """Minibatches of what is remembered, one fused step each."""
+    """Training on minibatches of the memory, one fused step each."""
 
     def __init__(
         self,
@@ -254,7 +352,7 @@ class _Learner:
         self.method = method
 
     def __call__(self, known: int, updates: int, rate: float, prior_weight: float) -> None:
-        """Some steps on the interactions that are known; the prior counts `prior_weight` times for all of them."""
+        """Make `updates` steps on the first `known` interactions of the memory."""
         if not updates:
             return
         x, y = self.memory
@@ -269,4 +367,4 @@ class _Learner:
             nll = self.step.evaluate(self.layout, [xs[at], ys[at]], steps[at], numbers[at])
         self.step.done += updates
         if not torch.isfinite(nll):
-            raise TrainingError("the network of a bandit stopped being finite: lower its learning rate")
+            raise TrainingError("the bandit's network diverged: its loss is not finite; lower learning_rate")

@@ -1,8 +1,8 @@
-"""Plain chains of known layers, evaluated at many draws at once with products batched by hand.
+"""Plain chains of known layers, evaluated at many draws at once by batched products.
 
-A chain is an `nn.Sequential` (nested ones count) of layers listed here. The first product sees inputs that all draws
-share, so its weights are stacked into one tall matrix; later products are batched over draws. Convolutions run as one
-grouped convolution with the draws as groups. A type is matched exactly: a subclass may do something else.
+A chain is an `nn.Sequential` (nested ones count) of the layers listed here. All draws share the inputs of the first
+product, so its weights are stacked into one tall matrix. Later products are batched over draws. Convolutions run as one
+grouped convolution with the draws as groups. Types are matched exactly, because a subclass may compute something else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Chain = list[tuple[str, nn.Module]]
 
 
 def plan(module: nn.Module) -> Chain | None:
-    """The layers of a plain chain in order, or None where the module is something else."""
+    """The layers of a plain chain in order, by name; None where the module is not a plain chain."""
     links: Chain = []
     seen: set[int] = set()
     if not _collect(module, "", links, seen):
@@ -71,16 +71,16 @@ def run(chain: Chain | None, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
 
 
 def _run_once(chain: Chain, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
-    ours = False
+    owned = False
     for name, layer in chain:
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            # Squeezed, not indexed: the gradient of an index is a copy.
+            # Squeezed, not indexed: the gradient of indexing copies the tensor.
             weight, bias = tensors[f"{name}weight"].squeeze(0), tensors.get(f"{name}bias")
             bias = None if bias is None else bias.squeeze(0)
             x = layer._conv_forward(x, weight, bias) if isinstance(layer, nn.Conv2d) else F.linear(x, weight, bias)
-            ours = not torch.is_grad_enabled()
-        elif ours and type(layer) in IN_PLACE:
-            # Nobody else holds what a layer of weights gave, and no gradient needs it: no second copy of it.
+            owned = not torch.is_grad_enabled()
+        elif owned and type(layer) in IN_PLACE:
+            # No other code and no gradient uses the output of the last layer, so it is overwritten.
             x = IN_PLACE[type(layer)](x)
         else:
             x = layer(x)
@@ -91,15 +91,15 @@ def _collect(module: nn.Module, prefix: str, links: Chain, seen: set[int]) -> bo
     if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or "forward" in vars(module):
         return False
     if type(module) is nn.Sequential:
-        # Not `named_children`, which gives a module that stands in two places only once.
-        parts = [(name, part) for name, part in module._modules.items() if part is not None]
-        return all(_collect(part, f"{prefix}{name}.", links, seen) for name, part in parts)
+        # Not `named_children`, which lists a module that is used twice only once.
+        children = [(name, child) for name, child in module._modules.items() if child is not None]
+        return all(_collect(child, f"{prefix}{name}.", links, seen) for name, child in children)
     known = type(module) in {nn.Linear, *ELEMENTWISE}
     known |= type(module) in POOLING and not getattr(module, "return_indices", False)
     known |= type(module) is nn.Conv2d and module.padding_mode == "zeros"
     known |= type(module) is nn.Flatten and module.start_dim == 1 and module.end_dim == -1
     for parameter in module.parameters():
-        # A layer used twice, or one whose weights are tied or frozen, needs the general path.
+        # A layer that is used twice, or has tied or frozen weights, needs the general path.
         known &= parameter.requires_grad and id(parameter) not in seen
         seen.add(id(parameter))
     links.append((prefix, module))
@@ -113,7 +113,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, shared: bool) -> Ten
         return y.view(x.shape[0], draws, width).transpose(0, 1)
     rows = x.expand(draws, *x.shape) if shared else x
     flat = rows.flatten(1, -2).mT
-    # The weights come first: their gradient is a product in their own order then, and nothing has to be turned round.
+    # The weights come first, so that their gradient has their layout and needs no transposition.
     product = torch.bmm(weight, flat) if bias is None else torch.baddbmm(bias.unsqueeze(2), weight, flat)
     return product.mT.view(*rows.shape[:-1], width)
 

@@ -1,10 +1,10 @@
-"""Dropout whose masks are our pure noise, wherever in a network it hides.
+"""Dropout with masks from keyed noise, for every kind of dropout in a network.
 
-Dropout modules, `F.dropout` and its relatives, the dropout in attention and between the layers of recurrent networks
-end in a few functions of torch. `KeyedDropout` answers them during a pass: it knows the n-th dropout of the pass by
-its order (its *site*), draws the mask from the pass's key folded with that number, and can share one mask among all
-inputs, so that one draw is one function (Gal and Ghahramani 2016). Nothing of torch is patched: other threads, and the
-same thread after an exception, never notice.
+Dropout modules, `F.dropout` and its variants, and the dropout in attention and between recurrent layers all call a few
+functions of torch. `KeyedDropout` replaces these functions during a pass. The n-th dropout of a pass is its *site* n.
+Its mask comes from the pass's key folded with n. One mask can be shared by all inputs, so that one draw is one function
+(Gal and Ghahramani, "Dropout as a Bayesian Approximation: Representing Model Uncertainty in Deep Learning", 2016,
+arXiv:1506.02142). Torch is not patched, so other threads are not affected.
 """
 
 from __future__ import annotations
@@ -29,9 +29,13 @@ _ALPHA = -1.7580993408473766  # what SELU gives for minus infinity
 
 @dataclass(frozen=True)
 class Site:
-    """One dropout of a pass: its own rate, and the axis of its mask along which the batch runs (None: no axis).
+    """One dropout of a pass.
 
-    Where the batch is merged with something else (time, heads), `batch_first` says which of the two varies slowest.
+    Args:
+        rate: its dropout rate.
+        batch_axis: the axis of its mask along which the batch runs; None where there is no such axis.
+        batch_first: where that axis merges the batch with another one (time, heads): whether the batch varies slowest.
+
     """
 
     rate: float
@@ -43,11 +47,11 @@ class KeyedDropout(TorchFunctionMode):
     """Inside this context every dropout of a network takes its mask from `key [2]`.
 
     Args:
-        key: the draw's key; under vmap, one per draw.
-        sites: what tracing found out about the network's dropout.
-        inputs: how many inputs share one mask (prediction); None gives each its own (training).
-        rate: replaces every site's own rate.
-        always: act also where the network is in evaluation mode.
+        key: key of the draw; under vmap, one per draw.
+        sites: the sites of the network, from its trace.
+        inputs: how many inputs share one mask (prediction); None draws one for each input (training).
+        rate: replaces the rate of every site.
+        always: drop also where the network is in evaluation mode.
 
     """
 
@@ -84,21 +88,30 @@ class KeyedDropout(TorchFunctionMode):
             return self._packed(*args)
         return func(*args, **kwargs)
 
-    def active_rate(self, own: float, training: bool) -> float:
-        """The rate a site works at: zero where it is switched off."""
-        if not 0 <= own <= 1:
-            raise ValueError(f"a dropout rate must be between 0 and 1, got {own!r}")
-        if own == 0 or not (training or self.always):
+    def active_rate(self, site_rate: float, training: bool) -> float:
+        """The rate at which a site drops: zero where it is switched off."""
+        if not 0 <= site_rate <= 1:
+            raise ValueError(f"a dropout rate must be between 0 and 1, got {site_rate!r}")
+        if site_rate == 0 or not (training or self.always):
             return 0.0
-        return own if self.rate is None else self.rate
+        return site_rate if self.rate is None else self.rate
 
     def drop(
         self, x: Tensor, rate: float, *, shape: Sequence[int] = (), alpha: bool = False, times: Tensor | None = None
     ) -> Tensor:
-        """Drop entries of x with chance `rate` and scale what is left, so that its mean stays.
+        """Drop entries of x with probability `rate` and scale the others, so that the mean stays.
 
-        `shape` is the mask's where it is shared over positions; `times` says for each row of a packed sequence which
-        step it belongs to; `alpha` keeps the mean and variance of SELU activations (Klambauer et al. 2017).
+        Args:
+            x: the tensor.
+            rate: probability that an entry is dropped.
+            shape: shape of the mask, where positions share it; that of x by default.
+            alpha: keep mean and variance of SELU activations (Klambauer, Unterthiner, Mayr and Hochreiter,
+                "Self-Normalizing Neural Networks", 2017, arXiv:1706.02515).
+            times: time step of each row of a packed sequence.
+
+        Returns:
+            The result, of x's shape.
+
         """
         kept = self._mask(x, list(shape or x.shape), rate, times)
         if rate >= 1:
@@ -128,7 +141,7 @@ class KeyedDropout(TorchFunctionMode):
         return kept
 
     def _site(self, dims: int) -> Site:
-        # A pass may be longer than the traced one (a loop over time): its further sites resemble the last.
+        # A pass may be longer than the traced one (a loop over time): further sites are treated as the last.
         known = self.sites[self.count : self.count + 1] or self.sites[-1:]
         site = known[0] if known else Site(0.0)
         return site if site.batch_axis is None or site.batch_axis < dims else Site(site.rate)
@@ -162,8 +175,8 @@ class KeyedDropout(TorchFunctionMode):
         # batch sizes, which are integers, before the state; between layers the outputs go through one dropout each.
         packed = isinstance(rest[0], Tensor) and not rest[0].is_floating_point()
         before, rest = (rest[:1], rest[1:]) if packed else ((), rest)
-        states, weights, biases, layers, own, training, both = rest[:7]
-        rate = self.active_rate(own, training) if layers > 1 else 0.0
+        states, weights, biases, layers, site_rate, training, both = rest[:7]
+        rate = self.active_rate(site_rate, training) if layers > 1 else 0.0
         if rate == 0:
             return func(x, *before, states, weights, biases, layers, 0.0, training, both, *rest[7:])
         times = _times(before[0], x.device) if packed else None
@@ -210,13 +223,13 @@ class KeyedDropout(TorchFunctionMode):
             scores = scores.masked_fill(~attn_mask, -torch.inf)
         elif attn_mask is not None:
             scores = scores + attn_mask
-        # A query that may look at nothing gets zeros, as torch's own function gives it.
+        # A query that may attend to nothing gets zeros, as in torch's function.
         blind = (scores == -torch.inf).all(-1, keepdim=True)
         return self.drop(torch.softmax(scores, -1).masked_fill(blind, 0.0), rate) @ value
 
     @cached_property
     def _multi_head(self) -> Callable[..., Any]:
-        # Torch's function calls dropout inside itself, where a mode cannot follow: run the same code with our names.
+        # A mode does not see the calls inside torch's function: run its code with the names replaced.
         original = F.multi_head_attention_forward
         names = {
             **original.__globals__,
@@ -230,17 +243,17 @@ class KeyedDropout(TorchFunctionMode):
 
 
 class NoDropout(KeyedDropout):
-    """Inside this context there is no dropout, whatever the network says."""
+    """Inside this context there is no dropout, in any mode of the network."""
 
     def __init__(self) -> None:
         super().__init__(None)
 
-    def active_rate(self, own: float, training: bool) -> float:
+    def active_rate(self, site_rate: float, training: bool) -> float:
         return 0.0
 
 
 class DropoutBefore:
-    """A forward pre-hook: dropout on a layer's input."""
+    """A forward pre-hook that applies dropout to a layer's input."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -258,20 +271,20 @@ class DropoutBefore:
 
 
 def packed_dropout(data: Tensor, batch_sizes: Tensor, p: float, training: bool) -> Tensor:
-    """Dropout on the rows of a packed sequence, for which a mask that inputs share needs to know the steps."""
+    """Dropout on the rows of a packed sequence; `batch_sizes` gives the time steps, which a shared mask needs."""
     if has_torch_function_unary(data):
         return handle_torch_function(packed_dropout, (data,), data, batch_sizes, p, training)
     return F.dropout(data, p, training)
 
 
 def dropout_modules(module: nn.Module) -> list[tuple[str, float]]:
-    """Dropout that is visible in the module tree, by name and rate (functional dropout shows only in a trace)."""
-    found = []
-    for name, part in module.named_modules():
-        rate = getattr(part, "p" if isinstance(part, nn.modules.dropout._DropoutNd) else "dropout", None)
+    """Name and rate of the dropout in the module tree; functional dropout shows only in a trace."""
+    rates = []
+    for name, submodule in module.named_modules():
+        rate = getattr(submodule, "p" if isinstance(submodule, nn.modules.dropout._DropoutNd) else "dropout", None)
         if isinstance(rate, float) and rate > 0:
-            found.append((name, rate))
-    return found
+            rates.append((name, rate))
+    return rates
 
 
 def _times(batch_sizes: Tensor, device: torch.device) -> Tensor:
@@ -281,10 +294,10 @@ def _times(batch_sizes: Tensor, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True)
 class _Kind:
-    """One of torch's dropout functions: what it drops and what it does unless told."""
+    """One of torch's dropout functions: what it drops, and its default mode."""
 
     features: bool = False  # whole channels, the first two axes
-    unbatched: int = 0  # so many axes mean that there is no batch axis
+    unbatched: int = 0  # number of axes of an input without a batch axis
     alpha: bool = False
     training: bool = True
     inplace: bool = False

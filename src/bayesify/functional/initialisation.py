@@ -1,11 +1,11 @@
-"""Where training starts: the given weights, fresh ones as the module's layers make them, or noise of a stated width.
+"""The weights at which training starts: given ones, fresh ones as the layers draw them, or noise of a given width.
 
 A start is written as text: `given`, `fresh`, `glorot`, `normal:0.1` (a standard deviation) or `uniform:-0.2,0.2`.
-Posterior widths start at a number or the same `uniform:` form.
+Posterior widths start at a number or in the same `uniform:` form.
 
-Glorot and Bengio (2010), which Keras starts with: weights of dense and convolutional layers are uniform within
-+-sqrt(6 / (fan in + fan out)), their biases zero. A fresh layer of torch with as many outputs as inputs is narrower by
-sqrt(3).
+`glorot` is the default of Keras (Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
+networks", 2010): weights of dense and convolutional layers are uniform within +-sqrt(6 / (fan in + fan out)), biases
+are zero. A fresh torch layer with as many outputs as inputs is narrower by sqrt(3).
 """
 
 from __future__ import annotations
@@ -30,7 +30,15 @@ _GLOROT = 1 << 21
 
 
 def start_weights(network: Network, start: str, seed: int, member: int = 0) -> Tensor:
-    """A starting vector `[P]` for one network."""
+    """The weights `[P]` at which one network starts.
+
+    Args:
+        network: the network.
+        start: `given`, `fresh`, `glorot`, `normal:STD` or `uniform:LOW,HIGH`.
+        seed: seed of the noise.
+        member: number of the network in an ensemble.
+
+    """
     if start == "given":
         return network.initial.clone()
     if start in {"fresh", "glorot"}:
@@ -46,7 +54,14 @@ def start_weights(network: Network, start: str, seed: int, member: int = 0) -> T
 
 
 def start_rho(network: Network, rho: float | str, seed: int) -> Tensor:
-    """Starting values of rho, the width before softplus, for the random weights."""
+    """Starting values of rho, the width before softplus, `[R]` for the random weights.
+
+    Args:
+        network: the network.
+        rho: a number, or `uniform:LOW,HIGH`.
+        seed: seed of the noise.
+
+    """
     size = network.random_size
     if isinstance(rho, str):
         try:
@@ -61,21 +76,21 @@ def start_rho(network: Network, rho: float | str, seed: int) -> Tensor:
 
 
 def check(text: str) -> str:
-    """Refuse a start that cannot be read, before anything is built."""
+    """Raise where the text of a start cannot be read; otherwise return it."""
     if text not in {"given", "fresh", "glorot"}:
         _parse(text)
     return text
 
 
 def make(factory: Callable[[], nn.Module], seed: int, member: int = 0) -> nn.Module:
-    """Call a network factory with torch's generator set by (seed, member), and put the generator back."""
+    """Call a function that makes a network, with torch's generator seeded by (seed, member) and then restored."""
     with seeded_torch(*noise.key(seed, noise.Stream.INITIAL, member)):
         return factory()
 
 
 @contextmanager
 def seeded_torch(first: int = 0, second: int = 0) -> Iterator[None]:
-    """Torch's own generators, which layers and users' code draw from, set by a key's two words and then put back."""
+    """Seed torch's generators with the two words of a key inside this context, and restore them afterwards."""
     seed = (first & 0x7FFFFFFF) << 32 | (second & 0xFFFFFFFF)
     devices = list(range(torch.cuda.device_count())) if torch.cuda._initialized else []
     with torch.random.fork_rng(devices=devices):
@@ -92,13 +107,13 @@ def _fresh_tensors(network: Network, seed: int, member: int) -> dict[str, Tensor
     module = network.module().cpu()
     before = {name: tensor.detach().clone() for name, tensor in module.named_parameters()}
     with seeded_torch(*noise.key(seed, noise.Stream.INITIAL, member)), torch.no_grad():
-        # The innermost first, as constructors do it: attention sets its projection's bias after the projection did.
-        for part in reversed(list(module.modules())):
-            _reset(part)
+        # The innermost first, as in constructors: attention sets the bias of its projection after the projection does.
+        for layer in reversed(list(module.modules())):
+            _reset(layer)
     renewed = {name: tensor.detach() for name, tensor in module.named_parameters()}
     for number, (name, old) in enumerate(before.items()):
-        # A tensor that no layer knows how to reset is drawn anew with the spread that its author gave it.
-        # A constant (zeros, a layer's scale) was meant to be one.
+        # A tensor that no layer can reset is drawn with its present mean and standard deviation.
+        # A constant tensor (zeros, the scale of a layer) stays constant.
         if torch.equal(renewed[name], old) and bool((old != old.flatten()[0]).any()):
             keys = noise.fold(noise.keys(seed, noise.Stream.INITIAL, member), number)
             drawn = noise.normal(keys, old.numel()).view(old.shape)
@@ -107,36 +122,36 @@ def _fresh_tensors(network: Network, seed: int, member: int) -> dict[str, Tensor
 
 
 def _glorot_tensors(network: Network, seed: int, member: int) -> dict[str, Tensor]:
-    found, keys = {}, noise.keys(seed, noise.Stream.INITIAL, member)
-    for number, (name, part) in enumerate(network.module().named_modules()):
-        known = dict(part.named_parameters(recurse=False))
-        if isinstance(part, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) and "weight" in known:
+    tensors, keys = {}, noise.keys(seed, noise.Stream.INITIAL, member)
+    for number, (name, layer) in enumerate(network.module().named_modules()):
+        known = dict(layer.named_parameters(recurse=False))
+        if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) and "weight" in known:
             weight, prefix = known["weight"], f"{name}." if name else ""
             reach = weight[0, 0].numel()
             bound = math.sqrt(6 / (reach * (weight.shape[0] + weight.shape[1])))
             drawn = noise.uniform(noise.fold(keys, _GLOROT + number), weight.numel())[0]
-            found[f"{prefix}weight"] = (bound * (2 * drawn - 1)).view(weight.shape).to(weight.dtype)
+            tensors[f"{prefix}weight"] = (bound * (2 * drawn - 1)).view(weight.shape).to(weight.dtype)
             if "bias" in known:
-                found[f"{prefix}bias"] = torch.zeros_like(known["bias"], device="cpu")
-    return found
+                tensors[f"{prefix}bias"] = torch.zeros_like(known["bias"], device="cpu")
+    return tensors
 
 
-def _reset(part: nn.Module) -> None:
-    reset = getattr(part, "reset_parameters", None) or getattr(part, "_reset_parameters", None)
+def _reset(layer: nn.Module) -> None:
+    reset = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
     if not callable(reset):
         return
     try:
-        if not parametrize.is_parametrized(part):
+        if not parametrize.is_parametrized(layer):
             reset()
             return
-        # A parametrised tensor is computed: reset its value, then let the parametrisation find what gives that value.
+        # A parametrised tensor is computed: reset its value, then let the parametrisation invert it.
         with parametrize.cached():
             reset()
-            values = {name: getattr(part, name).clone() for name in vars(part)["_modules"]["parametrizations"]}
+            values = {name: getattr(layer, name).clone() for name in vars(layer)["_modules"]["parametrizations"]}
         for name, value in values.items():
-            setattr(part, name, value)
+            setattr(layer, name, value)
     except (TypeError, NotImplementedError):
-        # It wants arguments, or has no inverse: its tensors are drawn by their spread instead.
+        # It needs arguments or has no inverse: its tensors are drawn by mean and standard deviation instead.
         return
 
 

@@ -1,4 +1,4 @@
-"""How a module takes its inputs, which may be any pytree, and which part of what it returns is the output."""
+"""How inputs, which may be any pytree, become arguments of a module, and which part of its result is the output."""
 
 from __future__ import annotations
 
@@ -12,11 +12,24 @@ from torch.utils import _pytree as pytree
 
 
 class InterfaceError(TypeError, ValueError):
-    """A network that takes inputs by other names, or returns something else, than was said: the line is complete."""
+    """The names of the inputs or the result of a network do not fit; the message needs no further explanation."""
 
 
 def bind(signature: inspect.Signature, x: Any, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments for a forward: a mapping as keywords and a tuple as positions where it allows it, else x as it is."""
+    """Arguments of a `forward` for inputs x.
+
+    Args:
+        signature: signature of the `forward`.
+        x: inputs; a mapping becomes keywords and a tuple positional arguments, where the signature allows it.
+        dtype: of floating-point inputs.
+
+    Returns:
+        Positional arguments, and keyword arguments by name.
+
+    Raises:
+        InterfaceError: if x is a mapping whose names the signature does not have.
+
+    """
     x = pytree.tree_map_only(Tensor, lambda t: t.to(dtype) if t.is_floating_point() else t, x)
     if isinstance(x, Mapping) and _binds(signature, (), x):
         return (), dict(x)
@@ -28,29 +41,41 @@ def bind(signature: inspect.Signature, x: Any, dtype: torch.dtype) -> tuple[tupl
 
 
 def check_names(signature: inspect.Signature, x: Mapping[str, Any]) -> None:
-    """Refuse a mapping whose names are not those of a forward's parameters."""
+    """Raise where the names in a mapping are not those of the parameters of a `forward`."""
     kinds = inspect.Parameter
     parameters = signature.parameters.values()
-    named = [one for one in parameters if one.kind in {kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY}]
-    needed, known = [one.name for one in named if one.default is kinds.empty], [one.name for one in named]
-    takes_more = any(one.kind is kinds.VAR_KEYWORD for one in parameters)
+    named = [
+        parameter for parameter in parameters if parameter.kind in {kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY}
+    ]
+    needed = [parameter.name for parameter in named if parameter.default is kinds.empty]
+    known = [parameter.name for parameter in named]
+    takes_more = any(parameter.kind is kinds.VAR_KEYWORD for parameter in parameters)
     _compare_names(x, needed, known, "the network takes", takes_more=takes_more)
 
 
 def by_name(x: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The parts of x in the order of the names trained on, whatever order they come in."""
+    """The parts of x in the order of `names`, those trained on; raises where the names differ."""
     _compare_names(x, names, names, "the network was trained on")
     return {name: x[name] for name in names}
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names as a sentence has them: 'a', 'b' and 'c'."""
+    """Names as words of a sentence: 'a', 'b' and 'c'."""
     *most, last = [repr(name) for name in names] or ["nothing"]
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def pick(result: Any, output: str | int | Callable[[Any], Tensor] | None) -> Tensor:
-    """The one tensor of a result that `output` names: a key, an index, an attribute or a function."""
+    """The tensor in the result of a module that `output` names.
+
+    Args:
+        result: what the module returned.
+        output: a key, an index, an attribute or a function; None where the module returns one tensor.
+
+    Raises:
+        InterfaceError: if there is no such tensor.
+
+    """
     if callable(output):
         result = output(result)
     elif output is not None:
@@ -64,7 +89,7 @@ def pick(result: Any, output: str | int | Callable[[Any], Tensor] | None) -> Ten
 
 
 def count(x: Any) -> int:
-    """How many examples a pytree of inputs holds."""
+    """The number of examples in inputs that may be any pytree."""
     return int(next(leaf for leaf in pytree.tree_leaves(x) if isinstance(leaf, Tensor)).shape[0])
 
 
@@ -77,18 +102,18 @@ def _binds(signature: inspect.Signature, positional: tuple[Any, ...], named: Map
 
 
 def _compare_names(
-    given: Iterable[str], needed: Sequence[str], known: Sequence[str], whose: str, *, takes_more: bool = False
+    names: Iterable[str], needed: Sequence[str], known: Sequence[str], expected_by: str, *, takes_more: bool = False
 ) -> None:
-    given = list(given)
-    missing = [name for name in needed if name not in given]
-    unknown = [name for name in given if name not in known and not takes_more]
+    names = list(names)
+    missing = [name for name in needed if name not in names]
+    unknown = [name for name in names if name not in known and not takes_more]
     wrong = [
-        f"{listed(names)} {'is' if len(names) == 1 else 'are'} {what}"
-        for names, what in ((missing, "missing"), (unknown, "unknown"))
-        if names
+        f"{listed(group)} {'is' if len(group) == 1 else 'are'} {what}"
+        for group, what in ((missing, "missing"), (unknown, "unknown"))
+        if group
     ]
     if wrong:
-        raise InterfaceError(f"inputs are named {listed(given)}, {whose} {listed(known)}: {', '.join(wrong)}")
+        raise InterfaceError(f"inputs are named {listed(names)}, {expected_by} {listed(known)}: {', '.join(wrong)}")
 
 
 def _part(result: Any, name: str | int) -> Any:

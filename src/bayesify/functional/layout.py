@@ -1,4 +1,4 @@
-"""Where each trained tensor of a network lives in its flat vector of weights, and in which precision."""
+"""The position of each trained tensor in the flat vector of weights, and the precision of that vector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Place:
-    """Where one trained tensor lives in the flat vector."""
+    """The position of one trained tensor in the flat vector.
+
+    Args:
+        name: name of the tensor in the module.
+        shape: its shape.
+        dtype: its precision in the module.
+        start: where it starts in the vector.
+        random: whether it is random.
+
+    """
 
     name: str
     shape: torch.Size
@@ -21,13 +30,14 @@ class Place:
 
     @property
     def stop(self) -> int:
+        """Where the tensor ends in the vector."""
         return self.start + self.shape.numel()
 
 
 def check_trainable(trained: Mapping[str, Tensor]) -> None:
-    """Refuse parameters that cannot have a place in the vector."""
+    """Raise where parameters cannot be part of the vector."""
     if not trained:
-        raise ValueError("the network has no trained parameters: there is nothing to be Bayesian about")
+        raise ValueError("the network has no trained parameters: set requires_grad=True on some of them")
     for name, tensor in trained.items():
         if nn.parameter.is_lazy(tensor):
             raise ValueError(f"parameter {name} has no shape yet: run the network once on a batch before wrapping it")
@@ -43,7 +53,7 @@ def check_trainable(trained: Mapping[str, Tensor]) -> None:
 
 
 def lay_out(trained: Mapping[str, Tensor], random_names: set[str]) -> list[Place]:
-    """Places for all trained tensors, the random ones first."""
+    """Positions of all trained tensors in the vector, the random ones first."""
     places, start = [], 0
     for random in (True, False):
         for name, tensor in trained.items():
@@ -54,7 +64,7 @@ def lay_out(trained: Mapping[str, Tensor], random_names: set[str]) -> list[Place
 
 
 def common_dtype(trained: Mapping[str, Tensor]) -> torch.dtype:
-    """The vector's precision: half-precision weights are float32 in it, where a narrow posterior is not lost."""
+    """The precision of the vector: at least float32, because half precision would round a narrow posterior away."""
     dtype = torch.float32
     for tensor in trained.values():
         dtype = torch.promote_types(dtype, tensor.dtype)
@@ -62,7 +72,7 @@ def common_dtype(trained: Mapping[str, Tensor]) -> torch.dtype:
 
 
 def main_dtype(module: nn.Module) -> torch.dtype:
-    """The precision of most weights, in which a network takes its inputs."""
+    """The precision of most weights, to which inputs are cast."""
     sizes: dict[torch.dtype, int] = {}
     for tensor in module.parameters():
         if tensor.is_floating_point():

@@ -1,8 +1,8 @@
 """A network's weights as one flat vector, and the network as a function of many such vectors.
 
 The user's module is copied, never edited. Every trained tensor gets a place in a vector `theta` of length P, the random
-ones first; tensors that are frozen, and buffers, stay beside it. `Network.outputs(theta, x)` then evaluates the module
-at each row of `theta [draws, P]` and returns `[draws, batch, ...]`, by the best of the tiers in `tiers.py`.
+ones first. Frozen tensors and buffers stay outside it. `Network.outputs(theta, x)` evaluates the module at each row of
+`theta [draws, P]` and returns `[draws, batch, ...]`, by the best of the tiers in `tiers.py`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,38 @@ LOOK_UPS = (nn.Embedding, nn.EmbeddingBag)
 
 
 class Network(nn.Module):
-    """A copy of a module that takes its trained weights as an argument.
+    """A copy of a module as a function of its weights: `outputs(theta, x)` for vectors `theta [draws, P]`.
 
     Args:
-        module: a `torch.nn.Module`, or a function without arguments that makes one.
-        bayesian: which weights are random: "all" (normalisation layers excepted), "last_layer", or name patterns.
-        output: picks the tensor where the module returns more: a key, an index, an attribute or a function.
-        seed: of a module that a function makes.
+        module: a `torch.nn.Module`, or a function without arguments that makes one. It is copied, never changed.
+        bayesian: which weights are random: `"all"` (except normalisation layers), `"last_layer"`, `"none"`, or name
+            patterns such as `["fc1", "encoder.*.bias"]`.
+        output: picks the tensor where the module returns several: a key, an index, an attribute or a function.
+        seed: seed of torch's generator while a function makes the module.
+
+    Attributes:
+        size: P, the number of trained weights.
+        random_size: R, the number of random weights, which come first in `theta`.
+        places: name, shape, dtype and position in `theta` of each trained tensor.
+        initial: the weights of the module as it was given, `[P]`.
+        dtype: precision of `theta`.
+        chain: the layers in order, by name, where the module is a plain chain of known layers; otherwise None.
+        trace: what the first batch revealed about the module; None before it.
+
+    Raises:
+        TypeError: if the module cannot be copied or run with other weights.
+        ValueError: if it has no trained weights, or `bayesian` matches none of them.
+
+    Example:
+        >>> network = bf.Network(net, bayesian="last_layer")
+        >>> network.size, network.random_size
+        (123, 27)
+        >>> theta = network.initial.expand(4, -1)
+        >>> outputs, buffers = network.outputs(theta, x)
+        >>> outputs.shape
+        torch.Size([4, 60, 3])
+        >>> torch.allclose(outputs[0], net(x))
+        True
 
     """
 
@@ -81,12 +106,12 @@ class Network(nn.Module):
         self.buffer_names = [name for name, slot in self._kept.items() if slot.startswith("buffer_")]
         # A list hides the template from nn.Module. It is code only: every tensor it needs is passed in.
         self._template = [hollow(original)]
-        self._chain = chain.plan(self.template)
+        self.chain = chain.plan(self.template)
         self._recurrent = [place.name for place in self.places if _is_recurrent(self.template, place.name)]
         self.signature = inspect.signature(self.template.forward)
         self.lock = Lock()
-        self._trace: Trace | None = None
-        # Whether vmap can do it, by (train, each, stochastic), as far as it was tried.
+        self.trace: Trace | None = None
+        # Whether vmap works, by (train, each, stochastic), as far as it was tried.
         self.probed: dict[tuple[bool, bool, bool], tuple[str, str]] = {}
         self.dropout_rate: float | None = None
         self.dropout_always = False
@@ -107,12 +132,28 @@ class Network(nn.Module):
         ]
 
     def module(self, theta: Tensor | None = None) -> nn.Module:
-        """A module that stands on its own, with the weights `theta [P]` (as they were given, by default)."""
+        """An independent copy of the module with given weights.
+
+        Args:
+            theta: weights `[P]`; None has those of the original module.
+
+        Returns:
+            A module of the user's type that shares no memory with this network.
+
+        """
         tensors = self.unflatten(self.initial if theta is None else theta)
         return fill(self.template, {**tensors, **self.kept()})
 
     def unflatten(self, theta: Tensor) -> dict[str, Tensor]:
-        """Split `[..., P]` into the module's tensors by name, each `[..., *shape]` (cast where dtypes differ)."""
+        """Split weights into the module's tensors.
+
+        Args:
+            theta: weights `[..., P]`.
+
+        Returns:
+            Tensors `[..., *shape]` by name, in the dtype of the module's own.
+
+        """
         # One split, not a slice per tensor: its gradient is one concatenation.
         parts = torch.split(theta, [place.shape.numel() for place in self.places], -1)
         tensors = {
@@ -120,36 +161,52 @@ class Network(nn.Module):
             for place, part in zip(self.places, parts, strict=True)
         }
         if theta.is_cuda:
-            # A place inside the vector, or inside each row of several, need not be aligned: cuDNN's recurrent kernels
-            # insist on it, and the fast batched products do not take what is not aligned.
+            # A slice of the vector need not be aligned in memory. cuDNN's recurrent kernels and the fast batched
+            # products require it.
             several = theta[..., 0].numel() > 1 or torch._C._functorch.is_batchedtensor(theta)
             unaligned = list(tensors) if several else self._recurrent
             tensors |= {name: tensors[name].clone(memory_format=torch.contiguous_format) for name in unaligned}
         return tensors
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """The inverse of `unflatten` for one set of weights."""
+        """Join one set of tensors into a vector: the inverse of `unflatten`.
+
+        Args:
+            tensors: the trained tensors by name, each in its shape.
+
+        Returns:
+            Weights `[P]`.
+
+        """
         return torch.cat([tensors[place.name].to(self.dtype).reshape(-1) for place in self.places])
 
     def kept(self) -> dict[str, Tensor]:
-        """Frozen tensors and buffers by their names in the module."""
+        """Frozen tensors and buffers by name: what the module needs besides its trained weights."""
         return {name: getattr(self, slot) for name, slot in self._kept.items()}
 
     def frozen(self) -> dict[str, Tensor]:
-        """Tensors that are not trained, by their names in the module."""
+        """Frozen parameters by name."""
         return {name: tensor for name, tensor in self.kept().items() if name not in self.buffer_names}
 
     def __getstate__(self) -> dict[str, Any]:
-        # A factory is often a lambda, which Python cannot pickle; it has done its work.
+        # A factory is often a lambda, which Python cannot pickle, and is no longer needed.
         return {**self.__dict__, "factory": None}
 
     def traced(self, x: Any) -> Trace:
-        """What a first batch revealed about the module: its layers' use and its dropout; computed once."""
-        if self._trace is None:
-            self.arguments(x)  # names that do not fit say nothing about the network
+        """What a first batch reveals about the module: the use of its layers, its dropout, its side effects.
+
+        Args:
+            x: a batch of inputs; only the first call runs the module on it.
+
+        Returns:
+            The trace, computed once.
+
+        """
+        if self.trace is None:
+            self.arguments(x)  # an error about wrong input names must not become part of the trace
             with self.lock:
-                self._trace = trace_network(self, x)
-        return self._trace
+                self.trace = trace_network(self, x)
+        return self.trace
 
     def call(
         self,
@@ -161,9 +218,19 @@ class Network(nn.Module):
         fixed_mask: bool = False,
         kept: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """One pass at one set of tensors: the output, and the buffers as a training pass that changes them left them.
+        """One pass of the module at one set of tensors.
 
-        `dropout` is a key `[2]`; without one there is no dropout. `fixed_mask` makes all inputs share the mask.
+        Args:
+            tensors: the trained tensors by name, as `unflatten` gives them for one draw.
+            x: a batch of inputs.
+            train: run in training mode.
+            dropout: key `[2]` of the dropout masks; None switches dropout off.
+            fixed_mask: all inputs share one mask, as when predicting; otherwise each input has its own.
+            kept: frozen tensors and buffers that replace the network's, by name.
+
+        Returns:
+            The output `[batch, ...]`, and the buffers that a training pass changed, by name.
+
         """
         trace = self.traced(x)
         state = {**tensors, **self.kept(), **(kept or {})}
@@ -214,28 +281,74 @@ class Network(nn.Module):
         each: bool = False,
         kept: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Evaluate at each row of `theta [draws, P]`: outputs `[draws, batch, ...]` and each draw's buffers.
+        """Evaluate the module at several sets of weights.
 
-        `dropout` holds one key per draw, `[draws, 2]`; with `each`, x (and `kept`) carry their own draws axis.
+        Args:
+            theta: weights `[draws, P]`.
+            x: a batch of inputs that all draws share, or one per draw (see `each`).
+            train: run in training mode.
+            dropout: keys `[draws, 2]` of the dropout masks; None switches dropout off.
+            fixed_mask: all inputs of a draw share one mask, so that a draw is one function.
+            each: x and `kept` have a leading axis of draws.
+            kept: frozen tensors and buffers that replace the network's, by name.
+
+        Returns:
+            Outputs `[draws, batch, ...]`, and the buffers `[draws, *shape]` that training passes changed, by name.
+
         """
         return tiers.evaluate(self, theta, x, train=train, dropout=dropout, fixed_mask=fixed_mask, each=each, kept=kept)
 
     def tier(self, draws: int, x: Any, *, train: bool, each: bool = False, stochastic: bool = False) -> tuple[str, str]:
-        """The tier for this many draws, and why."""
+        """How `outputs` evaluates several draws: `batched`, `vmap` or `loop`.
+
+        Args:
+            draws: number of draws.
+            x: a batch of inputs.
+            train: whether in training mode.
+            each: whether x has a leading axis of draws.
+            stochastic: whether dropout is on.
+
+        Returns:
+            The tier, and the reason in words.
+
+        """
         return tiers.best_tier(self, draws, x, train=train, each=each, stochastic=stochastic)
 
     def arguments(self, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """How the module takes x: a mapping as keywords and a tuple as positions where its `forward` allows it."""
+        """Arguments of the module's `forward` for inputs x.
+
+        Args:
+            x: a tensor, a tuple (positional arguments) or a mapping (keywords), where `forward` accepts them.
+
+        Returns:
+            Positional arguments, and keyword arguments by name.
+
+        """
         return bind(self.signature, x, self.input_dtype)
 
     def set_mode(self, *, train: bool, switched: Iterable[str] = ()) -> None:
-        """Put the copy into training or evaluation, the modules in `switched` alone into training."""
+        """Put the copy into training or evaluation mode.
+
+        Args:
+            train: whether in training mode.
+            switched: names of modules that are in training mode in any case.
+
+        """
         self.template.train(train)
         for name in switched:
             self.template.get_submodule(name).training = True
 
     def add_dropout(self, rate: float, x: Any) -> None:
-        """Put dropout before every weight layer of the copy but the first that runs on x."""
+        """Put dropout before every weight layer of the copy except the first one that runs.
+
+        Args:
+            rate: the probability that an input of a layer is dropped.
+            x: a batch of inputs, which shows the order of the layers.
+
+        Raises:
+            ValueError: if the network could not be traced or has fewer than two weight layers.
+
+        """
         trace = self.traced(x)
         if trace.problem is not None:
             raise ValueError(f"dropout cannot be added: the network could not be traced ({trace.problem})")
@@ -248,38 +361,60 @@ class Network(nn.Module):
         self.add_dropout_to(later, rate)
 
     def add_dropout_to(self, layers: Sequence[str], rate: float) -> None:
-        """Put dropout before these layers of the copy."""
+        """Put dropout before some layers of the copy.
+
+        Args:
+            layers: names of the layers.
+            rate: the probability that an input of a layer is dropped.
+
+        """
         for name in layers:
             self.template.get_submodule(name).register_forward_pre_hook(DropoutBefore(rate), with_kwargs=True)
         self.added_dropout = list(layers)
-        self._trace, self._chain, self.probed = None, None, {}
+        self.trace, self.chain, self.probed = None, None, {}
 
     def pick(self, result: Any) -> Tensor:
-        """The output tensor of a pass."""
+        """The output tensor of a pass: what `output=` names in the result of the module.
+
+        Args:
+            result: what the module returned.
+
+        Returns:
+            The tensor; half precision is widened, because likelihoods need more digits.
+
+        """
         output = pick(result, self.output)
         if output.is_meta:
             raise EscapedWeightsError
-        # Likelihoods need more digits than half-precision weights have.
         return output.to(self.dtype) if output.is_floating_point() and output.element_size() < 4 else output
 
     @property
     def convolves(self) -> bool:
         """Whether there are convolutions in the module."""
-        return any(isinstance(part, nn.modules.conv._ConvNd) for part in self.template.modules())
+        return any(isinstance(layer, nn.modules.conv._ConvNd) for layer in self.template.modules())
 
     @property
     def is_chain(self) -> bool:
         """Whether the module is a plain chain of known layers."""
-        return self._chain is not None
+        return self.chain is not None
 
     def chained(self, tensors: dict[str, Tensor], x: Any) -> Tensor:
-        """A plain chain at many draws: tensors `[draws, *shape]` by name, inputs that all draws share."""
-        return self.pick(chain.run(self._chain, tensors, x))
+        """Evaluate a plain chain at several sets of weights by batched products.
+
+        Args:
+            tensors: the trained tensors by name, `[draws, *shape]` each.
+            x: a batch of inputs that all draws share.
+
+        Returns:
+            Outputs `[draws, batch, ...]`.
+
+        """
+        return self.pick(chain.run(self.chain, tensors, x))
 
     def _explain(self, problem: Exception, trace: Trace) -> None:
         if trace.problem is not None:
-            # Perhaps the inputs were at fault and not the network: the next ones deserve a look of their own.
-            self._trace = None
+            # The inputs may have been wrong, not the network: trace again on the next ones.
+            self.trace = None
         if re.search(r"\bmeta\b", str(problem)):
             raise EscapedWeightsError from problem
 

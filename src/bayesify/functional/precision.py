@@ -1,8 +1,7 @@
-"""In which precision passes are made: that of the weights, or bfloat16 where it is there and faster.
+"""The precision of passes: that of the weights, or bfloat16 where it is faster.
 
-bfloat16 keeps 8 significant bits, so that a sum of products is off by a few parts in a thousand. On most GPUs it halves
-the time; on many CPUs it is slower than float32, or not there at all. So nothing is assumed: a product is timed, once
-for each device of a process.
+bfloat16 keeps 8 significant bits, so a sum of products is off by a few parts in a thousand. On most GPUs it halves the
+time. On many CPUs it is slower than float32, or missing. Therefore a product is timed, once for each device.
 """
 
 from __future__ import annotations
@@ -18,18 +17,21 @@ from bayesify.errors import choose
 
 PRECISIONS = ("full", "bfloat16", "auto")
 _SIDE, _REPEATS = 768, 5
-# Timings vary by some per cent, and the loss of digits is certain.
+# The gain must exceed the noise of timings by far, because the loss of digits is certain.
 _WORTH = 0.8
 
 
 @contextmanager
 def passes_in(precision: str, device: torch.device, dtype: torch.dtype) -> Iterator[str]:
-    """Passes inside are made in this precision; what was decided is handed out, `full` or `bfloat16`.
+    """Make the passes inside this context in a given precision.
 
     Args:
-        precision: `full`, the weights' own; `bfloat16`; or `auto`, bfloat16 where a probe finds it faster.
+        precision: `full`, that of the weights; `bfloat16`; or `auto`, bfloat16 where a probe finds it faster.
         device: of the passes.
-        dtype: of the weights; those in double precision are there for their digits, and `auto` leaves them alone.
+        dtype: of the weights; `auto` chooses bfloat16 for float32 weights only.
+
+    Yields:
+        The precision chosen, `full` or `bfloat16`.
 
     """
     chosen = decided(precision, device, dtype)
@@ -38,10 +40,10 @@ def passes_in(precision: str, device: torch.device, dtype: torch.dtype) -> Itera
 
 
 def decided(precision: str, device: torch.device, dtype: torch.dtype) -> str:
-    """What `passes_in` decides: `full` or `bfloat16`."""
+    """The precision that `passes_in` chooses: `full` or `bfloat16`."""
     chosen = choose("precision", precision, PRECISIONS)
     if chosen == "bfloat16" and time_ratio(device) is None:
-        raise ValueError(f"precision bfloat16 is not there on {device}: use 'full', or 'auto' to find out by itself")
+        raise ValueError(f"precision bfloat16 is not supported on {device}: use 'full' or 'auto'")
     if chosen == "auto":
         ratio = time_ratio(device) if dtype == torch.float32 else None
         chosen = "bfloat16" if ratio is not None and ratio < _WORTH else "full"
@@ -50,7 +52,7 @@ def decided(precision: str, device: torch.device, dtype: torch.dtype) -> str:
 
 @cache
 def time_ratio(device: torch.device) -> float | None:
-    """How long a matrix product takes in bfloat16, over float32; None where there is none, or a wrong one."""
+    """The time of a matrix product in bfloat16 over that in float32; None where bfloat16 fails or is wrong."""
     try:
         full = torch.linspace(-1.0, 1.0, _SIDE * _SIDE, device=device).view(_SIDE, _SIDE).sin()
         half = full.to(torch.bfloat16)
@@ -62,7 +64,7 @@ def time_ratio(device: torch.device) -> float | None:
             elapsed = _time(matrix)
             times[matrix.dtype] = min(elapsed, times.get(matrix.dtype, elapsed))
         return times[torch.bfloat16] / times[torch.float32]
-    except (RuntimeError, NotImplementedError):  # "could not create a primitive", and other words for no
+    except (RuntimeError, NotImplementedError):  # such as "could not create a primitive"
         return None
 
 

@@ -1,4 +1,4 @@
-"""Recorders that tracing puts around a pass: which module read which tensor, and which dropout it met."""
+"""Recorders for a traced pass: which module read which tensor, and which dropout ran."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from bayesify.functional.dropout import KeyedDropout, Site
 
 
 class EscapedWeightsError(ValueError):
-    """A network that reads weights which are not the ones it is given."""
+    """A network reads weights other than the ones it is given."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the network reads weights past its named parameters (from a list, another object or a closure): "
-            "register them as parameters or buffers of the module"
+            "the network reads weights that are not among its named parameters (from a list, another object or a "
+            "closure): register them as parameters or buffers of the module"
         )
 
 
 class ReadRecorder(TorchFunctionMode):
-    """Writes down which module's forward was running whenever a tensor was handed to a function of torch.
+    """Records which module's `forward` was running when a tensor was passed to a function of torch.
 
-    The `hollow` ones have no values: torch does not always refuse them, so reading one is an error here.
+    Args:
+        tensors: the tensors to watch, by name.
+        hollow: tensors without values. Torch does not always refuse them, so reading one is an error here.
+
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], hollow: Iterable[Tensor] = ()) -> None:
@@ -54,7 +57,7 @@ class ReadRecorder(TorchFunctionMode):
 
 @dataclass
 class Seen:
-    """One dropout as it was met while tracing."""
+    """One dropout of a traced pass."""
 
     rate: float
     shape: list[int]
@@ -63,7 +66,14 @@ class Seen:
 
 
 class DropoutRecorder(KeyedDropout):
-    """Drops nothing and writes down every dropout of a pass over `copies` equal inputs; `running` names the modules."""
+    """Drops nothing and records every dropout of a pass.
+
+    Args:
+        copies: number of equal inputs in the pass.
+        running: names of the modules that are running, the innermost last.
+        always: record also the dropout that evaluation mode switches off.
+
+    """
 
     def __init__(self, copies: int, running: Sequence[str], *, always: bool = False) -> None:
         super().__init__(None, always=always)
@@ -79,21 +89,21 @@ class DropoutRecorder(KeyedDropout):
 
 
 def sites_from(first: DropoutRecorder, second: DropoutRecorder) -> list[Site]:
-    """Sites of a network from two traced passes that differ in the number of inputs alone."""
+    """The sites of a network, from two traced passes that differ only in the number of inputs."""
     sites = []
-    for one, two in zip(first.seen, second.seen, strict=False):
+    for smaller, larger in zip(first.seen, second.seen, strict=False):
         grown = (
             axis
-            for axis, (a, b) in enumerate(zip(one.shape, two.shape, strict=False))
+            for axis, (a, b) in enumerate(zip(smaller.shape, larger.shape, strict=False))
             if a != b and a * second.copies == b * first.copies
         )
         axis = next(grown, None)
-        sites.append(Site(one.rate, axis, one.batch_first.get(axis, True) if axis is not None else True))
+        sites.append(Site(smaller.rate, axis, smaller.batch_first.get(axis, True) if axis is not None else True))
     return sites
 
 
 def _copies_vary_slowest(x: Tensor, axis: int, copies: int) -> bool:
-    # All inputs are equal: along the right order of the merged axis nothing changes from copy to copy.
+    # All inputs are equal, so in the right order of the merged axis the values do not change from copy to copy.
     inner = x.shape[axis] // copies
     slow, fast = torch.unflatten(x, axis, (copies, inner)), torch.unflatten(x, axis, (inner, copies))
     change_if_slow = (slow - slow.narrow(axis, 0, 1)).abs().sum()

@@ -1,4 +1,4 @@
-"""Which of a network's tensors are random: everything but normalisation, the last layer, or what name patterns say."""
+"""Which tensors of a network are random: all except normalisation, the last layer, or those that patterns name."""
 
 from __future__ import annotations
 
@@ -11,15 +11,24 @@ from torch import nn
 from bayesify.errors import nearest
 
 _NORMALISATION = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
-# People write layers of their own: LlamaRMSNorm, LayerNorm2d, ScaleNorm.
+# Users' normalisation layers: LlamaRMSNorm, LayerNorm2d, ScaleNorm.
 _NORMALISATION_NAME = re.compile(r"Norm(\d[dD])?$")
 
 
 def select(module: nn.Module, trained: Sequence[str], bayesian: str | Sequence[str]) -> set[str]:
-    """Names of the trained tensors that `bayesian=` makes random.
+    """Names of the tensors that `bayesian=` makes random.
 
-    A pattern is matched against a tensor's name and the names of the modules that it belongs to: `fc1`, `fc1.weight`
-    and `encoder.*.bias` are patterns.
+    A pattern is matched against the name of a tensor and of the modules that it belongs to: `fc1`, `fc1.weight` and
+    `encoder.*.bias` are patterns.
+
+    Args:
+        module: the module.
+        trained: names of its trained tensors.
+        bayesian: `"all"`, `"none"`, `"last_layer"`, or name patterns.
+
+    Raises:
+        ValueError: if a pattern matches nothing.
+
     """
     weighted = [name for name in trained if not is_normalisation(module.get_submodule(owner_of(name)))]
     if isinstance(bayesian, str):
@@ -57,7 +66,7 @@ def owner_of(name: str) -> str:
 
 
 def is_normalisation(module: nn.Module) -> bool:
-    """Whether a layer normalises: its scales and shifts stay deterministic unless asked for."""
+    """Whether a layer normalises; its scales and shifts stay deterministic unless a pattern names them."""
     return isinstance(module, _NORMALISATION) or bool(_NORMALISATION_NAME.search(type(module).__name__))
 
 

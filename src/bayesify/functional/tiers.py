@@ -1,10 +1,10 @@
 """A network at many sets of weights at once, by the best of three tiers.
 
-- batched: a plain chain of known layers, its products batched by hand (`chain.py`);
+- batched: batched products, for a plain chain of known layers (`chain.py`);
 - vmap: `torch.func.vmap` over `functional_call`;
-- loop: one call per draw, for whatever the others cannot do, and for large products, where it is the faster one.
+- loop: one call per draw, for all other networks, and for large products, where it is fastest.
 
-Whether vmap can do a network is tried on two examples, where it must give the numbers of one call per draw.
+Whether vmap works for a network is tried on two examples, where it must give the same numbers as one call per draw.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from bayesify.errors import first_line
 if TYPE_CHECKING:
     from bayesify.functional.network import Network
 
-# Above this many weights one product per draw keeps the cores of a CPU busy by itself, and batching only adds traffic:
-# measured on two cores, one product per draw was faster above that size. A GPU waits for Python then; but convolutions
-# of many draws are grouped ones, which its library is not made for.
+# Above this many weights, one product per draw keeps the cores of a CPU busy, and batching only adds memory traffic
+# (measured on two cores). A GPU would wait for Python then, so it batches, except for convolutions: those of many draws
+# are grouped convolutions, which are slow there.
 LOOP_FROM_WEIGHTS = 100_000
 
 
@@ -48,8 +48,8 @@ def evaluate(
     if tier == "vmap":
         try:
             return _vmapped(network, theta, x, train, dropout, fixed_mask, each, kept)
-        except Exception as problem:  # noqa: BLE001 -- what this batch does and the probed one did not
-            network.probed[train, each, dropout is not None] = "loop", f"vmap cannot: {first_line(problem)}"
+        except Exception as problem:  # noqa: BLE001 -- this batch may do what the probed one did not
+            network.probed[train, each, dropout is not None] = "loop", f"vmap failed: {first_line(problem)}"
     if network.is_chain and not each and dropout is None and network.traced(x).problem is None:
         return torch.cat([_batched(network, row.unsqueeze(0), x) for row in theta.unbind()]), {}
     results = [
@@ -68,7 +68,7 @@ def evaluate(
 
 
 def best_tier(network: Network, draws: int, x: Any, *, train: bool, each: bool, stochastic: bool) -> tuple[str, str]:
-    """The tier for this many draws, and why; what was tried is kept in `network.probed`."""
+    """`Network.tier`: the tier for this many draws, and why; results of trials are kept in `network.probed`."""
     if draws == 1 and (not network.is_chain or each or stochastic):
         return "loop", "one draw is one call"
     alone = network.initial.device.type == "cpu" or network.convolves
@@ -80,7 +80,7 @@ def best_tier(network: Network, draws: int, x: Any, *, train: bool, each: bool, 
     if train and trace.updates_buffers:
         return "loop", "running statistics change in training"
     if trace.uses_generator:
-        return "loop", "it draws random numbers of its own"
+        return "loop", "it draws from torch's generator"
     if network.is_chain and not each and not stochastic:
         return "batched", "a plain chain of known layers"
     kind = (train, each, stochastic)
@@ -107,13 +107,13 @@ def _vmapped(
     kept: Mapping[str, Tensor] | None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     tensors = network.unflatten(theta)
-    own, shared = (dict(kept or {}), {}) if each else ({}, dict(kept or {}))
+    by_draw, shared = (dict(kept or {}), {}) if each else ({}, dict(kept or {}))
 
-    def one(tensors: dict[str, Tensor], x: Any, key: Tensor | None, own: dict[str, Tensor]) -> Any:
-        return network.call(tensors, x, train=train, dropout=key, fixed_mask=fixed_mask, kept={**shared, **own})
+    def one_draw(tensors: dict[str, Tensor], x: Any, key: Tensor | None, by_draw: dict[str, Tensor]) -> Any:
+        return network.call(tensors, x, train=train, dropout=key, fixed_mask=fixed_mask, kept={**shared, **by_draw})
 
     axes = (0, 0 if each else None, None if dropout is None else 0, 0)
-    outputs, buffers = vmap(one, in_dims=axes, randomness="error")(tensors, x, dropout, own)
+    outputs, buffers = vmap(one_draw, in_dims=axes, randomness="error")(tensors, x, dropout, by_draw)
     return outputs, buffers
 
 
@@ -132,11 +132,11 @@ def _probe_vmap(network: Network, x: Any, train: bool, each: bool, stochastic: b
                 network.call(network.unflatten(row), few, train=train, dropout=key if stochastic else None)[0]
                 for row, key in zip(theta, keys, strict=True)
             ]
-    except Exception as problem:  # noqa: BLE001 -- whatever stops vmap, the loop still works
-        return "loop", f"vmap cannot: {first_line(problem)}"
+    except Exception as problem:  # noqa: BLE001 -- where vmap fails, the loop works
+        return "loop", f"vmap failed: {first_line(problem)}"
     tolerance = 0.05 if network.input_dtype.itemsize < 4 else 1e-3
     if not torch.allclose(together, torch.stack(one_by_one), rtol=tolerance, atol=tolerance / 10, equal_nan=True):
-        return "loop", "vmap gives other numbers than one call per draw"
+        return "loop", "vmap and one call per draw give different numbers"
     return "vmap", "vmap over functional_call"
 
 

@@ -1,8 +1,8 @@
-"""What a first batch reveals about a network: how each layer's weights are used, where its dropout is, what it touches.
+"""What a first batch reveals about a network: the use of each layer's weights, its dropout, its side effects.
 
-Passes on two and on three copies of one example differ in nothing but the batch size: the axis that grows is the batch
-axis. A layer may use a lower-variance estimator only if its own `forward` ran exactly once and nothing else read its
-tensors; tied weights, attention's projections and functional uses do not pass.
+Passes on two and on three copies of one example differ only in the batch size, so the axis that grows is the batch
+axis. A layer may use a lower-variance estimator only if its `forward` ran exactly once and no other code read its
+tensors. Tied weights, projections of attention and functional uses therefore do not qualify.
 """
 
 from __future__ import annotations
@@ -41,27 +41,28 @@ class LayerUse:
 
     @property
     def input_dims(self) -> int:
+        """Number of axes of the layer's first input."""
         return len(self.inputs[0]) if self.inputs else 0
 
 
 @dataclass
 class Trace:
-    """The result of tracing. Where it could not be done `problem` says why, and the worst is assumed.
+    """The result of tracing. Where a network could not be traced, `problem` says why, and the worst is assumed.
 
     Args:
-        layers: the modules with tensors of their own, by name.
+        layers: the modules that have tensors themselves, by name.
         dropout_sites: the dropout of a training pass in order; None where a pass needs a key for another reason (it
-            could not be traced, or it draws random numbers that are not dropout's).
+            could not be traced, or draws other random numbers).
         updates_buffers: training passes change buffers.
         problem: why the network could not be traced.
         prediction_sites: the dropout of a pass in which everything else is in evaluation mode.
-        switched: modules whose dropout only runs while their own training flag is up.
+        switched: modules whose dropout runs only in training mode.
         drops_in_evaluation: there is dropout that evaluation mode does not switch off.
         buffers_in_evaluation: evaluation changes buffers as well.
-        uses_generator: passes draw from torch's own generator.
+        uses_generator: passes draw from torch's generator.
         changes_inputs: passes write into their inputs.
         changes_weights: passes write into the weights (an embedding with a largest norm).
-        keeps_state: passes leave something behind in the modules' attributes.
+        keeps_state: passes change attributes of the modules.
 
     """
 
@@ -80,13 +81,25 @@ class Trace:
 
     @property
     def widest(self) -> int:
-        """How many numbers of one example the layer with the largest input sees."""
+        """Size of the largest input of a layer, for one example."""
         sizes = [math.prod(shape) // _SIZES[0] for use in self.layers.values() for shape in use.inputs]
         return max(sizes, default=1) or 1
 
 
 def trace_network(network: Network, x: Any) -> Trace:
-    """Run the network on copies of the first example of x and compare the passes."""
+    """Run the network on copies of the first example of x and compare the passes.
+
+    Args:
+        network: the network.
+        x: a batch of inputs.
+
+    Returns:
+        The trace.
+
+    Raises:
+        EscapedWeightsError: if the network reads weights other than the ones it is given.
+
+    """
     try:
         with seeded_torch(0):
             trace = _traced(network, x)
@@ -98,14 +111,15 @@ def trace_network(network: Network, x: Any) -> Trace:
 
 
 def copies_of_first(x: Any, count: int, device: torch.device) -> Any:
-    """A batch of `count` copies of the first example, in memory of its own."""
+    """A batch of `count` copies of the first example, in new memory."""
     return pytree.tree_map_only(Tensor, lambda t: t[:1].to(device).repeat(count, *[1] * (t.dim() - 1)), x)
 
 
 def state_of(module: nn.Module) -> dict[nn.Module, dict[str, Any]]:
-    """The attributes of a module and its parts, without their tensors and modes."""
+    """The attributes of a module and its submodules, except tensors and modes."""
     return {
-        part: {name: value for name, value in vars(part).items() if name not in _NOT_STATE} for part in module.modules()
+        submodule: {name: value for name, value in vars(submodule).items() if name not in _NOT_STATE}
+        for submodule in module.modules()
     }
 
 
@@ -134,14 +148,16 @@ def _traced(network: Network, x: Any) -> Trace:
         reached = Counter(seen.owner for seen in _one_pass(network, few, train=False, always=True).dropout.seen)
         wanted = Counter(seen.owner for seen in first.dropout.seen)
         trace.switched = [owner for owner, count in wanted.items() if reached[owner] < count]
-        one, two = (_one_pass(network, each, train=False, always=True, switched=trace.switched) for each in (few, more))
-        trace.prediction_sites = sites_from(one.dropout, two.dropout)
+        smaller, larger = (
+            _one_pass(network, batch, train=False, always=True, switched=trace.switched) for batch in (few, more)
+        )
+        trace.prediction_sites = sites_from(smaller.dropout, larger.dropout)
     return trace
 
 
 @dataclass
 class _Pass:
-    """What one pass showed."""
+    """What one pass revealed."""
 
     uses: dict[str, LayerUse]
     dropout: DropoutRecorder
@@ -158,7 +174,7 @@ def _one_pass(
     template = network.template
     kept = network.kept()
     before = {**network.unflatten(network.initial), **kept}
-    # Views of one vector could not be told apart from each other by code that looks at memory: each gets its own.
+    # Views of one vector share memory, which code that compares addresses would take for one tensor: copy each.
     state = {name: tensor.detach().clone() for name, tensor in before.items()}
     x = pytree.tree_map_only(Tensor, torch.clone, x)
     reads = ReadRecorder(state, (*template.parameters(), *template.buffers()))
@@ -166,16 +182,16 @@ def _one_pass(
     dropout = DropoutRecorder(copies, reads.running, always=always)
     uses: dict[str, LayerUse] = {}
     handles = []
-    for name, part in template.named_modules():
-        if any(True for _ in part.parameters(recurse=False)):
+    for name, submodule in template.named_modules():
+        if any(True for _ in submodule.parameters(recurse=False)):
             uses[name] = LayerUse()
-        handles += _watch(part, name, uses.get(name), reads)
+        handles += _watch(submodule, name, uses.get(name), reads)
     attributes = state_of(template)
     generator = _generator_state(network.initial.device)
     network.set_mode(train=train, switched=switched or ())
     positional, named = network.arguments(x)
-    given = [leaf for leaf in pytree.tree_leaves((positional, named)) if isinstance(leaf, Tensor)]
-    versions = [leaf._version for leaf in given]
+    inputs = [leaf for leaf in pytree.tree_leaves((positional, named)) if isinstance(leaf, Tensor)]
+    versions = [leaf._version for leaf in inputs]
     try:
         with torch.no_grad(), dropout, reads:
             result = torch.func.functional_call(template, state, positional, named)
@@ -193,20 +209,20 @@ def _one_pass(
         dropout,
         changed_buffers=[name for name in kept if not _same(state[name], before[name])],
         changed_weights=any(not _same(state[place.name], before[place.name]) for place in network.places),
-        changed_inputs=[leaf._version for leaf in given] != versions,
+        changed_inputs=[leaf._version for leaf in inputs] != versions,
         changed_state=changed_state,
         moved_generator=any(
-            not torch.equal(one, two)
-            for one, two in zip(generator, _generator_state(network.initial.device), strict=True)
+            not torch.equal(before_pass, after_pass)
+            for before_pass, after_pass in zip(generator, _generator_state(network.initial.device), strict=True)
         ),
     )
 
 
 def restore_state(attributes: Mapping[nn.Module, Mapping[str, Any]]) -> bool:
-    """Put attributes back as `state_of` found them; whether any had changed."""
+    """Restore the attributes that `state_of` returned; return whether any had changed."""
     changed = False
-    for part, old in attributes.items():
-        now = vars(part)
+    for submodule, old in attributes.items():
+        now = vars(submodule)
         for name in [name for name in now if name not in _NOT_STATE and name not in old]:
             del now[name]
             changed = True
@@ -217,7 +233,7 @@ def restore_state(attributes: Mapping[nn.Module, Mapping[str, Any]]) -> bool:
     return changed
 
 
-def _watch(part: nn.Module, name: str, use: LayerUse | None, reads: ReadRecorder) -> list[Any]:
+def _watch(submodule: nn.Module, name: str, use: LayerUse | None, reads: ReadRecorder) -> list[Any]:
     def enter(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
         reads.running.append(name)
         if use is None:
@@ -233,15 +249,18 @@ def _watch(part: nn.Module, name: str, use: LayerUse | None, reads: ReadRecorder
     def leave(*_: Any) -> None:
         reads.running.pop()
 
-    # Our hooks stand next to the forward, so that what a user's hooks on the layer read counts as read elsewhere.
-    return [part.register_forward_pre_hook(enter, with_kwargs=True), part.register_forward_hook(leave, prepend=True)]
+    # These hooks run next to the forward, so that reads in a user's hooks count as reads elsewhere.
+    return [
+        submodule.register_forward_pre_hook(enter, with_kwargs=True),
+        submodule.register_forward_hook(leave, prepend=True),
+    ]
 
 
 def _mark_readers(template: nn.Module, uses: dict[str, LayerUse], reads: ReadRecorder) -> None:
     names = {id(t): name for name, t in template.named_parameters()} | {id(t): n for n, t in template.named_buffers()}
     owners: dict[str, list[str]] = {name: [] for name in names.values()}
-    for module_name, part in template.named_modules():
-        for tensor in (*part._parameters.values(), *part._buffers.values()):
+    for module_name, submodule in template.named_modules():
+        for tensor in (*submodule._parameters.values(), *submodule._buffers.values()):
             if tensor is not None:
                 owners[names[id(tensor)]].append(module_name)
     for tensor_name, readers in reads.readers.items():
@@ -250,15 +269,17 @@ def _mark_readers(template: nn.Module, uses: dict[str, LayerUse], reads: ReadRec
                 uses[owner].read_elsewhere = True
 
 
-def _batch_axis(one: LayerUse, two: LayerUse) -> int | None:
-    if len(one.inputs) != 1 or len(two.inputs) != 1 or len(one.inputs[0]) != len(two.inputs[0]):
+def _batch_axis(smaller: LayerUse, larger: LayerUse) -> int | None:
+    if len(smaller.inputs) != 1 or len(larger.inputs) != 1 or len(smaller.inputs[0]) != len(larger.inputs[0]):
         return None
-    grown = [axis for axis, sizes in enumerate(zip(one.inputs[0], two.inputs[0], strict=True)) if sizes == _SIZES]
+    grown = [
+        axis for axis, sizes in enumerate(zip(smaller.inputs[0], larger.inputs[0], strict=True)) if sizes == _SIZES
+    ]
     return grown[0] if len(grown) == 1 else None
 
 
 def _has_largest_norm(module: nn.Module) -> bool:
-    return any(getattr(part, "max_norm", None) is not None for part in module.modules())
+    return any(getattr(submodule, "max_norm", None) is not None for submodule in module.modules())
 
 
 def _same(one: Tensor, two: Tensor) -> bool:
@@ -282,7 +303,7 @@ _NOT_STATE = frozenset(
         "_parameters",
         "_buffers",
         "_modules",
-        # Recurrent layers keep lists of the weights they were last called with, and renew them by themselves.
+        # Recurrent layers keep lists of the weights of their last call, and renew them at the next.
         "_flat_weights",
         "_flat_weight_refs",
     }

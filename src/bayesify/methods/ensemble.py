@@ -116,7 +116,17 @@ class Ensemble(Method):
             self._member_weights()[member : member + 1], one, train=True, dropout=dropout, each=True, kept=kept
         )
 
-    def _kept(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
+    def draw_buffers(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
+        """Buffers of some draws, where each draw has its own (running statistics of a normalisation layer).
+
+        Args:
+            draws: numbers of the draws.
+            seed: seed of the draws.
+
+        Returns:
+            Tensors `[draws, *shape]` by name, or None where all draws share the network's buffers.
+
+        """
         return self._member_buffers(draws)
 
     def _member_weights(self) -> Tensor:

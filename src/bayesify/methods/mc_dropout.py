@@ -68,7 +68,17 @@ class MCDropout(PointEstimate):
         self.network.add_dropout(self.p, x)
         return output
 
-    def _dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:
+    def dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:
+        """Keys of the dropout masks of some draws, one for each draw.
+
+        Args:
+            draws: numbers of the draws.
+            seed: seed of the draws.
+
+        Returns:
+            Keys `[draws, 2]`.
+
+        """
         return noise.keys(seed, noise.Stream.DROPOUT, draws=draws, device=self.theta.device)
 
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:

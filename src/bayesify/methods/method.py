@@ -29,7 +29,7 @@ from bayesify.training.examples import Examples, TensorExamples, as_examples, fo
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan
 from bayesify.training.optimisation import OptimizerFactory, make_optimizer
-from bayesify.training.warnings import voice
+from bayesify.training.warnings import warn
 
 __all__ = ["Method", "NetworkLike", "Objective", "PriorLike"]
 
@@ -252,8 +252,8 @@ class Method(Learning):
     def _end(self) -> None:
         """Let go of what only training needs."""
 
-    def _doubt(self, kls: Sequence[float]) -> str | None:
-        """What the KLs of all epochs that it was ever trained say against trusting it."""
+    def _warning(self, kls: Sequence[float]) -> str | None:
+        """A warning that the KLs of all epochs so far give reason for, or None."""
         return None
 
     def _read(
@@ -272,10 +272,16 @@ class Method(Learning):
         self.input_names = None
         for part in (examples, checks):
             if part is not None:
-                self._look(part)
+                self.check_examples(part)
         return examples, checks
 
-    def _look(self, examples: Examples) -> None:
+    def check_examples(self, examples: Examples) -> None:
+        """Run the network on a first batch, refuse targets that do not fit its outputs, and note the inputs' form.
+
+        Args:
+            examples: the data, as `as_examples` reads it.
+
+        """
         x, y = examples.first()
         x = self._by_name(x)
         self.input_names = self.input_names or names_of(x)
@@ -303,5 +309,5 @@ class Method(Learning):
         self.complete = True
         if folder is not None:
             self.save(folder)
-        voice(self._doubt([*before, *self.history["kl"]]))
+        warn(self._warning([*before, *self.history["kl"]]))
         return self.history

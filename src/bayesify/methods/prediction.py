@@ -141,11 +141,30 @@ class Answering(nn.Module, ABC):
         at_least("draws", draws, 1)
         return self._outputs(x, range(min(draws, self.held or draws)), seed, "draws", batch_size)
 
-    def _dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:
+    def dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:
+        """Keys of the dropout masks of some draws, one for each draw.
+
+        Args:
+            draws: numbers of the draws.
+            seed: seed of the draws.
+
+        Returns:
+            Keys `[draws, 2]`, or None where predictions are made without dropout.
+
+        """
         return None
 
-    def _kept(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
-        """Each draw's own buffers, where draws have their own."""
+    def draw_buffers(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
+        """Buffers of some draws, where each draw has its own (running statistics of a normalisation layer).
+
+        Args:
+            draws: numbers of the draws.
+            seed: seed of the draws.
+
+        Returns:
+            Tensors `[draws, *shape]` by name, or None where all draws share the network's buffers.
+
+        """
         return None
 
     def _try(self, x: Any) -> Tensor:
@@ -205,12 +224,12 @@ class Answering(nn.Module, ABC):
 
         def evaluate(some: Sequence[int]) -> Tensor:
             theta = self.mean_weights.unsqueeze(0) if by == "mean" else drawing(some)
-            dropout = None if by == "mean" else self._dropout_keys(some, seed)
-            kept = None if by == "mean" else self._kept(some, seed)
+            dropout = None if by == "mean" else self.dropout_keys(some, seed)
+            kept = None if by == "mean" else self.draw_buffers(some, seed)
             rows = []
             for start in range(0, total, batch_size):
                 part = to_device(take(x, slice(start, start + batch_size)), device)
-                rows.append(self._evaluate(theta, part, dropout, kept))
+                rows.append(self.outputs_at(theta, part, dropout, kept))
             return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
 
         # A chain is a function of tensors; other modules are called one at a time.
@@ -220,7 +239,19 @@ class Answering(nn.Module, ABC):
         gathered = parallel.side_by_side(evaluate, draws, device, worth=worth)
         return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
 
-    def _evaluate(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
+    def outputs_at(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
+        """Outputs of the network at given weights, in evaluation mode.
+
+        Args:
+            theta: weights, `[draws, P]`.
+            x: one batch of inputs, which all draws share.
+            dropout: keys `[draws, 2]` of the dropout masks, from `dropout_keys`.
+            kept: each draw's buffers, from `draw_buffers`.
+
+        Returns:
+            Outputs `[draws, batch, ...]`.
+
+        """
         each, rows = kept is not None, x
         if each:
             rows = pytree.tree_map_only(Tensor, lambda t: t.expand(theta.shape[0], *t.shape), x)

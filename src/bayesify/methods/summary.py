@@ -65,7 +65,7 @@ class Summary:
 def summarise(method: Method, x: Any = None) -> Summary:
     """Describe a method; with a batch x the traced facts (estimators by layer, tier, dropout) are filled in."""
     network, notes = method.network, []
-    trace = network._trace if x is None else network.traced(x)
+    trace = network.trace if x is None else network.traced(x)
     estimator = getattr(method, "estimator", None)
     served, reasons = _served(method, estimator, trace)
     rows = []
@@ -100,9 +100,9 @@ def summarise(method: Method, x: Any = None) -> Summary:
         facts["dropout"] = ", ".join(f"{site.rate:g}" for site in trace.dropout_sites)
     if x is not None:
         draws = 2 if method.held is None else method.held
-        own = method._kept(range(draws)) is not None
+        own = method.draw_buffers(range(draws)) is not None
         rows_of = pytree.tree_map_only(Tensor, lambda t: t.expand(draws, *t.shape), x) if own else x
-        stochastic = method._dropout_keys(range(draws), 0) is not None
+        stochastic = method.dropout_keys(range(draws), 0) is not None
         tier, why = network.tier(draws, rows_of, train=False, each=own, stochastic=stochastic)
         facts["tier for draws"] = f"{tier} ({why})"
     if isinstance(method.plan, Plan):

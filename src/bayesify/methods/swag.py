@@ -241,7 +241,17 @@ class SWAG(PointEstimate):
                 kept |= self.network.call(tensors, to_device(x, theta.device), train=True, kept=kept)[1]
         return {name: kept[name] for name in self.network.buffer_names}
 
-    def _kept(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
+    def draw_buffers(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
+        """Buffers of some draws, where each draw has its own (running statistics of a normalisation layer).
+
+        Args:
+            draws: numbers of the draws.
+            seed: seed of the draws.
+
+        Returns:
+            Tensors `[draws, *shape]` by name, or None where all draws share the network's buffers.
+
+        """
         if not bool(self.concluded):
             return None
         rows = shuffled(self.held_draws, draws, seed, self.theta.device)

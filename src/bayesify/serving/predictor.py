@@ -117,9 +117,9 @@ class Predictor:
         outputs = []
         for chunk in drawn.chunks():
             if chunk.theta is None:
-                outputs.append(network.pick(run(network._chain, chunk.tensors, x)))
+                outputs.append(network.pick(run(network.chain, chunk.tensors, x)))
             else:
-                outputs.append(self.method._evaluate(chunk.theta, x, chunk.dropout, chunk.kept))
+                outputs.append(self.method.outputs_at(chunk.theta, x, chunk.dropout, chunk.kept))
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs))[:, : len(part)]
 
     def _table(self, outputs: Tensor, rows: int, seed: int) -> Table:
@@ -163,7 +163,7 @@ class Predictor:
             fused: Run = torch.compile(chain.run, dynamic=False)
             for chunk in drawn.chunks():
                 for size in SIZES if chunk.theta is None else ():
-                    fused(self.method.network._chain, chunk.tensors, _filled(few[:1], size, 0))
+                    fused(self.method.network.chain, chunk.tensors, _filled(few[:1], size, 0))
                     self.compiled = True
         except Exception as problem:  # noqa: BLE001 -- no compiler here, an operation that it does not know, ...
             logger.warning("answering without torch.compile, which failed: %s", first_line(problem))

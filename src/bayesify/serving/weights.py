@@ -81,7 +81,7 @@ def _chunks(method: Method, few: Tensor, draws: int, seed: int, rows: int) -> It
     for first in range(0, draws, chunk):
         numbers = range(first, min(first + chunk, draws))
         theta = method.weights(numbers, seed)
-        dropout, kept = method._dropout_keys(numbers, seed), method._kept(numbers, seed)
+        dropout, kept = method.dropout_keys(numbers, seed), method.draw_buffers(numbers, seed)
         stochastic, each = dropout is not None, kept is not None
         plain = method.at_weights and not each
         if plain and network.tier(len(numbers), few, train=False, stochastic=stochastic)[0] == "batched":

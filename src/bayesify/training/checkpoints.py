@@ -1,4 +1,4 @@
-"""When training writes a checkpoint, and an optimiser's state in a form that a checkpoint can hold."""
+"""When to write a checkpoint, and the state of an optimiser in a form that a checkpoint can hold."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Checkpoints of their own accord wait this many times as long as the last one took.
+# Without a number of epochs, the time between checkpoints is this many times what the last one took.
 _BETWEEN = 20
 
 
 class Pace:
-    """How often to write: every so many epochs or, where no number is given, so that it takes a 20th of the time."""
+    """How often to write a checkpoint.
+
+    Args:
+        every: epochs between checkpoints; None writes as often as a 20th of the training time allows.
+
+    """
 
     def __init__(self, every: int | None) -> None:
         self.every = every
         self._ended, self._took = -math.inf, 0.0
 
     def due(self, epochs: int) -> bool:
-        """Whether to write after so many epochs; of its own accord, always after the first."""
+        """Whether to write a checkpoint after `epochs` epochs."""
         if self.every is not None:
             return epochs % self.every == 0
         return time.perf_counter() - self._ended >= _BETWEEN * self._took
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Takes the time of what is done inside."""
+        """Measure how long it takes to write a checkpoint inside this context."""
         began = time.perf_counter()
         yield
         self._ended = time.perf_counter()
@@ -38,7 +43,7 @@ class Pace:
 
 
 def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """An optimiser's state as tensors by name and a JSON-able rest."""
+    """The state of an optimiser as tensors by name, and the rest in a form that JSON can hold."""
     tensors: dict[str, Tensor] = {}
 
     def strip(value: Any, path: str) -> Any:
@@ -56,7 +61,7 @@ def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor],
 
 
 def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], packed: dict[str, Any]) -> None:
-    """Put back what `pack_optimizer` took out."""
+    """Restore the state that `pack_optimizer` took from an optimiser."""
 
     def restore(value: dict[str, Any]) -> Any:
         ((kind, content),) = value.items()
@@ -69,12 +74,12 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor
             return tuple(items) if kind == "tuple" else items
         return content
 
-    held = restore(packed)
-    optimizer.load_state_dict(held)
-    # Torch gives every tensor its parameter's dtype; one that was kept in another goes on in that one.
+    saved = restore(packed)
+    optimizer.load_state_dict(saved)
+    # Torch casts every tensor to its parameter's dtype; tensors that were saved in another dtype get theirs back.
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for number, own in held["state"].items():
+    for number, slots in saved["state"].items():
         state = optimizer.state[parameters[number]]
-        for name, value in own.items():
+        for name, value in slots.items():
             if isinstance(value, Tensor) and state[name].dtype != value.dtype:
                 state[name] = value.to(state[name].device)

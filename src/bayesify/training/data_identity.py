@@ -1,7 +1,7 @@
-"""Whether data is what a run was trained on: as many examples, in as many batches, and in memory the same numbers.
+"""Whether data is what a run was trained on: number of examples, number of batches, and a digest of the values.
 
-A run goes on to the same bits only with the same examples in the same order, and a step number says where in an epoch
-it stopped only if the epoch is as long as it was. Checkpoints therefore hold a mark of the data.
+A run resumes to the same bits only with the same examples in the same order, and a step number gives the position in an
+epoch only if the epoch has the same length. Checkpoints therefore hold a mark that identifies the data.
 """
 
 from __future__ import annotations
@@ -17,12 +17,21 @@ from torch.utils import _pytree as pytree
 from bayesify.errors import RunError
 from bayesify.training.examples import Examples, TensorExamples
 
-# Beyond this many bytes of a tensor, rows at equal distances stand for all: a mark takes a tenth of a second at most.
+# Of a tensor with more bytes than this, evenly spaced rows are read: a mark takes a tenth of a second at most.
 _BYTES = 1 << 26
 
 
 def mark(examples: Examples, batch_size: int | None = None) -> dict[str, Any]:
-    """What a checkpoint keeps to know its data again; batches only where training has them."""
+    """What a checkpoint keeps to recognise its data.
+
+    Args:
+        examples: the data.
+        batch_size: examples per step; None for methods that do not train in batches.
+
+    Returns:
+        Number of `examples`, number of `batches`, and a `digest` of the values (None for data not in memory).
+
+    """
     return {
         "examples": examples.n_data,
         "batches": None if batch_size is None else examples.count_batches(batch_size),
@@ -30,31 +39,42 @@ def mark(examples: Examples, batch_size: int | None = None) -> dict[str, Any]:
     }
 
 
-def check_same(held: dict[str, Any] | None, examples: Examples, batch_size: int | None, run: Path) -> None:
-    """Refuse data other than that of a checkpoint's mark; one without a mark was written before there were any."""
-    if held is None:
+def check_same(saved: dict[str, Any] | None, examples: Examples, batch_size: int | None, run: Path) -> None:
+    """Refuse data other than that of a checkpoint.
+
+    Args:
+        saved: the mark in the checkpoint; None for checkpoints of versions that had none.
+        examples: the data.
+        batch_size: examples per step; None for methods that do not train in batches.
+        run: the run folder, for the message.
+
+    Raises:
+        RunError: if number, values, order or batches of the examples differ.
+
+    """
+    if saved is None:
         return
-    found = mark(examples, batch_size)
-    advice = "resume needs the same data, fit begins anew with other data"
-    if found["examples"] != held["examples"]:
-        was, now = (f"{one['examples']:,}" for one in (held, found))
-        raise RunError(f"this is not the data of {run}: it was trained on {was} examples, these are {now}; {advice}")
-    if None not in (held["digest"], found["digest"]) and found["digest"] != held["digest"]:
+    current = mark(examples, batch_size)
+    advice = "resume needs the same data; use fit to train anew on other data"
+    if current["examples"] != saved["examples"]:
+        was, now = (f"{data['examples']:,}" for data in (saved, current))
+        raise RunError(f"this is not the data of {run}: it was trained on {was} examples, got {now}; {advice}")
+    if None not in (saved["digest"], current["digest"]) and current["digest"] != saved["digest"]:
         raise RunError(f"this is not the data of {run}: its examples have other values or another order; {advice}")
-    if found["batches"] != held["batches"]:
+    if current["batches"] != saved["batches"]:
         raise RunError(
-            f"an epoch of {run} has {held['batches']:,} batches, with this data it would have {found['batches']:,}: "
+            f"an epoch of {run} has {saved['batches']:,} batches, this data gives {current['batches']:,}: "
             f"resume needs the same batch size"
         )
 
 
 def _digest(x: Any, y: Tensor) -> str:
     digest = hashlib.sha256()
-    # Inputs by name are the same in whatever order they are named.
+    # The order of named inputs does not matter.
     inputs = [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_flatten_with_path(x)[0]]
-    for name, tensor in [*sorted(inputs, key=lambda part: part[0]), ("targets", y)]:
+    for name, tensor in [*sorted(inputs, key=lambda named: named[0]), ("targets", y)]:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         every = -(-tensor.numel() * tensor.element_size() // _BYTES)
-        part = tensor.detach()[:: max(every, 1)].cpu().contiguous()
-        digest.update(part.reshape(-1).view(torch.uint8).numpy().data)
+        rows = tensor.detach()[:: max(every, 1)].cpu().contiguous()
+        digest.update(rows.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""Training data in whatever form it comes, as batches by number: tensors, arrays, a Dataset or a DataLoader.
+"""Training data as batches: from tensors, arrays, a Dataset or a DataLoader.
 
 x may be any pytree (a tensor, a tuple, a dict) whose leaves share their first axis. Tensors and map-style datasets are
-shuffled by our own noise, so a resumed run sees the same batches; a user's own loader keeps its own order.
+shuffled by keyed noise, so a resumed run sees the same batches. A user's loader keeps its order.
 """
 
 from __future__ import annotations
@@ -25,37 +25,73 @@ if TYPE_CHECKING:
     from bayesify.likelihoods import Likelihood
 
 Batch = tuple[Any, Tensor]
-_NUMBER_THEM = {
+_ADVICE_ON_TEXT = {
     "targets": "number the classes first, y = np.unique(names, return_inverse=True)[1]",
     "inputs": "encode it as numbers first",
 }
 
 
 class Examples(ABC):
-    """What the training loop sees of the data: how many examples there are, and an epoch's batches."""
+    """A data set as the training loop sees it: the number of examples, and the batches of an epoch.
+
+    Attributes:
+        n_data: number of examples.
+        check: called with the targets of each batch that is read later; set once the network's outputs are known.
+
+    """
 
     n_data: int
-    check: Callable[[Tensor], None] | None = None  # what the network's width allows; set once it is known
-    _names: list[str] | None = None  # of the inputs of the first batch, where they have names
+    check: Callable[[Tensor], None] | None = None
+    _names: list[str] | None = None  # names of the inputs in the first batch, where they have names
 
     @abstractmethod
     def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
-        """An epoch in batches, one per member, in each member's own order, starting after `skip` batches."""
+        """The batches of an epoch, one for each member, in each member's order.
+
+        Args:
+            batch_size: examples in a batch.
+            seed: seed of the orders.
+            epoch: number of the epoch, counted from zero.
+            members: networks that are trained.
+            skip: batches to leave out at the start.
+
+        Yields:
+            A list of pairs `(x, y)`, one for each member.
+
+        """
 
     @abstractmethod
     def count_batches(self, batch_size: int) -> int:
-        """How many batches an epoch has."""
+        """The number of batches in an epoch.
+
+        Args:
+            batch_size: examples in a batch.
+
+        """
 
     @abstractmethod
     def in_order(self, batch_size: int) -> Iterator[Batch]:
-        """All examples once, in their own order."""
+        """All examples once, in the order of the data.
+
+        Args:
+            batch_size: examples in a batch.
+
+        Yields:
+            Pairs `(x, y)`.
+
+        """
 
     def first(self) -> Batch:
-        """A small batch to look at before work starts."""
+        """The first two examples, `(x, y)`."""
         return next(self.in_order(2))
 
     def to(self, device: torch.device) -> Examples:
-        """Hold the data on a device where that is possible."""
+        """The data on a device, where it is in memory; otherwise the data as it is.
+
+        Args:
+            device: the device.
+
+        """
         return self
 
     def _checked(self, batch: Batch) -> Batch:
@@ -63,18 +99,26 @@ class Examples(ABC):
         if self.check is not None:
             self.check(y)
         if isinstance(x, dict):
-            # A compiled step knows the parts of a batch by their order.
+            # A compiled step identifies the parts of a batch by their order.
             self._names = self._names or list(x)
             x = by_name(x, self._names)
         return x, y
 
 
 class IndexedExamples(Examples):
-    """Examples that can be fetched by number."""
+    """Examples that can be read by number."""
 
     @abstractmethod
     def fetch(self, indices: Tensor) -> Batch:
-        """The examples with these numbers."""
+        """The examples with given numbers.
+
+        Args:
+            indices: numbers of the examples, `[batch]`.
+
+        Returns:
+            The pair `(x, y)`.
+
+        """
 
     def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
         orders = self.orders(seed, epoch, members)
@@ -82,7 +126,18 @@ class IndexedExamples(Examples):
             yield [self.fetch(order[start : start + batch_size]) for order in orders]
 
     def orders(self, seed: int, epoch: int, members: int, device: torch.device | None = None) -> Tensor:
-        """Each member's own order in an epoch, `[members, n]`."""
+        """The order of the examples for each member in an epoch.
+
+        Args:
+            seed: seed of the orders.
+            epoch: number of the epoch, counted from zero.
+            members: networks that are trained.
+            device: of the result.
+
+        Returns:
+            Numbers of the examples, `[members, n]`.
+
+        """
         keys = [noise.keys(seed, noise.Stream.SHUFFLE, member, epoch, device=device) for member in range(members)]
         return noise.permutation(torch.cat(keys), self.n_data)
 
@@ -95,7 +150,13 @@ class IndexedExamples(Examples):
 
 
 class TensorExamples(IndexedExamples):
-    """Data held in memory as tensors."""
+    """Data in memory as tensors.
+
+    Args:
+        x: inputs: a tensor `[n, ...]` or a pytree of such tensors.
+        y: targets, `[n, ...]`.
+
+    """
 
     def __init__(self, x: Any, y: Tensor) -> None:
         self.x, self.y, self.n_data = x, y, y.shape[0]
@@ -113,7 +174,14 @@ class TensorExamples(IndexedExamples):
 
 
 class DatasetExamples(IndexedExamples):
-    """A map-style dataset of `(x, y)` pairs, fetched item by item."""
+    """A map-style dataset of pairs `(x, y)`, read item by item.
+
+    Args:
+        dataset: the dataset.
+        likelihood: prepares the targets.
+        dtype: of inputs that are floating-point numbers.
+
+    """
 
     def __init__(self, dataset: Dataset[Any], likelihood: Likelihood, dtype: torch.dtype) -> None:
         assert isinstance(dataset, Sized)
@@ -126,14 +194,22 @@ class DatasetExamples(IndexedExamples):
 
 
 class LoaderExamples(Examples):
-    """A user's own loader: its batches, its order."""
+    """A user's loader, with its batches in its order.
+
+    Args:
+        loader: an iterable of batches `(x, y)` that can be read repeatedly.
+        n_data: number of examples.
+        likelihood: prepares the targets.
+        dtype: of inputs that are floating-point numbers.
+
+    """
 
     def __init__(self, loader: Any, n_data: int, likelihood: Likelihood, dtype: torch.dtype) -> None:
         self.loader, self.n_data, self.likelihood, self.dtype = loader, n_data, likelihood, dtype
         try:
             self._length = len(loader)
         except TypeError:
-            # Schedules need the number of steps ahead of time: one pass over the data counts them.
+            # Schedules need the number of steps in advance: one pass over the data counts them.
             self._length = sum(1 for _ in loader)
 
     def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
@@ -150,7 +226,31 @@ class LoaderExamples(Examples):
 
 
 def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None = None) -> Examples:
-    """Read `data` in any of its forms, refusing what cannot be trained on."""
+    """Read training data in any of its forms.
+
+    Args:
+        data: a pair `(x, y)` of tensors or arrays, a Dataset, a DataLoader or another iterable of batches.
+        likelihood: prepares and checks the targets.
+        dtype: of inputs that are floating-point numbers.
+        n_data: number of examples, for loaders that do not know it.
+
+    Returns:
+        The examples.
+
+    Raises:
+        TypeError: if the data has another form, or holds text.
+        ValueError: if it is empty, its lengths differ, or values are not finite.
+
+    Example:
+        >>> from bayesify.training.examples import as_examples
+        >>> examples = as_examples((x.numpy(), y.numpy()), bnn.likelihood, torch.float32)
+        >>> examples.n_data, examples.count_batches(batch_size=25)
+        (60, 3)
+        >>> inputs, targets = examples.first()
+        >>> inputs.shape, targets
+        (torch.Size([2, 2]), tensor([0, 1]))
+
+    """
     if isinstance(data, Examples):
         return data
     if isinstance(data, TensorDataset):
@@ -177,20 +277,44 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
 
 
 def for_scoring(data: Any, likelihood: Likelihood, dtype: torch.dtype) -> Examples:
-    """Read data that is only scored, which needs no number of examples ahead of time."""
+    """Read data that is only scored, for which the number of examples need not be known in advance.
+
+    Args:
+        data: in any form that `as_examples` takes.
+        likelihood: prepares and checks the targets.
+        dtype: of inputs that are floating-point numbers.
+
+    Returns:
+        The examples.
+
+    """
     loader = hasattr(data, "__iter__") and not isinstance(data, tuple | list | dict | str | Tensor | np.ndarray)
     sized = isinstance(getattr(data, "dataset", data), Sized)
     return as_examples(data, likelihood, dtype, n_data=1 if loader and not sized else None)
 
 
 def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
-    """Inputs as tensors of the network's precision; integers stay integers."""
+    """Inputs as tensors in the network's precision; integers stay integers.
+
+    Args:
+        x: a tensor, an array, a DataFrame, a list, or a tuple or mapping of such.
+        dtype: of inputs that are floating-point numbers.
+        finite: refuse NaN and infinity.
+
+    Returns:
+        The same structure of tensors, `[n, ...]` each.
+
+    Raises:
+        TypeError: if inputs are not numbers.
+        ValueError: if they are empty, differ in length, or are not finite.
+
+    """
 
     def convert(leaf: Any) -> Any:
         tensor = _as_tensor(leaf, "inputs")
         if tensor.is_floating_point():
             tensor = tensor.to(dtype)
-            # A finite sum takes one pass and settles it; only another one is looked at number by number.
+            # If the sum is finite, so are all values: one pass. Otherwise they are checked one by one.
             if finite and not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():
                 bad = int((~torch.isfinite(tensor)).sum())
                 raise ValueError(f"inputs hold {bad} values that are NaN or infinite: clean or impute them first")
@@ -210,12 +334,30 @@ def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
 
 
 def take(x: Any, rows: Tensor | slice | int) -> Any:
-    """Some examples of a pytree of inputs."""
+    """Some examples of inputs that may be any pytree.
+
+    Args:
+        x: inputs, `[n, ...]` each.
+        rows: numbers of the examples, a slice, or one number.
+
+    Returns:
+        The same structure with those rows.
+
+    """
     return pytree.tree_map_only(Tensor, lambda t: t[rows], x)
 
 
 def to_device(x: Any, device: torch.device) -> Any:
-    """A pytree of tensors on a device."""
+    """A pytree of tensors on a device.
+
+    Args:
+        x: the tensors.
+        device: where to move them.
+
+    Returns:
+        The same structure on that device.
+
+    """
     return pytree.tree_map_only(Tensor, lambda t: t.to(device), x)
 
 
@@ -235,11 +377,11 @@ def _as_tensor(value: Any, what: str) -> Tensor:
     if array.dtype.kind not in "biuf":
         text = _text_in(array)
         if text is not None:
-            raise TypeError(f"{what} must be numbers, got text such as {text!r}: {_NUMBER_THEM[what]}")
+            raise TypeError(f"{what} must be numbers, got text such as {text!r}: {_ADVICE_ON_TEXT[what]}")
         raise TypeError(f"{what} must be numbers in a tensor or array, got {type(value).__name__}")
     array = np.ascontiguousarray(array)
     if not array.flags.writeable and not isinstance(value, np.memmap):
-        # What a DataFrame gives may only be read, which torch has no word for; a file on disk is too large to copy.
+        # Arrays from a DataFrame are read-only, which torch does not support. A memory-mapped file is not copied.
         array = array.copy()
     return torch.from_numpy(array)
 
@@ -261,17 +403,17 @@ def _text_in(array: NDArray[Any]) -> str | None:
 
 def _check_lengths(x: Any, y: Tensor) -> None:
     if count(x) != y.shape[0]:
-        raise ValueError(f"x has {count(x)} examples and y has {y.shape[0]}: they must be as many")
+        raise ValueError(f"x and y must have the same number of examples, got {count(x)} and {y.shape[0]}")
 
 
-def _check_count(given: int | None, there: int) -> None:
-    if given not in (None, there):
-        raise ValueError(f"n_data is for loaders that cannot tell it: here are {there} examples, got n_data={given}")
+def _check_count(n_data: int | None, actual: int) -> None:
+    if n_data not in (None, actual):
+        raise ValueError(f"n_data must be the number of examples, {actual}, got {n_data}: leave it out for this data")
 
 
 def _pair(batch: Any, likelihood: Likelihood, dtype: torch.dtype) -> Batch:
     if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise ValueError("a data set must give pairs (x, y)")
+        raise ValueError("each batch or item of the data must be a pair (x, y)")
     x, y = as_inputs(batch[0] if not isinstance(batch[0], list) else tuple(batch[0]), dtype), batch[1]
     y = likelihood.prepare(_as_tensor(y, "targets"))
     _check_lengths(x, y)
@@ -280,16 +422,16 @@ def _pair(batch: Any, likelihood: Likelihood, dtype: torch.dtype) -> Batch:
 
 def _from_loader(loader: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None) -> LoaderExamples:
     if isinstance(loader, Iterator):
-        raise TypeError("an iterator can be read only once: give what can be read again, such as a DataLoader")
+        raise TypeError("data must be readable more than once, got an iterator: give a DataLoader")
     dataset = getattr(loader, "dataset", None)
     if n_data is None and isinstance(dataset, Sized) and not isinstance(dataset, IterableDataset):
-        # A sampler of a subset has fewer distinct examples than the data set behind it.
-        # Where batches have a sampler of their own, the loader's is a stand-in that names all of them.
+        # A sampler of a subset has fewer distinct examples than its data set. Where there is a batch sampler, it holds
+        # the subset, and the loader's own sampler lists all examples.
         batched = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
         subset = getattr(batched or getattr(loader, "sampler", None), "indices", None)
         n_data = len(dataset) if subset is None else len({int(index) for index in subset})
     if n_data is None:
-        raise ValueError("the number of examples cannot be known from this loader: give n_data=")
+        raise ValueError("the number of examples is not known from this loader: give n_data=")
     if n_data < 1:
         raise ValueError("the data set is empty")
     return LoaderExamples(loader, n_data, likelihood, dtype)

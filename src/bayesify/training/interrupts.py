@@ -1,4 +1,4 @@
-"""Interrupts that wait for the end of a training step: in the middle of an update they would leave half of it."""
+"""Interrupts that wait for the end of a training step, so that an update is never left half done."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from typing import Any
 
 @contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether an interrupt was asked for; a second one does not wait."""
+    """Delay interrupts (SIGINT, SIGTERM) inside this context; a second one raises at once.
+
+    Yields:
+        A function that says whether an interrupt has arrived.
+
+    """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    asked: list[int] = []
+    arrived: list[int] = []
     previous = {}
 
     def note(number: int, _: Any) -> None:
-        if asked:
+        if arrived:
             raise KeyboardInterrupt
-        asked.append(number)
+        arrived.append(number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         previous[number] = signal.signal(number, note)
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(arrived)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -1,7 +1,7 @@
-"""The training loop: one plan, followed step by step, that can stop anywhere and go on to the same bits.
+"""The training loop: it follows a plan, can stop at any step, and resumes to the same bits.
 
-Noise, shuffling and schedules are functions of the step, so a checkpoint is the tensors, the optimiser and the step
-number. A loss that stops being finite ends training with the reason, and the last good state is put back.
+Noise, shuffling and schedules are functions of the step number, so a checkpoint holds the tensors, the optimiser and
+that number. If the loss stops being finite, training ends with an error, and the last finite state is restored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,36 @@ __all__ = ["History", "Plan", "Schedule", "Trainer", "extended", "make_plan", "r
 
 
 class Trainer:
-    """Follows a plan with one method on one set of examples."""
+    """Trains one method on one data set by a plan.
+
+    Args:
+        method: the method to train.
+        examples: the training data.
+        plan: the settings.
+        validation: data that is scored after each epoch, for early stopping and `keep="best"`.
+        run: folder for checkpoints and the history; None writes nothing.
+        optimizer: a function `(parameters, lr=) -> Optimizer`, where the plan says `custom`.
+        schedule: a function of the share of training that is done, where the plan says `custom`.
+        show: show a progress bar.
+
+    Attributes:
+        progress: where training is.
+        history: what each epoch recorded.
+        best_state: the tensors of the best epoch so far, with `keep="best"`.
+
+    Raises:
+        ValueError: if the plan needs validation data or a function that is not given.
+
+    Example:
+        >>> from bayesify.training import Plan
+        >>> from bayesify.training.examples import as_examples
+        >>> from bayesify.training.loop import Trainer
+        >>> method = bf.Variational(net, "categorical", prior="normal:1")
+        >>> examples = as_examples((x, y), method.likelihood, method.network.dtype)
+        >>> Trainer(method, examples, Plan(epochs=2, learning_rate=0.05), show=False).train()["step"]
+        [1, 2]
+
+    """
 
     def __init__(
         self,
@@ -53,9 +82,9 @@ class Trainer:
     ) -> None:
         if validation is None and (plan.patience is not None or plan.keep == "best"):
             raise ValueError("early stopping and keep='best' need validation data: give validation=(x, y)")
-        for given, text, name in ((optimizer, plan.optimizer, "optimizer"), (schedule, plan.schedule, "schedule")):
-            if text == CUSTOM and given is None:
-                raise ValueError(f"this plan was made with an {name} of yours: give {name}= again")
+        for function, text, name in ((optimizer, plan.optimizer, "optimizer"), (schedule, plan.schedule, "schedule")):
+            if text == CUSTOM and function is None:
+                raise ValueError(f"this run was trained with your own {name} function: give {name}= again")
         self.method, self.examples, self.validation, self.run = method, examples, validation, run
         self.optimizer = method.make_optimizer(optimizer or plan.optimizer, plan.learning_rate)
         self.batches = examples.count_batches(plan.batch_size)
@@ -76,20 +105,30 @@ class Trainer:
 
     @property
     def plan(self) -> Plan:
-        """The plan, in which how the steps are made has been decided once the first was."""
+        """The plan; after the first step it says whether the steps are compiled."""
         return self.engine.plan
 
     @property
     def total_steps(self) -> int:
+        """Steps of the whole plan."""
         return self.plan.epochs * self.batches
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """What tells this data from other data, for who resumes."""
+        """What identifies the data, so that resuming with other data is refused."""
         return data_identity.mark(self.examples, self.plan.batch_size)
 
     def train(self) -> History:
-        """Go on from where the progress is to the end of the plan."""
+        """Train from the current progress to the end of the plan.
+
+        Returns:
+            The history.
+
+        Raises:
+            TrainingError: if the loss stops being finite; the method has the last finite state then.
+            KeyboardInterrupt: if training is interrupted, after a checkpoint is written.
+
+        """
         bar = tqdm(
             total=self.total_steps,
             initial=self.progress.step,
@@ -118,7 +157,13 @@ class Trainer:
         return self.progress.step < self.total_steps and not self.progress.done
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Put a checkpoint back."""
+        """Restore a checkpoint.
+
+        Args:
+            tensors: tensors of the method, of the optimiser and of the best epoch, by name.
+            state: the rest of the checkpoint.
+
+        """
         self.method.load_state_dict(_part(tensors, "model/"))
         checkpoints.unpack_optimizer(self.optimizer, tensors, state["optimizer"])
         self.progress = Progress(**state["progress"])
@@ -126,7 +171,7 @@ class Trainer:
         self.best_state = _part(tensors, "best/") or None
 
     def save_checkpoint(self) -> None:
-        """Write the state to the run's folder."""
+        """Write a checkpoint and the history to the run folder, where there is one."""
         if self.run is None:
             return
         tensors, packed = checkpoints.pack_optimizer(self.optimizer)
@@ -144,7 +189,7 @@ class Trainer:
         files.write_text(self.run / "history.jsonl", self.history.to_jsonl())
 
     def _epoch(self, bar: Any, interrupted: Callable[[], bool]) -> bool:
-        """Train to the end of the epoch, or to an interrupt in it; whether the end was reached."""
+        """Train to the end of the epoch or to an interrupt; return whether the end was reached."""
         progress = self.progress
         epoch, skip = divmod(progress.step, self.batches)
         began = time.perf_counter()
@@ -158,12 +203,12 @@ class Trainer:
         if interrupted() and progress.step < (epoch + 1) * self.batches:
             return False
         if progress.seen == 0:
-            raise ValueError(f"epoch {epoch + 1} had no data: the loader gave nothing when it was read again")
+            raise ValueError(f"epoch {epoch + 1} had no data: give a loader that can be read more than once")
         progress.step = (epoch + 1) * self.batches
         return True
 
     def _kl(self) -> float:
-        """What the prior's part is now, per member: once an epoch, as a step needs its gradient and not its value."""
+        """The KL per member; computed once an epoch, because a step needs only its gradient."""
         with torch.no_grad():
             return float(self.method.kl(self.progress.step, self.plan.draws)) / self.method.members
 
@@ -197,7 +242,7 @@ class Trainer:
             return
         progress, plan, score = self.progress, self.plan, record["validation_nll"]
         if math.isnan(score):
-            score = math.inf  # nothing is less than NaN: were it the best so far, it would stay so
+            score = math.inf  # no score is less than NaN, so NaN would stay the best
         if progress.best is None or score < progress.best:
             progress.best, progress.best_epoch = score, epoch
             if plan.keep == "best":
@@ -234,10 +279,10 @@ class Trainer:
         epoch = self.progress.step // self.batches
         self.method.load_state_dict(good)
         self.method.eval()
-        kept = "where it started" if epoch == 1 else f"after epoch {epoch - 1}"
+        kept = "at the start" if epoch == 1 else f"after epoch {epoch - 1}"
         raise TrainingError(
             f"the loss stopped being finite in epoch {epoch}: lower learning_rate (now {self.plan.learning_rate:g}) "
-            f"or scale the data; the network is left as it was {kept}"
+            f"or scale the data; the network is restored to its state {kept}"
         )
 
     def _finish(self) -> None:

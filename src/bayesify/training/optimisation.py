@@ -1,6 +1,6 @@
-"""Optimisers and learning-rate schedules by name, by text form or by factory.
+"""Optimisers and learning-rate schedules, from a name, a text form or a function.
 
-A named schedule is a pure function of how far training is, so that resuming needs no state and extending is a new plan.
+A named schedule is a pure function of the share of training that is done, so resuming needs no state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,22 @@ SCHEDULES = ("constant", "cosine", "linear", "step")
 def make_optimizer(
     given: str | OptimizerFactory, parameters: Iterable[torch.nn.Parameter], learning_rate: float
 ) -> Optimizer:
-    """An optimiser from a name, a name with options (`sgd:momentum=0.9`), or `(parameters, lr=) -> Optimizer`."""
+    """Make an optimiser.
+
+    Args:
+        given: a name of torch's optimisers (`adam`), a name with options (`sgd:momentum=0.9`), or a function
+            `(parameters, lr=) -> Optimizer`.
+        parameters: what it trains.
+        learning_rate: its learning rate.
+
+    Returns:
+        The optimiser.
+
+    Raises:
+        ValueError: for an unknown name or option.
+        TypeError: if the function returns something other than an optimiser.
+
+    """
     parameters = list(parameters)
     positive("learning_rate", learning_rate)
     if not isinstance(given, str):
@@ -33,7 +48,7 @@ def make_optimizer(
     known = _known_optimizers()
     if name not in known:
         raise ValueError(f"unknown optimizer {name!r}{nearest(name, known)}")
-    options = dict(_option(part) for part in text.split(",") if part)
+    options = dict(_option(option) for option in text.split(",") if option)
     kind = known[name]
     if kind in {torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD} and all(
         p.device.type in {"cpu", "cuda"} for p in parameters
@@ -47,10 +62,20 @@ def make_optimizer(
 
 
 def rate_factor(schedule: str, progress: float) -> float:
-    """What multiplies the learning rate when the share `progress` of all steps is done.
+    """The factor of the learning rate at some point of training.
 
-    `constant`; `cosine` (down to zero, Loshchilov and Hutter 2017); `linear` (down to zero);
-    `step:0.5,0.1` (after half of the steps, a tenth).
+    Args:
+        schedule: `constant`; `cosine`, down to zero (Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with
+            Warm Restarts", 2017, arXiv:1608.03983); `linear`, down to zero; or `step:0.5,0.1`, a tenth after half of
+            the steps.
+        progress: the share of all steps that is done, from 0 to 1.
+
+    Returns:
+        What multiplies the learning rate.
+
+    Raises:
+        ValueError: for an unknown schedule.
+
     """
     name, _, text = schedule.partition(":")
     if name == "constant" and not text:
@@ -61,7 +86,7 @@ def rate_factor(schedule: str, progress: float) -> float:
         return max(0.0, 1.0 - progress)
     if name == "step":
         try:
-            at, factor = (float(part) for part in text.split(","))
+            at, factor = (float(number) for number in text.split(","))
         except ValueError:
             raise ValueError(f"schedule {schedule!r} must read step:SHARE,FACTOR, as in step:0.5,0.1") from None
         return factor if progress >= at else 1.0
@@ -76,12 +101,12 @@ def _known_optimizers() -> dict[str, Any]:
     }
 
 
-def _option(part: str) -> tuple[str, Any]:
-    name, _, value = part.partition("=")
+def _option(option: str) -> tuple[str, Any]:
+    name, _, value = option.partition("=")
     words = {"true": True, "false": False}
     if value.lower() in words:
         return name.strip(), words[value.lower()]
     try:
         return name.strip(), float(value)
     except ValueError:
-        raise ValueError(f"optimizer option {part!r} must read NAME=NUMBER") from None
+        raise ValueError(f"optimizer option {option!r} must read NAME=NUMBER") from None

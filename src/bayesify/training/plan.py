@@ -1,4 +1,4 @@
-"""What training is to do and what it showed: data that JSON can hold, so that a run can be repeated or continued."""
+"""The plan, the progress and the history of a training run, all in JSON, so that a run can be repeated or resumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,35 @@ _SHOWN = ("loss", "nll", "kl", "acceptance", "divergences", "validation_nll", "v
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides how training goes; JSON-able, so that a run can be continued or repeated."""
+    """The settings of a training run, as `fit` was given them; they can be written as JSON.
+
+    Args:
+        epochs: passes over the data.
+        batch_size: examples per step.
+        optimizer: name of an optimiser with its options, such as `sgd:momentum=0.9`, or `custom` for a user's function.
+        learning_rate: of the optimiser, before the schedule.
+        schedule: `constant`, `cosine`, `linear`, `step:SHARE,FACTOR`, or `custom` for a user's function.
+        draws: weight draws per step.
+        kl: weighting of the KL, in the text form of `KL`.
+        seed: seed of the noise and of the order of the examples.
+        patience: epochs without a better validation NLL after which training stops; None never stops early.
+        keep: the weights kept at the end: of the `last` epoch, or of the `best` by validation NLL.
+        validation_draws: posterior draws for each validation.
+        checkpoint_every: epochs between checkpoints.
+        compiled: whether the step is compiled; None decides at the first step.
+
+    Raises:
+        ValueError: if a setting is out of its range, with the name of the setting.
+
+    Example:
+        >>> from bayesify.training import Plan
+        >>> Plan(epochs=3, schedule="cosine").learning_rate
+        0.001
+        >>> Plan(epochs=0)
+        Traceback (most recent call last):
+        ValueError: epochs must be an integer of at least 1, got 0
+
+    """
 
     epochs: int = 10
     batch_size: int = 128
@@ -57,7 +85,18 @@ class Plan:
 
 @dataclass
 class Progress:
-    """Where training is: kept in checkpoints next to the tensors."""
+    """Where a training run is; checkpoints hold it next to the tensors.
+
+    Args:
+        step: steps made so far.
+        seen: examples seen in the current epoch.
+        nll_sum: sum of their NLLs.
+        seconds: time spent in the current epoch.
+        best: best validation NLL so far.
+        best_epoch: epoch of the best validation NLL.
+        done: whether training stopped early.
+
+    """
 
     step: int = 0
     seen: float = 0.0
@@ -70,37 +109,63 @@ class Progress:
 
 @dataclass(repr=False)
 class History:
-    """What each epoch showed: a list of records, and a column by name; whose history it is, where that is known."""
+    """What each epoch of a training run recorded; `history["nll"]` is one column.
+
+    Args:
+        records: one dictionary per epoch: `epoch`, `step`, `loss`, `nll`, `kl`, `learning_rate`, `seconds`, and with
+            validation data `validation_nll`; in some epochs also `weights`, histograms of the weights.
+        stopped: why training stopped early; empty where it did not.
+        method: name of the method that was trained.
+
+    Example:
+        >>> history = bnn.history
+        >>> len(history), history["epoch"]
+        (5, [1, 2, 3, 4, 5])
+        >>> history["nll"][-1] < history["nll"][0]
+        True
+
+    """
 
     records: list[dict[str, Any]] = field(default_factory=list)
     stopped: str = ""
     method: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
-        # The records hold histograms of every layer: a notebook that shows them all shows nothing else.
+        # The records hold histograms of every layer, which would fill a notebook's page.
         last = self.records[-1] if self.records else {}
-        number, what = (last["step"], "iteration") if "phase" in last else (last.get("epoch", 0), "epoch")
-        done = f"{number:,} {what}{'' if number == 1 else 's'}"
+        number, unit = (last["step"], "iteration") if "phase" in last else (last.get("epoch", 0), "epoch")
+        done = f"{number:,} {unit}{'' if number == 1 else 's'}"
         numbers = [f"{name} {brief(last[name])}" for name in _SHOWN if last.get(name) is not None]
         stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
-        whose = f" of {self.method}" if self.method else ""
-        return f"<History{whose}: {', '.join([done, *numbers, *stopped])}>"
+        of_method = f" of {self.method}" if self.method else ""
+        return f"<History{of_method}: {', '.join([done, *numbers, *stopped])}>"
 
     def __getitem__(self, name: str) -> list[Any]:
+        """One value per epoch of the column `name`; None where an epoch did not record it."""
         return [record.get(name) for record in self.records]
 
     def __len__(self) -> int:
         return len(self.records)
 
     def to_jsonl(self) -> str:
+        """The records as text, one line of JSON per epoch."""
         return "".join(json.dumps(record) + "\n" for record in self.records)
 
 
 def extended(plan: Plan, more: int, state: dict[str, Any]) -> Plan:
-    """The same plan with more epochs; a schedule, a function of the share done, is stretched over the new length.
+    """The same plan with more epochs; the learning-rate schedule is stretched over the new length.
 
-    The state of a run that is over is opened again. One that stopped early goes on from there: the epochs that it did
-    not need are not made up for, and its patience begins anew.
+    A run that is done is opened again. A run that stopped early goes on from the epoch where it stopped, and its
+    patience counts from there.
+
+    Args:
+        plan: the plan of the run.
+        more: epochs to add.
+        state: the state of the run's checkpoint, which is changed.
+
+    Returns:
+        The longer plan.
+
     """
     progress = state["progress"]
     if progress["done"]:
@@ -120,7 +185,19 @@ def extended(plan: Plan, more: int, state: dict[str, Any]) -> Plan:
 
 
 def resume_plan(run: Path, plan_type: type[Any] = Plan) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-    """The plan (of the method's own type), tensors and state that a run's checkpoint holds."""
+    """Read the checkpoint of a run.
+
+    Args:
+        run: the run folder.
+        plan_type: class of the plan; HMC has its own.
+
+    Returns:
+        The plan, the tensors by name, and the state.
+
+    Raises:
+        RunError: if there is no checkpoint that this version can read.
+
+    """
     tensors, state = checkpoint.read(run / STATE)
     try:
         return plan_type(**state["plan"]), tensors, state
@@ -131,13 +208,24 @@ def resume_plan(run: Path, plan_type: type[Any] = Plan) -> tuple[Any, dict[str, 
 def make_plan(
     optimizer: str | OptimizerFactory, schedule: Schedule, kl: str | KL, settings: dict[str, Any]
 ) -> tuple[Plan, OptimizerFactory | None, Callable[[float], float] | None]:
-    """Split what `fit` was given into a JSON-able plan and the user's own functions."""
-    own_optimizer = None if isinstance(optimizer, str) else optimizer
-    own_schedule = None if isinstance(schedule, str) else schedule
+    """Split the arguments of `fit` into a plan, which JSON can hold, and the user's functions.
+
+    Args:
+        optimizer: name of an optimiser, or a function `(parameters, lr=) -> Optimizer`.
+        schedule: name of a schedule, or a function of the share of training that is done.
+        kl: weighting of the KL.
+        settings: the other fields of `Plan`.
+
+    Returns:
+        The plan, the optimiser function or None, and the schedule function or None.
+
+    """
+    user_optimizer = None if isinstance(optimizer, str) else optimizer
+    user_schedule = None if isinstance(schedule, str) else schedule
     plan = Plan(
         optimizer=optimizer if isinstance(optimizer, str) else CUSTOM,
         schedule=schedule if isinstance(schedule, str) else CUSTOM,
         kl=str(KL.parse(kl)),
         **copy.copy(settings),
     )
-    return plan, own_optimizer, own_schedule
+    return plan, user_optimizer, user_schedule

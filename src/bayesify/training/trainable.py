@@ -1,4 +1,4 @@
-"""What training asks of a method, as a protocol: training is written against it and never imports a method."""
+"""The protocol of what training needs from a method, so that training never imports a method."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Objective:
-    """One step's loss, its two parts, and the buffers that the pass left behind (`[draws, ...]` each).
+    """The loss of one step, its two parts, and the buffers after the pass.
 
     Args:
         loss: what is differentiated: `nll + share / B * kl`.
         nll: the mean negative log-likelihood of the batch.
-        kl: what the prior adds: the KL, or minus the log prior density for point methods.
-        buffers: running statistics after the pass, one row for each draw.
+        kl: the prior's part: the KL, or minus the log prior density for point methods.
+        buffers: running statistics after the pass, `[draws, *shape]` by name.
 
     """
 
@@ -37,7 +37,7 @@ class Objective:
 
 
 class Trainable(Protocol):
-    """A module with an objective: what the training loop and its engines use of a method."""
+    """A module with an objective: what the training loop and its engines need from a method."""
 
     network: Network
     likelihood: Likelihood
@@ -56,7 +56,7 @@ class Trainable(Protocol):
     def predict(self, x: Any, *, draws: int, seed: int) -> Predictive: ...
     @property
     def inputs_at_once(self) -> int: ...
-    # What every nn.Module has.
+    # Every nn.Module has these.
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
     def state_dict(self) -> dict[str, Any]: ...
@@ -66,5 +66,5 @@ class Trainable(Protocol):
 
 
 def declares(method: object, attribute: str) -> bool:
-    """Whether the method's own class says yes to an attribute; a subclass may change the step, so it has to say it."""
+    """Whether the class of a method sets an attribute to True itself; a subclass may change the step."""
     return bool(vars(type(method)).get(attribute, False))

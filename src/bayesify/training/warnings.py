@@ -1,7 +1,6 @@
-"""What a history of training says against trusting its result: a sentence, or None where all is well.
+"""Warnings about a training run: each check reads one number per epoch and returns a sentence, or None.
 
-The functions are pure, of one number per epoch. `fit` logs what `kl_frozen` says; a command line or a page that says it
-in a place of its own trains inside `unheard`.
+`fit` logs the sentence of `kl_frozen`. Code that shows warnings elsewhere trains inside `without_warnings`.
 """
 
 from __future__ import annotations
@@ -13,22 +12,30 @@ from contextlib import contextmanager
 
 import numpy as np
 
-# One part in a hundred of all that training gained is still something.
+# A further gain counts when it exceeds this share of the whole fall of the loss.
 STILL_FALLING = 0.01
-# Of networks trained to the end the KL moved by a fifth and more; of those that were not, by a tenth at most.
+# The KL of converged networks moved by a fifth or more, that of networks stopped too early by a tenth at most.
 FROZEN_KL = 0.05
-# An NLL so many times what guessing gave, in the middle of training, is not noise.
+# An NLL that exceeds the first epoch's by this factor is not noise.
 BLOWN_UP = 10.0
-# A gap must not be chance.
+# A slope must exceed its standard error by this factor.
 STANDARD_ERRORS = 2.0
 _FEWEST_EPOCHS = 5
-_MARK = "doubt"
+_MARK = "training_warning"
 
 logger = logging.getLogger("bayesify")
 
 
 def blew_up(nlls: Sequence[float]) -> str | None:
-    """Whether the negative log-likelihood rose, on the way, to several times what it was at the start."""
+    """Warn when the negative log-likelihood rose to ten times its value in the first epoch, or more.
+
+    Args:
+        nlls: one NLL per epoch.
+
+    Returns:
+        The warning, or None.
+
+    """
     values = [value for value in nlls if value is not None]
     if len(values) < 2 or max(values[1:]) <= BLOWN_UP * max(values[0], 1.0):
         return None
@@ -40,10 +47,17 @@ def blew_up(nlls: Sequence[float]) -> str | None:
 
 
 def not_converged(losses: Sequence[float]) -> str | None:
-    """Whether the loss still fell in the last tenth of the epochs.
+    """Warn when the loss still fell in the last tenth of the epochs.
 
-    A straight line through the last tenth (at least five epochs) must fall by more than its own noise, and
-    fast enough that a further tenth of the epochs would gain over a hundredth of the whole fall so far.
+    A straight line through the last tenth (at least five epochs) must fall by more than two standard errors, and fast
+    enough that a tenth more epochs would gain over a hundredth of the whole fall so far.
+
+    Args:
+        losses: one loss per epoch.
+
+    Returns:
+        The warning, or None.
+
     """
     values = np.array([loss for loss in losses if loss is not None and math.isfinite(loss)], dtype=np.float64)
     if len(values) < _FEWEST_EPOCHS:
@@ -64,7 +78,15 @@ def not_converged(losses: Sequence[float]) -> str | None:
 
 
 def kl_frozen(kls: Sequence[float]) -> str | None:
-    """Whether the KL hardly moved in training: by less than a twentieth of where it began."""
+    """Warn when the KL moved by less than a twentieth of its first value.
+
+    Args:
+        kls: one KL per epoch, in nats.
+
+    Returns:
+        The warning, or None.
+
+    """
     values = np.array([kl for kl in kls if kl is not None and math.isfinite(kl)], dtype=np.float64)
     if len(values) < 2 or not values.any():
         return None
@@ -78,25 +100,30 @@ def kl_frozen(kls: Sequence[float]) -> str | None:
 
 
 def brief(value: float) -> str:
-    """A number with as many digits as a sentence needs."""
+    """A number with four significant digits, or in whole thousands."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
-def voice(doubt: str | None) -> None:
-    """Log a doubt, in the words that the command line prints."""
-    if doubt is not None:
-        logger.warning("before you trust it: %s", doubt, extra={_MARK: True})
+def warn(warning: str | None) -> None:
+    """Log a warning in the form that the command line prints; nothing where there is none.
+
+    Args:
+        warning: the sentence of one of the checks.
+
+    """
+    if warning is not None:
+        logger.warning("before you trust it: %s", warning, extra={_MARK: True})
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
-    """Train without a word of doubt in the log: whoever trains says it elsewhere, or throws the result away."""
+def without_warnings() -> Iterator[None]:
+    """Keep the warnings of `warn` out of the log while code inside runs; other messages pass."""
 
-    def other(record: logging.LogRecord) -> bool:
+    def passes(record: logging.LogRecord) -> bool:
         return not hasattr(record, _MARK)
 
-    logger.addFilter(other)
+    logger.addFilter(passes)
     try:
         yield
     finally:
-        logger.removeFilter(other)
+        logger.removeFilter(passes)

@@ -301,7 +301,7 @@ def test_a_cycle_explores_without_noise_and_stores_what_the_calendar_says():
 
     class Watched(SGLD):
         def _store(self):
-            steps.append(self._step)
+            steps.append(self.step_number)
             super()._store()
 
     settings = {"epochs": 20, "batch_size": 12, "learning_rate": 0.02, "progress": False}
@@ -339,7 +339,7 @@ def test_each_sample_answers_with_its_own_running_statistics(blobs):
     method = SGHMC(network, "categorical", chains=2, samples=6)
     method.fit(blobs, epochs=6, batch_size=32, learning_rate=0.02, progress=False)
     p = method.predict(blobs[0], draws=12, seed=3)
-    weights, kept = method.weights(range(12), 3), method._kept(range(12), 3)
+    weights, kept = method.weights(range(12), 3), method.draw_buffers(range(12), 3)
     for draw in range(12):
         own = {name: values[draw] for name, values in kept.items()}
         tensors = method.network.unflatten(weights[draw])

@@ -101,7 +101,7 @@ def fit(bnn, data, epochs=400, draws=8, learning_rate=0.05, **more):
 
 def fitted_covariance(bnn):
     with torch.no_grad():
-        return covariance(bnn._family, bnn._width(bnn.rho), bnn.factor)
+        return covariance(bnn._family, bnn.widths(bnn.rho), bnn.factor)
 
 
 @pytest.mark.parametrize(("family", "rank"), [("full_rank", 1), ("low_rank", 4), ("low_rank", 6)])

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import bayesify as bf
-from bayesify.training.engines import fused as stepping
+from bayesify.training.engines import fused
 from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.fused import FusedStep, fused_step
 from bayesify.training.engines.updates import update_rule
@@ -141,7 +141,7 @@ def test_members_that_are_compiled_together_have_batches_of_their_own():
 
     (plain, nll, _), (found, fused_nll, compiled) = fitted(False), fitted(True)
     assert compiled
-    # From the same start, what tells the members apart is the order of their examples alone.
+    # From the same start, the members differ only in the order of their examples.
     assert (plain[0] - plain[1]).norm() > 0.01 * plain[0].norm()
     torch.testing.assert_close(found, plain, rtol=1e-3, atol=1e-6)
     assert fused_nll == pytest.approx(nll, rel=1e-5)
@@ -191,7 +191,7 @@ def test_one_compilation_serves_every_step_rate_and_kl_weight(monkeypatch):
         compilations.append(example)
         return function
 
-    monkeypatch.setattr(stepping, "compile_function", counted)
+    monkeypatch.setattr(fused, "compile_function", counted)
     method = variational()
     history = method.fit(
         data(70), epochs=4, batch_size=32, schedule="cosine", kl="reweighted", compiled=True, progress=False
@@ -218,7 +218,7 @@ def test_batches_laid_out_in_memory_in_different_ways_are_one_shape(monkeypatch)
 
         return as_compiled
 
-    monkeypatch.setattr(stepping, "compile_function", strict)
+    monkeypatch.setattr(fused, "compile_function", strict)
     x, y = data(96)
     fitted = []
     for layouts in (
@@ -235,7 +235,7 @@ def test_batches_laid_out_in_memory_in_different_ways_are_one_shape(monkeypatch)
 
 
 def test_the_whole_training_is_that_of_the_plain_path(monkeypatch):
-    monkeypatch.setattr(stepping, "compile_function", lambda function, example: function)
+    monkeypatch.setattr(fused, "compile_function", lambda function, example: function)
     fitted = []
     for compiled in (False, True):
         method = variational()
@@ -247,7 +247,7 @@ def test_the_whole_training_is_that_of_the_plain_path(monkeypatch):
 
 
 def test_the_path_is_kept_by_a_run_that_is_resumed(monkeypatch, tmp_path):
-    monkeypatch.setattr(stepping, "compile_function", lambda function, example: function)
+    monkeypatch.setattr(fused, "compile_function", lambda function, example: function)
     whole = variational()
     whole.fit(data(70), epochs=4, batch_size=32, compiled=True, progress=False)
     half = variational()
@@ -307,14 +307,14 @@ def refusing(function, example):
         (variational, {"optimizer": "adam:amsgrad=true"}, "amsgrad"),
         (lambda: bf.SWAG(bf.networks.mlp(3, 2, units=4), "categorical"), {}, "the step of swag is not one function"),
         (variational, {}, "no C++ compiler found"),
-        (held, {}, "a parameter of the method is held fixed"),
-        (variational, {"optimizer": with_a_hook}, "the optimiser has hooks of its own"),
+        (held, {}, "a parameter of the method is frozen"),
+        (variational, {"optimizer": with_a_hook}, "the optimiser has hooks"),
         (variational, {"optimizer": homemade}, "the optimiser Homemade is not part of the fused step"),
         (mixed, {}, "the parameters have different dtypes"),
     ],
 )
 def test_where_it_does_not_apply_the_plain_path_is_taken_for_one_logged_reason(make, fit, reason, caplog, monkeypatch):
-    monkeypatch.setattr(stepping, "compile_function", refusing)
+    monkeypatch.setattr(fused, "compile_function", refusing)
     method = make()
     with caplog.at_level(logging.WARNING, "bayesify"):
         method.fit(data(), epochs=2, compiled=True, progress=False, **fit)
@@ -332,7 +332,7 @@ def test_a_layer_that_cannot_be_captured_is_a_reason_too(caplog):
 
 
 def test_the_path_taken_is_written_in_the_run_and_a_resumed_run_does_not_ask_again(caplog, monkeypatch, tmp_path):
-    monkeypatch.setattr(stepping, "compile_function", refusing)
+    monkeypatch.setattr(fused, "compile_function", refusing)
     method = variational()
     method.fit(data(), epochs=2, compiled=True, progress=False, run=tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
@@ -347,7 +347,7 @@ def test_the_path_taken_is_written_in_the_run_and_a_resumed_run_does_not_ask_aga
 
 
 def test_what_training_holds_between_steps_is_at_most_2_2_times_plain_training(monkeypatch):
-    monkeypatch.setattr(stepping, "compile_function", lambda function, example: function)
+    monkeypatch.setattr(fused, "compile_function", lambda function, example: function)
     generator = torch.Generator().manual_seed(0)
     x, y = torch.rand(8, 784, generator=generator), torch.randint(0, 10, (8,), generator=generator)
 
@@ -370,7 +370,7 @@ def test_a_compiler_that_gets_it_wrong_is_found_out(caplog, monkeypatch):
 
         return changed
 
-    monkeypatch.setattr(stepping, "compile_function", wrong)
+    monkeypatch.setattr(fused, "compile_function", wrong)
     method = variational()
     with caplog.at_level(logging.WARNING, "bayesify"):
         assert fused_step(method, method.make_optimizer("adam", 1e-3), 1, [data()]) is None

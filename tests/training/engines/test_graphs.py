@@ -14,16 +14,15 @@ from torch.utils import _pytree as pytree
 import bayesify as bf
 from bayesify.errors import TrainingError
 from bayesify.fleets import Fleet
-from bayesify.training.engines import engine, single, stages
-from bayesify.training.engines import fused as step
+from bayesify.training.engines import engine, fused, single, stages
 from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.single import SingleStep
-from bayesify.training.engines.stacked_step import FleetStep
+from bayesify.training.engines.stacked_step import StackedStep
 from bayesify.training.engines.stage_graphs import StagedSteps
 from bayesify.training.engines.updates import update_rule
 from bayesify.training.examples import TensorExamples
-from bayesify.training.warnings import unheard
+from bayesify.training.warnings import without_warnings
 from bayesify_studies.benchmarks.steps import Epochs
 
 ROWS, BATCH, MEMBERS = 23, 5, 3  # five batches, the last one of three
@@ -136,7 +135,7 @@ class Device:
 
     def __init__(self, monkeypatch):
         self.problem, self.device, self.stream, self.graph, self.used = "", "first", "own", None, set()
-        make, choose = GraphedSteps._step, engine.Stepping._fuse
+        make, choose = GraphedSteps._step, engine.Engine._fuse
 
         class Stream:
             def __init__(stream, name="side"):
@@ -198,10 +197,10 @@ class Device:
         monkeypatch.setattr(torch.cuda, "CUDAGraph", SimpleNamespace)
         monkeypatch.setattr(torch.cuda, "graph", capture)
         monkeypatch.setattr(GraphedSteps, "_step", _step)
-        monkeypatch.setattr(step, "compile_function", compiled)
+        monkeypatch.setattr(fused, "compile_function", compiled)
         monkeypatch.setattr(stages, "compile_function", compiled)
-        monkeypatch.setattr(engine.Stepping, "_fuse", fuse)
-        monkeypatch.setattr(FleetStep, "faster", faster)
+        monkeypatch.setattr(engine.Engine, "_fuse", fuse)
+        monkeypatch.setattr(StackedStep, "faster", faster)
 
 
 @pytest.fixture
@@ -221,10 +220,10 @@ def trained(kind, *, compiled):
     if "fleet" in kind:
         fleet = Fleet([variational(), variational(1)])
         data = (examples.x[0], examples.y)
-        nll = fleet.fit([data, data] if "apart" in kind else data, learning_rates=[0.01, 0.02], **settings)
+        nll = fleet.fit([data, data] if "own data" in kind else data, learning_rates=[0.01, 0.02], **settings)
         return [*(parameter.detach() for parameter in fleet.parameters), torch.tensor(nll)]
     method, x = (ensemble(), examples.x) if kind == "ensemble" else (variational(), examples.x[0])
-    with unheard():
+    with without_warnings():
         method.fit((x, examples.y), learning_rate=0.01, schedule="cosine", **settings)
     assert method.plan.compiled is compiled
     return [*(parameter.detach() for parameter in method.parameters()), torch.tensor(method.history["nll"])]
@@ -237,7 +236,7 @@ def in_stages(method, optimizer, draws, examples, batch_size, batches):
 
 
 @pytest.mark.parametrize("problem", REASONS)
-@pytest.mark.parametrize("kind", ["single", "single in stages", "ensemble", "fleet in stages", "fleet apart"])
+@pytest.mark.parametrize("kind", ["single", "single in stages", "ensemble", "fleet in stages", "fleet with own data"])
 def test_where_the_last_batch_has_no_graph_training_goes_on_to_the_same_numbers(
     kind, problem, device, monkeypatch, caplog
 ):

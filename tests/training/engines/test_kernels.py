@@ -1,4 +1,4 @@
-"""Kernels of a fleet's stages do what the plain stages do.
+"""Kernels give the same numbers as the plain stages.
 
 On a GPU, or by Triton's interpreter without one: `TRITON_INTERPRET=1 pytest tests/training/test_kernels.py`.
 """
@@ -12,7 +12,7 @@ import bayesify as bf
 from bayesify.fleets import Fleet
 from bayesify.training.engines.fused import FusedStep, shape_of
 from bayesify.training.engines.single import SingleStep
-from bayesify.training.engines.stacked_step import FleetStep
+from bayesify.training.engines.stacked_step import StackedStep
 from bayesify.training.engines.stage_graphs import StagedSteps
 from bayesify.training.engines.stages import _Stages
 from bayesify.training.engines.updates import update_rule
@@ -67,7 +67,7 @@ def make(prior, optimizer, draws, networks, precision="float32", units=(21, 5)):
     with torch.no_grad():
         for parameter in fleet.parameters:
             parameter.add_(torch.randn_like(parameter) * 0.3)
-    step = FleetStep(fleet, make_optimizer(optimizer, fleet.parameters, 1.0), draws, precision)
+    step = StackedStep(fleet, make_optimizer(optimizer, fleet.parameters, 1.0), draws, precision)
     # As after some steps: moments that are not zero, squares that are not negative.
     for number, tensor in enumerate(step.state[2:]):
         tensor.copy_(torch.randn_like(tensor) * 0.1 if number % 2 == 0 else torch.rand_like(tensor) * 0.1)
@@ -155,7 +155,7 @@ def test_batch_counter_and_sum_by_kernels_are_those_of_torch(launches, precision
         (inputs, targets), keys, numbers = launches.fetch(step.stages, steps, size)
         torch.testing.assert_close(inputs.float(), x[rows], rtol=2**-7 if precision == "bfloat16" else 0, atol=0)
         assert torch.equal(targets, y[rows])
-        assert torch.equal(keys, step.stages._keys(step.fleet.seeds, torch.tensor(2**35 + at, device=DEVICE)))
+        assert torch.equal(keys, step.stages._keys(step.stack.seeds, torch.tensor(2**35 + at, device=DEVICE)))
         assert torch.equal(numbers, steps.numbers[min(at, 1)])
         steps._by_kernels.add(size)
         steps._step(size)

@@ -1,4 +1,4 @@
-"""Networks trained side by side, each by a core of its own, are those that are trained together."""
+"""Networks trained side by side, each on one core, equal those that are trained all at once."""
 
 import logging
 import threading
@@ -12,7 +12,7 @@ import bayesify as bf
 from bayesify import networks
 from bayesify.fleets import Fleet
 from bayesify.likelihoods import Gaussian
-from bayesify.training.engines import side_by_side as apart
+from bayesify.training.engines import side_by_side
 from bayesify.training.examples import TensorExamples
 
 NETWORKS = {
@@ -28,7 +28,7 @@ NETWORKS = {
 def two_cores(monkeypatch):
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
-    monkeypatch.setattr(apart, "_FEWEST_WEIGHTS", 0)
+    monkeypatch.setattr(side_by_side, "_FEWEST_WEIGHTS", 0)
     yield
     torch.set_num_threads(threads)
 
@@ -42,7 +42,7 @@ def traced(monkeypatch):
         made.append(threads)
         return make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
 
-    monkeypatch.setattr(apart, "compile_function", trace)
+    monkeypatch.setattr(side_by_side, "compile_function", trace)
     return made
 
 
@@ -91,13 +91,13 @@ def test_a_batch_that_is_all_data_is_handed_out_too(traced, monkeypatch):
     own = {"batch_size": 200, "epochs": 4, "progress": False}
     expected, found = ensemble(), ensemble()
     expected.fit(data(), compiled=False, **own)
-    threads, take_step = set(), apart.RowStep.of
+    threads, take_step = set(), side_by_side.RowStep.step_of
 
     def step(self, *given):
         threads.add(threading.current_thread().name)
         return take_step(self, *given)
 
-    monkeypatch.setattr(apart.RowStep, "of", step)
+    monkeypatch.setattr(side_by_side.RowStep, "step_of", step)
     found.fit(data(), compiled=True, **own)
     assert_same(dict(found.state_dict()), dict(expected.state_dict()))
     assert "MainThread" not in threads
@@ -118,7 +118,7 @@ def test_a_stopped_training_goes_on_where_it_was(traced, tmp_path):
         pass
 
     method, steps = ensemble(), 0
-    take_step = apart.StepsApart.step
+    take_step = side_by_side.SideBySideSteps.step
 
     def step(self, size):
         nonlocal steps
@@ -128,7 +128,7 @@ def test_a_stopped_training_goes_on_where_it_was(traced, tmp_path):
         take_step(self, size)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(apart.StepsApart, "step", step)
+        patch.setattr(side_by_side.SideBySideSteps, "step", step)
         with pytest.raises(Stopped):
             fitted(method, compiled=True, epochs=4, run=tmp_path / "run")
     again = bf.load(tmp_path / "run", network=NETWORKS["dropout"](2))
@@ -140,7 +140,7 @@ def test_a_core_s_failure_is_the_training_s(traced, monkeypatch):
     def fail(*_):
         raise RuntimeError("out of memory, say")
 
-    monkeypatch.setattr(apart.RowStep, "of", fail)
+    monkeypatch.setattr(side_by_side.RowStep, "step_of", fail)
     with pytest.raises(RuntimeError, match="out of memory, say"):
         fitted(ensemble(), compiled=True)
 
@@ -149,25 +149,25 @@ def test_what_members_share_is_learnt_together(monkeypatch):
     def never(*_, **__):
         raise AssertionError
 
-    monkeypatch.setattr(apart, "RowStep", never)
+    monkeypatch.setattr(side_by_side, "RowStep", never)
     x, _ = data()
     method = bf.Ensemble(networks.mlp(3, 1, units=4), Gaussian(noise="learned"), members=2)
     assert len(list(method.parameters())) == 2
-    assert apart.members_apart(method, None, TensorExamples(x, x[:, :1]), 32, []) is None
+    assert side_by_side.members_side_by_side(method, None, TensorExamples(x, x[:, :1]), 32, []) is None
 
 
 def test_without_a_compiler_members_are_trained_together(monkeypatch, caplog):
     def fail(*_, **__):
         raise RuntimeError("no compiler")
 
-    monkeypatch.setattr(apart, "compile_function", fail)
+    monkeypatch.setattr(side_by_side, "compile_function", fail)
     monkeypatch.setattr("bayesify.training.engines.fused.compile_function", fail)
     expected, _ = fitted(ensemble(), compiled=False)
     with caplog.at_level(logging.INFO, "bayesify"):
         found, _ = fitted(ensemble(), compiled=True)
     assert_same(found, expected)
     assert "members are not trained side by side (no compiler)" in caplog.text
-    # Whoever listens to warnings alone is told once.
+    # At the level of warnings there is one message.
     (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert warning == "the step is not fused (no compiler): the plain path is used"
 

@@ -1,4 +1,4 @@
-"""A network trained as a fleet of one, in stages, is the network that the fused step and the plain path train."""
+"""A network trained in stages, as a stack of one, equals the network that the fused step and the plain path train."""
 
 import logging
 import shutil
@@ -97,7 +97,7 @@ class Replayed(StagedSteps):
 
 def in_stages(monkeypatch, steps=Replayed):
     """Let training believe that it is on a GPU while it chooses its step."""
-    choose = engine.Stepping._fuse
+    choose = engine.Engine._fuse
 
     def fuse(steps, batch, tell):
         own, steps._device = steps._device, torch.device("cuda")
@@ -108,8 +108,8 @@ def in_stages(monkeypatch, steps=Replayed):
         step = SingleStep(method, optimizer, draws)
         return steps and steps(step, step.stages, examples, batch_size)
 
-    monkeypatch.setattr(engine.Stepping, "_fuse", fuse)
-    monkeypatch.setattr(single, "graphed_steps", graphed)
+    monkeypatch.setattr(engine.Engine, "_fuse", fuse)
+    monkeypatch.setattr(engine, "graphed_steps", graphed)
 
 
 SETTINGS = {"batch_size": BATCH, "learning_rate": 0.01, "schedule": "cosine", "kl": "reweighted", "progress": False}
@@ -182,7 +182,7 @@ def test_where_nothing_is_captured_the_plain_path_is_taken_and_recorded(monkeypa
 
 
 def asked(method, optimizer="adam", monkeypatch=None, stages=None):
-    """What `staged_steps` answers where kernels are said to be there."""
+    """The arguments of `staged_steps`, with kernels that seem to be available."""
     if monkeypatch is not None:
         monkeypatch.setattr(Stages, "has_kernels", lambda _: True)
         monkeypatch.setattr(Stages, "_compile", stages)

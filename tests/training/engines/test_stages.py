@@ -1,4 +1,4 @@
-"""Stages that are compiled, or done by kernels, are used where they do what the plain ones do."""
+"""Compiled stages and kernels are used only where they agree with the plain stages."""
 
 from contextlib import contextmanager
 
@@ -8,14 +8,14 @@ import torch
 import bayesify as bf
 from bayesify.fleets import Fleet
 from bayesify.training.engines import stages as staged
-from bayesify.training.engines.stacked_step import FleetStep
+from bayesify.training.engines.stacked_step import StackedStep
 from bayesify.training.optimisation import make_optimizer
 
 
 def make():
     torch.manual_seed(0)
     fleet = Fleet([bf.Variational(bf.networks.mlp(3, 2, units=8), "categorical", seed=seed) for seed in (0, 1)])
-    step = FleetStep(fleet, make_optimizer("sgd", fleet.parameters, 1.0), 1)
+    step = StackedStep(fleet, make_optimizer("sgd", fleet.parameters, 1.0), 1)
     step.method.train()
     return step, [torch.randn(6, 3), torch.tensor([0, 1, 1, 0, 1, 0])]
 

@@ -61,7 +61,7 @@ class Perceptron:
         layers = dense_layers(network)
         if layers is None or not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 2:
             return None
-        if x.dim() > 2 and not (network._chain and isinstance(network._chain[0][1], nn.Flatten)):
+        if x.dim() > 2 and not (network.chain and isinstance(network.chain[0][1], nn.Flatten)):
             return None  # dense layers over the last of several axes are not one perceptron
         if x.dtype != network.dtype or any(place.dtype != network.dtype for place in network.places):
             return None
@@ -102,10 +102,10 @@ class Perceptron:
 
 def dense_layers(network: Network) -> list[_Dense] | None:
     """The layers of a chain of dense layers with known activations between them, or None where it is something else."""
-    if network._chain is None or network.output is not None:
+    if network.chain is None or network.output is not None:
         return None
     layers: list[_Dense] = []
-    for name, module in network._chain:
+    for name, module in network.chain:
         kind = type(module)
         if kind is nn.Linear:
             layers.append(_Dense(f"{name}weight", f"{name}bias" if module.bias is not None else None, None))

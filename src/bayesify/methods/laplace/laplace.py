@@ -186,9 +186,21 @@ class LaplaceApproximation(PointEstimate):
             notes.append(f"{self.structure} curvature: the posterior has no correlation {left_out}")
         return replace(plain, rows=rows + plain.rows[len(rows) :], facts=facts, notes=notes)
 
-    def _evaluate(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
+    def outputs_at(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
+        """Outputs of the network at given weights; linear in the weights where the method is linearised.
+
+        Args:
+            theta: weights, `[draws, P]`.
+            x: one batch of inputs, which all draws share.
+            dropout: keys `[draws, 2]` of the dropout masks, from `dropout_keys`.
+            kept: each draw's buffers, from `draw_buffers`.
+
+        Returns:
+            Outputs `[draws, batch, ...]`.
+
+        """
         if self.at_weights:
-            return super()._evaluate(theta, x, dropout, kept)
+            return super().outputs_at(theta, x, dropout, kept)
         return curvature.linearised_outputs(self.network, self.theta.detach(), theta, x)
 
     def _penalty(self, step: int, draws: int) -> Tensor:

@@ -96,8 +96,8 @@ class StochasticGradientMCMC(Ensemble):
         kept = self.network.kept()
         for name in self.network.buffer_names:
             self.register_buffer(_slot(name), kept[name].new_zeros(rows, *kept[name].shape))
-        self._calendar: Calendar | None = None
-        self._n_data, self._heat, self._step, self._looked_back = 1, 1.0, 0, False
+        self.calendar: Calendar | None = None
+        self.n_data, self.heat, self.step_number, self._looked_back = 1, 1.0, 0, False
 
     @abstractmethod
     def move(self, x: Tensor, gradient: Tensor, eps: Tensor, rate: float, heat: float, state: dict[str, Any]) -> None:
@@ -147,7 +147,7 @@ class StochasticGradientMCMC(Ensemble):
         return self._member_weights().detach()[0] if int(self.count) == 0 else self.samples_by_chain[0].mean(0)
 
     def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
-        self._step = step
+        self.step_number = step
         return super().backward(batches, step=step, share=share, draws=draws)
 
     def make_optimizer(self, given: str | OptimizerFactory, learning_rate: float) -> Optimizer:
@@ -157,15 +157,15 @@ class StochasticGradientMCMC(Ensemble):
 
     def absorb(self, objective: Objective) -> None:
         super().absorb(objective)
-        calendar = self._calendar
+        calendar = self.calendar
         if calendar is None:
             return
         if not self._looked_back:
             # Samples of an earlier fit, or of a shorter plan, from what is burn-in now.
             self._looked_back = True
-            if self._step <= calendar.burnt_in:
+            if self.step_number <= calendar.burnt_in:
                 self._forget()
-        if calendar.keeps(self._step):
+        if calendar.keeps(self.step_number):
             self._store()
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
@@ -178,11 +178,11 @@ class StochasticGradientMCMC(Ensemble):
         if steps < (self.cycles or 1):
             raise ValueError(f"cycles must be at most the number of steps, {steps}, got {self.cycles}")
         super()._begin(plan, examples)
-        self._calendar = Calendar(steps, self.samples, self.burn_in, self.cycles)
-        self._n_data, self._heat, self._looked_back = examples.n_data, self.temperature * kl.temperature, False
+        self.calendar = Calendar(steps, self.samples, self.burn_in, self.cycles)
+        self.n_data, self.heat, self._looked_back = examples.n_data, self.temperature * kl.temperature, False
 
     def _end(self) -> None:
-        self._calendar = None
+        self.calendar = None
 
     def _register_scales(self, rows: int) -> None:
         assert isinstance(self.prior, WeightPrior)
@@ -234,9 +234,19 @@ class StochasticGradientMCMC(Ensemble):
         ordered = rows[:count] if count <= self.samples else rows.roll(-(count % self.samples), 0)
         return ordered.transpose(0, 1)
 
-    def _kept(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
+    def draw_buffers(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
+        """Buffers of some draws, where each draw has its own (running statistics of a normalisation layer).
+
+        Args:
+            draws: numbers of the draws.
+            seed: seed of the draws.
+
+        Returns:
+            Tensors `[draws, *shape]` by name, or None where all draws share the network's buffers.
+
+        """
         if int(self.count) == 0 or not self.network.buffer_names:
-            return super()._kept(draws, seed)
+            return super().draw_buffers(draws, seed)
         rows = shuffled(self.held or 1, draws, seed, self.stored.device)
         return {name: self.get_buffer(_slot(name))[rows] for name in self.network.buffer_names}
 
@@ -254,17 +264,17 @@ class _Moves(Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         method = self.method
-        calendar = method._calendar
+        calendar = method.calendar
         assert calendar is not None
         for group in self.param_groups:
-            group["lr"] *= calendar.factor(method._step)
+            group["lr"] *= calendar.factor(method.step_number)
         rate = self.param_groups[0]["lr"]
-        heat = 0.0 if calendar.explores(method._step) else method._heat
+        heat = 0.0 if calendar.explores(method.step_number) else method.heat
         for place, parameter in enumerate(self.sampled):
             assert parameter.grad is not None
             random = method.network.random_size if place == 0 else parameter.shape[1]
             eps = self._noise(parameter, random, place) if heat else torch.zeros_like(parameter)
-            method.move(parameter, method._n_data * parameter.grad, eps, rate, heat, self.state[parameter])
+            method.move(parameter, method.n_data * parameter.grad, eps, rate, heat, self.state[parameter])
         for group in self.param_groups[1:]:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -275,7 +285,7 @@ class _Moves(Optimizer):
         method = self.method
         keys = torch.cat(
             [
-                noise.keys(method.seed, noise.Stream.SGMCMC, chain, method._step, (place,), parameter.device)
+                noise.keys(method.seed, noise.Stream.SGMCMC, chain, method.step_number, (place,), parameter.device)
                 for chain in range(method.chains)
             ]
         )

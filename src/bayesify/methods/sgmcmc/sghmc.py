@@ -98,7 +98,7 @@ class SGHMC(StochasticGradientMCMC):
             velocity,
             gradient,
             eps,
-            step=math.sqrt(rate / self._n_data),
+            step=math.sqrt(rate / self.n_data),
             friction=self.friction,
             temperature=heat,
         )

@@ -41,4 +41,4 @@ class SGLD(StochasticGradientMCMC):
     name: ClassVar[str] = "sgld"
 
     def move(self, x: Tensor, gradient: Tensor, eps: Tensor, rate: float, heat: float, state: dict[str, Any]) -> None:
-        x.copy_(sgld_update(x, gradient, eps, step=2.0 * rate / self._n_data, temperature=heat))
+        x.copy_(sgld_update(x, gradient, eps, step=2.0 * rate / self.n_data, temperature=heat))

@@ -169,7 +169,7 @@ class Variational(Method):
 
     @torch.no_grad()
     def _drawing(self, seed: int) -> Drawing:
-        moments = self._mean(self.mu), self._width(self.rho)
+        moments = self._mean(self.mu), self.widths(self.rho)
         return lambda draws: self._drawn(draws, seed, moments)[:, : self.network.size]
 
     @property
@@ -196,7 +196,7 @@ class Variational(Method):
         super()._begin(plan, examples)
         check_plan(self.bound, plan)
 
-    def _doubt(self, kls: Sequence[float]) -> str | None:
+    def _warning(self, kls: Sequence[float]) -> str | None:
         return kl_frozen(kls)
 
     # The model as pure functions of tensors, so that they can be compiled as they are. Means and draws are of all
@@ -204,7 +204,7 @@ class Variational(Method):
 
     def _posterior(self, mu: Tensor, rho: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Draws of all unknowns from noise `[draws, R + H]`, their means, and the widths."""
-        mean, width = self._mean(mu), self._width(rho)
+        mean, width = self._mean(mu), self.widths(rho)
         return self._around(mean, width, eps), mean, width
 
     def _around(self, mean: Tensor, width: Tensor, eps: Tensor) -> Tensor:
@@ -260,7 +260,16 @@ class Variational(Method):
         size = self.kept_weights.shape[0]
         return torch.cat((mu[:size] * self.kept_weights, mu[size:]))
 
-    def _width(self, rho: Tensor) -> Tensor:
+    def widths(self, rho: Tensor) -> Tensor:
+        """Widths softplus(rho) of the posterior; zero for pruned weights.
+
+        Args:
+            rho: widths before softplus, `[..., R]`.
+
+        Returns:
+            Widths of the same shape.
+
+        """
         # Far below zero softplus underflows; the smallest normal number keeps its logarithm finite.
         width = F.softplus(rho).clamp(min=torch.finfo(rho.dtype).tiny)
         if self.prior is not None and not self.prior.proper:
@@ -276,7 +285,7 @@ class Variational(Method):
         return kept if kept is None or not scales else torch.cat((kept, kept.new_ones(scales)))
 
     def _marginal_std(self) -> Tensor:
-        return self._family.std(self._width(self.rho), self.factor)
+        return self._family.std(self.widths(self.rho), self.factor)
 
     @torch.no_grad()
     def _drawn(self, draws: Sequence[int], seed: int, moments: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -284,7 +293,7 @@ class Variational(Method):
         keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
         # A product of one row rounds differently from the same row among others: correlated draws are made one by one.
         rows = self._noise(keys).split(1 if self._family.correlated else max(1, len(draws)))
-        mean, width = moments or (self._mean(self.mu), self._width(self.rho))
+        mean, width = moments or (self._mean(self.mu), self.widths(self.rho))
         each = [self._around(mean, width, eps) for eps in rows]
         return each[0] if len(each) == 1 else torch.cat(each)
 

@@ -1,4 +1,4 @@
-"""Compiling a pass where that pays and works, and the same pass uncompiled where it does not."""
+"""Compiling functions of tensors, and when that saves time."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from bayesify.training.engines.hashing import one_operation
 
 logger = logging.getLogger("bayesify")
 
-# Compiling a step takes this long (two cores); an uncompiled step costs this much more, per weight and, on a GPU, per
-# step, because there Python is slower than the arithmetic (`bayesify bench step` with and without `--eager`).
+# Seconds that compiling a step takes on two cores, and that it saves: per weight on a CPU, per step on a GPU, where
+# Python is slower than the arithmetic. Measured by `bayesify bench step` with and without `--eager`.
 _SECONDS_TO_COMPILE = 15.0
 _SECONDS_PER_WEIGHT = 1.5e-8
 _SECONDS_PER_STEP_ON_GPU = 1.5e-3
-# Where the processor can, a product and a sum are one operation that rounds once.
+# Fuse a product and a sum into one operation that rounds once, where the processor has it.
 _OPTIONS = {"cpp.enable_floating_point_contract_flag": "fast"}
-# The operations of `_small`, which softplus and its slope both start from.
-_ALIKE = {
+# The operations of `_exp_minus_abs`, which softplus and its derivative share.
+_SHARED = {
     operation.default
     for operation in (torch.ops.aten.abs, torch.ops.aten.clamp, torch.ops.aten.neg, torch.ops.aten.exp)
 }
@@ -45,7 +45,14 @@ _LOG1P = (
 
 
 def worth_compiling(weights: int, steps: int, device: torch.device) -> bool:
-    """Whether the time saved over all steps exceeds the time that compiling takes."""
+    """Whether the time saved over all steps exceeds the time that compiling takes.
+
+    Args:
+        weights: weights per step, times draws.
+        steps: number of training steps.
+        device: where they are made.
+
+    """
     saved = weights * _SECONDS_PER_WEIGHT if device.type == "cpu" else _SECONDS_PER_STEP_ON_GPU
     return steps * saved > _SECONDS_TO_COMPILE
 
@@ -53,24 +60,34 @@ def worth_compiling(weights: int, steps: int, device: torch.device) -> bool:
 def compile_function(
     function: Callable[..., Any], example: tuple[Any, ...], *, threads: int | None = None
 ) -> Callable[..., Any]:
-    """A function of tensors alone, traced on this example and compiled for its shapes; the example is not changed.
+    """Compile a function of tensors for the shapes of one example.
 
-    Tracing runs the Python once on imaginary tensors, so there is nothing to guard and nothing to recompile. What was
-    compiled is kept in the compiler's folder, from which the same trace, whatever is in its tensors, takes it again.
+    Tracing runs the Python code once on tensors without values, so nothing is guarded or recompiled. The compiler keeps
+    its result on disk and finds it again for the same trace.
 
-    With `threads` it is made for being called from several Python threads at the same time, each of which has so many
-    threads of torch's own: it is written in C++ throughout, which does not hold the other Python threads up.
+    Args:
+        function: takes tensors alone; it may change them in place.
+        example: arguments that show the shapes; they are not changed.
+        threads: for functions that several Python threads call at once: torch threads for each call. The result is
+            C++ code throughout, which does not block the other Python threads.
+
+    Returns:
+        The compiled function.
+
     """
     from torch._inductor import compile as compile_graph
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    # A trace takes a tensor that is given twice for one input: members would all be trained on the last one's batch.
-    example = tuple(one.clone() if any(one is other for other in example[:n]) else one for n, one in enumerate(example))
+    # A trace merges a tensor that is passed twice into one input: all members would train on the last one's batch.
+    example = tuple(
+        tensor.clone() if any(tensor is earlier for earlier in example[:n]) else tensor
+        for n, tensor in enumerate(example)
+    )
     with noise.mixing(one_operation()):
         graph = make_fx(function, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
     _share_repeated(graph)
-    with torch.no_grad(), _kept(example) as shown:
-        # The code is made for a number of threads: without its name, one made for another number would be found.
+    with torch.no_grad(), _compiler_cache(example) as shown:
+        # Compiled code depends on the number of threads: naming it keeps the cache from returning code for another one.
         options = {**_OPTIONS, "cpp.threads": threads or torch.get_num_threads(), "cpp_wrapper": threads is not None}
         compiled: Callable[..., Any] = compile_graph(graph, shown, options=options)
     return compiled
@@ -79,13 +96,13 @@ def compile_function(
 def _share_repeated(graph: GraphModule) -> None:
     """Compute once what forward and backward pass both compute, up to the first operation that changes a tensor.
 
-    The compiler does not look for it, and an exponential is among it: softplus and its slope have it in common.
+    The compiler does not search for it. It includes an exponential, which softplus and its derivative share.
     """
     first: dict[Any, Node] = {}
     for node in list(graph.graph.nodes):
         if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
             break
-        if node.target in _ALIKE:
+        if node.target in _SHARED:
             earlier = first.setdefault((node.target, node.args, tuple(node.kwargs.items())), node)
             if earlier is not node:
                 node.replace_all_uses_with(earlier)
@@ -94,17 +111,17 @@ def _share_repeated(graph: GraphModule) -> None:
 
 
 @contextmanager
-def _kept(example: Sequence[Any]) -> Iterator[list[Any]]:
-    """What to show the compiler in place of the example; inside, it looks up and keeps what it makes, where it can.
+def _compiler_cache(example: Sequence[Any]) -> Iterator[list[Any]]:
+    """Let the compiler use its cache on disk inside this context, where it can; yields what replaces the example.
 
-    It does so for graphs whose shapes it has a record of, as its own tracer gives them: here, that all are as they are.
+    The cache needs a record of all shapes, which the compiler's own tracer makes. Here all of them are fixed.
     """
     from torch._guards import TracingContext, tracing
     from torch._inductor import config
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    if config.cpp_wrapper:  # what is written in C++ throughout cannot be kept
+    if config.cpp_wrapper:  # C++ code throughout cannot be cached
         yield list(example)
         return
     mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)
@@ -120,26 +137,25 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def _softplus(x: Tensor, beta: float = 1, _: float = 20) -> Tensor:
-    """log(1 + e^x) = max(x, 0) + log1p(e^-|x|), the second by a polynomial, to float32's digits.
+    """log(1 + e^x) = max(x, 0) + log1p(e^-|x|), the second term by a polynomial in full float32 precision.
 
-    A division or the logarithm of a math library costs several times as much.
+    A division, or the logarithm of a math library, costs several times as much.
     """
     if x.dtype != torch.float32 or beta != 1:
         return torch.maximum(x * beta, torch.zeros_like(x)) / beta + torch.log1p(torch.exp(-(x * beta).abs())) / beta
-    t = _small(x)
+    t = _exp_minus_abs(x)
     return x.clamp(min=0.0) + t * noise.polynomial(_LOG1P, t)
 
 
 def _softplus_backward(gradient: Tensor, x: Tensor, beta: float = 1, _: float = 20) -> Tensor:
     """The gradient times sigmoid(x), from the same e^-|x|."""
-    t = torch.exp(-(x * beta).abs()) if x.dtype != torch.float32 or beta != 1 else _small(x)
+    t = torch.exp(-(x * beta).abs()) if x.dtype != torch.float32 or beta != 1 else _exp_minus_abs(x)
     return gradient * (torch.where(x >= 0, 1.0, t) / (1.0 + t))
 
 
-def _small(x: Tensor) -> Tensor:
-    """e^-|x|, not below e^-60.
+def _exp_minus_abs(x: Tensor) -> Tensor:
+    """e^-|x|, at least e^-60.
 
-    Smaller numbers change nothing that is added to one, and once they are multiplied they soon are denormal, which is
-    up to a hundred times slower.
+    Smaller numbers do not change a sum with one, and their products are denormal: up to a hundred times slower.
     """
     return torch.exp(-x.abs().clamp(max=60.0))

@@ -1,11 +1,11 @@
-"""An epoch's steps, made in the fastest way there is.
+"""The steps of an epoch, made in the fastest way that works.
 
-    replays        of a graph on a GPU (`graphs.py`, `stages.py`), the data resident there
-    side by side   handed out to the cores of a CPU (`side_by_side.py`), a network of several to each
+    replays        of a captured graph, with the data on the GPU (`graphs.py`, `stages.py`)
+    side by side   the networks of an ensemble on the cores of a CPU (`side_by_side.py`)
     fused          compiled as one function (`fused.py`)
-    plain          by autograd and torch's optimiser: whatever cannot be captured, or is not worth compiling
+    plain          autograd and torch's optimiser, for what cannot be captured or is not worth compiling
 
-Which one it is is decided at the first step, and written into the plan.
+The choice is made at the first step and written into the plan.
 """
 
 from __future__ import annotations
@@ -35,7 +35,16 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """Makes the steps of one method's training by a plan."""
+    """Makes the training steps of one method.
+
+    Args:
+        method: the method in training.
+        examples: the training data.
+        plan: the plan of the training.
+        optimizer: the method's optimiser.
+        step_schedule: learning rate and share of the KL of each step.
+
+    """
 
     def __init__(
         self, method: Trainable, examples: Examples, plan: Plan, optimizer: Optimizer, step_schedule: StepSchedule
@@ -44,19 +53,24 @@ class Engine:
         self.step_schedule = step_schedule
         self._rates: list[float] = [group["lr"] for group in optimizer.param_groups]
         self._device = next(method.parameters()).device
-        self._asked = False
+        self._decided = False
         self._fused: FusedStep | None = None
         self._graphed: GraphedSteps | SideBySideSteps | None = None
         self._ahead: tuple[Tensor, Tensor] | None = None  # order and numbers of the epoch to come
 
     def epoch(self, epoch: int, skip: int, progress: Progress, tell: Callable[[str | None], None]) -> Iterator[None]:
-        """Make an epoch's steps from batch `skip` on, one by one; then add up what they showed.
+        """Make the steps of an epoch, one for each `next`; the caller counts them in `progress.step`.
 
-        Whoever asks for the next step counts it in `progress`; `tell` is told why the first one takes long.
+        Args:
+            epoch: number of the epoch, counted from zero.
+            skip: batches of it that were made before.
+            progress: where training is; examples seen and the sum of their NLLs are added to it.
+            tell: called with a reason while the first step takes long, then with None.
+
         """
         plan, members = self.plan, self.method.members
         total = torch.tensor(progress.nll_sum, dtype=torch.float64, device=self._device)
-        if not self._asked and isinstance(self.examples, IndexedExamples):
+        if not self._decided and isinstance(self.examples, IndexedExamples):
             leading = torch.arange(min(plan.batch_size, self.examples.n_data))
             batch = to_device(self.examples.fetch(leading), self._device)
             self._fuse([batch] * members, tell)
@@ -66,19 +80,19 @@ class Engine:
                 return
             batches = self.examples.batches(plan.batch_size, plan.seed, epoch, members, skip)
             for batch in itertools.islice(batches, self.step_schedule.batches - skip):
-                where = [to_device(part, self._device) for part in batch]
-                size = where[0][1].shape[0]
-                if not self._asked:
-                    self._fuse(where, tell)
-                # Weighted by its size, so that an epoch's mean is the data's whatever the size of the last batch.
-                total += self._step(where, progress.step, size).double() * size
+                on_device = [to_device(member_batch, self._device) for member_batch in batch]
+                size = on_device[0][1].shape[0]
+                if not self._decided:
+                    self._fuse(on_device, tell)
+                # Weighted by size, so that the epoch's mean is the mean over examples, also with a smaller last batch.
+                total += self._step(on_device, progress.step, size).double() * size
                 progress.seen += size
                 yield
         finally:
             progress.nll_sum = float(total)
 
     def record(self) -> None:
-        """Leave the optimiser as if it had made the steps itself."""
+        """Tell the optimiser how many steps were made, so that it can go on from there."""
         if self._fused is not None:
             self._fused.record()
 
@@ -106,25 +120,25 @@ class Engine:
                 progress.seen += size
                 yield
             if epoch + 1 < self.plan.epochs:
-                # The device is still at work: time for what the next epoch needs.
+                # Prepare the next epoch while the device is still at work.
                 self._ahead = self._prepared(graphed, epoch + 1, 0)
         finally:
             total += graphed.nll.sum()
 
     def _prepared(self, graphed: GraphedSteps | SideBySideSteps, epoch: int, skip: int) -> tuple[Tensor, Tensor]:
-        """An epoch's order, and what each of its steps depends on."""
+        """The order of the examples in an epoch, and the numbers that its steps depend on."""
         assert isinstance(self.examples, TensorExamples)
         fused = graphed.fused
 
         def numbers(share: float, rate: float, number: int) -> tuple[float, ...]:
             return fused.numbers(share, rate, ahead=number - skip)
 
-        # The table first: the order's keys are copied to the device, which waits for the steps that are under way.
+        # The table first: copying the order's keys to the device waits for the steps that are under way.
         table = self.step_schedule.table(epoch, numbers, fused.state[0].dtype)[:, 0]
         return self.examples.orders(self.plan.seed, epoch, self.method.members, self._device), table
 
     def _set_rates(self, step: int) -> float:
-        """Tell the optimiser, which others look at, what this step's learning rates are; the first of them."""
+        """Set the optimiser's learning rates for this step, which the history records; return the first of them."""
         factor = self.step_schedule.factor(step)
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
@@ -132,29 +146,29 @@ class Engine:
 
     def _fuse(self, batch: list[Batch], tell: Callable[[str | None], None]) -> None:
         """Decide how the steps are made."""
-        plan, method, self._asked = self.plan, self.method, True
+        plan, method, self._decided = self.plan, self.method, True
         wanted = plan.compiled
         if wanted is None:
             size = method.network.size * plan.draws
             wanted = declares(method, "capturable") and worth_compiling(size, self.step_schedule.steps, self._device)
         if wanted:
             tell("compiling the step, once")
-            held = self.examples if isinstance(self.examples, TensorExamples) else None
-            if held is not None:
-                self._graphed = self._faster(held, batch)
+            in_memory = self.examples if isinstance(self.examples, TensorExamples) else None
+            if in_memory is not None:
+                self._graphed = self._faster(in_memory, batch)
             if self._graphed is not None:
                 self._fused = self._graphed.fused
-            elif held is None or not self._on_gpu:  # a graph would have been captured of that step
+            elif in_memory is None or not self._on_gpu:  # on a GPU, `_faster` has tried to fuse the step
                 self._fused = fused_step(method, self.optimizer, plan.draws, batch)
             tell(None)
         self.plan = method.plan = replace(plan, compiled=self._fused is not None)
 
     def _faster(self, examples: TensorExamples, batch: list[Batch]) -> GraphedSteps | SideBySideSteps | None:
-        """What makes many steps at a time, of data in memory."""
-        plan, given = self.plan, (self.method, self.optimizer)
+        """Replays on a GPU or members side by side, for data in memory; None where neither works."""
+        plan, method, optimizer = self.plan, self.method, self.optimizer
         if self._on_gpu:
-            return graphed_steps(*given, plan.draws, examples, plan.batch_size, batch)
-        return members_side_by_side(*given, examples, plan.batch_size, batch)
+            return graphed_steps(method, optimizer, plan.draws, examples, plan.batch_size, batch)
+        return members_side_by_side(method, optimizer, examples, plan.batch_size, batch)
 
     @property
     def _on_gpu(self) -> bool:

@@ -2,10 +2,10 @@
 
     (parameters, buffers, optimiser's state), batch, step number, numbers  ->  the same in place; the batch's NLL
 
-Written once, it runs in three ways with the same arithmetic: as it is; traced and compiled, so that noise, sampling,
-the prior's gradient and the update are a few passes over flat memory around the network's products; and, on a GPU,
-captured in a graph (`graphs.py`). Nothing that changes from step to step is compiled in: the learning rate, the KL's
-weight and the step number are tensors.
+The function runs in three ways with the same arithmetic: as plain PyTorch; traced and compiled; or, on a GPU, captured
+in a graph (`graphs.py`). Compiled, the noise, the sampling, the prior's gradient and the update are a few passes over
+flat memory around the network's products. What changes from step to step (learning rate, weight of the KL, step number)
+is passed as tensors and never compiled in.
 """
 
 from __future__ import annotations
@@ -32,13 +32,24 @@ if TYPE_CHECKING:
     from bayesify.training.trainable import Objective, Trainable
 
 logger = logging.getLogger("bayesify")
-# Compiled and plain arithmetic differ by rounding, which Adam turns into a sign where a gradient is nearly zero (and
-# which is coarse in TF32): an update that differs by more than this share of its length differs by a mistake.
+# Compiled and plain arithmetic differ by rounding. Where a gradient is nearly zero, Adam turns that into a sign; TF32
+# rounds coarsely. An update that differs by more than this share of its length is wrong.
 _TOLERANCE = 5e-2
 
 
 class FusedStep:
-    """The step of one method with one optimiser, compiled for each shape of batch that is worth it."""
+    """The step of one method with one optimiser, compiled for some shapes of batches.
+
+    Args:
+        method: the method in training.
+        rule: the optimiser's update.
+        draws: weight draws per step.
+
+    Attributes:
+        state: parameters, buffers and the optimiser's state, which a step changes in place.
+        done: number of steps made so far.
+
+    """
 
     def __init__(self, method: Trainable, rule: UpdateRule, draws: int) -> None:
         self.method, self.rule, self.draws = method, rule, draws
@@ -54,7 +65,18 @@ class FusedStep:
         self._compiled: dict[Any, Callable[..., Tensor]] = {}
 
     def __call__(self, batches: list[Batch], step: int, share: float, rate: float) -> Tensor:
-        """Make the step; the batch's mean NLL (summed over members)."""
+        """Make one step.
+
+        Args:
+            batches: one batch for each member.
+            step: number of the step, which keys its noise.
+            share: weight of the KL.
+            rate: learning rate.
+
+        Returns:
+            The batch's mean NLL, summed over members.
+
+        """
         leaves, layout = pytree.tree_flatten(batches)
         numbers = self.numbers(share, rate)
         where = self.state[0].device
@@ -63,21 +85,21 @@ class FusedStep:
         return self.evaluate(layout, leaves, *arguments)
 
     def evaluate(self, layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor) -> Tensor:
-        """The step on a flattened batch: compiled where it was compiled for this shape, else as it is."""
+        """Make the step on a flattened batch: compiled where it was compiled for this shape, otherwise plain."""
         return self.evaluate_on(self.state, layout, leaves, step, numbers)
 
     def evaluate_on(
         self, state: Sequence[Tensor], layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor
     ) -> Tensor:
-        """The same on a state that may be another network's."""
+        """Make the step on a given state, which may be another network's."""
         run = self._compiled.get(shape_of(leaves))
         if run is not None:
-            # A loader may lay one batch out in memory in another way than the one that was compiled for.
+            # A loader's batches may differ in memory layout from the one that was compiled for.
             return run(*state, step, numbers, *(leaf.contiguous() for leaf in leaves))
         return self.run(layout, *state, step, numbers, *leaves)
 
     def numbers(self, share: float, rate: float, ahead: int = 0) -> tuple[float, ...]:
-        """The KL's weight and what the optimiser's update depends on, `ahead` steps from now."""
+        """The weight of the KL and the numbers of the optimiser's update, `ahead` steps from now."""
         return (share, *self.rule.numbers(rate, self.done + ahead))
 
     def compile(self, batches: list[Batch]) -> None:
@@ -87,7 +109,7 @@ class FusedStep:
         if shape_of(leaves) in self._compiled:
             return
         where = self.state[0].device
-        # The second step of an imaginary training: the first would divide by zeros of the optimiser's state.
+        # Compared at the second step: at the first, Adam would divide by zeros of its state.
         numbers = torch.tensor(self.numbers(1.0, 1e-3), dtype=self.state[0].dtype, device=where)
         arguments = (torch.tensor(1, device=where), numbers, *leaves)
 
@@ -96,22 +118,22 @@ class FusedStep:
 
         def result(run: Callable[..., Tensor]) -> list[Tensor]:
             copies = [tensor.clone() for tensor in self.state]
-            with _all_digits():
+            with _full_precision():
                 return [run(*copies, *arguments), *copies]
 
         self.method.train()
-        # The plain arithmetic first: what a network learns of itself from its first batch, it cannot learn in a trace.
+        # Plain first: the network is examined on its first batch, which a trace for the compiler does not allow.
         expected = result(flat)
         compiled = self.compile_function(flat, (*self.state, *arguments))
         check_same(expected, result(compiled), [torch.zeros_like(expected[0]), *self.state])
         self._compiled[shape_of(leaves)] = compiled
 
     def compile_function(self, function: Callable[..., Tensor], example: tuple[Tensor, ...]) -> Callable[..., Tensor]:
-        """As the function of that name does."""
+        """Compile one function; engines that run in several threads compile for those."""
         return compile_function(function, example)
 
     def run(self, layout: Any, *tensors: Tensor) -> Tensor:
-        """The step itself, on tensors in the order of `state`, then step number, numbers and the batch's leaves."""
+        """The step itself; `tensors` are the state, then step number, numbers and the leaves of the batch."""
         known = len(self.state)
         state, (step, numbers, *leaves) = tensors[:known], tensors[known:]
         batches = pytree.tree_unflatten(leaves, layout)
@@ -120,39 +142,47 @@ class FusedStep:
         rest = iter(state[len(self.names) :])
         buffers = {name: next(rest) for name in self.buffers}
         with torch.enable_grad():
-            given = {**dict(zip(self.names, parameters, strict=True)), **buffers}
-            loss, nll = functional_call(self.objective, given, (batches, step, share))
+            named = {**dict(zip(self.names, parameters, strict=True)), **buffers}
+            loss, nll = functional_call(self.objective, named, (batches, step, share))
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         with torch.no_grad():
-            own = [[next(rest) for _ in slots] for slots in self.rule.state]
-            self.rule.apply_all(state[: len(self.names)], gradients, own, rates)
-        found: Tensor = nll.detach()
-        return found
+            optimizer_state = [[next(rest) for _ in slots] for slots in self.rule.state]
+            self.rule.apply_all(state[: len(self.names)], gradients, optimizer_state, rates)
+        batch_nll: Tensor = nll.detach()
+        return batch_nll
 
     def record(self) -> None:
-        """Leave the optimiser as if it had made the steps itself."""
+        """Tell the optimiser how many steps were made, so that it can go on from there."""
         self.rule.record(self.done)
 
 
 def fused_step(method: Trainable, optimizer: Optimizer, draws: int, batches: list[Batch]) -> FusedStep | None:
-    """The compiled step where everything in it can be; otherwise None, with one logged reason."""
+    """The compiled step, or None (with one logged reason) where it cannot be compiled.
+
+    Args:
+        method: the method in training.
+        optimizer: its optimiser.
+        draws: weight draws per step.
+        batches: one batch for each member, to compile for.
+
+    """
     try:
         check_capturable(method, optimizer, batches)
         step = FusedStep(method, update_rule(optimizer), draws)
         step.compile(batches)
-    except Exception as problem:  # noqa: BLE001 -- no compiler, a layer that cannot be captured: the plain path is there
+    except Exception as problem:  # noqa: BLE001 -- no compiler or a layer that cannot be captured: the plain path works
         logger.warning("the step is not fused (%s): the plain path is used", first_line(problem)[:160])
         return None
     return step
 
 
 def shape_of(leaves: Sequence[Tensor]) -> tuple[Any, ...]:
-    """What a compiled step is compiled for."""
+    """Shapes and dtypes of a batch, for which a step is compiled."""
     return tuple((tuple(leaf.shape), leaf.dtype) for leaf in leaves)
 
 
 def signed(seed: int) -> int:
-    """The number that a tensor can hold with the 64 bits that keys are made of."""
+    """A seed as a signed 64-bit integer, which a tensor can hold; keys use the same 64 bits."""
     return (seed + 2**63) % 2**64 - 2**63
 
 
@@ -161,20 +191,20 @@ def check_capturable(method: Trainable, optimizer: Optimizer, batches: list[Batc
     if not declares(method, "capturable"):
         raise ValueError(f"the step of {method.name} is not one function of tensors")
     if {id(p) for p in method.parameters()} != {id(p) for group in optimizer.param_groups for p in group["params"]}:
-        raise ValueError("the optimiser does not hold all parameters")
+        raise ValueError("the optimiser does not have all parameters of the method")
     if not all(parameter.requires_grad for parameter in method.parameters()):
-        raise ValueError("a parameter of the method is held fixed")
+        raise ValueError("a parameter of the method is frozen")
     if len({parameter.dtype for parameter in method.parameters()}) > 1:
         raise ValueError("the parameters have different dtypes")
     trace = method.network.traced(batches[0][0])
     if trace.problem is not None:
         raise ValueError(f"the network could not be traced: {trace.problem}")
     if trace.uses_generator:
-        raise ValueError("the network draws random numbers of its own")
+        raise ValueError("the network draws from torch's generator")
 
 
 class _Objective(nn.Module):
-    """The objective as a module, so that its parameters and buffers, and the seed among them, can be given."""
+    """The objective as a module, so that parameters, buffers and the seed can be passed to `functional_call`."""
 
     seed: Tensor
 
@@ -182,22 +212,22 @@ class _Objective(nn.Module):
         super().__init__()
         self.method: Any = method
         self.draws = draws
-        # A tensor like the step number, so that what was compiled for one seed serves the others.
+        # A tensor, so that a step compiled for one seed serves other seeds.
         self.register_buffer("seed", torch.tensor(signed(method.seed), device=next(method.parameters()).device))
 
     def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        own, self.method.seed = self.method.seed, self.seed
+        seed, self.method.seed = self.method.seed, self.seed
         try:
             objective: Objective = self.method.captured(batches, step=step, share=share, draws=self.draws)
         finally:
-            self.method.seed = own
+            self.method.seed = seed
         self.method.absorb(objective)
         return objective.loss, objective.nll
 
 
 @contextmanager
-def _all_digits() -> Iterator[None]:
-    """Products and convolutions without TF32, whose rounding depends on the algorithm that a GPU happens to choose."""
+def _full_precision() -> Iterator[None]:
+    """Switch TF32 off for products and convolutions: its rounding depends on the algorithm that a GPU chooses."""
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
@@ -212,11 +242,11 @@ def check_same(
     plain: Sequence[Tensor], compiled: Sequence[Tensor], before: Sequence[Tensor], tolerance: float = _TOLERANCE
 ) -> None:
     """Raise where a compiled step's results differ from the plain one's by more than rounding."""
-    for expected, found, old in zip(plain, compiled, before, strict=True):
+    for expected, actual, old in zip(plain, compiled, before, strict=True):
         if expected.is_floating_point():
             allowed = tolerance * (expected - old).norm() + 1e-6 * expected.norm()
-            same = bool((expected - found).norm() <= allowed)
+            same = bool((expected - actual).norm() <= allowed)
         else:
-            same = torch.equal(expected, found)
+            same = torch.equal(expected, actual)
         if not same:
             raise ValueError("the compiled step differs from the plain one")

@@ -1,7 +1,7 @@
-"""Training steps on a GPU as replays of one captured graph, with the data and everything that changes resident there.
+"""Training steps on a GPU as replays of one captured graph, with the data in the GPU's memory.
 
-An epoch's order, learning rates and KL weights are put into tensors once; the graph reads the row that a counter points
-to and moves the counter on. Nothing travels and Python only says "again".
+Once per epoch, the order of the examples, the learning rates and the weights of the KL are copied into tensors there.
+The graph reads the row that a counter points to and moves the counter. A step copies nothing from the host.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ _WARM_UP = 3
 
 
 class GraphedSteps:
-    """The fused step over data in memory: one graph for each size of batch that can be captured."""
+    """The fused step over data in memory: one captured graph for each size of batch.
+
+    Args:
+        fused: the step.
+        examples: the data, on the GPU.
+        batch_size: examples per step.
+        members: number of networks, each of which has its own order of the examples.
+        networks: shape of the NLL: `()`, or `(networks,)` for stacked networks.
+
+    """
 
     def __init__(
         self,
@@ -45,7 +54,15 @@ class GraphedSteps:
         self._graphs: dict[int, torch.cuda.CUDAGraph | None] = {}
 
     def begin(self, order: Tensor, numbers: Sequence[Any] | Tensor, step: int, skip: int) -> None:
-        """Set an epoch up: members' orders `[members, n]`, each batch's numbers, the step of its first batch."""
+        """Start an epoch.
+
+        Args:
+            order: order of the examples for each member, `[members, n]`.
+            numbers: what each step depends on, one row for each batch.
+            step: number of the epoch's first step.
+            skip: batches to leave out, where training resumes in the middle of an epoch.
+
+        """
         self.order.copy_(order)
         self.numbers.copy_(torch.as_tensor(numbers, dtype=self.numbers.dtype))
         self.first_step.fill_(step)
@@ -53,7 +70,7 @@ class GraphedSteps:
         self.nll.zero_()
 
     def step(self, size: int) -> None:
-        """The next step, on a batch of this size; its NLL, times the size, is added to `nll`."""
+        """Make the next step on a batch of this size; NLL times size is added to `nll`."""
         if size not in self._graphs:
             self._graphs[size] = self._captured(size)
         graph = self._graphs[size]
@@ -65,26 +82,26 @@ class GraphedSteps:
         self.fused.done += 1
 
     def replays(self, size: int) -> bool:
-        """Whether steps on batches of this size are replays, as far as one was made."""
+        """Whether steps on batches of this size have been captured."""
         return self._graphs.get(size) is not None
 
     def _captured(self, size: int) -> torch.cuda.CUDAGraph | None:
-        """The graph of this size; None, with one logged reason and everything as it was, where there is none."""
+        """The graph for batches of this size; None (with one logged reason) where it cannot be captured."""
         try:
-            # Streams and kernels are those of the current device, which need not be the one that the data is on; and a
-            # capture that fails leaves its own stream behind as the current one.
+            # Streams and kernels belong to the current device, which may not be the data's. A capture that fails leaves
+            # its own stream as the current one.
             with torch.cuda.device_of(self.order), torch.cuda.stream(torch.cuda.current_stream()):
                 return self._capture(size)
-        except Exception as problem:  # noqa: BLE001 -- the last, smaller batch must not end what has been trained by then
+        except Exception as problem:  # noqa: BLE001 -- a failure at the last, smaller batch must not end the training
             reason = first_line(problem)[:160]
             logger.warning("steps on batches of %d are not replayed (%s): they are made one by one", size, reason)
             return None
 
     def _capture(self, size: int) -> torch.cuda.CUDAGraph:
         leading = torch.arange(size, device=self.order.device)
-        # Each size is compiled: what is not may make small tensors on the way, which a capture does not allow.
+        # Each size is compiled first: plain code may create small tensors, which a capture does not allow.
         self.fused.compile([(take(self.examples.x, leading), self.examples.y[leading])] * self.order.shape[0])
-        # Trial steps load what a capture may not load; whatever they change is put back.
+        # Trial steps load what cannot be loaded during a capture; their changes are undone.
         changed = [*self.fused.state, self.batch, self.nll]
         saved = [tensor.clone() for tensor in changed]
         stream = torch.cuda.Stream()
@@ -98,18 +115,18 @@ class GraphedSteps:
             for tensor, old in zip(changed, saved, strict=True):
                 tensor.copy_(old)
         graph = torch.cuda.CUDAGraph()
-        # Torch's own stream for captures is for good on the device of the first one.
+        # Torch's default stream for captures stays on the device of the first capture.
         with torch.cuda.graph(graph, stream=stream):
             self._step(size)
         return graph
 
     def _step(self, size: int) -> None:
         places = self.batch * self.batch_size + torch.arange(size, device=self.order.device)
-        # A trial step near the end of the data must not reach beyond it.
+        # A trial step near the end of the data must not read beyond it.
         rows = self.order.index_select(1, places.clamp(max=self.order.shape[1] - 1))
-        # One look-up for all members; each has its rows of what that gives.
-        found = take((self.examples.x, self.examples.y), rows)
-        batches = [take(found, member) for member in range(len(rows))]
+        # One look-up serves all members.
+        fetched = take((self.examples.x, self.examples.y), rows)
+        batches = [take(fetched, member) for member in range(len(rows))]
         leaves, layout = pytree.tree_flatten(batches)
         at = self.batch.clamp(max=self.numbers.shape[0] - 1).view(1)
         numbers = self.numbers.index_select(0, at).squeeze(0)

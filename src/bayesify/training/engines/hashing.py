@@ -1,9 +1,9 @@
-"""The noise's hash as one operation of the compiler.
+"""The hash of the noise as one operation of the compiler, which makes compiling much faster.
 
-The compiler writes an expression out wherever it is used, until it has some fifty operations, and only then finds the
-repeated parts again. `mix` (`noise.py`) uses its argument twice in each of three lines, so a number that was mixed four
-times is 8^4 expressions long: most of a minute, to arrive at the same few instructions. As one operation, which says by
-itself how it is computed, it is as long as it looks.
+The compiler repeats an expression wherever it is used, up to some fifty operations, and merges repeated parts only
+later. `mix` (`noise.py`) uses its argument twice in each of three lines, so four nested calls expand to 8^4
+expressions: most of a minute of compiling, for the same few instructions. As one registered operation it is not
+expanded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bayesify import noise
 
 @cache
 def one_operation() -> Callable[[Tensor], Tensor]:
-    """`mix`, as a trace keeps it and the compiler understands it; the plain one, where the compiler is not known."""
+    """`noise.mix` as a registered operation; the plain function where this version of torch lacks the compiler."""
     try:
         from torch._inductor.lowering import make_pointwise, register_lowering
         from torch._inductor.virtualized import ops
@@ -34,7 +34,7 @@ def one_operation() -> Callable[[Tensor], Tensor]:
 
 
 def _written_out(ops: Any) -> Callable[[Any], Any]:
-    """The lines of `noise.mix` on one number of the compiler's, which has it once however often it is used."""
+    """The lines of `noise.mix` in the compiler's operations, which compute a repeated value once."""
 
     def number(value: int) -> Any:
         return ops.constant(value, torch.int32)

@@ -1,10 +1,10 @@
-"""A fleet's noise, its draws and its updates on a GPU, written in Triton; `launches.py` launches them.
+"""Triton kernels for the noise, the draws and the updates of stacked networks; `launches.py` launches them.
 
-What a compiler makes of these stages is bound by arithmetic: each number's noise is a hash, a logarithm and a cosine.
-Here the two numbers that Box and Muller make of one hash are used together, sine and cosine come from the hardware
-(their error, 4e-7, is below that of the draws' precision), and the noise of every draw is made again in registers where
-it is needed. Where draws and gradients are in bfloat16, logarithm, root, exponential and reciprocal are the hardware's
-too: their errors, 2e-7 of the logarithm, are far below what the draws are rounded to.
+Compiled stages are bound by arithmetic: the noise of each number is a hash, a logarithm and a cosine. These kernels use
+both numbers that the Box-Muller transform makes of one hash, take sine and cosine from the hardware (their error, 4e-7,
+is below the precision of the draws), and compute the noise of every draw again in registers. Where draws and gradients
+are in bfloat16, logarithm, root, exponential and reciprocal come from the hardware too: their errors (2e-7 for the
+logarithm) are far below the rounding of the draws.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def fetch(
     row, part = tl.program_id(0), tl.program_id(1)
     batch = tl.load(counter)
     if row < size:
-        # A trial step near the end of the data must not reach beyond it.
+        # A trial step near the end of the data must not read beyond it.
         example = tl.load(order + tl.minimum(batch * batch_size + row, examples - 1))
         _copy(x + example * x_width, x_found + row.to(tl.int64) * x_width, x_width, part * block, block)
         _copy(y + example * y_width, y_found + row.to(tl.int64) * y_width, y_width, part * block, block)
@@ -174,7 +174,7 @@ def update(
     stretch_one *= tl.sigmoid(rho_one)
     stretch_two *= tl.sigmoid(rho_two)
     if adam:
-        # Everything is read before anything is written, so that no read waits for a write.
+        # All reads come before all writes, so that no read waits for a write.
         correction = tl.load(numbers + network * number_width + 2)
         slope_one, square_one = _moments(mean_first, mean_second, at_one, here, slope_one, beta1, beta2)
         slope_two, square_two = _moments(mean_first, mean_second, at_two, there, slope_two, beta1, beta2)
@@ -197,7 +197,7 @@ def update(
     tl.store(rhos + at_one, rho_one - rate * stretch_one, here)
     tl.store(rhos + at_two, rho_two - rate * stretch_two, there)
     if counted and tl.program_id(0) == 0:
-        # Nothing of this step reads the counter any more.
+        # No later part of this step reads the counter.
         tl.store(total + network, tl.load(total + network) + tl.load(nll + network).to(tl.float64) * batch)
         if network == 0:
             tl.store(counter, tl.load(counter) + 1)
@@ -241,7 +241,7 @@ def _copy(origin, found, width, first, block: tl.constexpr):
 
 @triton.jit
 def _own(tensors, starts: tl.constexpr, programs: tl.constexpr, block: tl.constexpr):
-    """The tensor of the place that this program works on, the place's start and size, and the program's pairs."""
+    """The tensor that this program works on, its start and size, and the program's pairs of elements."""
     program = tl.program_id(0)
     tensor, start, size, first = tensors[0], starts[0], starts[1] - starts[0], 0
     for index in tl.static_range(1, len(starts) - 1):
@@ -256,7 +256,7 @@ def _own(tensors, starts: tl.constexpr, programs: tl.constexpr, block: tl.conste
 
 @triton.jit
 def _elements(pair, start, size):
-    """The two elements of each pair, which are sixteen apart in a block of 32, and whether the place has them."""
+    """The two elements of each pair, at distance 16 in a block of 32, and whether they lie in the tensor."""
     one = pair // 16 * 32 + pair % 16
     two = one + 16
     return one, two, (one >= start) & (one < start + size), (two >= start) & (two < start + size)
@@ -264,9 +264,9 @@ def _elements(pair, start, size):
 
 @triton.jit
 def _laid_out_as(pair, numbers):
-    """The pairs in the threads that hold these numbers.
+    """The pairs, in the threads that hold these numbers.
 
-    Counted by themselves they would be dealt out otherwise, and the noise of every draw would have to change threads.
+    Triton would otherwise distribute them differently, and the noise of every draw would move between threads.
     """
     return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r,f", [pair, numbers], tl.int32, is_pure=True, pack=1)
 

@@ -1,10 +1,11 @@
-"""The first and the last stage of a fleet's step (`staged.py`) by kernels of our own (`kernels.py`): their launches.
+"""Launches of the Triton kernels (`kernels.py`) for the first and the last stage of a step (`stages.py`).
 
-For a small network launches are what costs: one serves up to sixteen tensors, and where the data and the counters are
-on the GPU (`staged_graphs.py`), one more takes the batch and makes the keys, and the last one counts.
+For a small network the launches cost most of the time, so one launch serves up to sixteen tensors. Where the data and
+the counters are on the GPU (`stage_graphs.py`), one more launch fetches the batch and makes the keys, and the last one
+moves the counter.
 
-Used for scale mixtures and Gaussians with SGD or Adam, and only after the results have been compared with the plain
-stages.
+Used for scale mixtures and Gaussians with SGD or Adam, and only after the results have been compared with those of the
+plain stages.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _WIDE = 1024  # numbers that a program copies at once
 
 
 def suits(stages: Stages) -> bool:
-    """Whether these kernels do what the stages do."""
+    """Whether the kernels support the prior, the optimiser and the precision of these stages."""
     rule = stages.rule
     known = type(stages.family) in {Normal, ScaleMixture} and type(rule) in {SGDRule, AdamRule}
     plain = known and not rule.group["weight_decay"] and not rule.group.get("momentum")
@@ -47,7 +48,7 @@ def make_keys(seeds: Tensor, step: Tensor, draws: int) -> Tensor:
 
 
 def fetch(stages: Stages, steps: GraphedSteps, size: int) -> tuple[list[Tensor], Tensor, Tensor]:
-    """The batch of this size that the counter points to, the keys of its step and its row of numbers."""
+    """The batch that the counter points to, the keys of its step and its row of numbers."""
     x, y, seeds = steps.examples.x, steps.examples.y, stages.stack.seeds
     keys = torch.empty(len(seeds), stages.draws, 2, dtype=torch.int32, device=y.device)
     leaves = [x.new_empty(size, *x.shape[1:], dtype=stages.dtype), y.new_empty(size, *y.shape[1:])]
@@ -77,7 +78,7 @@ def fetch(stages: Stages, steps: GraphedSteps, size: int) -> tuple[list[Tensor],
 
 
 def sample(stages: Stages, state: Sequence[Tensor], keys: Tensor) -> list[Tensor]:
-    """Draws `[networks * draws, n]` of every place."""
+    """Draws `[networks * draws, n]` of every tensor."""
     mean, rho = state[:2]
     networks, draws = keys.shape[:2]
     sizes = [place.shape.numel() for place in stages.network.places]
@@ -99,9 +100,9 @@ def update(
     gradients: Sequence[Tensor],
     counted: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> None:
-    """Means, rhos and the optimiser's state, in place.
+    """Update means, rhos and the optimiser's state in place.
 
-    `counted` is the step's NLL, the sum that it is added to, times the batch's size, and the counter that moves on.
+    With `counted = (nll, total, counter)` the last launch also adds `nll * batch` to the total and one to the counter.
     """
     networks, draws = keys.shape[:2]
     mean, rho, *slots = state
@@ -136,7 +137,7 @@ def update(
 
 
 def _by_launch(stages: Stages) -> Iterator[tuple[slice, tuple[int, ...], tuple[int, ...]]]:
-    """Each launch's places, where they start and the last one stops, the first program of each and how many."""
+    """For each launch: its tensors, where they start and the last one stops, and the first program of each tensor."""
     places = stages.network.places
     for begin in range(0, len(places), _PLACES):
         own = places[begin : begin + _PLACES]

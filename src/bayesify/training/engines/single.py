@@ -1,8 +1,8 @@
-"""One network's training on a GPU as that of a fleet of one: the step in stages (`staged.py`), by kernels.
+"""Training one network on a GPU as a stack of one: the step runs in stages (`stages.py`), by kernels.
 
-Parameters and the optimiser's state are the network's own, seen with one more axis: nothing is copied, so checkpoints,
-validation and everything else that looks at the network between steps find it as the fused step (`step.py`) leaves it.
-Noise is keyed by seed, step and draw on either path, so the two give the same numbers, to rounding.
+The stack's parameters and optimiser state are views of the network's with one more axis. Nothing is copied, so
+checkpoints and validation see the network as after the fused step (`fused.py`). On both paths the noise is keyed by
+seed, step and draw, so both give the same numbers, to rounding.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ logger = logging.getLogger("bayesify")
 
 
 class SingleStep(StackedStep):
-    """The step of one network, on the tensors that the network and its optimiser hold."""
+    """The step of one network, on the tensors of the network and its optimiser."""
 
     def __init__(self, method: Any, optimizer: Optimizer, draws: int, precision: str = "float32") -> None:
         super().__init__(_StackOfOne(method), optimizer, draws, precision)
 
     def bind(self, optimizer: Optimizer) -> None:
         super().bind(optimizer)
-        if [id(parameter) for parameter in self.rule.parameters] != [id(own) for own in self.method.parameters()]:
-            raise ValueError("the optimiser holds the parameters in another order")
-        # The fleet's parameters have the axis already.
+        if [id(parameter) for parameter in self.rule.parameters] != [
+            id(parameter) for parameter in self.method.parameters()
+        ]:
+            raise ValueError("the optimiser has the parameters in another order than the network")
+        # The stack's parameters have the axis of networks already.
         known = len(self.stack.parameters)
         self.state[known:] = [tensor.unsqueeze(0) for tensor in self.state[known:]]
 
@@ -52,9 +54,19 @@ class SingleStep(StackedStep):
 def graphed_steps(
     method: Trainable, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
 ) -> GraphedSteps | None:
-    """Replays of the step, by kernels in stages or else fused; None, with a logged reason, where it is neither.
+    """Replays of the step on a GPU: in stages by kernels, or else fused.
 
-    `batches` is one batch for each member, to compile for.
+    Args:
+        method: the method in training.
+        optimizer: its optimiser.
+        draws: weight draws per step.
+        examples: the data, on the GPU.
+        batch_size: examples per step.
+        batches: one batch for each member, to compile for.
+
+    Returns:
+        The replays, or None (with a logged reason) where the step cannot be captured.
+
     """
     staged = staged_steps(method, optimizer, draws, examples, batch_size, batches)
     if staged is not None:
@@ -66,7 +78,7 @@ def graphed_steps(
 def staged_steps(
     method: Trainable, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
 ) -> StagedSteps | None:
-    """Replays of the step in stages where kernels do them; otherwise None, with a logged reason where they fail."""
+    """Replays of the step in stages where kernels run them; otherwise None, with a logged reason where they fail."""
     if not declares(method, "stackable"):
         return None
     try:
@@ -74,7 +86,7 @@ def staged_steps(
         precision = "float32" if torch.get_float32_matmul_precision() == "highest" else "tf32"
         step = SingleStep(method, optimizer, draws, precision)
     except (TypeError, ValueError):
-        return None  # no fleet has such a network; whether its step can be fused is another question
+        return None  # it cannot be stacked; it may still be fused
     stages = step.stages
     if stages is None or not isinstance(examples.x, Tensor) or not stages.has_kernels():
         return None
@@ -87,7 +99,7 @@ def staged_steps(
 
 
 class _StackOfOne(Stack):
-    """Its parameters are views of the network's: what is done to them is done to the network."""
+    """A stack whose parameters are views of one network's: changing them changes the network."""
 
     def __init__(self, method: Any) -> None:
         super().__init__([method])

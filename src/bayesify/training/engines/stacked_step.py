@@ -1,4 +1,4 @@
-"""The fused step of all networks of a fleet: together, by one map over them, or each by a core of its own."""
+"""The fused step of stacked networks: all at once by `vmap`, or side by side on the cores of a CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bayesify.training.examples import Batch, TensorExamples
 
 
 class StackedStep(FusedStep):
-    """The fused step of all networks of a fleet; `numbers` has one row for each."""
+    """The fused step of stacked networks; `numbers` has one row for each network."""
 
     def __init__(self, stack: Stack, optimizer: torch.optim.Optimizer, draws: int, precision: str = "float32") -> None:
         self.method, self.draws, self.stack = stack.methods[0], draws, stack
@@ -36,10 +36,10 @@ class StackedStep(FusedStep):
         together = not stack.own_data and stack.family is not None
         self.stages = Stages(self, precision) if together and can_be_staged(self) else None
         if self.stages is None and precision == "bfloat16":
-            raise ValueError("bfloat16 is for fleets of plain chains with the weight estimator: use float32 or tf32")
+            raise ValueError("bfloat16 needs plain chains with the weight estimator: use precision float32 or tf32")
 
     def bind(self, optimizer: torch.optim.Optimizer) -> None:
-        """Take the state from where the optimiser has it now."""
+        """Take the state from the optimiser, as it is now."""
         self.rule = update_rule(optimizer)
         self.done = self.rule.count()
         self.state = [
@@ -48,12 +48,12 @@ class StackedStep(FusedStep):
         ]
 
     def numbers(self, share: Any, rate: Any, ahead: int = 0) -> tuple[Any, ...]:
-        """A row for each network, of the same share and rate: what the compiler is shown."""
+        """One row for each network, with the same share and rate: an example for the compiler."""
         return (super().numbers(share, rate, ahead),) * len(self.stack)
 
     def evaluate(self, layout: Any, leaves: Sequence[Tensor], step: Tensor, numbers: Tensor) -> Tensor:
         if self.stages is None:
-            # Compiled products are the library's own, which look at the precision when they are called.
+            # Compiled code calls the library's products, which read the precision when they are called.
             with products(self.precision):
                 return super().evaluate(layout, leaves, step, numbers)
         return self.stages(self.state, step, numbers, leaves)
@@ -70,10 +70,10 @@ class StackedStep(FusedStep):
             self.stages.compile(self.state, now, numbers, leaves, kernels_only=kernels_only)
 
     def faster(self, examples: TensorExamples, batch_size: int) -> GraphedSteps | SideBySideSteps | None:
-        """Compile; what makes the steps of an epoch from then on, if not Python one by one."""
-        handed_out = self.side_by_side(examples, batch_size)
-        if handed_out is not None:
-            return handed_out
+        """Compile the step; return what makes the steps of an epoch, or None where Python makes them one by one."""
+        parallel_steps = self.side_by_side(examples, batch_size)
+        if parallel_steps is not None:
+            return parallel_steps
         self.compile([examples.fetch(torch.arange(min(batch_size, examples.n_data)))])
         return self.graphed(examples, batch_size) if self.state[0].device.type == "cuda" else None
 
@@ -84,7 +84,7 @@ class StackedStep(FusedStep):
         return StagedSteps(self, self.stages, examples, batch_size)
 
     def side_by_side(self, examples: TensorExamples, batch_size: int) -> SideBySideSteps | None:
-        """The networks' steps handed out to the cores of a CPU, compiled, where that is better; otherwise None."""
+        """Compiled steps that run side by side on the cores of a CPU, where that is faster; otherwise None."""
         stack, where = self.stack, self.state[0].device
         if self.precision != "float32" or not worth_side_by_side(self.method.network.size, len(stack), where):
             return None
@@ -119,11 +119,13 @@ class StackedStep(FusedStep):
         rest = iter(state[count:])
 
         def losses(
-            own: list[Tensor], seed: Tensor, prior: Tensor, weight: Tensor, batches: list[Batch]
+            tensors: list[Tensor], seed: Tensor, prior: Tensor, weight: Tensor, batches: list[Batch]
         ) -> tuple[Tensor, Tensor]:
-            given = dict(zip(self.names, own, strict=True))
-            found: tuple[Tensor, Tensor] = functional_call(self.objective, given, (batches, step, weight, seed, prior))
-            return found
+            parameters = dict(zip(self.names, tensors, strict=True))
+            loss_and_nll: tuple[Tensor, Tensor] = functional_call(
+                self.objective, parameters, (batches, step, weight, seed, prior)
+            )
+            return loss_and_nll
 
         with torch.enable_grad():
             axes = (0, 0, 0, 0, 1 if self.stack.own_data else None)
@@ -131,13 +133,15 @@ class StackedStep(FusedStep):
             gradients = torch.autograd.grad(loss.sum(), parameters)
         with torch.no_grad():
             for parameter, gradient, slots in zip(state, gradients, self.rule.state, strict=False):
-                own = [next(rest) for _ in slots]
+                optimizer_state = [next(rest) for _ in slots]
                 wide = [rate.view(-1, *[1] * (parameter.dim() - 1)) for rate in rates]
-                self.rule.apply(parameter, gradient, own, wide)
+                self.rule.apply(parameter, gradient, optimizer_state, wide)
         return nll.detach()
 
 
 class _OneObjective(nn.Module):
+    """The objective of one network, whose seed and prior are arguments: what `vmap` maps over the stack."""
+
     def __init__(self, method: Any, family: Any, draws: int) -> None:
         super().__init__()
         self.method: Any = method
@@ -159,7 +163,7 @@ class _OneObjective(nn.Module):
 
 
 class _OneNetwork(nn.Module):
-    """The objective of one network, its seed and its prior's numbers among the buffers."""
+    """The objective of one network, whose seed and prior are buffers: what a core of a CPU runs."""
 
     seed: Tensor
     numbers: Tensor
@@ -171,5 +175,5 @@ class _OneNetwork(nn.Module):
         self.register_buffer("numbers", numbers)
 
     def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        found: tuple[Tensor, Tensor] = self.objective(batches, step, share, self.seed, self.numbers)
-        return found
+        loss_and_nll: tuple[Tensor, Tensor] = self.objective(batches, step, share, self.seed, self.numbers)
+        return loss_and_nll

@@ -1,7 +1,7 @@
-"""Replays of a fleet's step in stages on a GPU: where kernels do the ends of it, they take the batch and count as well.
+"""Replays of a step in stages on a GPU, where kernels also fetch the batch and move the counter.
 
-A step is one graph either way (`graphs.py`), but what torch does around the stages (the batch's rows, the keys, the sum
-of the NLL) takes many small launches.
+A step is one graph in any case (`graphs.py`). Around the stages, torch would need many small launches: for the rows of
+the batch, the keys and the sum of the NLL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger("bayesify")
 
 
 class StagedSteps(GraphedSteps):
-    """Replays of a fleet's step in stages: where those are kernels, everything around the products is."""
+    """Replays of the step of stacked networks in stages; kernels run everything but the products, where they can."""
 
     def __init__(self, step: StackedStep, stages: Stages, examples: TensorExamples, batch_size: int) -> None:
         super().__init__(step, examples, batch_size, 1, (len(step.stack),))
@@ -39,12 +39,12 @@ class StagedSteps(GraphedSteps):
             try:
                 self._check(size)
                 self._by_kernels.add(size)
-            except Exception as problem:  # noqa: BLE001 -- without the kernels of its ends the step is as good
-                logger.warning("kernels do not take the batch (%s): torch does", first_line(problem)[:160])
+            except Exception as problem:  # noqa: BLE001 -- torch can fetch the batch as well
+                logger.warning("kernels do not fetch the batch (%s): torch does", first_line(problem)[:160])
         return super()._capture(size)
 
     def _check(self, size: int) -> None:
-        """Raise where a step by kernels is not the same step; everything stays as it was."""
+        """Raise where a step by kernels differs from the same step by torch; the state stays as it was."""
         changed = [*self.fused.state, self.nll, self.batch]
         before = [tensor.clone() for tensor in changed]
         results = []
@@ -67,7 +67,7 @@ class StagedSteps(GraphedSteps):
             super()._step(size)
 
     def _advance(self, size: int) -> None:
-        """The step by kernels, from the batch to the count of the steps."""
+        """The whole step by kernels: from fetching the batch to moving the counter."""
         from bayesify.training.engines import launches
 
         stages, state = self.stages, self.fused.state

@@ -1,13 +1,13 @@
-"""A fleet's step in three stages, each compiled by itself, so that as few bytes as possible move on a GPU.
+"""The step of stacked networks in three stages, each compiled by itself, so that few bytes move on a GPU.
 
     sample     theta_d = mu + softplus(rho) eps_d                       reads mu and rho, writes the draws
     gradients  g_d = d NLL / d theta_d                                  the network's products, all networks at once
-    update     mu, rho by sum_d <g_d, theta_d(mu, rho)> / D + KL        reads g, mu, rho; eps_d is made again
+    update     mu, rho by sum_d <g_d, theta_d(mu, rho)> / D + KL        reads g, mu, rho; computes eps_d again
 
-The noise costs less to make twice than to keep. The last stage's likelihood is linear in the draws, so differentiating
-its objective gives the chain rule to mu and rho, the prior's part and the entropy's in one pass, whatever the prior and
-the optimiser. In `bfloat16` the draws and their gradients have half the bytes, and products run on tensor cores; means,
-widths, the prior's part and the update stay in float32. On a GPU kernels of our own may do the first and the last stage
+Computing the noise twice costs less than keeping it. The objective of the last stage is linear in the draws. Its
+derivative therefore gives the chain rule to mu and rho, the prior's part and the entropy's in one pass, for every prior
+and optimiser. In `bfloat16` the draws and their gradients have half the bytes, and products run on tensor cores. Means,
+widths, the prior's part and the update stay in float32. On a GPU, Triton kernels may run the first and the last stage
 (`launches.py`).
 """
 
@@ -40,7 +40,7 @@ _Update = Callable[[Sequence[Tensor], Tensor, Tensor, Tensor, Sequence[Tensor]],
 
 
 class Stages:
-    """The three stages of one fleet's step; the state is the fleet's, seen place by place."""
+    """The three stages of the step of stacked networks; the state is the stack's, split by tensor of the network."""
 
     def __init__(self, step: StackedStep, precision: str = "float32") -> None:
         method = step.stack.methods[0]
@@ -53,7 +53,7 @@ class Stages:
         self._compiled: dict[Any, _Stages] = {}
 
     def __call__(self, state: Sequence[Tensor], step: Tensor, numbers: Tensor, leaves: Sequence[Tensor]) -> Tensor:
-        """Make the step in place; each network's NLL."""
+        """Make the step in place and return the NLL of each network, `[networks]`."""
         leaves = self._cast(leaves)
         return self._make(self._compiled.get(shape_of(leaves)) or self._plain, state, step, numbers, leaves)
 
@@ -68,23 +68,23 @@ class Stages:
     ) -> None:
         """Compile for batches of this shape, and check the result against the plain arithmetic.
 
-        Kernels that fail or differ make way for the compiler's stages, unless there is something better than those.
+        Where kernels fail or differ, the stages are compiled instead; with `kernels_only` the error is raised.
         """
         leaves = self._cast(leaves)
         if shape_of(leaves) in self._compiled:
             return
-        given = step, numbers, leaves
+        arguments = step, numbers, leaves
 
         def result(stages: _Stages) -> list[Tensor]:
             copies = [tensor.clone() for tensor in state]
-            return [self._make(stages, copies, *given), *copies]
+            return [self._make(stages, copies, *arguments), *copies]
 
         expected = result(self._plain)
-        # Coarse gradients have other signs where they are nearly zero, which Adam makes as large as any.
+        # Where a gradient is nearly zero, rounding changes its sign, and Adam makes every gradient equally large.
         tolerance = {"tolerance": 0.3} if self.precision == "bfloat16" else {}
         for by_kernels in (True, False) if self.has_kernels() else (False,):
             try:
-                made = self._compile(by_kernels, state, *given)
+                made = self._compile(by_kernels, state, *arguments)
                 check_finite(expected, result(made), [torch.zeros_like(expected[0]), *state], **tolerance)
             except Exception as problem:
                 if kernels_only or not by_kernels:
@@ -95,7 +95,7 @@ class Stages:
                 return
 
     def has_kernels(self) -> bool:
-        """Whether there are kernels for the first and the last stage."""
+        """Whether kernels can run the first and the last stage here."""
         if not self.stack.parameters[0].is_cuda:
             return False
         try:
@@ -119,8 +119,8 @@ class Stages:
         with products(self.precision):
             *draws, keys = stages.sample(state, step)
             nll: Tensor
-            nll, *found = stages.gradients(*draws, *leaves)
-            stages.update(state, keys, numbers, leaves[-1], found)
+            nll, *gradients = stages.gradients(*draws, *leaves)
+            stages.update(state, keys, numbers, leaves[-1], gradients)
         return nll
 
     def _cast(self, leaves: Sequence[Tensor]) -> list[Tensor]:
@@ -133,17 +133,18 @@ class Stages:
     ) -> _Stages:
         with products(self.precision):
             if by_kernels:
-                ours, renew = self._kernels()
-                *draws, _ = ours(state, step)
-                return _Stages(ours, compile_function(self._gradients, (*draws, *leaves)), renew, by_kernels=True)
-            own = self._slices(state)
-            first = (*own[0], *own[1], self.stack.seeds, step)
+                kernel_sample, kernel_update = self._kernels()
+                *draws, _ = kernel_sample(state, step)
+                gradients = compile_function(self._gradients, (*draws, *leaves))
+                return _Stages(kernel_sample, gradients, kernel_update, by_kernels=True)
+            slices = self._slices(state)
+            first = (*slices[0], *slices[1], self.stack.seeds, step)
             sample = compile_function(self._sample, first)
             *draws, keys = sample(*first)
             second = (*draws, *leaves)
             gradients = compile_function(self._gradients, second)
-            _, *found = gradients(*second)
-            third = (*pytree.tree_leaves(own), keys, self.stack.numbers, numbers, leaves[-1], *found)
+            _, *slopes = gradients(*second)
+            third = (*pytree.tree_leaves(slices), keys, self.stack.numbers, numbers, leaves[-1], *slopes)
             return self._by_place(sample, gradients, compile_function(self._update, third))
 
     def _kernels(self) -> tuple[_Sample, _Update]:
@@ -154,9 +155,9 @@ class Stages:
             return *launches.sample(self, state, keys), keys
 
         def update(
-            state: Sequence[Tensor], keys: Tensor, numbers: Tensor, targets: Tensor, found: Sequence[Tensor]
+            state: Sequence[Tensor], keys: Tensor, numbers: Tensor, targets: Tensor, slopes: Sequence[Tensor]
         ) -> None:
-            launches.update(self, state, keys, numbers, targets.shape[0], found)
+            launches.update(self, state, keys, numbers, targets.shape[0], slopes)
 
         return sample, update
 
@@ -167,7 +168,7 @@ class Stages:
     def _by_place(
         self, sample: Callable[..., Any], gradients: Callable[..., Any], update: Callable[..., Any]
     ) -> _Stages:
-        """Stages that see the state place by place: a compiler would copy the whole where it writes to a part."""
+        """Stages that see the state split by tensor: a compiler would copy the whole state to write to a part of it."""
 
         def sample_all(state: Sequence[Tensor], step: Tensor) -> tuple[Tensor, ...]:
             means, rhos = self._slices(state[:2])
@@ -175,27 +176,27 @@ class Stages:
             return draws
 
         def update_all(
-            state: Sequence[Tensor], keys: Tensor, numbers: Tensor, targets: Tensor, found: Sequence[Tensor]
+            state: Sequence[Tensor], keys: Tensor, numbers: Tensor, targets: Tensor, slopes: Sequence[Tensor]
         ) -> None:
-            own = pytree.tree_leaves(self._slices(state))
-            update(*own, keys, self.stack.numbers, numbers, targets, *found)
+            slices = pytree.tree_leaves(self._slices(state))
+            update(*slices, keys, self.stack.numbers, numbers, targets, *slopes)
 
         return _Stages(sample_all, gradients, update_all)
 
     def _keys(self, seeds: Tensor, step: Tensor) -> Tensor:
-        def of(seed: Tensor) -> Tensor:
+        def keys_of(seed: Tensor) -> Tensor:
             return noise.keys(seed, noise.Stream.TRAINING, step=step, draws=range(self.draws), device=seed.device)
 
-        return vmap(of)(seeds)
+        return vmap(keys_of)(seeds)
 
     def _slices(self, state: Sequence[Tensor]) -> list[list[Tensor]]:
-        """Means, rhos and each slot of the optimiser's state, every one by place: `[networks, n]`."""
+        """Means, rhos and each slot of the optimiser's state, each split by tensor of the network: `[networks, n]`."""
         places = self.network.places
         return [[tensor[:, place.start : place.stop] for place in places] for tensor in state]
 
-    def _sample(self, *given: Tensor) -> tuple[Tensor, ...]:
+    def _sample(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         count = len(self.network.places)
-        means, rhos, keys = given[:count], given[count : 2 * count], self._keys(*given[2 * count :])
+        means, rhos, keys = tensors[:count], tensors[count : 2 * count], self._keys(*tensors[2 * count :])
         with torch.no_grad():
             draws = [
                 self._theta(mean, _width(rho), keys, place.start).flatten(0, 1).to(self.dtype)
@@ -203,38 +204,38 @@ class Stages:
             ]
         return *draws, keys
 
-    def _gradients(self, *given: Tensor) -> tuple[Tensor, ...]:
+    def _gradients(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         count = len(self.network.places)
-        leaves = [tensor.detach().requires_grad_() for tensor in given[:count]]
-        x, y = given[count:]
+        leaves = [tensor.detach().requires_grad_() for tensor in tensors[:count]]
+        x, y = tensors[count:]
         with torch.enable_grad():
-            tensors = {
+            weights = {
                 place.name: leaf.view(-1, *place.shape) for place, leaf in zip(self.network.places, leaves, strict=True)
             }
-            outputs = self.network.chained(tensors, x)
+            outputs = self.network.chained(weights, x)
             nll = -self.likelihood.log_prob(outputs, y).mean(1)
-            found = torch.autograd.grad(nll.sum(), leaves)
-        return nll.detach().view(-1, self.draws).mean(1), *found
+            gradients = torch.autograd.grad(nll.sum(), leaves)
+        return nll.detach().view(-1, self.draws).mean(1), *gradients
 
-    def _update(self, *given: Tensor) -> None:
+    def _update(self, *tensors: Tensor) -> None:
         count = len(self.network.places)
-        slots = 2 + sum(len(own) for own in self.rule.state)
-        columns = [given[slot * count : (slot + 1) * count] for slot in range(slots)]
-        keys, priors, numbers, targets, *found = given[slots * count :]
+        slots = 2 + sum(len(slot_tensors) for slot_tensors in self.rule.state)
+        columns = [tensors[slot * count : (slot + 1) * count] for slot in range(slots)]
+        keys, priors, numbers, targets, *gradients = tensors[slots * count :]
         share, *rates = numbers.unbind(-1)
         share, rates = share / targets.shape[0], [rate.unsqueeze(-1) for rate in rates]
-        for index, (place, gradient) in enumerate(zip(self.network.places, found, strict=True)):
+        for index, (place, gradient) in enumerate(zip(self.network.places, gradients, strict=True)):
             mean, rho, *rest = (column[index] for column in columns)
             slopes = self._slopes(mean, rho, gradient, keys, priors, share, place.start)
             states = iter(rest)
             with torch.no_grad():
-                for parameter, slope, own in zip((mean, rho), slopes, self.rule.state, strict=True):
-                    self.rule.apply(parameter, slope, [next(states) for _ in own], rates)
+                for parameter, slope, slot_tensors in zip((mean, rho), slopes, self.rule.state, strict=True):
+                    self.rule.apply(parameter, slope, [next(states) for _ in slot_tensors], rates)
 
     def _slopes(
         self, mean: Tensor, rho: Tensor, gradient: Tensor, keys: Tensor, priors: Tensor, share: Tensor, start: int
     ) -> tuple[Tensor, ...]:
-        """The objective's gradient with respect to a place's means and rhos."""
+        """The objective's gradient with respect to the means and rhos of one tensor."""
 
         def kl(mean: Tensor, width: Tensor, theta: Tensor, prior: Tensor) -> Tensor:
             return VaryingPrior(self.family, prior).kl(mean, width, theta)
@@ -248,18 +249,18 @@ class Stages:
             return torch.autograd.grad(likelihood + (share * vmap(kl)(mean, width, theta, priors)).sum(), (mean, rho))
 
     def _theta(self, mean: Tensor, width: Tensor, keys: Tensor, start: int) -> Tensor:
-        """Draws `[networks, draws, n]` of a place."""
+        """Draws `[networks, draws, n]` of one tensor."""
         make = noise.normal_by_element if mean.is_cuda else noise.normal
         eps = make(keys, mean.shape[1], start).to(mean.dtype)
         return mean.unsqueeze(1) + width.unsqueeze(1) * eps
 
 
 def can_be_staged(step: StackedStep) -> bool:
-    """Whether the fleet's networks are plain chains of random weights whose noise is that of the weights alone."""
+    """Whether the networks are plain chains whose weights are all random and whose only noise is in the weights."""
     method = step.stack.methods[0]
     everything = method.network.random_size == method.network.size == method.mu.shape[0]
     plain = method.network.is_chain and method.estimator == "weight" and method.family == "mean_field"
-    plain = plain and "objective" not in vars(method)  # one that was given an objective of its own has that one
+    plain = plain and "objective" not in vars(method)  # an experiment may replace the objective
     return (
         everything and plain and not method.likelihood.noisy and not any(True for _ in method.likelihood.parameters())
     )
@@ -268,7 +269,7 @@ def can_be_staged(step: StackedStep) -> bool:
 def check_finite(
     expected: Sequence[Tensor], found: Sequence[Tensor], before: Sequence[Tensor], **tolerance: float
 ) -> None:
-    """Raise where networks' rows differ by more than rounding; a network that has diverged is like no other."""
+    """Raise where the rows of networks differ by more than rounding; networks that have diverged are left out."""
     finite = torch.stack([torch.isfinite(rows).view(len(rows), -1).all(1) for rows in expected]).all(0)
     plain, other, old = ([rows[finite] for rows in tensors] for tensors in (expected, found, before))
     check_same(plain, other, old, **tolerance)
@@ -276,7 +277,7 @@ def check_finite(
 
 @contextmanager
 def products(precision: str) -> Iterator[None]:
-    """Products of float32 matrices as they are, or with the digits of TF32."""
+    """Inside this context float32 matrices are multiplied in full precision, or in TF32."""
     before = torch.get_float32_matmul_precision()
     if precision == "tf32":
         torch.set_float32_matmul_precision("high")

@@ -1,12 +1,12 @@
-"""What optimisers do to one tensor, as expressions that can be compiled together with the gradients they follow.
+"""Updates of torch's optimisers as expressions that can be compiled together with the gradients.
 
     SGD     b <- momentum * b + g;  p <- p - rate * b
     Adam    m <- m + (1 - beta1)(g - m);  v <- beta2 v + (1 - beta2) g^2
             p <- p - rate / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)        (Kingma and Ba 2015)
     AdamW   the same after p <- (1 - rate * decay) p                                   (Loshchilov and Hutter 2019)
 
-The state stays where torch's own optimiser keeps it, so a checkpoint does not tell which of the two wrote it. Whatever
-changes from step to step is read from a small tensor of numbers, never compiled in.
+The state stays in torch's optimiser, so checkpoints are the same on both paths. What changes from step to step is read
+from a small tensor of numbers and never compiled in.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 
 class UpdateRule(ABC):
-    """One parameter group's update; `state` holds one sequence of tensors for each parameter."""
+    """The update of one parameter group; `state` has one sequence of tensors for each parameter."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         (self.group,) = optimizer.param_groups
@@ -32,7 +32,7 @@ class UpdateRule(ABC):
 
     @abstractmethod
     def numbers(self, rate: float, done: int) -> tuple[float, ...]:
-        """What the update after `done` others depends on."""
+        """The numbers that an update depends on, after `done` updates, at a learning rate `rate`."""
 
     def apply_all(
         self,
@@ -42,9 +42,9 @@ class UpdateRule(ABC):
         numbers: Sequence[Tensor],
     ) -> None:
         """Change every parameter that has a gradient, and its state, in place."""
-        for parameter, gradient, own in zip(parameters, gradients, state, strict=True):
+        for parameter, gradient, slots in zip(parameters, gradients, state, strict=True):
             if gradient is not None:
-                self.apply(parameter, gradient, own, numbers)
+                self.apply(parameter, gradient, slots, numbers)
 
     @abstractmethod
     def apply(self, parameter: Tensor, gradient: Tensor, state: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
@@ -56,7 +56,7 @@ class UpdateRule(ABC):
 
     @abstractmethod
     def record(self, done: int) -> None:
-        """Tell the optimiser how many updates were made."""
+        """Write the number of updates into the optimiser's state."""
 
     @abstractmethod
     def _own_state(self, parameter: Tensor) -> list[Tensor]: ...
@@ -89,7 +89,7 @@ class SGDRule(UpdateRule):
         if not self.group["momentum"]:
             return []
         state: dict[str, Any] = self.optimizer.state[parameter]
-        # Torch starts from the first gradient, which is what momentum makes of zero.
+        # Torch starts from the first gradient, which equals one step of momentum from zero.
         if state.get("momentum_buffer") is None:
             state["momentum_buffer"] = torch.zeros_like(parameter)
         return [state["momentum_buffer"]]
@@ -133,12 +133,23 @@ class AdamRule(UpdateRule):
 
 
 def update_rule(optimizer: Optimizer) -> UpdateRule:
-    """The rule of an optimiser of torch's, or of one that brings its own, or a ValueError that says why not."""
+    """The update of an optimiser: of torch's SGD, Adam and AdamW, or what its method `update_rule` returns.
+
+    Args:
+        optimizer: the optimiser.
+
+    Returns:
+        The rule.
+
+    Raises:
+        ValueError: if the optimiser cannot be part of a fused step, with the reason.
+
+    """
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-        raise ValueError("the optimiser has hooks of its own")
-    brings = getattr(optimizer, "update_rule", None)
-    if brings is not None:
-        rule: UpdateRule = brings()
+        raise ValueError("the optimiser has hooks")
+    make_rule = getattr(optimizer, "update_rule", None)
+    if make_rule is not None:
+        rule: UpdateRule = make_rule()
         return rule
     if len(optimizer.param_groups) != 1:
         raise ValueError("the optimiser has several groups of parameters")

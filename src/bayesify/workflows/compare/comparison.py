@@ -26,7 +26,7 @@ from bayesify.evaluation.results import MethodResult, Spread
 from bayesify.methods import HMC, METHODS, Method
 from bayesify.methods.cards import CARDS
 from bayesify.training.examples import as_examples, take
-from bayesify.training.warnings import unheard
+from bayesify.training.warnings import without_warnings
 from bayesify.workflows.compare.candidates import USUAL, Candidate, MethodLike, read_methods
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _warm_up(method: Method, train: Any, settings: Mapping[str, Any]) -> None:
     x, y = as_examples(train, method.likelihood, method.network.dtype).first()
     rows = slice(int(settings["batch_size"]))
     alone = {"epochs": 4, "progress": False, "validation": None, "patience": None, "keep": "last"}
-    with unheard():
+    with without_warnings():
         method.fit((take(x, rows), take(y, rows)), **{**settings, **alone})
 
 

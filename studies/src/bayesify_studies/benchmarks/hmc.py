@@ -147,7 +147,7 @@ def _ours(
     whole = time.perf_counter() - began
     # The blocks' seconds are iterations alone; compiling comes before the first.
     found = _effective(method.predictions_by_chain().cpu().numpy(), sum(history["seconds"]), whole)
-    leapfrogs = history["leapfrogs"][-2] / method._sampling.block
+    leapfrogs = history["leapfrogs"][-2] / method.plan.block
     return {**found, "leapfrogs": leapfrogs, "divergences": float(method.store.divergences)}
 
 

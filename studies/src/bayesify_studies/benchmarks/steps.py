@@ -122,7 +122,7 @@ def prepared(
     """A method that is ready for its first step: its optimiser and one batch for each member."""
     method.to(x.device)
     plan = Plan(epochs=_EPOCHS, batch_size=x.shape[0], draws=draws, optimizer=optimizer)
-    method._begin(plan, TensorExamples(x, y))
+    method._begin(plan, TensorExamples(x, y))  # noqa: SLF001 -- these steps are made without the training loop
     method.train()
     return method.make_optimizer(optimizer, RATE), [(x, y)] * method.members
 

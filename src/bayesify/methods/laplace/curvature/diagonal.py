@@ -71,5 +71,5 @@ def _by_layers(network: Network, x: Any) -> bool:
 
 
 def _positions(network: Network, name: str) -> bool:
-    trace = network._trace
+    trace = network.trace
     return trace is not None and trace.layers[name].input_dims > 2

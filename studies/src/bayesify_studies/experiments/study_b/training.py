@@ -243,7 +243,7 @@ def _network(setting: Setting, units: int, data: dict[str, Any], seed: int) -> V
 def _facts(method: Variational) -> dict[str, float]:
     """How far a posterior is from its prior, and how wide it is."""
     with torch.no_grad():
-        return {"kl": float(method._penalty(0, 1)), "width": float(method.std.median())}
+        return {"kl": float(method.kl(0, 1)), "width": float(method.std.median())}
 
 
 # Plain and dropout networks: members of an ensemble.

@@ -156,7 +156,7 @@ def miscount(method: Variational) -> None:
 
     def objective(batches: Any, *, step: Any, share: Any, draws: int = 1) -> Any:
         found = right(batches, step=step, share=share, draws=draws)
-        wrongly = -(method.get_buffer("miscounted") * torch.log(method._width(method.rho))).sum()
+        wrongly = -(method.get_buffer("miscounted") * torch.log(method.widths(method.rho))).sum()
         return replace(found, loss=found.loss + share / batches[0][1].shape[0] * wrongly)
 
     object.__setattr__(method, "objective", objective)
@@ -237,7 +237,7 @@ def widths_kept(method: Variational) -> float | None:
     """The correlation of the widths' logarithms with those they started from, where these were drawn at random."""
     prunable = prunable_weights(method)
     start = start_rho(method.network, method.initial_rho, method.seed).to(method.rho.device)
-    logs = torch.stack([torch.log(method._width(rho.detach()))[prunable].double() for rho in (start, method.rho)])
+    logs = torch.stack([torch.log(method.widths(rho.detach()))[prunable].double() for rho in (start, method.rho)])
     return None if float(logs[0].std()) == 0 else float(torch.corrcoef(logs)[0, 1])
 
 
