@@ -132,4 +132,4 @@ def test_resuming_needs_a_checkpoint_and_a_whole_one(run, blobs):
 
 def test_the_version_is_the_packages_own():
     assert runs.VERSION == 1
-    assert bf.__version__ == runs._versions()["bayesify"]
+    assert bf.__version__ == runs.versions()["bayesify"]
