@@ -190,7 +190,7 @@ def normal(keys: Tensor, size: int, start: int = 0) -> Tensor:
         return _normal_in_blocks(keys, first, last)[..., skipped : skipped + size]
     # In blocks from the start, so that a compiler fuses hashes, radius and angle into one loop.
     pairs = torch.arange(first * LANES, last * LANES, dtype=torch.int32, device=keys.device).view(-1, LANES)
-    h, g = _two_hashes(keys.unsqueeze(-2), pairs)
+    h, g = two_hashes(keys.unsqueeze(-2), pairs)
     radius = torch.sqrt(-2.0 * torch.log(to_unit_interval(h)))
     whole = torch.stack(_on_circle(radius, g), -2).view(*keys.shape[:-1], -1)
     skipped = start - first * 2 * LANES
@@ -217,7 +217,7 @@ def normal_by_element(keys: Tensor, size: int, start: int = 0) -> Tensor:
 
     """
     element = torch.arange(start, start + size, dtype=torch.int32, device=keys.device)
-    h, g = _two_hashes(keys, (element >> 5) * LANES + (element & (LANES - 1)))
+    h, g = two_hashes(keys, (element >> 5) * LANES + (element & (LANES - 1)))
     # The second of a pair is a quarter turn behind the first, sin x = cos(x - pi/2), in units of 2^-24 of a turn.
     turn = ((g >> 8) & 0xFFFFFF) - ((element >> 4) & 1) * (1 << 22)
     return torch.sqrt(-2.0 * torch.log(to_unit_interval(h))) * torch.cos(turn.float() * (2 * math.pi / 2**24))
@@ -279,7 +279,7 @@ def bits(keys: Tensor, size: int, start: int = 0) -> Tensor:
 
     """
     elements = torch.arange(start, start + size, dtype=torch.int32, device=keys.device)
-    return _two_hashes(keys, elements)[0]
+    return two_hashes(keys, elements)[0]
 
 
 def to_unit_interval(random_bits: Tensor) -> Tensor:
@@ -316,9 +316,29 @@ def permutation(keys: Tensor, size: int) -> Tensor:
 
     """
     elements = torch.arange(size, dtype=torch.int32, device=keys.device)
-    h, g = _two_hashes(keys, elements)
+    h, g = two_hashes(keys, elements)
     # 64 random bits: the probability of a tie, which a stable sort breaks by position, is size^2 / 2^65.
     return torch.argsort((h.long() << 32) | (g.long() & _WORD), dim=-1, stable=True)
+
+
+def two_hashes(keys: Tensor, counters: Tensor) -> tuple[Tensor, Tensor]:
+    """The two hashes `h = mix(mix(counter ^ a) + b)` and `g = mix(h ^ c)` of each counter.
+
+    Args:
+        keys: keys `(a, b)`, `[..., 2]` int32.
+        counters: int32 numbers, `[n]`.
+
+    Returns:
+        h and g, `[..., n]` int32 each.
+
+    Example:
+        >>> h, g = bf.noise.two_hashes(bf.noise.keys(0, 1), torch.arange(4, dtype=torch.int32))
+        >>> h.shape, g.shape
+        (torch.Size([1, 4]), torch.Size([1, 4]))
+
+    """
+    h = _mix(_mix(counters ^ keys[..., :1]) + keys[..., 1:])
+    return h, _mix(h ^ _SECOND_HASH)
 
 
 def mix(v: Tensor) -> Tensor:
@@ -436,11 +456,6 @@ def _halves(number: int | Tensor) -> tuple[int | Tensor, int | Tensor]:
 
 def _turn(position: int) -> int:
     return _signed(0x9E3779B9 * (position + 1) & _WORD)
-
-
-def _two_hashes(keys: Tensor, counters: Tensor) -> tuple[Tensor, Tensor]:
-    h = _mix(_mix(counters ^ keys[..., :1]) + keys[..., 1:])
-    return h, _mix(h ^ _SECOND_HASH)
 
 
 def _on_circle(radius: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
