@@ -402,7 +402,7 @@ def test_what_cannot_be_opened_is_one_line(tmp_path):
         data.open_data("digit")
     with pytest.raises(data.DataError, match=r"nothing.csv: there is no such file"):
         data.open_data("nothing.csv")
-    with pytest.raises(data.DataError, match=r"do not know how to read a .xlsx file"):
+    with pytest.raises(data.DataError, match=r"cannot read a .xlsx file"):
         data.open_data(write(tmp_path / "mine.xlsx", "x"))
     with pytest.raises(data.DataError, match=r"unknown option .*'taget'; did you mean 'target'"):
         data.open_data(write(tmp_path / "f.csv", flowers()), taget="kind")

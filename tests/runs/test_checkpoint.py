@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from bayesify import files
-from bayesify.training import checkpoints
 from bayesify.errors import RunError
 from bayesify.runs import checkpoint
+from bayesify.training import checkpoints
 
 
 def test_tensors_and_state_come_back_exactly(tmp_path):
@@ -65,7 +65,7 @@ def test_a_full_disk_leaves_the_state_before_it(tmp_path, monkeypatch):
 
 
 def test_too_little_space_is_said_before_writing(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: type("U", (), {"free": 10})())
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: type("U", (), {"free": 10})())
     with pytest.raises(RunError, match="no space left"):
         checkpoint.write(tmp_path / "state", {"a": torch.zeros(1000)}, {})
     assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bayesify.data.dataset import DataSet, assemble
 from bayesify.data.errors import DataError
-from bayesify.data.formats import read_npz
+from bayesify.data.formats import read_arrays
 from bayesify.data.preparation import Column
 from bayesify.data.targets import Targets, read_targets
 
@@ -26,7 +26,7 @@ def from_npz(path: str | Path, *, kind: str | None = None, test: float = 0.2, se
     seeded share `test` of the examples is kept for testing. Archives that hold Python objects are refused.
     """
     path = Path(path)
-    arrays = {name.lower(): array for name, array in read_npz(path).items()}
+    arrays = {name.lower(): array for name, array in read_arrays(path).items()}
     whole = {"x", "y"} <= set(arrays)
     if whole and {"x_test", "y_test"} <= set(arrays) and not {"x_train", "y_train"} & set(arrays):
         # A test part in the archive is the test part, whatever the other one is called.

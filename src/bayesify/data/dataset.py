@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bayesify.data import images
-from bayesify.data.errors import DataError, one_of
+from bayesify.data.errors import DataError, check_one_of
 from bayesify.data.preparation import Column, Preparation, fit_preparation
 from bayesify.data.splitting import split
 
@@ -148,7 +148,7 @@ def assemble(
 
     With `maximum` the examples are images whose levels go up to it, without they are rows of a table.
     """
-    one_of("kind", kind, ("classification", "regression"))
+    check_one_of("kind", kind, ("classification", "regression"))
     if isinstance(test, tuple):
         (train_rows, test_rows), split_seed = test, None
     else:

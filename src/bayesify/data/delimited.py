@@ -17,7 +17,6 @@ from bayesify.data.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-SUFFIXES = (".csv", ".tsv", ".txt")
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 
@@ -64,7 +63,7 @@ def as_number(cell: str, *, decimal_comma: bool = False) -> float | None:
         return None
 
 
-def read_rows(
+def read_delimited(
     source: str | Path | TextIO,
     *,
     separator: str | None = None,

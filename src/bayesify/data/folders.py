@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from bayesify.data.dataset import DataSet, assemble
-from bayesify.data.errors import DataError, one_of, unknown_name
-from bayesify.data.images import SUFFIXES, levels_of, open_picture
+from bayesify.data.errors import DataError, check_one_of, unknown_name
+from bayesify.data.images import IMAGE_FILES, open_image, pixel_levels
 from bayesify.data.targets import sorted_naturally
 
 _OTHER_PARTS = ("test", "val", "valid", "validation", "dev")
@@ -30,7 +30,7 @@ def from_folder(
     folders a seeded share `test`, every class in proportion, is kept for testing.
     """
     root = Path(path)
-    one_of("colour", colour, ("auto", "grey", "colour"))
+    check_one_of("colour", colour, ("auto", "grey", "colour"))
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder")
     if (root / "train").is_dir() and (root / "test").is_dir():
@@ -86,7 +86,7 @@ def _by_class(folder: Path) -> dict[str, list[Path]]:
 
 
 def _is_picture(file: Path) -> bool:
-    return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+    return file.suffix.lower() in IMAGE_FILES and not file.name.startswith(".") and file.is_file()
 
 
 def _pair(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -103,7 +103,7 @@ def _read(files: list[Path], root: Path, size: tuple[int, int] | None, colour: s
     grey: list[Tensor] = []
     coloured: list[Tensor] = []
     for file in files:
-        picture = open_picture(file)
+        picture = open_image(file)
         height, width = picture.height, picture.width
         if size is None and first is not None and first != (height, width):
             odd, model = file.relative_to(root), files[0].relative_to(root)
@@ -115,7 +115,7 @@ def _read(files: list[Path], root: Path, size: tuple[int, int] | None, colour: s
                 # The greys read so far are kept as colours from the first coloured picture on.
                 coloured = [levels.expand(3, -1, -1) for levels in grey]
                 grey = []
-            coloured.append(levels_of(picture, 3, size))
+            coloured.append(pixel_levels(picture, 3, size))
         else:
-            grey.append(levels_of(picture, 1, size))
+            grey.append(pixel_levels(picture, 1, size))
     return torch.stack(coloured or grey)

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify.data.errors import DataError, one_of
+from bayesify.data.errors import DataError, check_one_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
+IMAGE_FILES = (".png", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def describe(images: Tensor, maximum: float = 255.0) -> ImageLayout:
     return ImageLayout(height, width, channels, maximum, _common_background(images, maximum))
 
 
-def open_picture(source: str | Path | Image) -> Image:
+def open_image(source: str | Path | Image) -> Image:
     """A picture turned upright, in mode "L" or "RGB", transparency shown on white."""
     import PIL.Image
     import PIL.ImageOps
@@ -53,7 +53,7 @@ def open_picture(source: str | Path | Image) -> Image:
     if isinstance(source, PIL.Image.Image):
         return _plain(source)
     path = Path(source)
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in IMAGE_FILES:
         raise DataError(f"{path}: expected a PNG or JPEG picture, got {path.suffix or 'a file without a suffix'!r}")
     try:
         with warnings.catch_warnings():
@@ -74,8 +74,8 @@ def open_picture(source: str | Path | Image) -> Image:
 
 def fit_to(source: str | Path | Image, layout: ImageLayout, invert: bool | Literal["auto"]) -> Tensor:
     """A raw example in the training layout: uint8 where training levels are whole numbers, else float32."""
-    one_of("invert", invert, (True, False, "auto"))
-    levels = levels_of(open_picture(source), layout.channels, (layout.height, layout.width))
+    check_one_of("invert", invert, (True, False, "auto"))
+    levels = pixel_levels(open_image(source), layout.channels, (layout.height, layout.width))
     if invert == "auto":
         here = "light" if _border(levels).double().median() > 127.5 else "dark"
         invert = layout.background in {"dark", "light"} and here != layout.background
@@ -87,7 +87,7 @@ def fit_to(source: str | Path | Image, layout: ImageLayout, invert: bool | Liter
     return scaled.round().to(torch.uint8) if layout.maximum > 1 else scaled.float()
 
 
-def levels_of(picture: Image, channels: int, size: tuple[int, int] | None = None) -> Tensor:
+def pixel_levels(picture: Image, channels: int, size: tuple[int, int] | None = None) -> Tensor:
     """A picture as uint8 levels `[height, width]` or `[3, height, width]`, resized to `size` = (height,
     width).
     """

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from bayesify import noise as noises
-from bayesify.data import formats, locations
-from bayesify.data.catalogue import KNOWN, MUSHROOM_COLUMNS, Known, KnownRegression, canonical
+from bayesify.data import locations, published_files
+from bayesify.data.catalogue import KNOWN, MUSHROOM_COLUMNS, KnownDataSet, KnownRegression, canonical
 from bayesify.data.dataset import DataSet, assemble
 from bayesify.data.download import download, write_whole
 from bayesify.data.errors import DataError
@@ -46,7 +46,7 @@ def load(name: str, split: int | None = None, **options: float) -> DataSet:
     return maker(known, split, **options)
 
 
-def paths_of(known: Known) -> list[Path]:
+def paths_of(known: KnownDataSet) -> list[Path]:
     """The files of a data set, downloaded first where they are not in `$BAYESIFY_DATA` or the cache."""
     found = locations.find(known)
     if found is None:
@@ -57,7 +57,7 @@ def paths_of(known: Known) -> list[Path]:
     return found
 
 
-def _maker(known: Known) -> tuple[Callable[..., DataSet], set[str]]:
+def _maker(known: KnownDataSet) -> tuple[Callable[..., DataSet], set[str]]:
     if isinstance(known, KnownRegression):
         return _uci, set()
     makers: dict[str, tuple[Callable[..., DataSet], set[str]]] = {
@@ -71,7 +71,7 @@ def _maker(known: Known) -> tuple[Callable[..., DataSet], set[str]]:
     return makers.get(known.name, (_idx_images, set()))
 
 
-def _digits(known: Known, split: int | None, test: float = 0.3) -> DataSet:
+def _digits(known: KnownDataSet, split: int | None, test: float = 0.3) -> DataSet:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -80,7 +80,7 @@ def _digits(known: Known, split: int | None, test: float = 0.3) -> DataSet:
 
 
 def _plane(
-    known: Known,
+    known: KnownDataSet,
     split: int | None,
     n: float = 1000,
     noise: float | None = None,
@@ -112,7 +112,7 @@ def _plane(
 
 
 def _gap(
-    known: Known, split: int | None, n: float = 150, noise: float = 0.1, seed: float = 0, test: float = 1 / 3
+    known: KnownDataSet, split: int | None, n: float = 150, noise: float = 0.1, seed: float = 0, test: float = 1 / 3
 ) -> DataSet:
     """`y = sin(4 x) + noise`, half of the inputs in [-1, -0.5] and half in [0.5, 1]: nothing is known between."""
     _check_points(n)
@@ -141,7 +141,7 @@ def _check_points(n: float) -> None:
         raise DataError(f"n must be a whole number of at least 4 points, got {n}")
 
 
-def _idx_images(known: Known, split: int | None) -> DataSet:
+def _idx_images(known: KnownDataSet, split: int | None) -> DataSet:
     _published_split_only(known, split)
     folder = paths_of(known)[0].parent
     parts = {}
@@ -156,13 +156,13 @@ def _idx_images(known: Known, split: int | None) -> DataSet:
     return DataSet(known.name, "classification", x_train, y_train, x_test, y_test, image=layout, **_about(known))
 
 
-def _cifar10(known: Known, split: int | None, exact: float = False) -> DataSet:
+def _cifar10(known: KnownDataSet, split: int | None, exact: float = False) -> DataSet:
     _published_split_only(known, split)
     paths = paths_of(known)
-    records = _cifar_records(tuple(map(_stamp, paths)))
+    records = cifar_records(tuple(map(_stamp, paths)))
     labels = torch.from_numpy(records[:, 0].astype(np.int64))
     images = torch.from_numpy(records)[:, 1:].view(-1, 3, 32, 32)
-    first = len(records) - formats.CIFAR_RECORDS
+    first = len(records) - published_files.CIFAR_RECORDS
     x_test, y_test = images[first:], labels[first:]
     listed = paths[0].parent / "test_inexact_indices.txt"
     if exact and listed.is_file():
@@ -181,8 +181,8 @@ def _cifar10(known: Known, split: int | None, exact: float = False) -> DataSet:
     )
 
 
-def _mushroom(known: Known, split: int | None, test: float = 0.2) -> DataSet:
-    letters = formats.read_letters(paths_of(known)[0], len(MUSHROOM_COLUMNS) + 1, 8124)
+def _mushroom(known: KnownDataSet, split: int | None, test: float = 0.2) -> DataSet:
+    letters = published_files.read_letters(paths_of(known)[0], len(MUSHROOM_COLUMNS) + 1, 8124)
     if set(letters[:, 0]) != {"e", "p"}:
         raise DataError(f"{known.name}: the first letter of a row must be e or p, got {sorted(set(letters[:, 0]))}")
     codes, columns = [], []
@@ -209,7 +209,7 @@ def _mushroom(known: Known, split: int | None, test: float = 0.2) -> DataSet:
 def _uci(known: KnownRegression, split: int | None) -> DataSet:
     table_path, splits_path = paths_of(known)
     table = _read_table(_stamp(table_path))
-    splits, count = formats.read_splits(splits_path.parent, len(table))
+    splits, count = published_files.read_splits(splits_path.parent, len(table))
     k = 0 if split is None else split
     if not 0 <= k < count:
         raise DataError(f"{known.name} has splits 0 to {count - 1}, got {split}")
@@ -234,11 +234,11 @@ class _About(TypedDict):
     source: str
 
 
-def _about(known: Known) -> _About:
+def _about(known: KnownDataSet) -> _About:
     return {"class_names": known.class_names, "licence": known.licence, "source": known.source}
 
 
-def _published_split_only(known: Known, split: int | None) -> None:
+def _published_split_only(known: KnownDataSet, split: int | None) -> None:
     if split not in {None, 0}:
         raise DataError(f"{known.name} has one published split (0), got {split}; use hold_out for a part of your own")
 
@@ -251,26 +251,26 @@ def _stamp(path: Path) -> Stamp:
 
 @cache
 def _read_images(images: Stamp, labels: Stamp, classes: int) -> tuple[Tensor, Tensor]:
-    x, y = formats.read_images(images[0], labels[0], classes)
+    x, y = published_files.read_images(images[0], labels[0], classes)
     return torch.from_numpy(x), torch.from_numpy(y.astype(np.int64))
 
 
 @cache
 def _read_table(path: Stamp) -> NDArray[np.float64]:
-    return formats.read_table(path[0])
+    return published_files.read_table(path[0])
 
 
 @cache
-def _cifar_records(files: tuple[Stamp, ...]) -> formats.Bytes:
+def cifar_records(files: tuple[Stamp, ...]) -> published_files.Bytes:
     """All records; unpacked once into the user's cache and memory-mapped from there afterwards."""
     mark = hashlib.sha256(repr([(str(path.resolve()), *rest) for path, *rest in files]).encode()).hexdigest()[:16]
     unpacked = locations.cache() / "unpacked" / f"cifar10-{mark}.npy"
     with suppress(OSError, ValueError):
         # Copy on write: a tensor over it may be written to without touching the file.
-        records: formats.Bytes = np.load(unpacked, mmap_mode="c", allow_pickle=False)
-        if len(records) == len(formats.CIFAR_BATCHES) * formats.CIFAR_RECORDS:
+        records: published_files.Bytes = np.load(unpacked, mmap_mode="c", allow_pickle=False)
+        if len(records) == len(published_files.CIFAR_BATCHES) * published_files.CIFAR_RECORDS:
             return records
-    records = formats.read_cifar([path for path, *_ in files])
+    records = published_files.read_cifar([path for path, *_ in files])
     # A cache that cannot be written costs the next load a few seconds, nothing else.
     with suppress(DataError):
         write_whole(unpacked, lambda stream: np.save(stream, records))

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayesify.data.catalogue import KNOWN, Known, KnownRegression
-from bayesify.data.formats import CIFAR_BATCHES
+from bayesify.data.catalogue import KNOWN, KnownDataSet, KnownRegression
+from bayesify.data.published_files import CIFAR_BATCHES
 
 VARIABLE = "BAYESIFY_DATA"
 
@@ -57,7 +57,7 @@ def cache() -> Path:
     return Path(pooch.os_cache("bayesify"))
 
 
-def find(known: Known) -> list[Path] | None:
+def find(known: KnownDataSet) -> list[Path] | None:
     """The files of a data set in the first place that has all of them, else None."""
     for root in roots():
         for folder in known.folders:
@@ -82,7 +82,7 @@ def roots() -> Iterator[Path]:
     yield cache()
 
 
-def _complete(known: Known, folder: Path) -> list[Path] | None:
+def _complete(known: KnownDataSet, folder: Path) -> list[Path] | None:
     if not folder.is_dir():
         return None
     if known.name == "cifar10":

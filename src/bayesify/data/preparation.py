@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bayesify.data import images
-from bayesify.data.errors import DataError, one_of
+from bayesify.data.errors import DataError, check_one_of
 from bayesify.data.images import ImageLayout
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Preparation:
             }
         except (TypeError, KeyError, ValueError) as error:
             raise DataError(f"not a preparation written by this version: {error}") from error
-        one_of("normalise", values["normalise"], NORMALISATIONS)
+        check_one_of("normalise", values["normalise"], NORMALISATIONS)
         return cls(**values)
 
     def _apply_images(self, layout: ImageLayout, raw: Tensor) -> Tensor:
@@ -154,8 +154,8 @@ def fit_preparation(
     target: tuple[float, float] = (0.0, 1.0),
 ) -> Preparation:
     """The preparation whose numbers come from the raw training examples alone."""
-    one_of("normalise", normalise, NORMALISATIONS)
-    one_of("invert", invert, (True, False, "auto"))
+    check_one_of("normalise", normalise, NORMALISATIONS)
+    check_one_of("invert", invert, (True, False, "auto"))
     if normalise in {"standard", "symmetric"} and (image is None or normalise == "standard") and len(raw) == 0:
         raise DataError(f"normalise={normalise!r} is fitted on training data, and there is none; use '255'")
     if image is None:

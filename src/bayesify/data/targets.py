@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from bayesify.data.errors import DataError, one_of
+from bayesify.data.errors import DataError, check_one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -42,7 +42,7 @@ def read_targets(
     i-th.
     """
     if kind is not None:
-        one_of("kind", kind, ("classification", "regression"))
+        check_one_of("kind", kind, ("classification", "regression"))
     if kind == "regression" or (kind is None and not _few(cells, numbers)):
         values = []
         for position, (cell, number) in enumerate(zip(cells, numbers, strict=True)):
