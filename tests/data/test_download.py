@@ -90,7 +90,9 @@ def test_a_broken_connection_is_taken_up_where_it_stopped(server, tmp_path):
 
 def test_an_interrupted_download_leaves_no_file_and_the_next_call_goes_on(server, tmp_path):
     server.cut = [100_000, 10, 10]
-    with pytest.raises(data.DataError, match=r"could not download file.bin: .*: interrupted; check the connection, or put the file in") as caught:
+    with pytest.raises(
+        data.DataError, match=r"could not download file.bin: .*: interrupted; check the connection, or put the file in"
+    ) as caught:
         fetch(server, tmp_path)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "here").exists()
@@ -130,7 +132,9 @@ def test_a_missing_file_and_a_missing_network_are_one_line_each(server, tmp_path
     with pytest.raises(data.DataError, match="the server answered 404"):
         fetch(server, tmp_path, "nothing.bin")
     url = server.url("file.bin").replace(str(server.server_port), "1")
-    with pytest.raises(data.DataError, match=r"127.0.0.1:1/file.bin: no connection; check the connection, or put the file in") as caught:
+    with pytest.raises(
+        data.DataError, match=r"127.0.0.1:1/file.bin: no connection; check the connection, or put the file in"
+    ) as caught:
         download.fetch(RemoteFile("file.bin", DIGEST, 1, (url,)), tmp_path / "here", tmp_path / "parts")
     assert "\n" not in str(caught.value)
     assert left(tmp_path) == []

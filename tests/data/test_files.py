@@ -122,9 +122,9 @@ def numbers(*lines):
     [
         ("", "the file is empty"),
         ("\n \n", "the file is empty"),
-        ("a,b,y\n", "a header but no row below"),
-        (numbers("1,2"), "line 10: 2 cells where line 1 has 3"),
-        (numbers("1,2,0,4"), "line 10: 4 cells where line 1 has 3"),
+        ("a,b,y\n", "expected rows below the header, got none"),
+        (numbers("1,2"), "line 10: expected 3 cells as in line 1, got 2"),
+        (numbers("1,2,0,4"), "line 10: expected 3 cells as in line 1, got 4"),
         (numbers("1,two,0"), "line 10, column 'b': expected a number, got 'two'"),
         (numbers("1,,0"), "line 10, column 'b': missing value; fill it in or remove the row"),
         (numbers("1,NaN,0"), r"line 10, column 'b': missing value \('NaN'\)"),
@@ -247,10 +247,10 @@ def with_nan():
     "arrays, complaint",
     [
         ({"a": X}, "expected arrays x and y, or x_train.*found a"),
-        ({"x": X, "y": Y[:-1]}, r"x has shape \[30, 4\] but y 29 targets"),
+        ({"x": X, "y": Y[:-1]}, r"x must have one example per target, got \[30, 4\] for 29 targets"),
         ({"x": X, "y": np.eye(30)}, r"y must be one target per example, \[n\], got shape \[30, 30\]"),
-        ({"x": with_nan(), "y": Y}, "x holds NaN or infinity, first in row 7"),
-        ({"x": X, "y": with_nan()[:, 2]}, "y holds NaN or infinity, first in row 7"),
+        ({"x": with_nan(), "y": Y}, "x has NaN or infinity, first in row 7"),
+        ({"x": X, "y": with_nan()[:, 2]}, "y has NaN or infinity, first in row 7"),
         ({"x": X[:0], "y": Y[:0]}, "x is empty"),
         ({"x": X, "y": Y * 0}, "every example has the class '0'"),
         ({"x": X.astype(complex), "y": Y}, "x must hold numbers, got complex128"),
@@ -259,8 +259,8 @@ def with_nan():
         ({"x": np.zeros((30, 1, 1, 1, 1)), "y": Y}, "must be a table or images"),
         ({"x": np.full((30, 8, 8), -1.5), "y": Y}, "levels 0 to 255, or 0 to 1, got -1.5 to -1.5; rescale them"),
         ({"x": np.full((30, 8, 8), 4000, np.uint16), "y": Y}, "levels 0 to 255, or 0 to 1, got 4000 to 4000"),
-        ({"x": np.zeros((30, 0)), "y": Y}, "examples without values"),
-        ({"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y}, r"one shape, got \[4\] and \[2\]"),
+        ({"x": np.zeros((30, 0)), "y": Y}, "must have values in each example"),
+        ({"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y}, r"the same shape, got \[4\] and \[2\]"),
         ({"x_train": X, "y_train": Y * 0, "x_test": X, "y_test": Y}, "every training example has the class '0'"),
     ],
 )
@@ -369,16 +369,16 @@ def test_faulty_folders_are_refused(tmp_path):
     with pytest.raises(data.DataError, match="there is no such folder"):
         data.from_folder(tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(data.DataError, match="expected one sub-folder of PNG or JPEG pictures per class"):
+    with pytest.raises(data.DataError, match="expected one sub-folder of PNG or JPEG images per class"):
         data.from_folder(tmp_path / "empty")
     with pytest.raises(data.DataError, match="one class only, 'cat'"):
         data.from_folder(picture_folder(tmp_path / "single", ("cat",)))
     root = picture_folder(tmp_path / "mine", ("cat", "dog"))
     (root / "dog" / "3.PNG").write_bytes((root / "dog" / "3.PNG").read_bytes()[:50])
-    with pytest.raises(data.DataError, match=r"3.PNG: the picture is truncated or damaged"):
+    with pytest.raises(data.DataError, match=r"3.PNG: the image is truncated or damaged"):
         data.from_folder(root)
     (root / "fox").mkdir()
-    with pytest.raises(data.DataError, match="fox: no PNG or JPEG pictures for this class"):
+    with pytest.raises(data.DataError, match="fox: no PNG or JPEG images for this class"):
         data.from_folder(root)
 
 

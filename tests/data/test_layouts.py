@@ -84,7 +84,10 @@ def test_a_changed_file_is_read_again(root):
             lambda whole: gzip.compress(idx(IMAGES["train"])[:-7], mtime=0),
             "expected 30x5x4 values by its header, got 593",
         ),
-        (lambda whole: gzip.compress(idx(IMAGES["train"][:4]), mtime=0), "has 4 images but train-labels.* has 30 labels"),
+        (
+            lambda whole: gzip.compress(idx(IMAGES["train"][:4]), mtime=0),
+            "has 4 images but train-labels.* has 30 labels",
+        ),
         (lambda whole: gzip.compress(idx(LABELS["train"]), mtime=0), "not an idx file of 3-dimensional"),
     ],
 )
@@ -182,7 +185,7 @@ def test_cifar10_with_impossible_labels_or_a_batch_missing_is_refused(root, batc
     (root / "cifar-10-batches-bin" / "data_batch_2.bin").unlink()
     del batches["data_batch_2"]
     write_cifar(root, batches, "archive")
-    with pytest.raises(data.DataError, match=r"holds no data_batch_2.bin"):
+    with pytest.raises(data.DataError, match=r"has no data_batch_2.bin"):
         data.load("cifar10")
 
 

@@ -20,7 +20,7 @@ from bayesify.data.catalogue import KNOWN, MUSHROOM_COLUMNS, KnownDataSet, Known
 from bayesify.data.dataset import DataSet, assemble
 from bayesify.data.download import download, write_whole
 from bayesify.data.errors import DataError
-from bayesify.data.images import describe
+from bayesify.data.images import layout_of
 from bayesify.data.preparation import Column
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _idx_images(known: KnownDataSet, split: int | None) -> DataSet:
             parts[part] = _read_images(_stamp(images), _stamp(labels), len(known.class_names))
     x_test, y_test = parts["t10k"]
     x_train, y_train = parts.get("train", (x_test[:0], y_test[:0]))
-    layout = describe(x_train if len(x_train) else x_test)
+    layout = layout_of(x_train if len(x_train) else x_test)
     return DataSet(known.name, "classification", x_train, y_train, x_test, y_test, image=layout, **_about(known))
 
 
@@ -176,7 +176,7 @@ def _cifar10(known: KnownDataSet, split: int | None, exact: float = False) -> Da
         labels[:first],
         x_test,
         y_test,
-        image=describe(images[:first]),
+        image=layout_of(images[:first]),
         **_about(known),
     )
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bayesify.data import DataError, Preparation
-from bayesify.data.images import ImageLayout, fit_to, open_image
+from bayesify.data.images import ImageLayout, fit_to_layout, open_image
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +72,7 @@ def example(drawn: Ink, layout: ImageLayout, *, boxed: bool = True) -> Tensor:
     if boxed and layout.channels == 1:
         small = _blocks(drawn) if (layout.height, layout.width) == (8, 8) else _boxed(drawn, layout)
         return _levels(small, layout)
-    return fit_to(_picture(drawn), layout, invert=layout.background == "light")
+    return fit_to_layout(_picture(drawn), layout, invert=layout.background == "light")
 
 
 def levels_ink(picture: Tensor) -> Ink:
