@@ -120,7 +120,7 @@ SETTINGS = {
     ("--device", "cuda:99"): "cannot use device",
     ("--device", "toaster"): "cannot use device",
     ("--withhold", "elephant"): "unknown class",
-    ("--withhold", "0,1,2,3,4,5,6,7,8"): "two must stay",
+    ("--withhold", "0,1,2,3,4,5,6,7,8"): "keep at least 2",
     ("--label-noise", "1,7"): "1,7=0.3",
     ("--label-noise", "1,70=0.5"): "unknown class '70'",
     ("--label-noise", "1,7=2"): "[0, 1]",

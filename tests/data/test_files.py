@@ -101,7 +101,7 @@ def test_the_kind_can_be_forced(tmp_path):
     assert forced.class_names == ()
     with pytest.raises(data.DataError, match="kind must be one of"):
         data.from_csv(path, kind="ranking")
-    with pytest.raises(data.DataError, match=r"line 2, column 'kind': the target must be a number .* got 'iris'"):
+    with pytest.raises(data.DataError, match=r"line 2, column 'kind': the target of a regression must be a number, got 'iris'"):
         data.from_csv(write(tmp_path / "f.csv", flowers()), kind="regression")
 
 
@@ -135,10 +135,10 @@ def numbers(*lines):
         (numbers('1,"2,0'), "line .*: not readable as CSV"),
         ("a,b,y\n" + "1,2,x\n" * 8, "column 'y': every example has the class 'x'"),
         ("a,a,y\n" + "1,2,0\n2,3,1\n" * 4, "two columns are named 'a'"),
-        ("y\n1\n2\n3\n4\n5\n", "one column only"),
-        ("a,y\n1,0\n2,1\n", "2 rows of data; at least 4"),
-        ("a,n,y\n" + "".join(f"{r},name{r},{r % 2}\n" for r in range(30)), r"30 different texts .*ignore=\['n'\]"),
-        ("a,y\n" + "".join(f"{r},name{r}\n" for r in range(30)), "30 classes for 30 examples; is this the target"),
+        ("y\n1\n2\n3\n4\n5\n", "at least two columns"),
+        ("a,y\n1,0\n2,1\n", "2 rows; training and testing need at least 4"),
+        ("a,n,y\n" + "".join(f"{r},name{r},{r % 2}\n" for r in range(30)), r"too many categories, 30 in 30 rows.*ignore=\['n'\]"),
+        ("a,y\n" + "".join(f"{r},name{r}\n" for r in range(30)), "too many classes, 30 for 30 examples; is this the target"),
     ],
 )
 def test_every_fault_in_a_csv_is_one_line_with_its_place(tmp_path, text, complaint):
@@ -177,7 +177,7 @@ def test_later_rows_are_encoded_like_the_training_rows(tmp_path):
     assert torch.equal(data.rows_from_csv(io.StringIO("1.5,red,2.5,iris\n"), preparation, target="kind"), expected)
     for text, complaint in (
         ("1.5,green,2.5\n", "line 1, column 'column 2': unknown category 'green'; known: blue, red"),
-        ("1.5,red\n", "2 columns and no header .* exactly 3 columns: length, colour, width"),
+        ("1.5,red\n", "expected a header .* exactly 3 columns: length, colour, width; got 2"),
         # A cell more could be an id that was left out in training: a guess would shift every other column.
         ("7,1.5,red,2.5\n", "4 columns and no header .* exactly 3 columns"),
         ("width,colour\n1,red\n", "no column 'length'"),
