@@ -179,7 +179,7 @@ def test_later_rows_are_encoded_like_the_training_rows(tmp_path):
         ("1.5,green,2.5\n", "line 1, column 'column 2': unknown category 'green'; known: blue, red"),
         ("1.5,red\n", "expected a header .* exactly 3 columns: length, colour, width; got 2"),
         # A cell more could be an id that was left out in training: a guess would shift every other column.
-        ("7,1.5,red,2.5\n", "4 columns and no header .* exactly 3 columns"),
+        ("7,1.5,red,2.5\n", "expected a header .* exactly 3 columns: .* got 4 columns"),
         ("width,colour\n1,red\n", "no column 'length'"),
         ("1.5,red,x\n1.5,red,1\n", "line 1, column 'column 3': expected a number, got 'x'"),
     ):

@@ -12,9 +12,10 @@ from typing import Any, TextIO
 
 from numpy.typing import NDArray
 
-from bayesify.data.delimited import Rows, read_delimited
+from bayesify.data.delimited import read_delimited
 from bayesify.data.errors import DataError
 from bayesify.data.npz import read_npz
+from bayesify.data.rows import Rows
 
 # A table: one example per row, `reader(path) -> Rows`. Only `read_delimited` takes further options.
 TABLE_FILES: dict[str, Callable[..., Rows]] = {

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from bayesify import noise
-from bayesify.data.delimited import as_number
 from bayesify.data.errors import DataError, unknown_name
+from bayesify.data.rows import as_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

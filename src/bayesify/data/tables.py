@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from bayesify.data.dataset import DataSet, assemble
-from bayesify.data.delimited import Rows
 from bayesify.data.errors import DataError, unknown_name
 from bayesify.data.formats import read_rows
 from bayesify.data.preparation import Column, Preparation
+from bayesify.data.rows import Rows
 from bayesify.data.targets import read_targets, sorted_naturally
 
 if TYPE_CHECKING:
