@@ -227,7 +227,7 @@ def test_run_folders_that_cannot_be_read(refused, digits_run, tmp_path):
     refuse(newer, "version 99", "upgrade")
     half = broken("half")
     (half / "model.safetensors").unlink()
-    refuse(half, "half written", "model.safetensors")
+    refuse(half, "incomplete", "model.safetensors")
 
 
 def test_models_that_are_damaged(call, refused, digits_run, place, tmp_path):

@@ -58,7 +58,7 @@ def test_a_full_disk_leaves_the_state_before_it(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(RunError, match="No space left on device; the state before it is kept"):
+    with pytest.raises(RunError, match="No space left on device; the previous checkpoint is kept"):
         checkpoint.write(path, {"a": torch.ones(2)}, {"step": 2})
     assert checkpoint.read(path)[1] == {"step": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["state"]
@@ -76,7 +76,7 @@ def test_a_truncated_checkpoint_is_named(tmp_path, keep):
     path = tmp_path / "state"
     checkpoint.write(path, {"a": torch.zeros(50)}, {"step": 1})
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(RunError, match="damaged or half written"):
+    with pytest.raises(RunError, match="damaged or incomplete"):
         checkpoint.read(path)
 
 

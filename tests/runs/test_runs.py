@@ -74,11 +74,11 @@ def test_a_pruned_network_stays_pruned(run, tmp_path):
         (lambda run: (run / "config.json").write_text("{"), "damaged"),
         (lambda run: (run / "config.json").write_text("[]"), "not written by bayesify"),
         (lambda run: edit(run, format="other"), "not written by bayesify"),
-        (lambda run: edit(run, version=2), "version 2, this bayesify reads up to 1: upgrade"),
+        (lambda run: edit(run, version=2), "version 2, but this bayesify reads up to 1: upgrade"),
         (lambda run: edit(run, method="variationl"), "did you mean 'variational'"),
         (lambda run: edit(run, settings={"nonsense": 1}), "does not describe a method"),
-        (lambda run: (run / "model.safetensors").unlink(), "half written: model.safetensors is missing"),
-        (lambda run: (run / "model.safetensors").write_bytes(b"12345678"), "damaged or half written"),
+        (lambda run: (run / "model.safetensors").unlink(), "incomplete: model.safetensors is missing"),
+        (lambda run: (run / "model.safetensors").write_bytes(b"12345678"), "damaged or incomplete"),
     ],
 )
 def test_a_folder_that_is_no_run_is_named_in_one_line(run, damage, words):
