@@ -1,8 +1,8 @@
 """Independent pieces of work side by side on the cores of a CPU.
 
 Torch splits each operation over all cores, which wait for each other after it. That suits a large matrix product, but
-wastes time on the many small operations between products. Independent pieces run in one thread each instead. The results
-are the same as from one piece after the other.
+wastes time on the many small operations between products. Independent pieces run in one thread each instead. The
+results are the same as from one piece after the other.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_a_foreign_or_missing_file_is_named(tmp_path):
     from safetensors.torch import save_file
 
     save_file({"a": torch.zeros(1)}, tmp_path / "foreign")
-    with pytest.raises(RunError, match="not a checkpoint of bayesify"):
+    with pytest.raises(RunError, match="not a checkpoint written by bayesify"):
         checkpoint.read(tmp_path / "foreign")
     with pytest.raises(RunError, match="there is no state"):
         checkpoint.read(tmp_path / "state")

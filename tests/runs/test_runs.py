@@ -111,7 +111,7 @@ def test_a_run_is_not_overwritten_by_accident(run, blobs, tmp_path):
     assert isinstance(bf.load(run), bf.PointEstimate)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
-    with pytest.raises(bf.RunError, match="not a run: it will not be overwritten"):
+    with pytest.raises(bf.RunError, match="not a run: it is not overwritten"):
         method.fit(blobs, epochs=1, progress=False, run=tmp_path / "mine", overwrite=True)
     with pytest.raises(bf.RunError, match="is a file"):
         method.fit(blobs, epochs=1, progress=False, run=tmp_path / "mine" / "thesis.txt")

@@ -1,8 +1,8 @@
 """A run folder, version 1: what was trained, how, and on which data.
 
 `config.json` describes the method, the network and the data; `model.safetensors` has the tensors; `checkpoint/` is for
-resuming; `history.jsonl` and `metrics.json` have the course and the scores of training. Nothing is pickled, so reading a
-run never runs code from it. `bayesify.methods.saving` writes methods into such a folder and reads them.
+resuming; `history.jsonl` and `metrics.json` have the course and the scores of training. Nothing is pickled, so reading
+a run never runs code from it. `bayesify.methods.saving` writes methods into such a folder and reads them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise RunError(f"{folder} was not written by bayesify")
     if not isinstance(config.get("version"), int) or config["version"] > VERSION:
         raise RunError(
-            f"{folder} has run version {config.get('version')}, but this bayesify reads up to {VERSION}: upgrade bayesify"
+            f"{folder} has run version {config.get('version')}, but this bayesify reads up to {VERSION}: upgrade it"
         )
     if not (folder / MODEL).exists():
         raise RunError(f"{folder} is incomplete: {MODEL} is missing")
@@ -107,9 +107,7 @@ def check_no_other_content(folder: Path) -> None:
     except (OSError, ValueError, AttributeError):
         is_run = False
     if not is_run:
-        raise RunError(
-            f"{folder} contains something that is not a run, so it is not overwritten: choose another folder"
-        )
+        raise RunError(f"{folder} contains something that is not a run: it is not overwritten, choose another folder")
 
 
 def versions() -> dict[str, str]:
