@@ -133,14 +133,14 @@ def label_noise(y: Tensor, pairs: Mapping[tuple[int, int], float], seed: int = 0
     if len(set(classes)) != len(classes):
         raise DataError(f"each class may be in one pair only, got {', '.join(map(str, pairs))}")
     present = set(y.tolist())
-    chance = noise.uniform(noise.keys(seed, noise.Stream.TARGETS)[0], len(y))
+    uniforms = noise.uniform(noise.keys(seed, noise.Stream.TARGETS)[0], len(y))
     noisy = y.clone()
     for (first, second), probability in pairs.items():
         if not 0 <= probability <= 1:
             raise DataError(f"a probability must be in [0, 1], got {probability} for classes {first} and {second}")
         if absent := {first, second} - present:
             raise DataError(f"no example has label {absent.pop()}, named in the pair ({first}, {second})")
-        swapped = chance < probability
+        swapped = uniforms < probability
         noisy[(y == first) & swapped] = second
         noisy[(y == second) & swapped] = first
     return noisy

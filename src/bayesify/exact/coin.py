@@ -1,4 +1,4 @@
-"""A coin, exactly: a Beta prior on the chance of heads and Bernoulli tosses give a Beta posterior.
+"""The exact posterior of a coin: a Beta prior on the probability of heads and Bernoulli tosses give a Beta posterior.
 
     p(theta) = Beta(a, b)    =>    p(theta | heads, tails) = Beta(a + heads, b + tails)
 

@@ -34,7 +34,7 @@ def paired(first: Numbers, second: Numbers, first_name: str, second_name: str) -
 
     """
     a, b = as_array(first, first_name), as_array(second, second_name)
-    if not alike(a.shape, b.shape):
+    if not same_shape(a.shape, b.shape):
         shapes = f"{list(a.shape)} and {list(b.shape)}"
         raise ValueError(f"{first_name} and {second_name} must have the same shape, got {shapes}")
     return a.reshape(-1), b.reshape(-1)
@@ -68,6 +68,6 @@ def as_array(values: Numbers, name: str) -> Floats:
     return array
 
 
-def alike(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+def same_shape(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     """Whether two shapes are the same, apart from dimensions of size 1."""
     return [size for size in first if size != 1] == [size for size in second if size != 1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesify.metrics.arrays import Floats, Numbers, alike, as_array
+from bayesify.metrics.arrays import Floats, Numbers, as_array, same_shape
 
 
 def accuracy(probs: Numbers, targets: Numbers) -> float:
@@ -25,8 +25,8 @@ def accuracy(probs: Numbers, targets: Numbers) -> float:
         0.5
 
     """
-    chances, labels = _classes(probs, targets)
-    return float((chances.argmax(1) == labels).mean())
+    probabilities, labels = _classes(probs, targets)
+    return float((probabilities.argmax(1) == labels).mean())
 
 
 def nll(probs: Numbers, targets: Numbers) -> float:
@@ -47,9 +47,9 @@ def nll(probs: Numbers, targets: Numbers) -> float:
         I. J. Good, "Rational decisions", 1952.
 
     """
-    chances, labels = _classes(probs, targets)
+    probabilities, labels = _classes(probs, targets)
     with np.errstate(divide="ignore"):
-        return float(-np.log(chances[np.arange(len(labels)), labels]).mean())
+        return float(-np.log(probabilities[np.arange(len(labels)), labels]).mean())
 
 
 def brier(probs: Numbers, targets: Numbers) -> float:
@@ -70,9 +70,9 @@ def brier(probs: Numbers, targets: Numbers) -> float:
         G. W. Brier, "Verification of forecasts expressed in terms of probability", 1950.
 
     """
-    chances, labels = _classes(probs, targets)
-    truth = np.eye(chances.shape[1])[labels]
-    return float(np.square(chances - truth).sum(1).mean())
+    probabilities, labels = _classes(probs, targets)
+    truth = np.eye(probabilities.shape[1])[labels]
+    return float(np.square(probabilities - truth).sum(1).mean())
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ def reliability_curve(probs: Numbers, targets: Numbers, bins: int = 15) -> Relia
     """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
-    chances, labels = _classes(probs, targets)
-    confidence, right = chances.max(1), chances.argmax(1) == labels
+    probabilities, labels = _classes(probs, targets)
+    confidence, right = probabilities.max(1), probabilities.argmax(1) == labels
     edges = np.linspace(0.0, 1.0, bins + 1)
     place = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
     count = np.bincount(place, minlength=bins)
@@ -160,13 +160,13 @@ def expected_calibration_error(probs: Numbers, targets: Numbers, bins: int = 15)
 
 
 def _classes(probs: Numbers, targets: Numbers) -> tuple[Floats, NDArray[np.int64]]:
-    chances, labels = as_array(probs, "probs"), as_array(targets, "targets")
-    if chances.ndim < 2 or not alike(chances.shape[:-1], labels.shape):
-        shapes = f"{list(chances.shape)} and {list(labels.shape)}"
+    probabilities, labels = as_array(probs, "probs"), as_array(targets, "targets")
+    if probabilities.ndim < 2 or not same_shape(probabilities.shape[:-1], labels.shape):
+        shapes = f"{list(probabilities.shape)} and {list(labels.shape)}"
         raise ValueError(f"probs must be [n, classes] for targets [n], got {shapes}")
-    if chances.min() < 0 or chances.max() > 1 + 1e-4:
-        raise ValueError(f"probs must lie between 0 and 1, got {chances.min():g} to {chances.max():g}")
-    if (labels != np.floor(labels)).any() or labels.min() < 0 or labels.max() >= chances.shape[-1]:
-        wanted = f"integers from 0 to {chances.shape[-1] - 1}"
+    if probabilities.min() < 0 or probabilities.max() > 1 + 1e-4:
+        raise ValueError(f"probs must lie between 0 and 1, got {probabilities.min():g} to {probabilities.max():g}")
+    if (labels != np.floor(labels)).any() or labels.min() < 0 or labels.max() >= probabilities.shape[-1]:
+        wanted = f"integers from 0 to {probabilities.shape[-1] - 1}"
         raise ValueError(f"targets must be {wanted}, got {labels.min():g} to {labels.max():g}")
-    return chances.reshape(-1, chances.shape[-1]), labels.reshape(-1).astype(np.int64)
+    return probabilities.reshape(-1, probabilities.shape[-1]), labels.reshape(-1).astype(np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify.metrics.arrays import Numbers, alike, as_array, paired
+from bayesify.metrics.arrays import Numbers, as_array, paired, same_shape
 
 # Counts and examples per block, and the rate above which a Poisson distribution is treated as a normal one.
 _COUNTS_AT_A_TIME, _EXAMPLES_AT_A_TIME, _NORMAL_FROM = 256, 4096, 1e5
@@ -178,7 +178,7 @@ def _distance(mean: Tensor, variance: Tensor) -> Tensor:
 
 def _mixture(means: Numbers, stds: Numbers, targets: Numbers) -> tuple[Tensor, Tensor, Tensor]:
     m, s, y = as_array(means, "means"), as_array(stds, "stds"), as_array(targets, "targets")
-    if m.ndim < 2 or m.shape != s.shape or m[0].size != y.size or not alike(m.shape[1:], y.shape):
+    if m.ndim < 2 or m.shape != s.shape or m[0].size != y.size or not same_shape(m.shape[1:], y.shape):
         shapes = f"{list(m.shape)}, {list(s.shape)} and {list(y.shape)}"
         raise ValueError(f"a mixture needs means and stds [draws, n] for targets [n], got {shapes}")
     flat_m, flat_s = (torch.from_numpy(array.reshape(len(m), -1)) for array in (m, s))
