@@ -193,13 +193,13 @@ def test_the_smallest_image_works_and_one_below_is_refused_by_name(preset, small
         (
             lambda: networks.mlp(1, 1, dropout=1.0),
             ValueError,
-            "dropout must be from 0 up to, but not including, 1, got 1.0",
+            "dropout must be at least 0 and below 1, got 1.0",
         ),
-        (lambda: networks.mlp(1, 1, dropout=float("nan")), ValueError, "dropout must be from 0 .* got nan"),
+        (lambda: networks.mlp(1, 1, dropout=float("nan")), ValueError, "dropout must be at least 0 .* got nan"),
         (
             lambda: networks.mlp(1, 1, dropout="0.1"),
             TypeError,
-            "dropout must be a number from 0 .* got '0.1'",
+            "dropout must be a number of at least 0 .* got '0.1'",
         ),
         (
             lambda: networks.mlp(1, 1, activation="rellu"),
@@ -229,7 +229,7 @@ def test_the_smallest_image_works_and_one_below_is_refused_by_name(preset, small
             "unknown preset 'vgg'; known: lenet, study-c, study-e",
         ),
         (lambda: networks.cnn((1, 28, 28), 10, activation="tan"), ValueError, "did you mean 'tanh'"),
-        (lambda: networks.build([]), TypeError, "a network spec is a mapping such as .* got list"),
+        (lambda: networks.build([]), TypeError, "a network spec must be a mapping such as .* got list"),
         (lambda: networks.build({}), ValueError, "a network spec needs a type: mlp or cnn"),
         (
             lambda: networks.build({"type": "mpl", "inputs": 1}),

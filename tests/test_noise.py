@@ -74,7 +74,7 @@ def test_tails_hold_their_share(million, threshold):
 
 
 def test_uniforms_lie_strictly_inside_the_interval():
-    ends = noise._unit(torch.tensor([0, 0xFF, -1, -256, 2**31 - 1, -(2**31)], dtype=torch.int32))
+    ends = noise.to_unit_interval(torch.tensor([0, 0xFF, -1, -256, 2**31 - 1, -(2**31)], dtype=torch.int32))
     assert ends.dtype == torch.float32
     assert ends.min() > 0.0
     assert ends.max() < 1.0

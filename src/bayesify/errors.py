@@ -1,4 +1,4 @@
-"""What we say when something cannot be done: one line that names what was given, expected and known."""
+"""Errors and checks of arguments: one line that says what was given and what was expected."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 
 class TrainingError(RuntimeError):
-    """Training stopped by itself; the message says why and what was kept."""
+    """Training failed; the message says why and what was saved."""
 
 
 class RunError(ValueError):
-    """A run folder that cannot be used, and why."""
+    """A run folder cannot be used; the message says why."""
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
-    """The end of an error message: the closest known name whatever its case, or all of them where they are few."""
+    """The end of an error message: the closest known name, ignoring case, or all names if there are at most 20."""
     names = list(known)
     folded = {name.casefold(): name for name in names}
     close = difflib.get_close_matches(given.casefold(), folded, n=1, cutoff=0.5)
@@ -25,7 +25,7 @@ def nearest(given: str, known: Iterable[str]) -> str:
 
 
 def choose(kind: str, given: str, known: Iterable[str]) -> str:
-    """Return `given` if it is one of the known names, otherwise say which one was probably meant."""
+    """Return `given` if it is a known name; otherwise raise an error with the closest one."""
     names = list(known)
     if given not in names:
         raise ValueError(f"unknown {kind} {given!r}{nearest(str(given), names)}")
@@ -33,27 +33,27 @@ def choose(kind: str, given: str, known: Iterable[str]) -> str:
 
 
 def at_least(name: str, value: int, minimum: int) -> int:
-    """A count that must reach a minimum."""
+    """Return an integer of at least `minimum`; otherwise raise an error."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
     return value
 
 
 def whole_number(name: str, value: int) -> int:
-    """A seed: an integer that 64 bits can hold."""
+    """Return an integer of at most 64 bits, such as a seed; otherwise raise an error."""
     if isinstance(value, bool) or not isinstance(value, int) or not -(1 << 63) <= value < 1 << 64:
         raise ValueError(f"{name} must be an integer of at most 64 bits, got {value!r}")
     return value
 
 
 def positive(name: str, value: float) -> float:
-    """A finite number above zero."""
+    """Return a finite number above 0; otherwise raise an error."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
     return float(value)
 
 
 def first_line(problem: Exception) -> str:
-    """The beginning of an exception's message."""
+    """The first line of the message of an exception."""
     text = str(problem).strip()
     return text.splitlines()[0][:120] if text else type(problem).__name__

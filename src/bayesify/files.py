@@ -1,7 +1,7 @@
-"""Files that are whole or absent, and values that JSON can hold.
+"""Files that are complete or absent, and values for JSON.
 
-Every file of a run goes through `replacing`: it is written beside its place, synced to disk and moved there, so a crash
-or a full disk leaves the file that was there before.
+Every file of a run goes through `replacing`: it is written under a temporary name, synced to disk and moved to its
+path. A crash or a full disk leaves the previous file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import math
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,36 +23,42 @@ from bayesify.errors import RunError
 def replacing(path: Path, size: int = 0) -> Iterator[Path]:
     """Give a temporary path to write to; move it to `path` when the block ends without an error.
 
-    The file and its folder are synced, so that the new file survives a power failure once the block has ended.
+    The file and its folder are synced, so that the new file survives a power failure after the block.
 
     Args:
-        path: where the file belongs; its folder is made if it is missing.
-        size: how many bytes are about to be written, if known: a disk without room for them is refused first.
+        path: the final path; its folder is made if it is missing.
+        size: number of bytes to be written, if known; too little free space is then an error before writing.
 
     Yields:
         The temporary path, in the same folder.
 
     Raises:
-        OSError: the file could not be written; `path` is as it was.
+        OSError: the file could not be written; `path` is unchanged.
 
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _check_space(path.parent, size)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         yield temporary
         temporary.chmod(0o666 & ~_umask())
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
+        move_into_place(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
 
 
+def move_into_place(finished: Path, path: Path) -> None:
+    """Move a finished file to `path` on the same disk, so that it survives a power failure afterwards."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _sync(finished)
+    finished.replace(path)
+    _sync(path.parent)
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write a text to `path`, all or nothing."""
+    """Write a text to `path`, completely or not at all."""
     try:
         with replacing(path, len(text)) as temporary:
             temporary.write_text(text, encoding="utf-8")
@@ -60,12 +67,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write one JSON object to `path`, all or nothing."""
+    """Write one JSON object to `path`, completely or not at all."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 def plain(value: Any) -> Any:
-    """The same value for JSON: NaN and infinity become None, tuples become lists, anything else becomes text."""
+    """A value for JSON: NaN and infinity become None, tuples become lists, other objects become text."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -81,7 +88,7 @@ def reason(problem: Exception) -> str:
 
 
 def _sync(path: Path) -> None:
-    # A folder can be opened and synced on POSIX alone; where it cannot, the move itself is still atomic.
+    # Only POSIX can sync a folder; elsewhere the move is still atomic.
     flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) if path.is_dir() else os.O_RDONLY
     try:
         descriptor = os.open(path, flags)

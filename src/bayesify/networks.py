@@ -1,7 +1,7 @@
-"""Networks of ours by spec: perceptrons and small convolutional networks that a run folder can rebuild.
+"""Perceptrons and small convolutional networks that a run folder can rebuild.
 
-Every network is a plain `nn.Sequential` whose `spec`, a dictionary that JSON can hold, builds it again. Its
-weights start as PyTorch draws them; a method that starts afresh draws its own. The presets of `cnn` are
+Every network is a plain `nn.Sequential` with a `spec`, a dictionary for JSON from which `build` makes it again. Its
+weights are initialised by PyTorch; most methods initialise them again when training starts. The presets of `cnn` are
 
     lenet    conv6 5x5, pool, conv16 5x5, pool, dense120, dense84; relu  (LeCun et al. 1998, with max pooling)
     study-c  conv8, conv8, pool, conv16, conv16, pool, dense100, dense100; all 3x3, relu
@@ -32,10 +32,27 @@ def mlp(
     activation: str = "relu",
     dropout: float = 0.0,
 ) -> nn.Sequential:
-    """A perceptron, `[batch, ...]` -> `[batch, outputs]`, that flattens each input to `inputs` numbers.
+    """A multilayer perceptron, `[batch, ...]` -> `[batch, outputs]`.
 
-    `units` is the width of each of the `layers` hidden layers, or a list with one width per hidden layer,
-    which then also says how many there are. With none it is a linear model.
+    Args:
+        inputs: number of values in one input, which is flattened first.
+        outputs: number of outputs.
+        units: width of every hidden layer, or a list with the width of each.
+        layers: number of hidden layers, ignored where `units` is a list; 0 gives a linear model.
+        activation: "relu", "tanh", "gelu", "silu", "elu" or "softplus".
+        dropout: dropout probability before every weight layer but the first.
+
+    Returns:
+        The network, with its `spec`.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number of at least 1, or a name is unknown.
+
+    Example:
+        >>> network = bf.networks.mlp(2, 3, units=[8, 8])
+        >>> network(torch.zeros(5, 2)).shape
+        torch.Size([5, 3])
+
     """
     inputs = _whole("inputs", inputs, at_least=1)
     outputs = _whole("outputs", outputs, at_least=1)
@@ -65,8 +82,27 @@ def cnn(
 ) -> nn.Sequential:
     """A convolutional network, `[batch, channels, height, width]` -> `[batch, outputs]`.
 
-    `input_shape` is (channels, height, width); `preset` is `lenet`, `study-c` or `study-e`, whose own
-    activation is used unless `activation` names another.
+    Args:
+        input_shape: (channels, height, width) of one image.
+        outputs: number of outputs.
+        preset: "lenet", "study-c" or "study-e".
+        activation: "relu", "tanh", "gelu", "silu", "elu" or "softplus"; by default that of the preset.
+        dropout: dropout probability before every weight layer but the first.
+
+    Returns:
+        The network, with its `spec`.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number, a name is unknown, or the images are too small.
+
+    Example:
+        >>> network = bf.networks.cnn((1, 28, 28), 10)
+        >>> network(torch.zeros(2, 1, 28, 28)).shape, bf.networks.count_weights(network)
+        (torch.Size([2, 10]), 61706)
+
+    Reference:
+        Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, "Gradient-based learning applied to document recognition", 1998.
+
     """
     layout = _PRESETS[choose("preset", preset, _PRESETS)]
     activation = layout.activation if activation is None else activation
@@ -98,9 +134,28 @@ def cnn(
 
 
 def build(spec: Mapping[str, Any]) -> nn.Sequential:
-    """The network that `spec` describes: `{"type": "mlp" | "cnn", ...}` with that function's arguments."""
+    """Build the network that a spec describes.
+
+    Args:
+        spec: `{"type": "mlp", ...}` or `{"type": "cnn", ...}` with the arguments of that function.
+
+    Returns:
+        A new network.
+
+    Raises:
+        TypeError: the spec is not a mapping.
+        ValueError: the type or an argument is unknown or missing.
+
+    Example:
+        >>> bf.networks.build({"type": "mlp", "inputs": 2, "outputs": 1, "layers": 0})
+        Sequential(
+          (0): Flatten(start_dim=1, end_dim=-1)
+          (1): Linear(in_features=2, out_features=1, bias=True)
+        )
+
+    """
     if not isinstance(spec, Mapping):
-        raise TypeError(f"a network spec is a mapping such as {{'type': 'mlp', ...}}, got {type(spec).__name__}")
+        raise TypeError(f"a network spec must be a mapping such as {{'type': 'mlp', ...}}, got {type(spec).__name__}")
     if "type" not in spec:
         raise ValueError(f"a network spec needs a type: {' or '.join(_KINDS)}")
     kind = choose("network type", spec["type"], _KINDS)
@@ -115,13 +170,37 @@ def build(spec: Mapping[str, Any]) -> nn.Sequential:
 
 
 def spec_of(module: nn.Module) -> Spec | None:
-    """The spec that rebuilds `module` if it is a network of ours, else None."""
+    """The spec from which `build` makes a network again.
+
+    Args:
+        module: any module.
+
+    Returns:
+        A copy of the spec of a network made by `mlp`, `cnn` or `build`; None for any other module.
+
+    Example:
+        >>> bf.networks.spec_of(bf.networks.mlp(2, 1, units=8))
+        {'type': 'mlp', 'inputs': 2, 'outputs': 1, 'units': [8, 8], 'activation': 'relu', 'dropout': 0.0}
+
+    """
     spec = getattr(module, "spec", None)
     return copy.deepcopy(spec) if isinstance(spec, dict) else None
 
 
 def count_weights(module: nn.Module) -> int:
-    """How many numbers the module's parameters hold, biases included and shared ones counted once."""
+    """Number of parameters of a module, biases included; shared parameters count once.
+
+    Args:
+        module: any module.
+
+    Returns:
+        The number.
+
+    Example:
+        >>> bf.networks.count_weights(torch.nn.Linear(2, 3))
+        9
+
+    """
     return sum(parameter.numel() for parameter in module.parameters())
 
 
@@ -141,7 +220,7 @@ class _Layout:
     activation: str
 
     def size_after(self, side: int) -> int:
-        """What is left of an image's side after the last pooling; below 1 when the image is too small."""
+        """The side of the feature maps after the last pooling; below 1 when the image is too small."""
         for stage in self.stages:
             for convolution in stage:
                 side += 2 * convolution.padding - convolution.kernel + 1
@@ -150,9 +229,9 @@ class _Layout:
 
 
 _PRESETS: dict[str, _Layout] = {
-    # The padding of the first layer gives 28x28 images the 32x32 that LeNet-5 was drawn for.
+    # LeNet-5 takes 32x32 images: the padding of the first layer makes 28x28 images that large.
     "lenet": _Layout(((_Convolution(6, 5, 2),), (_Convolution(16, 5, 0),)), (120, 84), "relu"),
-    # The padding keeps the size: only so do 3x32x32 images and 9 classes make the study's 117,805 weights.
+    # The padding keeps the size: 3x32x32 images and 9 classes then need the study's 117,805 weights.
     "study-c": _Layout(((_Convolution(8, 3, 1),) * 2, (_Convolution(16, 3, 1),) * 2), (100, 100), "relu"),
     "study-e": _Layout(((_Convolution(32, 5, 0),), (_Convolution(32, 5, 0),)), (64,), "tanh"),
 }
@@ -178,7 +257,7 @@ def _dense(inputs: int, widths: Sequence[int], outputs: int, between: Callable[[
 
 
 def _sequential(modules: Sequence[nn.Module], spec: Spec) -> nn.Sequential:
-    """The chain, with dropout before every weight layer but the first, carrying its spec."""
+    """An `nn.Sequential` with its spec, and with dropout before every weight layer but the first."""
     chain: list[nn.Module] = []
     seen_weights = False
     for module in modules:
@@ -188,7 +267,7 @@ def _sequential(modules: Sequence[nn.Module], spec: Spec) -> nn.Sequential:
         chain.append(module)
         seen_weights = seen_weights or has_weights
     network = nn.Sequential(*chain)
-    # An attribute of a plain nn.Sequential: a subclass would not be recognised as a chain to batch by hand.
+    # Not a subclass: only a plain nn.Sequential is recognised as a chain, which can be batched without vmap.
     vars(network)["spec"] = spec
     return network
 
@@ -203,10 +282,10 @@ def _whole(name: str, value: Any, at_least: int) -> int:
 
 def _probability(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number from 0 up to, but not including, 1, got {value!r}")
+        raise TypeError(f"{name} must be a number of at least 0 and below 1, got {value!r}")
     probability = float(value)
     if not 0 <= probability < 1:
-        raise ValueError(f"{name} must be from 0 up to, but not including, 1, got {value}")
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
     return probability
 
 

@@ -1,14 +1,15 @@
 """Random numbers as one pure function of (seed, stream, network, step, draw, element).
 
 There is no generator and no hidden state: the same coordinates give the same number on any device, eager or
-compiled, alone or in a batch, so training can be resumed to the bit and an input's answer never depends on its
-neighbours. A key folds the first five coordinates into two 32-bit words `(a, b)`; element `e` then gets
+compiled, alone or in a batch. Resumed training is therefore the same to the bit, and the prediction for an input does
+not depend on the rest of its batch. A key folds the first five coordinates into two 32-bit words `(a, b)`; element `e`
+then gets
 
     h = mix(mix(pair(e) ^ a) + b)        g = mix(h ^ c)
 
-with `mix` the 32-bit integer hash "lowbias32" (C. Wellons, Hash Prospector) and a pair of normals by Box and Muller,
-`sqrt(-2 log u(h)) * (cos, sin)(2 pi u(g))`. Elements are paired sixteen apart inside blocks of 32, which keeps the
-function independent of how many elements are asked for and lets a compiler vectorise it.
+with `mix` the 32-bit integer hash "lowbias32" (C. Wellons, Hash Prospector). A pair of normals follows by Box and
+Muller, `sqrt(-2 log u(h)) * (cos, sin)(2 pi u(g))`. Elements e and e + 16 of each block of 32 are a pair, so that an
+element does not depend on the number of elements and a compiler can vectorise the function.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LANES = 16
 _WORD = 0xFFFFFFFF
 _SECOND_HASH = 0x5BD1E995
 _CHAINS = (0x9E3779B9, 0x85EBCA6B)
-# Pairs made at once without a compiler: few enough for the cache, many enough that Python does not count.
+# Pairs per block without a compiler: few enough for the cache, many enough to hide the cost of Python.
 _BLOCK_PAIRS = 1 << 16
 _WORTH_BLOCKS = 1 << 17
 # sin(x) / x to 5e-9 and cos(x) to 5e-8 between minus and plus pi / 2, by powers of x^2 (Chebyshev interpolation).
@@ -42,7 +43,13 @@ _mixing: Callable[[Tensor], Tensor] | None = None
 
 
 class Stream(enum.IntEnum):
-    """What a number is for; different streams never share noise."""
+    """The purpose of a random number; different streams have independent noise.
+
+    Example:
+        >>> bf.noise.Stream.TRAINING
+        <Stream.TRAINING: 2>
+
+    """
 
     INITIAL = 1
     TRAINING = 2
@@ -59,7 +66,23 @@ class Stream(enum.IntEnum):
 
 
 def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) -> tuple[int, int]:
-    """The two 32-bit words, as signed integers, that stand for these coordinates."""
+    """The key of one set of coordinates, as Python integers.
+
+    Args:
+        seed: the seed, up to 64 bits.
+        stream: what the numbers are for, a `Stream`.
+        network: number of the network, where several train together.
+        step: number of the training step.
+        draw: number of the posterior draw.
+
+    Returns:
+        Two 32-bit words as signed integers.
+
+    Example:
+        >>> bf.noise.key(0, bf.noise.Stream.TRAINING) == tuple(bf.noise.keys(0, bf.noise.Stream.TRAINING)[0].tolist())
+        True
+
+    """
     words = (
         seed & _WORD,
         (seed >> 32) & _WORD,
@@ -85,10 +108,30 @@ def keys(
     draws: Iterable[int] = (0,),
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """One key per draw, `[draws, 2]` int32, ready for the functions below (and for vmap, compile and CUDA graphs).
+    """The keys of several draws, as a tensor.
 
-    A seed or step (int64) or network (int32) that is a tensor without axes is read where the key is made, so that a
-    compiled step serves all steps, and a batched one all seeds.
+    `seed`, `step` (int64) and `network` (int32) may be tensors without dimensions. Their values are then part of the
+    computation: one compiled step serves all steps, and a batched one all seeds.
+
+    Args:
+        seed: the seed, up to 64 bits.
+        stream: what the numbers are for, a `Stream`.
+        network: number of the network, where several train together.
+        step: number of the training step.
+        draws: numbers of the posterior draws.
+        device: where to put the keys, unless `seed` or `step` is a tensor.
+
+    Returns:
+        One key per draw, `[draws, 2]` int32.
+
+    Example:
+        Draw 1 has the same noise whichever draws are made with it.
+
+        >>> keys = bf.noise.keys(0, bf.noise.Stream.PREDICTION, draws=range(3))
+        >>> alone = bf.noise.keys(0, bf.noise.Stream.PREDICTION, draws=[1])
+        >>> torch.equal(bf.noise.normal(keys, 4)[1], bf.noise.normal(alone, 4)[0])
+        True
+
     """
     if not isinstance(seed, Tensor) and not isinstance(step, Tensor) and not isinstance(network, Tensor):
         rows = [key(seed, stream, network, step, draw) for draw in draws]
@@ -104,61 +147,214 @@ def keys(
 
 
 def fold(keys: Tensor, word: int) -> Tensor:
-    """Keys of a sub-stream, one for each `word`: a layer's or a dropout site's own noise inside a draw."""
+    """Keys of a sub-stream, such as the noise of one layer or one dropout module within a draw.
+
+    Args:
+        keys: keys, `[..., 2]` int32.
+        word: number of the sub-stream.
+
+    Returns:
+        New keys of the same shape.
+
+    Example:
+        >>> keys = bf.noise.keys(0, bf.noise.Stream.DROPOUT, draws=range(3))
+        >>> bf.noise.fold(keys, 1).shape
+        torch.Size([3, 2])
+
+    """
     offset = torch.tensor(_mix_pair(word), dtype=torch.int32, device=keys.device)
     return _mix(_mix(keys ^ offset) + offset.flip(-1))
 
 
 def normal(keys: Tensor, size: int, start: int = 0) -> Tensor:
-    """Standard normals for elements `start ... start + size - 1` of each key: `[..., 2]` -> `[..., size]`, float32."""
+    """Standard normal numbers, for elements `start ... start + size - 1` of each key.
+
+    Args:
+        keys: keys of the noise, `[..., 2]` int32, from `keys` or `fold`.
+        size: number of elements.
+        start: number of the first element.
+
+    Returns:
+        Normals, `[..., size]` float32.
+
+    Example:
+        >>> keys = bf.noise.keys(0, bf.noise.Stream.TRAINING, draws=range(2))
+        >>> numbers = bf.noise.normal(keys, 100_000)
+        >>> numbers.shape, round(float(numbers.std()), 2)
+        (torch.Size([2, 100000]), 1.0)
+
+    """
     first, last = start // (2 * LANES), -(-(start + size) // (2 * LANES))
     skipped = start - first * 2 * LANES
     if size >= _WORTH_BLOCKS and _is_eager_on_cpu(keys):
         return _normal_in_blocks(keys, first, last)[..., skipped : skipped + size]
-    # In blocks from the start: a compiler then makes hashes, radius and angle in one loop.
+    # In blocks from the start, so that a compiler fuses hashes, radius and angle into one loop.
     pairs = torch.arange(first * LANES, last * LANES, dtype=torch.int32, device=keys.device).view(-1, LANES)
-    h, g = _two_hashes(keys.unsqueeze(-2), pairs)
-    radius = torch.sqrt(-2.0 * torch.log(_unit(h)))
+    h, g = two_hashes(keys.unsqueeze(-2), pairs)
+    radius = torch.sqrt(-2.0 * torch.log(to_unit_interval(h)))
     whole = torch.stack(_on_circle(radius, g), -2).view(*keys.shape[:-1], -1)
     skipped = start - first * 2 * LANES
     return whole[..., skipped : skipped + size]
 
 
 def normal_by_element(keys: Tensor, size: int, start: int = 0) -> Tensor:
-    """The numbers of `normal`, to rounding, each made on its own: a GPU has arithmetic to spare."""
+    """The numbers of `normal`, up to rounding, computed one by one instead of in pairs.
+
+    It does twice the arithmetic, which a GPU does not notice, and needs no reordering of memory.
+
+    Args:
+        keys: keys of the noise, `[..., 2]` int32, from `keys` or `fold`.
+        size: number of elements.
+        start: number of the first element.
+
+    Returns:
+        Normals, `[..., size]` float32.
+
+    Example:
+        >>> keys = bf.noise.keys(0, bf.noise.Stream.TRAINING)
+        >>> torch.allclose(bf.noise.normal_by_element(keys, 8), bf.noise.normal(keys, 8), atol=1e-5)
+        True
+
+    """
     element = torch.arange(start, start + size, dtype=torch.int32, device=keys.device)
-    h, g = _two_hashes(keys, (element >> 5) * LANES + (element & (LANES - 1)))
-    # The second of a pair is a quarter turn behind the first, in whole steps of 2^-24 of a turn: sin x = cos(x - pi/2).
+    h, g = two_hashes(keys, (element >> 5) * LANES + (element & (LANES - 1)))
+    # The second of a pair is a quarter turn behind the first, sin x = cos(x - pi/2), in units of 2^-24 of a turn.
     turn = ((g >> 8) & 0xFFFFFF) - ((element >> 4) & 1) * (1 << 22)
-    return torch.sqrt(-2.0 * torch.log(_unit(h))) * torch.cos(turn.float() * (2 * math.pi / 2**24))
+    return torch.sqrt(-2.0 * torch.log(to_unit_interval(h))) * torch.cos(turn.float() * (2 * math.pi / 2**24))
 
 
 def uniform(keys: Tensor, size: int, start: int = 0) -> Tensor:
-    """Uniforms strictly inside (0, 1), on a grid of 2^-24: `[..., 2]` -> `[..., size]`, float32."""
-    return _unit(bits(keys, size, start))
+    """Uniform numbers strictly between 0 and 1, on a grid of spacing 2^-24.
+
+    Args:
+        keys: keys of the noise, `[..., 2]` int32, from `keys` or `fold`.
+        size: number of elements.
+        start: number of the first element.
+
+    Returns:
+        Uniforms, `[..., size]` float32.
+
+    Example:
+        >>> numbers = bf.noise.uniform(bf.noise.keys(0, bf.noise.Stream.SPLIT), 100_000)
+        >>> numbers.shape, round(float(numbers.mean()), 2)
+        (torch.Size([1, 100000]), 0.5)
+
+    """
+    return to_unit_interval(bits(keys, size, start))
 
 
 def signs(keys: Tensor, size: int, start: int = 0) -> Tensor:
-    """Minus or plus one with equal chance: `[..., 2]` -> `[..., size]`, float32."""
+    """Minus one or plus one, with probability 1/2 each.
+
+    Args:
+        keys: keys of the noise, `[..., 2]` int32, from `keys` or `fold`.
+        size: number of elements.
+        start: number of the first element.
+
+    Returns:
+        Signs, `[..., size]` float32.
+
+    Example:
+        >>> bf.noise.signs(bf.noise.keys(0, bf.noise.Stream.TRAINING), 1000).unique()
+        tensor([-1.,  1.])
+
+    """
     return ((bits(keys, size, start) >> 31) & 1).float() * 2.0 - 1.0
 
 
 def bits(keys: Tensor, size: int, start: int = 0) -> Tensor:
-    """32 random bits per element, as int32."""
+    """32 random bits per element.
+
+    Args:
+        keys: keys of the noise, `[..., 2]` int32, from `keys` or `fold`.
+        size: number of elements.
+        start: number of the first element.
+
+    Returns:
+        Bits, `[..., size]` int32.
+
+    Example:
+        >>> bf.noise.bits(bf.noise.keys(0, bf.noise.Stream.TRAINING), 4).dtype
+        torch.int32
+
+    """
     elements = torch.arange(start, start + size, dtype=torch.int32, device=keys.device)
-    return _two_hashes(keys, elements)[0]
+    return two_hashes(keys, elements)[0]
+
+
+def to_unit_interval(random_bits: Tensor) -> Tensor:
+    """The top 24 of 32 random bits as a uniform number strictly between 0 and 1.
+
+    Args:
+        random_bits: int32 numbers, of any shape.
+
+    Returns:
+        Uniforms on a grid of spacing 2^-24, float32 of the same shape.
+
+    Example:
+        >>> bf.noise.to_unit_interval(torch.tensor([-(2**31)], dtype=torch.int32))
+        tensor([0.5000])
+
+    """
+    # The largest value is 1 - 2^-25, which float32 rounds to 1: the clamp keeps it below.
+    return ((((random_bits >> 8) & 0xFFFFFF).float() + 0.5) * 2**-24).clamp(max=1.0 - 2**-24)
 
 
 def permutation(keys: Tensor, size: int) -> Tensor:
-    """A uniformly random order of `size` things for each key, `[..., size]` int64."""
+    """A uniformly random order of the numbers 0 to size - 1, one for each key.
+
+    Args:
+        keys: keys of the noise, `[..., 2]` int32, from `keys` or `fold`.
+        size: how many numbers to order.
+
+    Returns:
+        Orders, `[..., size]` int64.
+
+    Example:
+        >>> bf.noise.permutation(bf.noise.keys(0, bf.noise.Stream.SHUFFLE)[0], 5).sort().values
+        tensor([0, 1, 2, 3, 4])
+
+    """
     elements = torch.arange(size, dtype=torch.int32, device=keys.device)
-    h, g = _two_hashes(keys, elements)
-    # 64 random bits: a tie, which a stable sort would break by position, has a chance of size^2 / 2^65.
+    h, g = two_hashes(keys, elements)
+    # 64 random bits: the probability of a tie, which a stable sort breaks by position, is size^2 / 2^65.
     return torch.argsort((h.long() << 32) | (g.long() & _WORD), dim=-1, stable=True)
 
 
+def two_hashes(keys: Tensor, counters: Tensor) -> tuple[Tensor, Tensor]:
+    """The two hashes `h = mix(mix(counter ^ a) + b)` and `g = mix(h ^ c)` of each counter.
+
+    Args:
+        keys: keys `(a, b)`, `[..., 2]` int32.
+        counters: int32 numbers, `[n]`.
+
+    Returns:
+        h and g, `[..., n]` int32 each.
+
+    Example:
+        >>> h, g = bf.noise.two_hashes(bf.noise.keys(0, 1), torch.arange(4, dtype=torch.int32))
+        >>> h.shape, g.shape
+        (torch.Size([1, 4]), torch.Size([1, 4]))
+
+    """
+    h = _mix(_mix(counters ^ keys[..., :1]) + keys[..., 1:])
+    return h, _mix(h ^ _SECOND_HASH)
+
+
 def mix(v: Tensor) -> Tensor:
-    """The hash of int32 numbers, one by one."""
+    """The 32-bit hash "lowbias32" of each element.
+
+    Args:
+        v: int32 numbers, of any shape.
+
+    Returns:
+        Their hashes, int32 of the same shape.
+
+    Example:
+        >>> bf.noise.mix(torch.tensor([0, 1], dtype=torch.int32))
+        tensor([         0, 1753845952], dtype=torch.int32)
+
+    """
     # int32 shifts are arithmetic in torch; the masks make them logical.
     v = (v ^ ((v >> 16) & 0xFFFF)) * 0x7FEB352D
     v = (v ^ ((v >> 15) & 0x1FFFF)) * (0x846CA68B - (1 << 32))
@@ -166,7 +362,20 @@ def mix(v: Tensor) -> Tensor:
 
 
 def polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
-    """The sum of the coefficients times powers of x, from the zeroth."""
+    """The polynomial `c_0 + c_1 x + c_2 x^2 + ...`, by Horner's rule.
+
+    Args:
+        coefficients: c_0, c_1, ..., at least one.
+        x: where to evaluate it, of any shape.
+
+    Returns:
+        The values, of the shape of x.
+
+    Example:
+        >>> bf.noise.polynomial((1.0, 2.0, 3.0), torch.tensor([0.0, 1.0]))
+        tensor([1., 6.])
+
+    """
     total = torch.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         total = total * x + coefficient
@@ -175,17 +384,32 @@ def polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
 
 @contextmanager
 def mixing(operation: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Inside, hashes are made by this operation, which gives the same numbers: a compiler may prefer it."""
+    """Compute hashes by another operation inside a `with` block.
+
+    It is for compilers that need the hash in another form.
+
+    Args:
+        operation: a function with the results of `mix`.
+
+    Yields:
+        Nothing.
+
+    Example:
+        >>> with bf.noise.mixing(bf.noise.mix):
+        ...     bf.noise.bits(bf.noise.keys(0, bf.noise.Stream.TRAINING), 2).shape
+        torch.Size([1, 2])
+
+    """
     global _mixing
     _mixing = operation
     try:
         yield
     finally:
-        _mixing = None  # also where two threads trace at once: the numbers are the same either way
+        _mixing = None  # safe where two threads trace at once: the numbers are the same either way
 
 
 def _is_eager_on_cpu(keys: Tensor) -> bool:
-    """Whether this is plain arithmetic, that no compiler, tracer or vmap looks at."""
+    """Whether this runs as plain arithmetic, without a compiler, tracer or vmap."""
     return (
         keys.device.type == "cpu"
         and not torch.compiler.is_compiling()
@@ -196,7 +420,7 @@ def _is_eager_on_cpu(keys: Tensor) -> bool:
 
 
 def _normal_in_blocks(keys: Tensor, first: int, last: int) -> Tensor:
-    """The same operations on the same numbers as `normal`, in place and block by block: half the time, uncompiled."""
+    """The operations of `normal` in place and block by block, which halves the time without a compiler."""
     whole = torch.empty((*keys.shape[:-1], (last - first) * 2 * LANES))
     per_block = min(_BLOCK_PAIRS // LANES, last - first)
     counters = torch.arange(per_block * LANES, dtype=torch.int32).view(-1, LANES)
@@ -205,7 +429,7 @@ def _normal_in_blocks(keys: Tensor, first: int, last: int) -> Tensor:
     for (a, b), row in zip(keys.reshape(-1, 2).tolist(), whole.view(-1, last - first, 2, LANES), strict=True):
         for start in range(0, last - first, per_block):
             into = row[start : start + per_block]
-            pairs, h, t, radius, angle = (part[: len(into)] for part in (counters, integers, spare, radii, angles))
+            pairs, h, t, radius, angle = (buffer[: len(into)] for buffer in (counters, integers, spare, radii, angles))
             torch.add(pairs, (first + start) * LANES, out=h).bitwise_xor_(a)
             _mix_in_place(_mix_in_place(h, t).add_(b), t)
             radius.copy_(torch.bitwise_right_shift(h, 8, out=t).bitwise_and_(0xFFFFFF))
@@ -234,27 +458,17 @@ def _turn(position: int) -> int:
     return _signed(0x9E3779B9 * (position + 1) & _WORD)
 
 
-def _two_hashes(keys: Tensor, counters: Tensor) -> tuple[Tensor, Tensor]:
-    h = _mix(_mix(counters ^ keys[..., :1]) + keys[..., 1:])
-    return h, _mix(h ^ _SECOND_HASH)
-
-
 def _on_circle(radius: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """The two coordinates of a point at an angle of 24 bits of a turn."""
+    """The two coordinates of a point on a circle; its angle is the top 24 bits of g, in turns of 2^-24."""
     if _mixing is None:
         angle = ((g >> 8) & 0xFFFFFF).float() * (2 * math.pi / 2**24)
         return radius * torch.cos(angle), radius * torch.sin(angle)
-    # For a compiler: from half the angle, between minus and plus a quarter of a turn, where short polynomials do.
+    # For a compiler: half the angle lies within a quarter turn of zero, where short polynomials are enough.
     half = (g >> 8).float() * (math.pi / 2**24)
     square = half * half
     sine = half * polynomial(_SINE, square)
     across = 2.0 * radius * sine
     return radius - across * sine, across * polynomial(_COSINE, square)
-
-
-def _unit(h: Tensor) -> Tensor:
-    # The top value is 1 - 2^-25, which float32 rounds up to one: clamp, so that the interval stays open.
-    return ((((h >> 8) & 0xFFFFFF).float() + 0.5) * 2**-24).clamp(max=1.0 - 2**-24)
 
 
 def _mix(v: Tensor) -> Tensor:

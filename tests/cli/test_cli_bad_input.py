@@ -24,11 +24,11 @@ def table(change):
 TABLES = {
     "text where a number should be": (table(lambda rows: rows[3].__setitem__(0, "many")), ["line 5", "'a'", "many"]),
     "missing value": (table(lambda rows: rows[3].__setitem__(1, "")), ["line 5", "missing"]),
-    "ragged": (table(lambda rows: rows[4].append("9")), ["line 6", "4 cells"]),
+    "ragged": (table(lambda rows: rows[4].append("9")), ["line 6", "3 cells", "got 4"]),
     "infinite": (table(lambda rows: rows[0].__setitem__(0, "inf")), ["line 2", "finite"]),
     "one class": (table(lambda rows: [row.__setitem__(2, "no") for row in rows]), ["'no'", "two or more"]),
     "two rows": (GOOD[:2], ["at least 4"]),
-    "no rows": ([], ["no row"]),
+    "no rows": ([], ["rows below the header"]),
     "a class for each row": (
         table(lambda rows: [row.__setitem__(2, f"n{i}") for i, row in enumerate(rows)]),
         ["classes"],
@@ -57,7 +57,7 @@ def test_files_that_are_not_what_they_are_called(refused, tmp_path):
     (tmp_path / "latin.csv").write_bytes("größe,y\n1,a\n".encode("latin-1"))
     train("latin.csv", "UTF-8")
     (tmp_path / "column.csv").write_text("a\n1\n2\n3\n4\n")
-    train("column.csv", "one column")
+    train("column.csv", "two columns")
     (tmp_path / "empty.npz").write_bytes(b"")
     train("empty.npz")
     np.savez(tmp_path / "good.npz", x=np.arange(40.0).reshape(20, 2), y=np.arange(20) % 2)
@@ -93,7 +93,7 @@ def test_folders_of_pictures_that_cannot_be_trained_on(refused, tmp_path):
                 picture(images[number]).save(tmp_path / kind / f"class{label}" / f"{number}.png")
     train("one", "one class")
     picture(images[0]).resize((20, 30)).save(tmp_path / "odd/class1/2.png")
-    train("odd", "one size", "30x20", "size=40")
+    train("odd", "same size", "30x20", "size=40")
     whole = (tmp_path / "torn/class0/1.png").read_bytes()
     (tmp_path / "torn/class0/1.png").write_bytes(whole[: len(whole) // 2])
     train("torn", "1.png", "truncated")
@@ -120,7 +120,7 @@ SETTINGS = {
     ("--device", "cuda:99"): "cannot use device",
     ("--device", "toaster"): "cannot use device",
     ("--withhold", "elephant"): "unknown class",
-    ("--withhold", "0,1,2,3,4,5,6,7,8"): "two must stay",
+    ("--withhold", "0,1,2,3,4,5,6,7,8"): "keep at least 2",
     ("--label-noise", "1,7"): "1,7=0.3",
     ("--label-noise", "1,70=0.5"): "unknown class '70'",
     ("--label-noise", "1,7=2"): "[0, 1]",
@@ -227,7 +227,7 @@ def test_run_folders_that_cannot_be_read(refused, digits_run, tmp_path):
     refuse(newer, "version 99", "upgrade")
     half = broken("half")
     (half / "model.safetensors").unlink()
-    refuse(half, "half written", "model.safetensors")
+    refuse(half, "incomplete", "model.safetensors")
 
 
 def test_models_that_are_damaged(call, refused, digits_run, place, tmp_path):

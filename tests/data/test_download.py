@@ -12,7 +12,7 @@ import pytest
 
 from bayesify import data
 from bayesify.data import catalogue, download
-from bayesify.data.catalogue import Known, KnownRegression, RemoteFile
+from bayesify.data.catalogue import KnownDataSet, KnownRegression, RemoteFile
 
 CONTENT = np.random.default_rng(1).integers(0, 256, 300_000, np.uint8).tobytes()
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -90,7 +90,9 @@ def test_a_broken_connection_is_taken_up_where_it_stopped(server, tmp_path):
 
 def test_an_interrupted_download_leaves_no_file_and_the_next_call_goes_on(server, tmp_path):
     server.cut = [100_000, 10, 10]
-    with pytest.raises(data.DataError, match=r"could not download file.bin: .*: interrupted; or put it in") as caught:
+    with pytest.raises(
+        data.DataError, match=r"could not download file.bin: .*: interrupted; check the connection, or put the file in"
+    ) as caught:
         fetch(server, tmp_path)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "here").exists()
@@ -130,7 +132,9 @@ def test_a_missing_file_and_a_missing_network_are_one_line_each(server, tmp_path
     with pytest.raises(data.DataError, match="the server answered 404"):
         fetch(server, tmp_path, "nothing.bin")
     url = server.url("file.bin").replace(str(server.server_port), "1")
-    with pytest.raises(data.DataError, match=r"127.0.0.1:1/file.bin: no connection; or put it in") as caught:
+    with pytest.raises(
+        data.DataError, match=r"127.0.0.1:1/file.bin: no connection; check the connection, or put the file in"
+    ) as caught:
         download.fetch(RemoteFile("file.bin", DIGEST, 1, (url,)), tmp_path / "here", tmp_path / "parts")
     assert "\n" not in str(caught.value)
     assert left(tmp_path) == []
@@ -152,7 +156,7 @@ def test_loading_downloads_what_is_missing_once(server, cache, monkeypatch):
     file = RemoteFile(
         "agaricus-lepiota.data", f"sha256:{hashlib.sha256(rows).hexdigest()}", 1, (server.url("mushroom"),)
     )
-    known = Known("mushroom", "", "", "", ("mushroom",), (file,), ("edible", "poisonous"))
+    known = KnownDataSet("mushroom", "", "", "", ("mushroom",), (file,), ("edible", "poisonous"))
     monkeypatch.setitem(catalogue.KNOWN, "mushroom", known)
     for _ in range(2):
         assert len(data.load("mushroom").x_train) == 6499

@@ -101,7 +101,9 @@ def test_the_kind_can_be_forced(tmp_path):
     assert forced.class_names == ()
     with pytest.raises(data.DataError, match="kind must be one of"):
         data.from_csv(path, kind="ranking")
-    with pytest.raises(data.DataError, match=r"line 2, column 'kind': the target must be a number .* got 'iris'"):
+    with pytest.raises(
+        data.DataError, match=r"line 2, column 'kind': the target of a regression must be a number, got 'iris'"
+    ):
         data.from_csv(write(tmp_path / "f.csv", flowers()), kind="regression")
 
 
@@ -122,9 +124,9 @@ def numbers(*lines):
     [
         ("", "the file is empty"),
         ("\n \n", "the file is empty"),
-        ("a,b,y\n", "a header but no row below"),
-        (numbers("1,2"), "line 10: 2 cells where line 1 has 3"),
-        (numbers("1,2,0,4"), "line 10: 4 cells where line 1 has 3"),
+        ("a,b,y\n", "expected rows below the header, got none"),
+        (numbers("1,2"), "line 10: expected 3 cells as in line 1, got 2"),
+        (numbers("1,2,0,4"), "line 10: expected 3 cells as in line 1, got 4"),
         (numbers("1,two,0"), "line 10, column 'b': expected a number, got 'two'"),
         (numbers("1,,0"), "line 10, column 'b': missing value; fill it in or remove the row"),
         (numbers("1,NaN,0"), r"line 10, column 'b': missing value \('NaN'\)"),
@@ -135,10 +137,16 @@ def numbers(*lines):
         (numbers('1,"2,0'), "line .*: not readable as CSV"),
         ("a,b,y\n" + "1,2,x\n" * 8, "column 'y': every example has the class 'x'"),
         ("a,a,y\n" + "1,2,0\n2,3,1\n" * 4, "two columns are named 'a'"),
-        ("y\n1\n2\n3\n4\n5\n", "one column only"),
-        ("a,y\n1,0\n2,1\n", "2 rows of data; at least 4"),
-        ("a,n,y\n" + "".join(f"{r},name{r},{r % 2}\n" for r in range(30)), r"30 different texts .*ignore=\['n'\]"),
-        ("a,y\n" + "".join(f"{r},name{r}\n" for r in range(30)), "30 classes for 30 examples; is this the target"),
+        ("y\n1\n2\n3\n4\n5\n", "at least two columns"),
+        ("a,y\n1,0\n2,1\n", "2 rows; training and testing need at least 4"),
+        (
+            "a,n,y\n" + "".join(f"{r},name{r},{r % 2}\n" for r in range(30)),
+            r"too many categories, 30 in 30 rows.*ignore=\['n'\]",
+        ),
+        (
+            "a,y\n" + "".join(f"{r},name{r}\n" for r in range(30)),
+            "too many classes, 30 for 30 examples; is this the target",
+        ),
     ],
 )
 def test_every_fault_in_a_csv_is_one_line_with_its_place(tmp_path, text, complaint):
@@ -177,9 +185,9 @@ def test_later_rows_are_encoded_like_the_training_rows(tmp_path):
     assert torch.equal(data.rows_from_csv(io.StringIO("1.5,red,2.5,iris\n"), preparation, target="kind"), expected)
     for text, complaint in (
         ("1.5,green,2.5\n", "line 1, column 'column 2': unknown category 'green'; known: blue, red"),
-        ("1.5,red\n", "2 columns and no header .* exactly 3 columns: length, colour, width"),
+        ("1.5,red\n", "expected a header .* exactly 3 columns: length, colour, width; got 2"),
         # A cell more could be an id that was left out in training: a guess would shift every other column.
-        ("7,1.5,red,2.5\n", "4 columns and no header .* exactly 3 columns"),
+        ("7,1.5,red,2.5\n", "expected a header .* exactly 3 columns: .* got 4 columns"),
         ("width,colour\n1,red\n", "no column 'length'"),
         ("1.5,red,x\n1.5,red,1\n", "line 1, column 'column 3': expected a number, got 'x'"),
     ):
@@ -247,10 +255,10 @@ def with_nan():
     "arrays, complaint",
     [
         ({"a": X}, "expected arrays x and y, or x_train.*found a"),
-        ({"x": X, "y": Y[:-1]}, r"x has shape \[30, 4\] but y 29 targets"),
+        ({"x": X, "y": Y[:-1]}, r"x must have one example per target, got \[30, 4\] for 29 targets"),
         ({"x": X, "y": np.eye(30)}, r"y must be one target per example, \[n\], got shape \[30, 30\]"),
-        ({"x": with_nan(), "y": Y}, "x holds NaN or infinity, first in row 7"),
-        ({"x": X, "y": with_nan()[:, 2]}, "y holds NaN or infinity, first in row 7"),
+        ({"x": with_nan(), "y": Y}, "x has NaN or infinity, first in row 7"),
+        ({"x": X, "y": with_nan()[:, 2]}, "y has NaN or infinity, first in row 7"),
         ({"x": X[:0], "y": Y[:0]}, "x is empty"),
         ({"x": X, "y": Y * 0}, "every example has the class '0'"),
         ({"x": X.astype(complex), "y": Y}, "x must hold numbers, got complex128"),
@@ -259,8 +267,8 @@ def with_nan():
         ({"x": np.zeros((30, 1, 1, 1, 1)), "y": Y}, "must be a table or images"),
         ({"x": np.full((30, 8, 8), -1.5), "y": Y}, "levels 0 to 255, or 0 to 1, got -1.5 to -1.5; rescale them"),
         ({"x": np.full((30, 8, 8), 4000, np.uint16), "y": Y}, "levels 0 to 255, or 0 to 1, got 4000 to 4000"),
-        ({"x": np.zeros((30, 0)), "y": Y}, "examples without values"),
-        ({"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y}, r"one shape, got \[4\] and \[2\]"),
+        ({"x": np.zeros((30, 0)), "y": Y}, "must have values in each example"),
+        ({"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y}, r"the same shape, got \[4\] and \[2\]"),
         ({"x_train": X, "y_train": Y * 0, "x_test": X, "y_test": Y}, "every training example has the class '0'"),
     ],
 )
@@ -369,16 +377,16 @@ def test_faulty_folders_are_refused(tmp_path):
     with pytest.raises(data.DataError, match="there is no such folder"):
         data.from_folder(tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(data.DataError, match="expected one sub-folder of PNG or JPEG pictures per class"):
+    with pytest.raises(data.DataError, match="expected one sub-folder of PNG or JPEG images per class"):
         data.from_folder(tmp_path / "empty")
     with pytest.raises(data.DataError, match="one class only, 'cat'"):
         data.from_folder(picture_folder(tmp_path / "single", ("cat",)))
     root = picture_folder(tmp_path / "mine", ("cat", "dog"))
     (root / "dog" / "3.PNG").write_bytes((root / "dog" / "3.PNG").read_bytes()[:50])
-    with pytest.raises(data.DataError, match=r"3.PNG: the picture is truncated or damaged"):
+    with pytest.raises(data.DataError, match=r"3.PNG: the image is truncated or damaged"):
         data.from_folder(root)
     (root / "fox").mkdir()
-    with pytest.raises(data.DataError, match="fox: no PNG or JPEG pictures for this class"):
+    with pytest.raises(data.DataError, match="fox: no PNG or JPEG images for this class"):
         data.from_folder(root)
 
 
@@ -402,7 +410,7 @@ def test_what_cannot_be_opened_is_one_line(tmp_path):
         data.open_data("digit")
     with pytest.raises(data.DataError, match=r"nothing.csv: there is no such file"):
         data.open_data("nothing.csv")
-    with pytest.raises(data.DataError, match=r"do not know how to read a .xlsx file"):
+    with pytest.raises(data.DataError, match=r"cannot read a .xlsx file"):
         data.open_data(write(tmp_path / "mine.xlsx", "x"))
     with pytest.raises(data.DataError, match=r"unknown option .*'taget'; did you mean 'target'"):
         data.open_data(write(tmp_path / "f.csv", flowers()), taget="kind")

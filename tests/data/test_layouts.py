@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from bayesify import data
-from bayesify.data import formats, loading
+from bayesify.data import loading, published_files
 
 RANDOM = np.random.default_rng(0)
 IMAGES = {"train": RANDOM.integers(0, 256, (30, 5, 4), np.uint8), "t10k": RANDOM.integers(0, 256, (9, 5, 4), np.uint8)}
@@ -82,9 +82,12 @@ def test_a_changed_file_is_read_again(root):
         (lambda whole: gzip.compress(b"hello", mtime=0), "not an idx file of 3-dimensional"),
         (
             lambda whole: gzip.compress(idx(IMAGES["train"])[:-7], mtime=0),
-            "holds 593 values where its header promises 30x5x4",
+            "expected 30x5x4 values by its header, got 593",
         ),
-        (lambda whole: gzip.compress(idx(IMAGES["train"][:4]), mtime=0), "holds 4 images but train-labels.* 30 labels"),
+        (
+            lambda whole: gzip.compress(idx(IMAGES["train"][:4]), mtime=0),
+            "has 4 images but train-labels.* has 30 labels",
+        ),
         (lambda whole: gzip.compress(idx(LABELS["train"]), mtime=0), "not an idx file of 3-dimensional"),
     ],
 )
@@ -108,10 +111,10 @@ def test_labels_beyond_the_classes_are_refused(root):
 @pytest.fixture
 def batches(monkeypatch):
     """Six small batches of CIFAR records."""
-    monkeypatch.setattr(formats, "CIFAR_RECORDS", 20)
+    monkeypatch.setattr(published_files, "CIFAR_RECORDS", 20)
     records = RANDOM.integers(0, 256, (6, 20, 3073), np.uint8)
     records[:, :, 0] %= 10
-    return dict(zip(formats.CIFAR_BATCHES, records, strict=True))
+    return dict(zip(published_files.CIFAR_BATCHES, records, strict=True))
 
 
 def write_cifar(root, batches, layout):
@@ -141,7 +144,7 @@ def test_cifar10_is_the_same_from_every_layout_and_from_the_unpacked_copy(root, 
         assert np.array_equal(cifar.x_train[40:60].numpy().reshape(20, -1), third[:, 1:])
         assert np.array_equal(cifar.y_train[40:60].numpy(), third[:, 0])
         assert np.array_equal(cifar.x_test.numpy().reshape(20, -1), batches["test_batch"][:, 1:])
-        loading._cifar_records.cache_clear()
+        loading.cifar_records.cache_clear()
     # Writing into a tensor must not reach the unpacked copy.
     cifar.x_train.zero_()
     assert int(data.load("cifar10").x_train.max()) > 0
@@ -153,13 +156,13 @@ def test_a_truncated_unpacked_copy_is_made_again_and_an_unwritable_cache_does_no
     data.load("cifar10")
     (copy,) = (cache / "unpacked").iterdir()
     copy.write_bytes(copy.read_bytes()[:1000])
-    loading._cifar_records.cache_clear()
+    loading.cifar_records.cache_clear()
     assert len(data.load("cifar10").x_train) == 100
     assert copy.stat().st_size > 1000
     copy.unlink()
     copy.parent.rmdir()
     copy.parent.write_text("a file where the folder should be")
-    loading._cifar_records.cache_clear()
+    loading.cifar_records.cache_clear()
     assert len(data.load("cifar10").x_train) == 100
 
 
@@ -177,12 +180,12 @@ def test_damaged_cifar10_is_named(root, cache, batches, layout):
 def test_cifar10_with_impossible_labels_or_a_batch_missing_is_refused(root, batches):
     batches["data_batch_2"][5, 0] = 10
     write_cifar(root, batches, "folder")
-    with pytest.raises(data.DataError, match=r"data_batch_2.bin: holds the label 10"):
+    with pytest.raises(data.DataError, match=r"data_batch_2.bin: has the label 10"):
         data.load("cifar10")
     (root / "cifar-10-batches-bin" / "data_batch_2.bin").unlink()
     del batches["data_batch_2"]
     write_cifar(root, batches, "archive")
-    with pytest.raises(data.DataError, match=r"holds no data_batch_2.bin"):
+    with pytest.raises(data.DataError, match=r"has no data_batch_2.bin"):
         data.load("cifar10")
 
 
@@ -216,10 +219,10 @@ def test_uci_tables_are_read_from_both_layouts(root, folder, layout):
     "name, content, complaint",
     [
         ("data.txt.gz", gzip.compress(b"1 2\n3\n", mtime=0), "line 2: expected 2 numbers, got 1"),
-        ("data.txt.gz", gzip.compress(b"1 2\n3 x\n", mtime=0), "expected numbers apart by white space"),
+        ("data.txt.gz", gzip.compress(b"1 2\n3 x\n", mtime=0), "expected numbers separated by white space"),
         ("data.txt.gz", gzip.compress(b"1 2\n3 nan\n", mtime=0), "not finite, the first in row 1"),
         ("data.txt.gz", gzip.compress(b"\n", mtime=0), "the file is empty"),
-        ("data.txt.gz", gzip.compress(b"1 2\n3 4\n", mtime=0), "split 0 does not share out the 2 rows"),
+        ("data.txt.gz", gzip.compress(b"1 2\n3 4\n", mtime=0), "split 0 must use each of the 2 rows"),
         ("data.txt.gz", b"1 2", "truncated or damaged"),
         ("splits.npz", b"PK\x03\x04 nothing", "truncated or damaged"),
         ("splits.npz", b"", "truncated or damaged \\(No data left in file"),

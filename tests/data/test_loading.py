@@ -113,12 +113,12 @@ def test_cifar10_is_the_official_data_and_is_memory_mapped_the_second_time(real,
     for number, expected in enumerate(CIFAR_MD5):
         assert hashlib.md5(records[number * 10000 : (number + 1) * 10000].tobytes()).hexdigest() == expected
     assert len(list((cache / "unpacked").iterdir())) == 1
-    loading._cifar_records.cache_clear()
+    loading.cifar_records.cache_clear()
     second = data.load("cifar10", exact=True)
     assert second.x_test.shape == (9980, 3, 32, 32)
     assert torch.equal(second.x_train[::997], first.x_train[::997])
     assert first.image.background == "mixed"
-    loading._cifar_records.cache_clear()
+    loading.cifar_records.cache_clear()
 
 
 def test_mushroom_becomes_the_117_columns_of_a_second_encoder(real):

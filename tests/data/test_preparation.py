@@ -14,7 +14,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from bayesify import data
 from bayesify.data.dataset import assemble
-from bayesify.data.images import describe
+from bayesify.data.images import layout_of
 from bayesify.data.preparation import fit_preparation
 
 RANDOM = np.random.default_rng(0)
@@ -22,7 +22,7 @@ IMAGES = torch.from_numpy(RANDOM.integers(0, 256, (50, 6, 5), np.uint8))
 
 
 def fitted(images, normalise, maximum=255.0, **options):
-    return fit_preparation(images, normalise, image=describe(images, maximum), **options)
+    return fit_preparation(images, normalise, image=layout_of(images, maximum), **options)
 
 
 def test_each_normalisation_of_images_is_its_formula():
@@ -243,7 +243,7 @@ def test_damaged_pictures_and_other_files_are_one_line(tmp_path):
         assert "\n" not in str(caught.value)
     with pytest.raises(data.DataError, match="there is no such file"):
         preparation.prepare_image(tmp_path / "nothing.png")
-    with pytest.raises(data.DataError, match=r"expected a PNG or JPEG picture, got '.gif'"):
+    with pytest.raises(data.DataError, match=r"expected a PNG or JPEG image, got '.gif'"):
         preparation.prepare_image(tmp_path / "moving.gif")
     with pytest.raises(data.DataError, match="this data is a table"):
         fit_preparation(TABLE, "none", columns=COLUMNS).prepare_image(whole)

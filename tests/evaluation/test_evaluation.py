@@ -215,7 +215,7 @@ def test_mistakes_are_named(known, labels):
         score(known, labels, ood=Predictive(torch.zeros(1, 2), Gaussian()))
     with pytest.raises(ValueError, match="one row per input, 40, got 39"):
         score(known, labels[1:])
-    with pytest.raises(ValueError, match="below the 3 known classes, got 7"):
+    with pytest.raises(ValueError, match="from 0 to 2, got 7"):
         score(known, labels + 5)
     with pytest.raises(ValueError, match="did you mean 'confidence'"):
         score(known, labels, score="confidense")

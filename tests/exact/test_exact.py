@@ -160,7 +160,7 @@ def test_draws_have_the_posterior_moments(noise):
     assert torch.equal(line.weights([17], seed=3)[0], draws[17])
     if noise is None:
         precisions = line.noises(range(40_000), seed=3) ** -2
-        gamma = stats.gamma(line._a, scale=1 / line._b)
+        gamma = stats.gamma(line.posterior_a, scale=1 / line.posterior_b)
         assert stats.kstest(precisions.numpy(), gamma.cdf).pvalue > 1e-4
 
 
@@ -168,15 +168,15 @@ def test_draws_have_the_posterior_moments(noise):
     ("do", "message"),
     [
         (lambda: LinearRegression(noise=-1.0), "noise must be a finite number above 0"),
-        (lambda: LinearRegression(inverse_gamma=(-1, 0)), "inverse_gamma must be two finite numbers from 0"),
+        (lambda: LinearRegression(inverse_gamma=(-1, 0)), "inverse_gamma must be two finite numbers of at least 0"),
         (lambda: LinearRegression().mean, "nothing has been observed yet"),
-        (lambda: LinearRegression([1, 2]).fit(table()), "scale must be one number above 0 or 4 of them"),
+        (lambda: LinearRegression([1, 2]).fit(table()), "scale must be one number above 0 or a list of 4"),
         (lambda: LinearRegression(covariance=np.eye(2)).fit(table()), r"covariance must be \[4, 4\]"),
         (lambda: LinearRegression(covariance=-np.eye(4)).fit(table()), "covariance must be positive definite"),
         (lambda: LinearRegression(math.inf).fit((LINE_X, LINE_Y)).log_evidence, "improper and has no evidence"),
         (lambda: LinearRegression(math.inf).fit(table(2)), "2 examples do not determine 4 coefficients"),
-        (lambda: LinearRegression().fit((LINE_X, LINE_Y[:3])), "x has 4 examples and y has 3"),
-        (lambda: LinearRegression().fit(table()).observe((LINE_X, LINE_Y)), "the features seen before"),
+        (lambda: LinearRegression().fit((LINE_X, LINE_Y[:3])), "x and y must have the same length, got 4 and 3"),
+        (lambda: LinearRegression().fit(table()).observe((LINE_X, LINE_Y)), "x must have 3 features as before, got 1"),
     ],
 )
 def test_what_is_no_regression_is_refused(do, message):
@@ -224,7 +224,7 @@ def test_the_error_of_a_grid_over_a_normal_is_found(spacing, reach, shift):
     error = grid.truncation_error(lambda z: z**2)
     wrong = grid.expectation(lambda z: z**2).item() - 1.0
     assert abs(wrong - error.total.item()) < 0.1 * abs(error.spacing) + 0.01 * abs(error.edges) + 1e-3
-    low, high = grid._edges[0][[0, -1]].tolist()
+    low, high = grid.cell_edges[0][[0, -1]].tolist()
     tails = stats.norm.sf(high) + stats.norm.cdf(low)
     assert error.mass_beyond == pytest.approx(tails / (1 - tails), rel=0.02, abs=1e-4)
 
@@ -271,7 +271,7 @@ def test_an_edge_in_two_dimensions_is_found_on_its_own_side():
     cut = torch.linspace(-6, 1.45, 150, dtype=torch.float64)
     grid = Grid(lambda a, b: -0.5 * (a**2 + b**2), a=z, b=cut)
     error = grid.truncation_error()
-    end = grid._edges[1][-1].item()
+    end = grid.cell_edges[1][-1].item()
     truth = -stats.norm.pdf(end) / stats.norm.cdf(end)
     assert grid.mean[1].item() == pytest.approx(truth, abs=1e-4)
     assert error.edges[1].item() == pytest.approx(truth, rel=1e-3)
@@ -297,7 +297,10 @@ def test_any_code_may_be_the_likelihood():
         (lambda: Grid(tosses(3, 0), theta=[0.1, 0.1, 0.2]), "at least 3 increasing numbers"),
         (lambda: Grid(tosses(3, 0), theta=COARSE, bounds={"tehta": (0, 1)}), "did you mean 'theta'"),
         (lambda: Grid(tosses(3, 0), theta=COARSE, bounds={"theta": (0.5, 1)}), "must lie inside its bounds"),
-        (lambda: Grid(tosses(3, 0), theta=[-0.1, 0.1, 0.2]), "nan at theta=-0.1: keep the grid inside"),
+        (
+            lambda: Grid(tosses(3, 0), theta=[-0.1, 0.1, 0.2]),
+            "nan at theta=-0.1: choose grid points where it is finite",
+        ),
         (lambda: Grid(lambda theta: theta - torch.inf, theta=COARSE), "sums to -inf"),
         (lambda: Grid(lambda other: other, theta=COARSE), "must take theta by name"),
         (lambda: Grid(tosses(3, 0), theta=COARSE).marginal("tetha"), "did you mean 'theta'"),

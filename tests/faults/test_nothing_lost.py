@@ -79,7 +79,7 @@ def test_a_refused_fit_leaves_the_run_it_would_have_replaced(blobs, tmp_path, wr
 
 def test_saving_never_replaces_what_is_not_ours(tmp_path):
     (tmp_path / "config.json").write_text('{"mine": 1}')
-    with pytest.raises(bf.RunError, match="not a run: it will not be overwritten"):
+    with pytest.raises(bf.RunError, match="not a run: it is not overwritten"):
         point().save(tmp_path)
     assert (tmp_path / "config.json").read_text() == '{"mine": 1}'
 

@@ -58,14 +58,14 @@ def test_a_full_disk_leaves_the_state_before_it(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(RunError, match="No space left on device; the state before it is kept"):
+    with pytest.raises(RunError, match="No space left on device; the previous checkpoint is kept"):
         checkpoint.write(path, {"a": torch.ones(2)}, {"step": 2})
     assert checkpoint.read(path)[1] == {"step": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["state"]
 
 
 def test_too_little_space_is_said_before_writing(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: type("U", (), {"free": 10})())
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: type("U", (), {"free": 10})())
     with pytest.raises(RunError, match="no space left"):
         checkpoint.write(tmp_path / "state", {"a": torch.zeros(1000)}, {})
     assert not list(tmp_path.iterdir())
@@ -76,7 +76,7 @@ def test_a_truncated_checkpoint_is_named(tmp_path, keep):
     path = tmp_path / "state"
     checkpoint.write(path, {"a": torch.zeros(50)}, {"step": 1})
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(RunError, match="damaged or half written"):
+    with pytest.raises(RunError, match="damaged or incomplete"):
         checkpoint.read(path)
 
 
@@ -84,7 +84,7 @@ def test_a_foreign_or_missing_file_is_named(tmp_path):
     from safetensors.torch import save_file
 
     save_file({"a": torch.zeros(1)}, tmp_path / "foreign")
-    with pytest.raises(RunError, match="not a checkpoint of bayesify"):
+    with pytest.raises(RunError, match="not a checkpoint written by bayesify"):
         checkpoint.read(tmp_path / "foreign")
     with pytest.raises(RunError, match="there is no state"):
         checkpoint.read(tmp_path / "state")

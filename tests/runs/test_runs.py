@@ -74,11 +74,11 @@ def test_a_pruned_network_stays_pruned(run, tmp_path):
         (lambda run: (run / "config.json").write_text("{"), "damaged"),
         (lambda run: (run / "config.json").write_text("[]"), "not written by bayesify"),
         (lambda run: edit(run, format="other"), "not written by bayesify"),
-        (lambda run: edit(run, version=2), "version 2, this bayesify reads up to 1: upgrade"),
+        (lambda run: edit(run, version=2), "version 2, but this bayesify reads up to 1: upgrade"),
         (lambda run: edit(run, method="variationl"), "did you mean 'variational'"),
         (lambda run: edit(run, settings={"nonsense": 1}), "does not describe a method"),
-        (lambda run: (run / "model.safetensors").unlink(), "half written: model.safetensors is missing"),
-        (lambda run: (run / "model.safetensors").write_bytes(b"12345678"), "damaged or half written"),
+        (lambda run: (run / "model.safetensors").unlink(), "incomplete: model.safetensors is missing"),
+        (lambda run: (run / "model.safetensors").write_bytes(b"12345678"), "damaged or incomplete"),
     ],
 )
 def test_a_folder_that_is_no_run_is_named_in_one_line(run, damage, words):
@@ -111,7 +111,7 @@ def test_a_run_is_not_overwritten_by_accident(run, blobs, tmp_path):
     assert isinstance(bf.load(run), bf.PointEstimate)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
-    with pytest.raises(bf.RunError, match="not a run: it will not be overwritten"):
+    with pytest.raises(bf.RunError, match="not a run: it is not overwritten"):
         method.fit(blobs, epochs=1, progress=False, run=tmp_path / "mine", overwrite=True)
     with pytest.raises(bf.RunError, match="is a file"):
         method.fit(blobs, epochs=1, progress=False, run=tmp_path / "mine" / "thesis.txt")
@@ -132,4 +132,4 @@ def test_resuming_needs_a_checkpoint_and_a_whole_one(run, blobs):
 
 def test_the_version_is_the_packages_own():
     assert runs.VERSION == 1
-    assert bf.__version__ == runs._versions()["bayesify"]
+    assert bf.__version__ == runs.versions()["bayesify"]

@@ -116,7 +116,7 @@ def test_a_place_that_cannot_be_used_is_refused_before_training(tmp_path, monkey
         demo.run(tmp_path / "file", console=Console(file=io.StringIO()))
     (tmp_path / "out" / "plain").mkdir(parents=True)
     (tmp_path / "out" / "plain" / "letter.txt").write_text("mine")
-    with pytest.raises(bf.RunError, match="holds something that is not a run"):
+    with pytest.raises(bf.RunError, match="contains something that is not a run"):
         demo.run(tmp_path / "out", console=Console(file=io.StringIO()))
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["plain"]
 

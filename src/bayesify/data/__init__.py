@@ -1,4 +1,4 @@
-"""Data by name, from files and from folders; prepared, split, and with classes withheld."""
+"""Data sets by name, from files and from folders: prepared, split, and with withheld classes."""
 
 from bayesify.data.arrays import from_npz
 from bayesify.data.dataset import DataSet

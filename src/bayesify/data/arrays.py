@@ -1,4 +1,4 @@
-"""A user's .npz archive as a data set: `x` and `y`, or `x_train`, `y_train`, `x_test` and `y_test`."""
+"""A data set from a file of named arrays: `x` and `y`, or `x_train`, `y_train`, `x_test` and `y_test`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bayesify.data.dataset import DataSet, assemble
 from bayesify.data.errors import DataError
-from bayesify.data.formats import read_npz
+from bayesify.data.formats import read_arrays
 from bayesify.data.preparation import Column
 from bayesify.data.targets import Targets, read_targets
 
@@ -19,27 +19,46 @@ Array = NDArray[np.generic]
 
 
 def from_npz(path: str | Path, *, kind: str | None = None, test: float = 0.2, seed: int = 0) -> DataSet:
-    """Inputs `[n, features]`, or images `[n, height, width]`, `[n, channels, height, width]` or with channels
-    last.
+    """A data set from a file of named arrays, such as an .npz archive.
 
-    Names may be in capitals; `class_names` is read where present. Without a test part in the archive, a
-    seeded share `test` of the examples is kept for testing. Archives that hold Python objects are refused.
+    The file has `x` and `y`, or `x_train`, `y_train`, `x_test` and `y_test`, and perhaps `class_names`; capital letters
+    are allowed. Inputs are `[n, features]`, or images `[n, height, width]`, `[n, channels, height, width]` or
+    `[n, height, width, channels]`. Targets are `[n]`. Archives with Python objects are an error.
+
+    Args:
+        path: the file.
+        kind: "classification" or "regression"; by default found from the targets.
+        test: share (a float) or number (an int) of test examples, where the file has no test part.
+        seed: the seed of that split.
+
+    Returns:
+        The data set, not yet prepared.
+
+    Raises:
+        DataError: the file is damaged, or its arrays do not make a data set.
+
+    Example:
+        >>> np.savez("mine.npz", x=x.numpy(), y=y.numpy())
+        >>> dataset = bf.data.from_npz("mine.npz", test=10)
+        >>> dataset.kind, dataset.x_train.shape, dataset.x_test.shape
+        ('classification', torch.Size([50, 2]), torch.Size([10, 2]))
+
     """
     path = Path(path)
-    arrays = {name.lower(): array for name, array in read_npz(path).items()}
+    arrays = {name.lower(): array for name, array in read_arrays(path).items()}
     whole = {"x", "y"} <= set(arrays)
     if whole and {"x_test", "y_test"} <= set(arrays) and not {"x_train", "y_train"} & set(arrays):
-        # A test part in the archive is the test part, whatever the other one is called.
+        # With x_test and y_test in the file, x and y are the training part.
         arrays["x_train"], arrays["y_train"], whole = arrays.pop("x"), arrays.pop("y"), False
     halves = {"x_train", "y_train", "x_test", "y_test"}
     if not whole and not halves <= set(arrays):
-        found = ", ".join(sorted(arrays)) or "nothing"
-        raise DataError(f"{path}: expected arrays x and y, or x_train, y_train, x_test and y_test; found {found}")
+        names = ", ".join(sorted(arrays)) or "nothing"
+        raise DataError(f"{path}: expected arrays x and y, or x_train, y_train, x_test and y_test; found {names}")
     parts = [("x", "y")] if whole else [("x_train", "y_train"), ("x_test", "y_test")]
     pairs = [_pair(path, arrays, x, y) for x, y in parts]
     if len({inputs.shape[1:] for inputs, _ in pairs}) > 1:
         shapes = " and ".join(str(list(inputs.shape[1:])) for inputs, _ in pairs)
-        raise DataError(f"{path}: training and test examples must have one shape, got {shapes}")
+        raise DataError(f"{path}: training and test examples must have the same shape, got {shapes}")
     x = torch.from_numpy(np.concatenate([inputs for inputs, _ in pairs]))
     labels = np.concatenate([labels for _, labels in pairs])
     targets = _targets(path, labels, arrays.get("class_names"), kind)
@@ -67,7 +86,7 @@ def _pair(path: Path, arrays: dict[str, Array], x_name: str, y_name: str) -> tup
     if y.ndim != 1:
         raise DataError(f"{path}: {y_name} must be one target per example, [n], got shape {list(y.shape)}")
     if x.ndim < 1 or len(x) != len(y):
-        raise DataError(f"{path}: {x_name} has shape {list(x.shape)} but {y_name} {len(y)} targets")
+        raise DataError(f"{path}: {x_name} must have one example per target, got {list(x.shape)} for {len(y)} targets")
     if len(x) == 0:
         raise DataError(f"{path}: {x_name} is empty")
     for name, array, kinds in ((x_name, x, "biuf"), (y_name, y, "biufU")):
@@ -75,7 +94,7 @@ def _pair(path: Path, arrays: dict[str, Array], x_name: str, y_name: str) -> tup
             raise DataError(f"{path}: {name} must hold numbers, got {array.dtype}")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             row = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(1))[0])
-            raise DataError(f"{path}: {name} holds NaN or infinity, first in row {row}")
+            raise DataError(f"{path}: {name} has NaN or infinity, first in row {row}")
     return _inputs(path, x_name, x), y
 
 
@@ -89,7 +108,7 @@ def _inputs(path: Path, name: str, x: Array) -> Array:
     if x.ndim == 4 and x.shape[1] == 1:
         x = x[:, 0]
     if 0 in x.shape[1:]:
-        raise DataError(f"{path}: {name} has examples without values, shape {list(x.shape)}")
+        raise DataError(f"{path}: {name} must have values in each example, got shape {list(x.shape)}")
     if x.ndim > 2 and (x.min() < 0 or x.max() > 255):
         span = f"{x.min():g} to {x.max():g}"
         raise DataError(f"{path}: {name} must be images with levels 0 to 255, or 0 to 1, got {span}; rescale them")

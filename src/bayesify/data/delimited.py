@@ -1,78 +1,30 @@
-"""Rows of text from a CSV file: encoding, separator, header and ragged rows, every complaint with its line
-number.
-"""
+"""The reader of tables in delimited text, such as CSV: every error names the line."""
 
 from __future__ import annotations
 
 import csv
 import io
-import math
-import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from bayesify.data.errors import DataError
+from bayesify.data.rows import Rows, as_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-SUFFIXES = (".csv", ".tsv", ".txt")
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})
-_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 
-
-@dataclass(frozen=True)
-class Rows:
-    """Cells without surrounding blanks, each row with the line it ends on; names are `column 1, ...` without
-    a header.
-    """
-
-    what: str
-    names: tuple[str, ...]
-    cells: list[list[str]]
-    lines: list[int]
-    header: bool
-    decimal_comma: bool = False
-
-    def where(self, row: int, column: int) -> str:
-        """Where a cell is, in the words of an error."""
-        return f"{self.what}, line {self.lines[row]}, column {self.names[column]!r}"
-
-    def number(self, row: int, column: int) -> float | None:
-        """A cell as a number, or None where it is text; missing and infinite values are refused."""
-        cell = self.cells[row][column]
-        if cell.casefold() in MISSING:
-            given = f" ({cell!r})" if cell else ""
-            raise DataError(f"{self.where(row, column)}: missing value{given}; fill it in or remove the row")
-        value = as_number(cell, decimal_comma=self.decimal_comma)
-        if value is not None and not math.isfinite(value):
-            raise DataError(f"{self.where(row, column)}: expected a finite number, got {cell!r}")
-        return value
-
-
-def as_number(cell: str, *, decimal_comma: bool = False) -> float | None:
-    """The number a text stands for, or None."""
-    if decimal_comma and _DECIMAL_COMMA.fullmatch(cell):
-        cell = cell.replace(",", ".")
-    # Python alone reads 1_000 as a number.
-    if "_" in cell:
-        return None
-    try:
-        return float(cell)
-    except ValueError:
-        return None
-
-
-def read_rows(
+def read_delimited(
     source: str | Path | TextIO,
     *,
     separator: str | None = None,
     header: bool | None = None,
     expected: Collection[str] = (),
 ) -> Rows:
-    """All rows of a CSV or TSV file, or of an open text stream; separator and header are found out unless
-    given. Where names are `expected`, a header is a first row that has one of them.
+    """All rows of a CSV or TSV file, or of an open text stream.
+
+    Separator and header are found automatically unless given. With `expected` names, the first row is a header if it
+    has one of them.
     """
     what, text = _text(source)
     if not text.strip():
@@ -91,19 +43,19 @@ def read_rows(
         raise DataError(f"{what}, line {reader.line_num}: not readable as CSV ({error})") from error
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(rows[0]):
-            raise DataError(f"{what}, line {line}: {len(row)} cells where line {lines[0]} has {len(rows[0])}")
+            raise DataError(f"{what}, line {line}: expected {len(rows[0])} cells as in line {lines[0]}, got {len(row)}")
     decimal_comma = separator != ","
     if header is None:
         named = not set(expected).isdisjoint(rows[0])
         header = named if expected else _has_header(rows, decimal_comma=decimal_comma)
-    given = rows[0] if header else [""] * len(rows[0])
-    names = tuple(name or f"column {number}" for number, name in enumerate(given, 1))
+    first_row = rows[0] if header else [""] * len(rows[0])
+    names = tuple(name or f"column {number}" for number, name in enumerate(first_row, 1))
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"{what}, line {lines[0]}: two columns are named {twice!r}")
     skip = int(header)
     if len(rows) == skip:
-        raise DataError(f"{what}: there is a header but no row below it")
+        raise DataError(f"{what}: expected rows below the header, got none")
     return Rows(what, names, rows[skip:], lines[skip:], header, decimal_comma)
 
 
@@ -116,7 +68,7 @@ def _text(source: str | Path | TextIO) -> tuple[str, str]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     if b"\0" in content:
-        raise DataError(f"{path}: not a text file in UTF-8 (it holds zero bytes); save it as CSV in UTF-8")
+        raise DataError(f"{path}: not a text file in UTF-8 (it has zero bytes); save it as CSV in UTF-8")
     try:
         return str(path), content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -134,8 +86,9 @@ def _separator(text: str) -> str:
 
 
 def _has_header(rows: list[list[str]], *, decimal_comma: bool) -> bool:
-    """A first row without numbers is a header when a number stands below one of its cells, or, in a table of
-    texts alone, when its cells all differ and none of them turns up again in its column.
+    """Whether the first row is a header: it has no numbers, and there are numbers below it.
+
+    In a table of texts only, its cells must differ, and none may appear again in its column.
     """
     first, rest = rows[0], rows[1:]
     if any(cell and as_number(cell, decimal_comma=decimal_comma) is not None for cell in first):

@@ -1,14 +1,12 @@
-"""Downloads with a checked hash: each file grows in a folder of parts and is moved into place when it is
-whole.
+"""Downloads with a verified checksum: each file is downloaded into a folder of parts and moved when it is complete.
 
-An interrupted download goes on where it stopped, in the next try or the next call; a file that does not have
-the published checksum is thrown away. The folder of the data set never holds half a file.
+An interrupted download resumes where it stopped, in the next attempt or the next call. A file without the published
+checksum is deleted. The folder of a data set never contains an incomplete file.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import tempfile
 import time
@@ -18,9 +16,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from bayesify.data import formats
-from bayesify.data.catalogue import Known, KnownRegression, RemoteFile
+from bayesify.data import published_files
+from bayesify.data.catalogue import KnownDataSet, KnownRegression, RemoteFile
 from bayesify.data.errors import DataError
+from bayesify.files import move_into_place, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,10 +29,10 @@ PAUSE = 1.0
 TIMEOUT = 30.0
 
 
-def download(known: Known, cache: Path, *, progress: bool | None = None) -> Path:
-    """Get what a data set still lacks in the user's cache, and return its folder there."""
+def download(known: KnownDataSet, cache: Path, *, progress: bool | None = None) -> Path:
+    """Download the missing files of a data set to the user's cache, and return its folder there."""
     folder, parts = cache / known.folders[0], cache / "partial"
-    with _alone(parts):
+    with _locked(parts):
         for file in known.files:
             if not (folder / file.name).is_file():
                 fetch(file, folder, parts, progress=progress)
@@ -43,7 +42,7 @@ def download(known: Known, cache: Path, *, progress: bool | None = None) -> Path
 
 
 def fetch(file: RemoteFile, folder: Path, parts: Path, *, progress: bool | None = None) -> Path:
-    """One file into `folder`, from the first mirror that has it with the right checksum."""
+    """Download one file into `folder`, from the first mirror that has it with the right checksum."""
     show = sys.stderr.isatty() if progress is None else progress
     reasons = []
     for url in file.urls:
@@ -51,30 +50,23 @@ def fetch(file: RemoteFile, folder: Path, parts: Path, *, progress: bool | None 
         reason = _fetch_from(url, file.hash, part, show=show)
         if reason is None:
             target = folder / file.name
-            with _explaining_disk(target):
-                folder.mkdir(parents=True, exist_ok=True)
-                part.replace(target)
+            with _disk_errors(target):
+                move_into_place(part, target)
             return target
         reasons.append(f"{url}: {reason}")
-    raise DataError(f"could not download {file.name}: {'; '.join(reasons)}; or put it in {folder} yourself")
+    raise DataError(
+        f"could not download {file.name}: {'; '.join(reasons)}; check the connection, or put the file in {folder}"
+    )
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file under another name, then rename it: it exists whole or not at all."""
-    with _explaining_disk(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                write(stream)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+    """Write a file completely or not at all; a full disk is a `DataError`."""
+    with _disk_errors(path), replacing(path) as temporary, temporary.open("wb") as stream:
+        write(stream)
 
 
 def _fetch_from(url: str, expected: str, part: Path, *, show: bool) -> str | None:
-    """Fill the part from one mirror, trying again where it stopped; None when whole, else why not."""
+    """Download into `part` from one mirror, resuming where it stopped; None on success, else why it failed."""
     import pooch
     from requests import RequestException
 
@@ -83,7 +75,7 @@ def _fetch_from(url: str, expected: str, part: Path, *, show: bool) -> str | Non
     for attempt in range(TRIES):
         if attempt:
             time.sleep(PAUSE * attempt)
-        with _explaining_disk(part):
+        with _disk_errors(part):
             part.parent.mkdir(parents=True, exist_ok=True)
             part.touch()
         done = part.stat().st_size
@@ -93,20 +85,19 @@ def _fetch_from(url: str, expected: str, part: Path, *, show: bool) -> str | Non
             with part.open("ab") as stream:
                 get(url, stream, None)
         except OSError as error:
-            # requests' errors are OSErrors; so is a full disk, which is not the mirror's fault.
+            # The errors of requests are OSErrors, and so is a full disk, for which another mirror does not help.
             if not isinstance(error, RequestException):
                 raise DataError(f"{part}: cannot be written ({error.strerror or error})") from error
-            reason = _short(error)
+            reason = _reason(error)
             if _refused(error):
-                # Asking for the rest of a part that is already whole, or stale, is refused: start afresh.
+                # A server refuses a range beyond the end, if the part is complete or outdated: start again.
                 part.unlink(missing_ok=True)
                 if not done:
                     return reason
             continue
         if pooch.file_hash(str(part), alg=algorithm or "sha256") == digest:
             return None
-        # A mirror that ignores ranges sends the whole file again behind the part: only a fresh start can
-        # tell.
+        # A mirror that ignores ranges appends the whole file to the part: only a new start can tell.
         part.unlink()
         reason = "the file does not have the published checksum"
         if not done:
@@ -117,14 +108,14 @@ def _fetch_from(url: str, expected: str, part: Path, *, show: bool) -> str | Non
 
 
 def _fetch_splits(known: KnownRegression, folder: Path, parts: Path) -> None:
-    """The published splits are forty small files; they are checked together and kept as one."""
+    """Download the published splits, which are forty small files, verify them together and write them as one file."""
     base = known.files[0].urls[0].rpartition("/")[0]
     names = [f"index_{part}_{k}.txt" for k in range(known.splits) for part in ("train", "test")]
-    rows = len(formats.read_table(folder / known.files[0].name))
+    rows = len(published_files.read_table(folder / known.files[0].name))
     with tempfile.TemporaryDirectory(dir=parts) as name:
         for index in names:
             _fetch_unchecked(f"{base}/{index}", Path(name) / index)
-        splits, _ = formats.read_splits(Path(name), rows)
+        splits, _ = published_files.read_splits(Path(name), rows)
     digest = hashlib.sha256()
     for k in range(known.splits):
         for part in ("train", "test"):
@@ -145,19 +136,19 @@ def _fetch_unchecked(url: str, target: Path) -> None:
                 pooch.HTTPDownloader(headers={"Accept-Encoding": "identity"}, timeout=TIMEOUT)(url, stream, None)
         except OSError as error:
             if attempt == TRIES - 1 or _refused(error):
-                raise DataError(f"could not download {url}: {_short(error)}") from error
+                raise DataError(f"could not download {url}: {_reason(error)}") from error
             time.sleep(PAUSE * (attempt + 1))
         else:
             return
 
 
 def _refused(error: OSError) -> bool:
-    """Whether the server answered and said no (4xx), so that asking again the same way is pointless."""
+    """Whether the server refused the request (4xx), so that repeating it is pointless."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return isinstance(status, int) and 400 <= status < 500
 
 
-def _short(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status is not None:
         return f"the server answered {status}"
@@ -171,7 +162,7 @@ def _short(error: OSError) -> str:
 
 
 @contextmanager
-def _explaining_disk(path: Path) -> Iterator[None]:
+def _disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -179,14 +170,13 @@ def _explaining_disk(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _alone(parts: Path) -> Iterator[None]:
-    """One process at a time fills the parts; the others wait, then find the files in place."""
-    with _explaining_disk(parts):
+def _locked(parts: Path) -> Iterator[None]:
+    """Let one process at a time download; the others wait, then find the files in place."""
+    with _disk_errors(parts):
         parts.mkdir(parents=True, exist_ok=True)
         lock = (parts / "lock").open("ab")
     with lock:
-        # Windows has no fcntl; there, two downloads at once may each fail the other's checksum, nothing
-        # worse.
+        # Windows has no fcntl; two downloads at once may there fail their checksums.
         with suppress(ImportError):
             import fcntl
 

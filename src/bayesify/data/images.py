@@ -1,4 +1,4 @@
-"""Pictures in PNG and JPEG files, read into the size, colours and polarity that a network was trained on."""
+"""Images from PNG and JPEG files, converted to the size, colours and background that a network was trained on."""
 
 from __future__ import annotations
 
@@ -11,20 +11,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify.data.errors import DataError, one_of
+from bayesify.data.errors import DataError, check_one_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
+IMAGE_FILES = (".png", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """What raw images look like: `[height, width]` of greys or `[3, height, width]`, values 0 ... `maximum`.
+    """The layout of raw images: `[height, width]` for grey, `[3, height, width]` for colour.
 
-    `background` is "dark" or "light" where nearly all training images agree on one, else "mixed"
-    (photographs).
+    Args:
+        height: number of rows.
+        width: number of columns.
+        channels: 1 for grey, 3 for colour.
+        maximum: the largest pixel level; the smallest is 0.
+        background: "dark" or "light" if at least 75% of the training images have that border, else "mixed".
+
+    Example:
+        >>> bf.data.load("digits").image
+        ImageLayout(height=8, width=8, channels=1, maximum=16.0, background='dark')
+
     """
 
     height: int
@@ -35,26 +44,27 @@ class ImageLayout:
 
     @property
     def raw_shape(self) -> tuple[int, ...]:
+        """The shape of one raw image."""
         return (self.height, self.width) if self.channels == 1 else (self.channels, self.height, self.width)
 
 
-def describe(images: Tensor, maximum: float = 255.0) -> ImageLayout:
+def layout_of(images: Tensor, maximum: float = 255.0) -> ImageLayout:
     """The layout of raw images `[n, height, width]` or `[n, channels, height, width]`."""
     channels = 1 if images.dim() == 3 else images.shape[1]
     height, width = images.shape[-2:]
     return ImageLayout(height, width, channels, maximum, _common_background(images, maximum))
 
 
-def open_picture(source: str | Path | Image) -> Image:
-    """A picture turned upright, in mode "L" or "RGB", transparency shown on white."""
+def open_image(source: str | Path | Image) -> Image:
+    """An image turned upright, in mode "L" or "RGB", with a white background where it is transparent."""
     import PIL.Image
     import PIL.ImageOps
 
     if isinstance(source, PIL.Image.Image):
         return _plain(source)
     path = Path(source)
-    if path.suffix.lower() not in SUFFIXES:
-        raise DataError(f"{path}: expected a PNG or JPEG picture, got {path.suffix or 'a file without a suffix'!r}")
+    if path.suffix.lower() not in IMAGE_FILES:
+        raise DataError(f"{path}: expected a PNG or JPEG image, got {path.suffix or 'a file without a suffix'!r}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
@@ -64,21 +74,21 @@ def open_picture(source: str | Path | Image) -> Image:
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file") from error
     except PIL.UnidentifiedImageError as error:
-        raise DataError(f"{path}: not a PNG or JPEG picture, or damaged at its beginning") from error
+        raise DataError(f"{path}: not a PNG or JPEG image, or damaged at its beginning") from error
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning) as error:
-        raise DataError(f"{path}: the picture has too many pixels to be opened safely; make it smaller") from error
+        raise DataError(f"{path}: the image has too many pixels to be opened safely; make it smaller") from error
     except (OSError, SyntaxError, ValueError) as error:
         # Pillow reports broken PNG chunks as SyntaxError.
-        raise DataError(f"{path}: the picture is truncated or damaged ({error})") from error
+        raise DataError(f"{path}: the image is truncated or damaged ({error})") from error
 
 
-def fit_to(source: str | Path | Image, layout: ImageLayout, invert: bool | Literal["auto"]) -> Tensor:
+def fit_to_layout(source: str | Path | Image, layout: ImageLayout, invert: bool | Literal["auto"]) -> Tensor:
     """A raw example in the training layout: uint8 where training levels are whole numbers, else float32."""
-    one_of("invert", invert, (True, False, "auto"))
-    levels = levels_of(open_picture(source), layout.channels, (layout.height, layout.width))
+    check_one_of("invert", invert, (True, False, "auto"))
+    levels = pixel_levels(open_image(source), layout.channels, (layout.height, layout.width))
     if invert == "auto":
-        here = "light" if _border(levels).double().median() > 127.5 else "dark"
-        invert = layout.background in {"dark", "light"} and here != layout.background
+        background = "light" if _border(levels).double().median() > 127.5 else "dark"
+        invert = layout.background in {"dark", "light"} and background != layout.background
     if invert:
         levels = 255 - levels
     if layout.maximum == 255.0:
@@ -87,46 +97,44 @@ def fit_to(source: str | Path | Image, layout: ImageLayout, invert: bool | Liter
     return scaled.round().to(torch.uint8) if layout.maximum > 1 else scaled.float()
 
 
-def levels_of(picture: Image, channels: int, size: tuple[int, int] | None = None) -> Tensor:
-    """A picture as uint8 levels `[height, width]` or `[3, height, width]`, resized to `size` = (height,
-    width).
-    """
+def pixel_levels(image: Image, channels: int, size: tuple[int, int] | None = None) -> Tensor:
+    """Pixel levels of an image, `[height, width]` or `[3, height, width]` uint8, resized to `size` (height, width)."""
     from PIL.Image import Resampling
 
     if channels not in {1, 3}:
-        raise DataError(f"pictures have 1 or 3 channels, the training images have {channels}")
-    picture = picture.convert("L" if channels == 1 else "RGB")
-    if size is not None and picture.size != (size[1], size[0]):
-        # Area averages shrink a drawing without blurring it beyond its new pixels.
-        shrinking = picture.height >= size[0] and picture.width >= size[1]
+        raise DataError(f"images have 1 or 3 channels, but the training images have {channels}")
+    image = image.convert("L" if channels == 1 else "RGB")
+    if size is not None and image.size != (size[1], size[0]):
+        # Area averages shrink a drawing without additional blur.
+        shrinking = image.height >= size[0] and image.width >= size[1]
         filtering = Resampling.BOX if shrinking else Resampling.BILINEAR
-        picture = picture.resize((size[1], size[0]), filtering)
-    levels = torch.from_numpy(np.array(picture, dtype=np.uint8))
+        image = image.resize((size[1], size[0]), filtering)
+    levels = torch.from_numpy(np.array(image, dtype=np.uint8))
     return levels if channels == 1 else levels.permute(2, 0, 1).contiguous()
 
 
-def _plain(picture: Image) -> Image:
+def _plain(image: Image) -> Image:
     import PIL.Image
 
-    if picture.mode.startswith("I"):
-        # Sixteen-bit greys: Pillow's own conversion would clip them at 255.
-        wide = np.asarray(picture, dtype=np.int64)
-        narrow = wide // 257 if picture.mode != "I" or wide.max() > 255 else wide
+    if image.mode.startswith("I"):
+        # Greys of 16 bits, which Pillow would clip at 255.
+        wide = np.asarray(image, dtype=np.int64)
+        narrow = wide // 257 if image.mode != "I" or wide.max() > 255 else wide
         return PIL.Image.fromarray(narrow.clip(0, 255).astype(np.uint8))
-    if picture.mode in {"LA", "PA", "RGBA", "La", "RGBa"} or "transparency" in picture.info:
-        coloured = picture.convert("RGBA")
+    if image.mode in {"LA", "PA", "RGBA", "La", "RGBa"} or "transparency" in image.info:
+        coloured = image.convert("RGBA")
         page = PIL.Image.new("RGBA", coloured.size, "white")
         flat = PIL.Image.alpha_composite(page, coloured).convert("RGB")
-        return flat.convert("L") if picture.mode in {"LA", "La", "L", "1"} else flat
-    return picture.convert("L" if picture.mode in {"1", "L", "F"} else "RGB")
+        return flat.convert("L") if image.mode in {"LA", "La", "L", "1"} else flat
+    return image.convert("L" if image.mode in {"1", "L", "F"} else "RGB")
 
 
 def _common_background(images: Tensor, maximum: float) -> str:
     if len(images) == 0:
         return "mixed"
-    # A thousand images, evenly spread, say what all of them do.
-    some = images[:: max(1, len(images) // 1000)]
-    median = _border(some).double().flatten(1).median(1).values / maximum
+    # A thousand images, evenly spaced, represent all of them.
+    sample = images[:: max(1, len(images) // 1000)]
+    median = _border(sample).double().flatten(1).median(1).values / maximum
     if float((median <= 0.25).double().mean()) >= 0.75:
         return "dark"
     return "light" if float((median >= 0.75).double().mean()) >= 0.75 else "mixed"

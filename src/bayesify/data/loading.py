@@ -1,6 +1,4 @@
-"""Known data sets by name: found in `$BAYESIFY_DATA` or the user's cache, else downloaded, and read once a
-process.
-"""
+"""Known data sets by name: from `$BAYESIFY_DATA` or the user's cache, else downloaded; read once per process."""
 
 from __future__ import annotations
 
@@ -15,12 +13,12 @@ import torch
 from torch import Tensor
 
 from bayesify import noise as noises
-from bayesify.data import formats, locations
-from bayesify.data.catalogue import KNOWN, MUSHROOM_COLUMNS, Known, KnownRegression, canonical
+from bayesify.data import locations, published_files
+from bayesify.data.catalogue import KNOWN, MUSHROOM_COLUMNS, KnownDataSet, KnownRegression, canonical
 from bayesify.data.dataset import DataSet, assemble
 from bayesify.data.download import download, write_whole
 from bayesify.data.errors import DataError
-from bayesify.data.images import describe
+from bayesify.data.images import layout_of
 from bayesify.data.preparation import Column
 
 if TYPE_CHECKING:
@@ -32,11 +30,27 @@ Stamp = tuple[Path, int, int]
 
 
 def load(name: str, split: int | None = None, **options: float) -> DataSet:
-    """A known data set, raw. `split` is the number of a published split (UCI sets), or the seed of ours.
+    """Load a known data set; `available()` lists them. Files that are not on this machine are downloaded first.
 
-    Options: `test` (share or count) for digits and mushroom; `n`, `noise`, `seed` and `test` for moons,
-    circles and gap, and `factor` for circles; `exact=True` for cifar10 drops test images that its folder lists as
-    inexact.
+    Args:
+        name: name of the data set, such as "mnist" or "uci/concrete"; capital letters do not matter.
+        split: number of a published split (UCI data sets), or the seed of a random one (digits, mushroom, moons,
+            circles, gap).
+        options: `test` (share or number of test examples) for digits and mushroom; `n`, `noise`, `seed` and `test` for
+            moons, circles and gap; `factor` for circles; `exact=True` for cifar10, which drops the test images that the
+            file test_inexact_indices.txt lists.
+
+    Returns:
+        The data set, not yet prepared.
+
+    Raises:
+        DataError: the name or an option is unknown, or a file is damaged or cannot be downloaded.
+
+    Example:
+        >>> dataset = bf.data.load("digits", test=0.3)
+        >>> dataset.x_train.shape, dataset.x_test.shape, dataset.classes
+        (torch.Size([1258, 8, 8]), torch.Size([539, 8, 8]), 10)
+
     """
     known = KNOWN[canonical(name)]
     maker, allowed = _maker(known)
@@ -46,18 +60,18 @@ def load(name: str, split: int | None = None, **options: float) -> DataSet:
     return maker(known, split, **options)
 
 
-def paths_of(known: Known) -> list[Path]:
-    """The files of a data set, downloaded first where they are not in `$BAYESIFY_DATA` or the cache."""
-    found = locations.find(known)
-    if found is None:
+def paths_of(known: KnownDataSet) -> list[Path]:
+    """The files of a data set, downloaded first if they are not in `$BAYESIFY_DATA` or the cache."""
+    paths = locations.find(known)
+    if paths is None:
         download(known, locations.cache())
-        found = locations.find(known)
-    if found is None:
+        paths = locations.find(known)
+    if paths is None:
         raise DataError(f"{known.name} was downloaded to {locations.cache()} but is not found there")
-    return found
+    return paths
 
 
-def _maker(known: Known) -> tuple[Callable[..., DataSet], set[str]]:
+def _maker(known: KnownDataSet) -> tuple[Callable[..., DataSet], set[str]]:
     if isinstance(known, KnownRegression):
         return _uci, set()
     makers: dict[str, tuple[Callable[..., DataSet], set[str]]] = {
@@ -71,7 +85,7 @@ def _maker(known: Known) -> tuple[Callable[..., DataSet], set[str]]:
     return makers.get(known.name, (_idx_images, set()))
 
 
-def _digits(known: Known, split: int | None, test: float = 0.3) -> DataSet:
+def _digits(known: KnownDataSet, split: int | None, test: float = 0.3) -> DataSet:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -80,7 +94,7 @@ def _digits(known: Known, split: int | None, test: float = 0.3) -> DataSet:
 
 
 def _plane(
-    known: Known,
+    known: KnownDataSet,
     split: int | None,
     n: float = 1000,
     noise: float | None = None,
@@ -93,7 +107,7 @@ def _plane(
     noise = {"moons": 0.3, "circles": 0.1}[known.name] if noise is None else noise
     _check_points(n)
     if not noise >= 0 or not 0 <= factor < 1 or not 0 <= seed < 2**32:
-        raise DataError(f"noise >= 0, 0 <= factor < 1 and 0 <= seed < 2^32 are needed, got {noise}, {factor}, {seed}")
+        raise DataError(f"expected noise >= 0, 0 <= factor < 1 and 0 <= seed < 2^32, got {noise}, {factor} and {seed}")
     size, state = int(n), int(seed)
     if known.name == "moons":
         points, labels = make_moons(size, noise=noise, random_state=state)
@@ -112,12 +126,12 @@ def _plane(
 
 
 def _gap(
-    known: Known, split: int | None, n: float = 150, noise: float = 0.1, seed: float = 0, test: float = 1 / 3
+    known: KnownDataSet, split: int | None, n: float = 150, noise: float = 0.1, seed: float = 0, test: float = 1 / 3
 ) -> DataSet:
-    """`y = sin(4 x) + noise`, half of the inputs in [-1, -0.5] and half in [0.5, 1]: nothing is known between."""
+    """`y = sin(4 x) + noise`, half of the inputs in [-1, -0.5] and half in [0.5, 1], with none between."""
     _check_points(n)
     if not noise >= 0 or not 0 <= seed < 2**32:
-        raise DataError(f"noise >= 0 and 0 <= seed < 2^32 are needed, got {noise}, {seed}")
+        raise DataError(f"expected noise >= 0 and 0 <= seed < 2^32, got {noise} and {seed}")
     size, state = int(n), int(seed)
     place, error = noises.keys(state, noises.Stream.TARGETS, draws=range(2))
     sides = torch.where(torch.arange(size) % 2 == 0, -1.0, 1.0)
@@ -141,28 +155,28 @@ def _check_points(n: float) -> None:
         raise DataError(f"n must be a whole number of at least 4 points, got {n}")
 
 
-def _idx_images(known: Known, split: int | None) -> DataSet:
+def _idx_images(known: KnownDataSet, split: int | None) -> DataSet:
     _published_split_only(known, split)
     folder = paths_of(known)[0].parent
     parts = {}
     for part in ("train", "t10k"):
-        images = locations.spelled(folder, f"{part}-images-idx3-ubyte.gz")
-        labels = locations.spelled(folder, f"{part}-labels-idx1-ubyte.gz")
+        images = locations.packed_or_unpacked(folder, f"{part}-images-idx3-ubyte.gz")
+        labels = locations.packed_or_unpacked(folder, f"{part}-labels-idx1-ubyte.gz")
         if images and labels:
             parts[part] = _read_images(_stamp(images), _stamp(labels), len(known.class_names))
     x_test, y_test = parts["t10k"]
     x_train, y_train = parts.get("train", (x_test[:0], y_test[:0]))
-    layout = describe(x_train if len(x_train) else x_test)
+    layout = layout_of(x_train if len(x_train) else x_test)
     return DataSet(known.name, "classification", x_train, y_train, x_test, y_test, image=layout, **_about(known))
 
 
-def _cifar10(known: Known, split: int | None, exact: float = False) -> DataSet:
+def _cifar10(known: KnownDataSet, split: int | None, exact: float = False) -> DataSet:
     _published_split_only(known, split)
     paths = paths_of(known)
-    records = _cifar_records(tuple(map(_stamp, paths)))
+    records = cifar_records(tuple(map(_stamp, paths)))
     labels = torch.from_numpy(records[:, 0].astype(np.int64))
     images = torch.from_numpy(records)[:, 1:].view(-1, 3, 32, 32)
-    first = len(records) - formats.CIFAR_RECORDS
+    first = len(records) - published_files.CIFAR_RECORDS
     x_test, y_test = images[first:], labels[first:]
     listed = paths[0].parent / "test_inexact_indices.txt"
     if exact and listed.is_file():
@@ -176,19 +190,18 @@ def _cifar10(known: Known, split: int | None, exact: float = False) -> DataSet:
         labels[:first],
         x_test,
         y_test,
-        image=describe(images[:first]),
+        image=layout_of(images[:first]),
         **_about(known),
     )
 
 
-def _mushroom(known: Known, split: int | None, test: float = 0.2) -> DataSet:
-    letters = formats.read_letters(paths_of(known)[0], len(MUSHROOM_COLUMNS) + 1, 8124)
+def _mushroom(known: KnownDataSet, split: int | None, test: float = 0.2) -> DataSet:
+    letters = published_files.read_letters(paths_of(known)[0], len(MUSHROOM_COLUMNS) + 1, 8124)
     if set(letters[:, 0]) != {"e", "p"}:
         raise DataError(f"{known.name}: the first letter of a row must be e or p, got {sorted(set(letters[:, 0]))}")
     codes, columns = [], []
     for name, cells in zip(MUSHROOM_COLUMNS, letters[:, 1:].T, strict=True):
-        # "?" is kept as a category of its own: not knowing the stalk's root says something about the
-        # mushroom.
+        # "?" is a category too: an unknown stalk root is information about the mushroom.
         categories, positions = np.unique(cells, return_inverse=True)
         codes.append(positions)
         columns.append(Column(name, tuple(map(str, categories))))
@@ -209,14 +222,14 @@ def _mushroom(known: Known, split: int | None, test: float = 0.2) -> DataSet:
 def _uci(known: KnownRegression, split: int | None) -> DataSet:
     table_path, splits_path = paths_of(known)
     table = _read_table(_stamp(table_path))
-    splits, count = formats.read_splits(splits_path.parent, len(table))
+    splits, count = published_files.read_splits(splits_path.parent, len(table))
     k = 0 if split is None else split
     if not 0 <= k < count:
         raise DataError(f"{known.name} has splits 0 to {count - 1}, got {split}")
     features = splits.get("index_features", np.arange(known.features))
     target = int(splits.get("index_target", np.array([known.features]))[0])
     if max(int(features.max()), target) >= table.shape[1]:
-        raise DataError(f"{table_path}: has {table.shape[1]} columns, the splits name column {target}")
+        raise DataError(f"{table_path}: expected the column {target} of its splits, got {table.shape[1]} columns")
     return assemble(
         known.name,
         "regression",
@@ -234,44 +247,44 @@ class _About(TypedDict):
     source: str
 
 
-def _about(known: Known) -> _About:
+def _about(known: KnownDataSet) -> _About:
     return {"class_names": known.class_names, "licence": known.licence, "source": known.source}
 
 
-def _published_split_only(known: Known, split: int | None) -> None:
+def _published_split_only(known: KnownDataSet, split: int | None) -> None:
     if split not in {None, 0}:
-        raise DataError(f"{known.name} has one published split (0), got {split}; use hold_out for a part of your own")
+        raise DataError(f"{known.name} has one published split (0), got {split}; use hold_out for another split")
 
 
 def _stamp(path: Path) -> Stamp:
-    """A path with its date and size, so that what is kept in memory is read again when the file changes."""
+    """A path with its date and size, so that a changed file is read again."""
     about = path.stat()
     return path, about.st_mtime_ns, about.st_size
 
 
 @cache
 def _read_images(images: Stamp, labels: Stamp, classes: int) -> tuple[Tensor, Tensor]:
-    x, y = formats.read_images(images[0], labels[0], classes)
+    x, y = published_files.read_images(images[0], labels[0], classes)
     return torch.from_numpy(x), torch.from_numpy(y.astype(np.int64))
 
 
 @cache
 def _read_table(path: Stamp) -> NDArray[np.float64]:
-    return formats.read_table(path[0])
+    return published_files.read_table(path[0])
 
 
 @cache
-def _cifar_records(files: tuple[Stamp, ...]) -> formats.Bytes:
-    """All records; unpacked once into the user's cache and memory-mapped from there afterwards."""
+def cifar_records(files: tuple[Stamp, ...]) -> published_files.Bytes:
+    """All records of CIFAR-10, unpacked once into the user's cache and memory-mapped from there."""
     mark = hashlib.sha256(repr([(str(path.resolve()), *rest) for path, *rest in files]).encode()).hexdigest()[:16]
     unpacked = locations.cache() / "unpacked" / f"cifar10-{mark}.npy"
     with suppress(OSError, ValueError):
-        # Copy on write: a tensor over it may be written to without touching the file.
-        records: formats.Bytes = np.load(unpacked, mmap_mode="c", allow_pickle=False)
-        if len(records) == len(formats.CIFAR_BATCHES) * formats.CIFAR_RECORDS:
+        # Copy on write: writing into a tensor does not change the file.
+        records: published_files.Bytes = np.load(unpacked, mmap_mode="c", allow_pickle=False)
+        if len(records) == len(published_files.CIFAR_BATCHES) * published_files.CIFAR_RECORDS:
             return records
-    records = formats.read_cifar([path for path, *_ in files])
-    # A cache that cannot be written costs the next load a few seconds, nothing else.
+    records = published_files.read_cifar([path for path, *_ in files])
+    # Without a writable cache, every process unpacks the files again.
     with suppress(DataError):
         write_whole(unpacked, lambda stream: np.save(stream, records))
     return records

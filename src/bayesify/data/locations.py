@@ -1,8 +1,7 @@
-"""Where data lies: `$BAYESIFY_DATA`, then the user's cache; and what of it is here, for `bayesify data`.
+"""Where data is: in `$BAYESIFY_DATA`, else in the user's cache; and which data sets are on this machine.
 
-Both layouts are found: ours (a folder per data set, described in the data's README) and files as they are
-downloaded (idx files plain or gzipped, the CIFAR archive or its folder, torchvision's `MNIST/raw`, the index
-files of UCI splits).
+Two layouts are found: one folder per data set, and files as they are published (idx files plain or gzipped, the CIFAR
+archive or its folder, torchvision's `MNIST/raw`, the index files of UCI splits).
 """
 
 from __future__ import annotations
@@ -12,16 +11,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayesify.data.catalogue import KNOWN, Known, KnownRegression
-from bayesify.data.formats import CIFAR_BATCHES
+from bayesify.data.catalogue import KNOWN, KnownDataSet, KnownRegression
+from bayesify.data.published_files import CIFAR_BATCHES
 
 VARIABLE = "BAYESIFY_DATA"
 
 
 @dataclass(frozen=True)
 class Available:
-    """A known data set: whether it is here, where, its size (of the files here, else of the download), and
-    terms.
+    """A known data set, and whether it is on this machine.
+
+    Args:
+        name: name of the data set.
+        here: whether it is on this machine.
+        where: its folder, "embedded" if it comes with scikit-learn, or "".
+        bytes: size of its files, or of the download.
+        licence: its licence.
+        how: how to get it.
+        description: what it contains.
+
+    Example:
+        >>> next(row for row in bf.data.available() if row.name == "digits").where
+        'embedded'
+
     """
 
     name: str
@@ -34,13 +46,22 @@ class Available:
 
 
 def available() -> list[Available]:
-    """Every known data set and whether it is here; nothing is downloaded."""
+    """List the known data sets and whether they are on this machine, without downloading.
+
+    Returns:
+        One `Available` for each data set.
+
+    Example:
+        >>> [row.name for row in bf.data.available()][:4]
+        ['digits', 'moons', 'circles', 'gap']
+
+    """
     rows = []
     for known in KNOWN.values():
         if not known.folders:
             where, size, how = "embedded", 0, "comes with scikit-learn"
-        elif found := find(known):
-            where, size = str(found[0].parent), sum(path.stat().st_size for path in found)
+        elif paths := find(known):
+            where, size = str(paths[0].parent), sum(path.stat().st_size for path in paths)
             how = f"load({known.name!r})"
         else:
             where, size = "", sum(file.bytes for file in known.files)
@@ -51,38 +72,38 @@ def available() -> list[Available]:
 
 
 def cache() -> Path:
-    """The user's cache."""
+    """The folder of downloads."""
     import pooch
 
     return Path(pooch.os_cache("bayesify"))
 
 
-def find(known: Known) -> list[Path] | None:
-    """The files of a data set in the first place that has all of them, else None."""
+def find(known: KnownDataSet) -> list[Path] | None:
+    """The files of a data set in the first folder that has all of them, else None."""
     for root in roots():
         for folder in known.folders:
-            if found := _complete(known, root / folder):
-                return found
+            if paths := _complete(known, root / folder):
+                return paths
         if known.name == "cifar10" and (root / "cifar-10-binary.tar.gz").is_file():
             return [root / "cifar-10-binary.tar.gz"]
     return None
 
 
-def spelled(folder: Path, name: str) -> Path | None:
-    """A file of that name, packed or unpacked."""
+def packed_or_unpacked(folder: Path, name: str) -> Path | None:
+    """The file of this name, gzipped or not, if it exists."""
     stem = name.removesuffix(".gz")
     return _any_of(folder, (stem + ".gz", stem, stem.replace("-idx", ".idx")))
 
 
 def roots() -> Iterator[Path]:
-    """The places looked in, in order; the cache is asked for (and its package needed) only where the first has not."""
-    given = os.environ.get(VARIABLE)
-    if given:
-        yield Path(given).expanduser()
+    """The folders to search, in order; pooch is imported only if the first does not have the data."""
+    folder = os.environ.get(VARIABLE)
+    if folder:
+        yield Path(folder).expanduser()
     yield cache()
 
 
-def _complete(known: Known, folder: Path) -> list[Path] | None:
+def _complete(known: KnownDataSet, folder: Path) -> list[Path] | None:
     if not folder.is_dir():
         return None
     if known.name == "cifar10":
@@ -91,9 +112,8 @@ def _complete(known: Known, folder: Path) -> list[Path] | None:
         table = _any_of(folder, ("data.txt.gz", "data.txt"))
         splits = _any_of(folder, ("splits.npz", "index_train_0.txt"))
         return [table, splits] if table and splits else None
-    # The names as downloaded; each may also lie there unpacked, or packed.
-    found = [spelled(folder, file.name) for file in known.files]
-    return [path for path in found if path] if all(found) else None
+    paths = [packed_or_unpacked(folder, file.name) for file in known.files]
+    return [path for path in paths if path] if all(paths) else None
 
 
 def _cifar(folder: Path) -> list[Path] | None:

@@ -1,4 +1,4 @@
-"""How raw data becomes a network's input, as one object that travels in a run's config.json.
+"""How raw data becomes inputs of a network, as one object that is saved in the config.json of a run.
 
 Every normalisation is `(raw / unit - mean) / scale`, the three numbers fitted once, on training data:
 
@@ -6,9 +6,8 @@ Every normalisation is `(raw / unit - mean) / scale`, the three numbers fitted o
     "255"        to [0, 1]                                       "none"       as it is
     "standard"   mean 0, variance 1: per column of a table, one mean and one deviation for images
 
-Pixels are counted on a scale of 0 ... 255 whatever the data's own maximum is (16 for the 8x8 digits). In a
-table, a column of categories holds codes in its raw form and becomes one column of zeros and ones per
-category.
+Pixels are scaled to 0 ... 255 first if the data has another maximum (16 for the 8x8 digits). In a raw table, a column
+of categories has codes; it becomes one column of zeros and ones per category.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 
 from bayesify.data import images
-from bayesify.data.errors import DataError, one_of
+from bayesify.data.errors import DataError, check_one_of
 from bayesify.data.images import ImageLayout
 
 if TYPE_CHECKING:
@@ -35,7 +34,17 @@ NORMALISATIONS = ("126", "255", "standard", "symmetric", "none")
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: a number, or one of `categories` (kept as its position in that list)."""
+    """A column of a table.
+
+    Args:
+        name: its name.
+        categories: the values of a column of categories; raw data has their positions in this list. Empty for numbers.
+
+    Example:
+        >>> bf.data.Column("colour", ("blue", "red")).categories.index("red")
+        1
+
+    """
 
     name: str
     categories: tuple[str, ...] = ()
@@ -43,7 +52,30 @@ class Column:
 
 @dataclass(frozen=True)
 class Preparation:
-    """From raw examples to float32 inputs, and from original to standardised targets."""
+    """How raw examples become float32 inputs, `(raw / unit - mean) / scale`, and targets standardised ones.
+
+    `DataSet.prepare` fits it to the training examples.
+
+    Args:
+        normalise: one of `NORMALISATIONS`.
+        flatten: make images flat vectors.
+        image: layout of the raw images; None for a table.
+        columns: columns of a table.
+        unit: divisor of pixel levels.
+        mean: one number per column, or one for images.
+        scale: one number per column, or one for images.
+        invert: whether `prepare_image` inverts images: True, False or "auto".
+        target_mean: mean of the training targets of a regression.
+        target_scale: standard deviation of the training targets of a regression.
+
+    Example:
+        >>> preparation = bf.data.load("digits").prepare().preparation
+        >>> preparation.normalise, preparation.shape
+        ('255', (64,))
+        >>> preparation.apply(torch.full((1, 8, 8), 16)).max()
+        tensor(1.)
+
+    """
 
     normalise: str
     flatten: bool = True
@@ -65,28 +97,62 @@ class Preparation:
         return (math.prod(whole),) if self.flatten else whole
 
     def apply(self, raw: Tensor) -> Tensor:
-        """Raw examples `[batch, ...]` to float32 inputs `[batch, *shape]`."""
+        """Prepare inputs.
+
+        Args:
+            raw: raw examples, `[batch, ...]`.
+
+        Returns:
+            Inputs, `[batch, *shape]` float32.
+
+        Raises:
+            DataError: the examples do not have the shape of the training data.
+
+        """
         return self._apply_table(raw) if self.image is None else self._apply_images(self.image, raw)
 
     def apply_target(self, target: Tensor) -> Tensor:
-        """Targets in original units to the standardised ones that a regression is trained on, float32."""
+        """Standardise regression targets.
+
+        Args:
+            target: targets in original units, of any shape.
+
+        Returns:
+            Standardised targets, float32.
+
+        """
         return ((target.double() - self.target_mean) / self.target_scale).float()
 
     def restore_target(self, target: Tensor) -> Tensor:
-        """Standardised targets, or predictions of them, back to original units."""
+        """Map standardised targets, or predictions of them, to original units.
+
+        Args:
+            target: standardised targets, of any shape.
+
+        Returns:
+            Targets in original units.
+
+        """
         return target * self.target_scale + self.target_mean
 
     def prepare_image(self, image: str | Path | Image, invert: bool | Literal["auto"] | None = None) -> Tensor:
-        """One picture, from a PNG or JPEG file or Pillow, as a raw example in the layout of the training
-        images.
+        """Read one image as a raw example with the size and colours of the training images.
 
-        Colours, size and polarity become those of training: with "auto" a picture on a light background is
-        inverted when the training images are on dark, and the reverse. Give `[None]` of the result to
-        `apply`.
+        Args:
+            image: a PNG or JPEG file, or an image of Pillow.
+            invert: True inverts the image, False does not, and "auto" does if its background is light and that of the
+                training images is dark, or the reverse. The default is that of the preparation.
+
+        Returns:
+            A raw example, without a batch; give `result[None]` to `apply`.
+
+        Raises:
+            DataError: the data is a table, or the image cannot be read.
+
         """
         if self.image is None:
-            raise DataError("this data is a table, not images: give a CSV file instead of a picture")
-        return images.fit_to(image, self.image, self.invert if invert is None else invert)
+            raise DataError("this data is a table, not images: give a CSV file instead of an image")
+        return images.fit_to_layout(image, self.image, self.invert if invert is None else invert)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON."""
@@ -96,12 +162,23 @@ class Preparation:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Preparation:
-        """The preparation that `to_dict` wrote."""
+        """The preparation that `to_dict` wrote.
+
+        Args:
+            plain: the result of `to_dict`.
+
+        Returns:
+            An equal preparation.
+
+        Raises:
+            DataError: a field is missing, unknown or invalid.
+
+        """
         known = {field.name for field in fields(cls)}
         unknown, missing = sorted(set(plain) - known), sorted(known - set(plain))
         if unknown or missing:
-            complaint = f"does not know {', '.join(unknown)}" if unknown else f"needs {', '.join(missing)}"
-            raise DataError(f"not a preparation written by this version: it {complaint}")
+            problem = f"unknown {', '.join(unknown)}" if unknown else f"missing {', '.join(missing)}"
+            raise DataError(f"not a preparation written by this version: {problem}")
         try:
             values = dict(plain) | {
                 "image": None if plain["image"] is None else ImageLayout(**plain["image"]),
@@ -111,7 +188,7 @@ class Preparation:
             }
         except (TypeError, KeyError, ValueError) as error:
             raise DataError(f"not a preparation written by this version: {error}") from error
-        one_of("normalise", values["normalise"], NORMALISATIONS)
+        check_one_of("normalise", values["normalise"], NORMALISATIONS)
         return cls(**values)
 
     def _apply_images(self, layout: ImageLayout, raw: Tensor) -> Tensor:
@@ -153,11 +230,11 @@ def fit_preparation(
     invert: bool | Literal["auto"] = "auto",
     target: tuple[float, float] = (0.0, 1.0),
 ) -> Preparation:
-    """The preparation whose numbers come from the raw training examples alone."""
-    one_of("normalise", normalise, NORMALISATIONS)
-    one_of("invert", invert, (True, False, "auto"))
+    """Fit a preparation to raw training examples."""
+    check_one_of("normalise", normalise, NORMALISATIONS)
+    check_one_of("invert", invert, (True, False, "auto"))
     if normalise in {"standard", "symmetric"} and (image is None or normalise == "standard") and len(raw) == 0:
-        raise DataError(f"normalise={normalise!r} is fitted on training data, and there is none; use '255'")
+        raise DataError(f"normalise={normalise!r} needs training data, got none; use '255'")
     if image is None:
         unit = 1.0
         mean, scale = _fit_columns(raw, normalise, columns)
@@ -194,7 +271,7 @@ def _fit_columns(raw: Tensor, normalise: str, columns: Sequence[Column]) -> tupl
         if not column.categories and normalise != "none":
             cells = raw[:, position].double()
             low, high = float(cells.min()), float(cells.max())
-            # A constant column carries nothing: it becomes zero (rounding must not blow it up), scale one.
+            # A constant column becomes exactly zero: its deviation may be a rounding error, so its scale is one.
             if low == high:
                 mean = low
             elif normalise == "standard":

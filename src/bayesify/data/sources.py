@@ -1,4 +1,4 @@
-"""One way in for the command line: a known name, a CSV, TSV or .npz file, or a folder of pictures."""
+"""Open data by the name of a known data set, or by the path of a file or of a folder of images."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from bayesify.data.arrays import from_npz
 from bayesify.data.catalogue import canonical
-from bayesify.data.delimited import SUFFIXES as TABLES
 from bayesify.data.errors import DataError, unknown_name
 from bayesify.data.folders import from_folder
+from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, suffixes
 from bayesify.data.loading import load
 from bayesify.data.tables import from_csv
 
@@ -20,31 +20,49 @@ if TYPE_CHECKING:
     from bayesify.data.dataset import DataSet
 
 READERS: dict[str, Callable[..., DataSet]] = {
-    **dict.fromkeys(TABLES, from_csv),
-    ".npz": from_npz,
+    **dict.fromkeys(TABLE_FILES, from_csv),
+    **dict.fromkeys(ARRAY_FILES, from_npz),
 }
 
 
 def open_data(name_or_path: str | Path, **options: Any) -> DataSet:
-    """A data set by name or from a file or folder; options that are None count as not given."""
-    given = {name: value for name, value in options.items() if value is not None}
+    """Open a data set by its name, or from a file or a folder of images.
+
+    A table is read by `from_csv`, arrays by `from_npz`, a folder by `from_folder` and a name by `load`.
+
+    Args:
+        name_or_path: the name of a known data set, a file with a known suffix (.csv, .tsv, .txt, .npz), or a folder.
+        options: options of the function that reads it; None counts as not given.
+
+    Returns:
+        The data set, not yet prepared.
+
+    Raises:
+        DataError: the name or an option is unknown, or the data is missing or damaged.
+
+    Example:
+        >>> bf.data.open_data("moons", n=200, test=50).x_train.shape
+        torch.Size([150, 2])
+
+    """
+    options = {name: value for name, value in options.items() if value is not None}
     text = str(name_or_path)
     path = Path(text).expanduser()
     suffix = path.suffix.lower()
     if path.is_dir() and (isinstance(name_or_path, Path) or not is_known(text)):
-        return _call(from_folder, path, given)
+        return _call(from_folder, path, options)
     if suffix in READERS:
         if not path.is_file():
             raise DataError(f"{path}: there is no such file")
-        return _call(READERS[suffix], path, given)
+        return _call(READERS[suffix], path, options)
     if path.is_file() and not is_known(text):
-        kinds = ", ".join(READERS)
-        raise DataError(f"{path}: do not know how to read a {suffix or 'nameless'} file; expected {kinds} or a folder")
-    return load(text, **given)
+        kind = f"a {suffix} file" if suffix else "a file without a suffix"
+        raise DataError(f"{path}: cannot read {kind}; expected {suffixes()} or a folder of images")
+    return load(text, **options)
 
 
 def is_known(name: str) -> bool:
-    """Whether a name is that of a data set we know; what is written as a path (`./mnist`) is not."""
+    """Whether this is the name of a known data set; a path such as `./mnist` is not."""
     if name.startswith((".", "/", "~")):
         return False
     try:
@@ -55,8 +73,8 @@ def is_known(name: str) -> bool:
 
 
 def _call(reader: Callable[..., DataSet], path: Path, options: dict[str, Any]) -> DataSet:
-    taken = [name for name in inspect.signature(reader).parameters if name != "path"]
+    accepted = [name for name in inspect.signature(reader).parameters if name != "path"]
     for name in options:
-        if name not in taken:
-            raise unknown_name(f"option for {path}:", name, taken)
+        if name not in accepted:
+            raise unknown_name(f"option for {path}:", name, accepted)
     return reader(path, **options)

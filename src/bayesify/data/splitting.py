@@ -1,4 +1,4 @@
-"""Seeded splits, withheld classes and label noise, all pure functions of a seed (see `bayesify.noise`)."""
+"""Seeded splits, withheld classes and label noise, as pure functions of a seed (see `bayesify.noise`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from bayesify import noise
-from bayesify.data.delimited import as_number
 from bayesify.data.errors import DataError, unknown_name
+from bayesify.data.rows import as_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,11 +20,25 @@ if TYPE_CHECKING:
 
 
 def split(n: int, parts: Sequence[float], seed: int = 0, stratify: Tensor | None = None) -> tuple[Tensor, ...]:
-    """Row numbers of disjoint random parts of `n` examples, each in ascending order.
+    """Split examples into disjoint random parts.
 
-    `parts` are counts (integers) or shares (floats), which may leave some examples out. With `stratify`, the
-    labels `[n]`, each part has every class in proportion, to within a couple of examples; sizes are the same
-    as without.
+    Args:
+        n: number of examples.
+        parts: sizes of the parts, as counts (int) or shares (float); they may leave some examples out.
+        seed: the seed of the split.
+        stratify: labels, `[n]`; every part then has each class in proportion, up to a few examples.
+
+    Returns:
+        Row numbers of each part, in ascending order.
+
+    Raises:
+        DataError: the parts are not positive or too large.
+
+    Example:
+        >>> train, test = bf.data.split(60, (0.8, 0.2), stratify=y)
+        >>> len(train), len(test), y[test].bincount()
+        (48, 12, tensor([4, 4, 4]))
+
     """
     sizes = _sizes(n, parts)
     shuffled = noise.permutation(noise.keys(seed, noise.Stream.SPLIT)[0], n)
@@ -37,29 +51,44 @@ def split(n: int, parts: Sequence[float], seed: int = 0, stratify: Tensor | None
 
 
 def withhold(dataset: DataSet, classes: str | int | Iterable[str | int]) -> DataSet:
-    """The data set without some classes, given by name (text) or number.
+    """Remove some classes from a data set, to use their test examples as unknown inputs.
 
-    The classes that stay are numbered 0 ... k-1 in their old order; the test examples of the others are
-    `unknown`, with `unknown_labels` pointing into `withheld`. Training examples of withheld classes are
-    dropped.
+    The remaining classes are numbered from 0 in their old order. Training examples of withheld classes are dropped.
+    Their test examples become `unknown`, with `unknown_labels` as positions in `withheld`.
+
+    Args:
+        dataset: a raw classification data set.
+        classes: a class or several, by name or number.
+
+    Returns:
+        A new data set.
+
+    Raises:
+        DataError: a class is unknown, fewer than two would remain, or the data set is prepared or a regression.
+
+    Example:
+        >>> dataset = bf.data.withhold(bf.data.load("digits"), ["8", "9"])
+        >>> dataset.classes, dataset.withheld, len(dataset.unknown)
+        (8, ('8', '9'), ...)
+
     """
     if dataset.kind != "classification":
         raise DataError(f"{dataset.name} is a regression: there are no classes to withhold")
     if dataset.preparation is not None:
         raise DataError(f"{dataset.name} is already prepared; withhold classes first, then prepare")
     wanted = [classes] if isinstance(classes, str | int) else list(classes)
-    gone = sorted({_class_number(dataset, which) for which in wanted})
-    stay = [number for number in range(dataset.classes) if number not in gone]
-    if len(stay) < 2:
-        raise DataError(f"withholding {len(gone)} of {dataset.classes} classes leaves {len(stay)}; two must stay")
+    withheld = sorted({_class_number(dataset, which) for which in wanted})
+    kept = [number for number in range(dataset.classes) if number not in withheld]
+    if len(kept) < 2:
+        raise DataError(f"withholding {len(withheld)} of {dataset.classes} classes leaves {len(kept)}; keep at least 2")
     renumber = torch.full((dataset.classes,), -1)
-    renumber[stay] = torch.arange(len(stay))
+    renumber[kept] = torch.arange(len(kept))
     train, test = renumber[dataset.y_train], renumber[dataset.y_test]
     known_train, known_test = train >= 0, test >= 0
     if not bool(known_train.any()):
-        raise DataError(f"{dataset.name} has no training examples of the classes that stay")
+        raise DataError(f"{dataset.name} has no training examples of the remaining classes")
     numbering = torch.full((dataset.classes,), -1)
-    numbering[gone] = torch.arange(len(gone)) + len(dataset.withheld)
+    numbering[withheld] = torch.arange(len(withheld)) + len(dataset.withheld)
     unknown, labels = dataset.x_test[~known_test], numbering[dataset.y_test[~known_test]]
     if dataset.unknown is not None and dataset.unknown_labels is not None:
         unknown, labels = torch.cat((dataset.unknown, unknown)), torch.cat((dataset.unknown_labels, labels))
@@ -69,31 +98,49 @@ def withhold(dataset: DataSet, classes: str | int | Iterable[str | int]) -> Data
         y_train=train[known_train],
         x_test=dataset.x_test[known_test],
         y_test=test[known_test],
-        class_names=tuple(dataset.class_names[number] for number in stay),
+        class_names=tuple(dataset.class_names[number] for number in kept),
         train_rows=None if dataset.train_rows is None else dataset.train_rows[known_train],
         test_rows=None if dataset.test_rows is None else dataset.test_rows[known_test],
-        withheld=dataset.withheld + tuple(dataset.class_names[number] for number in gone),
+        withheld=dataset.withheld + tuple(dataset.class_names[number] for number in withheld),
         unknown=unknown,
         unknown_labels=labels,
     )
 
 
 def label_noise(y: Tensor, pairs: Mapping[tuple[int, int], float], seed: int = 0) -> Tensor:
-    """Labels of which each one in a pair of classes is swapped for the other with that pair's probability."""
+    """Add label noise: swap the labels of pairs of classes with some probability.
+
+    Args:
+        y: labels, `[n]` integers.
+        pairs: for each pair of classes the probability that one label becomes the other.
+        seed: the seed of the noise.
+
+    Returns:
+        New labels, `[n]`.
+
+    Raises:
+        DataError: a class is in two pairs or has no example, or a probability is not in [0, 1].
+
+    Example:
+        >>> noisy = bf.data.label_noise(y, {(0, 1): 0.5})
+        >>> int((noisy != y).sum()), bool((noisy[y == 2] == 2).all())
+        (..., True)
+
+    """
     if y.dim() != 1 or y.is_floating_point():
-        raise DataError(f"labels must be whole numbers [n], got {y.dtype} {list(y.shape)}")
+        raise DataError(f"labels must be integers [n], got {y.dtype} {list(y.shape)}")
     classes = [label for pair in pairs for label in pair]
     if len(set(classes)) != len(classes):
         raise DataError(f"each class may be in one pair only, got {', '.join(map(str, pairs))}")
     present = set(y.tolist())
-    chance = noise.uniform(noise.keys(seed, noise.Stream.TARGETS)[0], len(y))
+    uniforms = noise.uniform(noise.keys(seed, noise.Stream.TARGETS)[0], len(y))
     noisy = y.clone()
     for (first, second), probability in pairs.items():
         if not 0 <= probability <= 1:
             raise DataError(f"a probability must be in [0, 1], got {probability} for classes {first} and {second}")
         if absent := {first, second} - present:
             raise DataError(f"no example has label {absent.pop()}, named in the pair ({first}, {second})")
-        swapped = chance < probability
+        swapped = uniforms < probability
         noisy[(y == first) & swapped] = second
         noisy[(y == second) & swapped] = first
     return noisy
@@ -106,13 +153,13 @@ def _sizes(n: int, parts: Sequence[float]) -> list[int]:
     if all(isinstance(part, int) for part in listed):
         sizes = [int(part) for part in listed]
         if sum(sizes) > n:
-            raise DataError(f"parts {sizes} add up to {sum(sizes)}, more than the {n} examples there are")
+            raise DataError(f"parts {sizes} add up to {sum(sizes)}, more than the {n} examples")
         return sizes
     if any(isinstance(part, int) for part in listed):
-        raise DataError(f"parts must be all counts (integers) or all shares (floats), got {listed}")
+        raise DataError(f"parts must be all counts (int) or all shares (float), got {listed}")
     if sum(listed) > 1 + 1e-9:
         raise DataError(f"shares {listed} add up to {sum(listed):g}, more than one")
-    # Rounding the running total keeps every size within one of its share and the sum right.
+    # Rounding the running total keeps each size within one of its share, and the sum exact.
     ends = [round(n * min(math.fsum(listed[: last + 1]), 1.0)) for last in range(len(listed))]
     sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     if 0 in sizes:
@@ -121,8 +168,7 @@ def _sizes(n: int, parts: Sequence[float]) -> list[int]:
 
 
 def _spread_evenly(shuffled: Tensor, labels: Tensor) -> Tensor:
-    """The same examples, each class spread evenly from the first to the last, so that any cut takes its
-    share.
+    """The same examples with each class spread evenly, so that every section has the classes in proportion.
 
     The j-th of the n examples of a class is placed at (j + 1/2) / n; equal places keep their shuffled order.
     """
@@ -138,7 +184,7 @@ def _class_number(dataset: DataSet, which: str | int) -> int:
     if isinstance(which, str):
         if which in dataset.class_names:
             return dataset.class_names.index(which)
-        # Of classes named by numbers a number is a name: the second of 3, 5 and 7 is not "1".
+        # Where class names are numbers, a number is a name: with classes 3, 5 and 7, "1" is unknown.
         if not which.isdecimal() or all(as_number(name) is not None for name in dataset.class_names):
             raise unknown_name(f"class of {dataset.name}", which, dataset.class_names)
         which = int(which)

@@ -1,7 +1,7 @@
-"""Whether a column of targets means classes or numbers, and those targets as a tensor.
+"""Targets as a tensor, and whether they are classes or numbers.
 
-Text is classes. Whole numbers are classes where there are few of them (at most 20 different ones, and at most
-half as many as examples); other numbers are a regression. `kind` overrides.
+Texts are classes. Whole numbers are classes if there are at most 20 different ones, and at most half as many as
+examples. Other numbers are targets of a regression. `kind` overrides this.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from bayesify.data.errors import DataError, one_of
+from bayesify.data.errors import DataError, check_one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,16 +38,14 @@ def read_targets(
     where: Callable[[int], str],
     what: str,
 ) -> Targets:
-    """Targets from their texts and, where a text is a number, its value; `where(i)` names the place of the
-    i-th.
-    """
+    """Targets from their texts and their values as numbers (None for text); `where(i)` is the position of target i."""
     if kind is not None:
-        one_of("kind", kind, ("classification", "regression"))
-    if kind == "regression" or (kind is None and not _few(cells, numbers)):
+        check_one_of("kind", kind, ("classification", "regression"))
+    if kind == "regression" or (kind is None and not _look_like_classes(cells, numbers)):
         values = []
         for position, (cell, number) in enumerate(zip(cells, numbers, strict=True)):
             if number is None:
-                raise DataError(f"{where(position)}: the target must be a number for a regression, got {cell!r}")
+                raise DataError(f"{where(position)}: the target of a regression must be a number, got {cell!r}")
             values.append(number)
         return Targets("regression", torch.tensor(values, dtype=torch.float64))
     names = _names(cells, numbers)
@@ -55,20 +53,20 @@ def read_targets(
     if len(ordered) == 1:
         raise DataError(f"{what}: every example has the class {ordered[0]!r}; classification needs two or more")
     if len(ordered) > max(MOST_CLASSES, len(names) / 2):
-        raise DataError(f"{what}: {len(ordered)} classes for {len(names)} examples; is this the target?")
+        raise DataError(f"{what}: too many classes, {len(ordered)} for {len(names)} examples; is this the target?")
     number_of = {name: number for number, name in enumerate(ordered)}
     return Targets("classification", torch.tensor([number_of[name] for name in names]), tuple(ordered))
 
 
 def sorted_naturally(names: Iterable[str]) -> list[str]:
-    """Numbers by value, those of one value ("1" and "01") alphabetically; else alphabetically."""
+    """Sorted by value if all are numbers, with equal values ("1" and "01") alphabetically; else alphabetically."""
     try:
         return sorted(names, key=lambda name: (float(name), name))
     except ValueError:
         return sorted(names)
 
 
-def _few(cells: Sequence[str], numbers: Sequence[float | None]) -> bool:
+def _look_like_classes(cells: Sequence[str], numbers: Sequence[float | None]) -> bool:
     if any(number is None for number in numbers):
         return True
     if not all(number is not None and number.is_integer() for number in numbers):
@@ -77,7 +75,7 @@ def _few(cells: Sequence[str], numbers: Sequence[float | None]) -> bool:
 
 
 def _names(cells: Sequence[str], numbers: Sequence[float | None]) -> list[str]:
-    """Whole numbers by their plain name ("1.0" is the class "1"), texts as they are."""
+    """Names of classes: "1" for the number 1.0, texts as they are."""
     if any(number is None or not number.is_integer() for number in numbers):
         return list(cells)
     return [str(int(number)) for number in numbers if number is not None]

@@ -1,4 +1,4 @@
-"""Posteriors that need no approximation: what every method can be held against."""
+"""Exact posteriors, to check approximate methods against."""
 
 from bayesify.exact.coin import Coin
 from bayesify.exact.grid import Grid, TruncationError

@@ -1,4 +1,4 @@
-"""Linear regression, exactly: a Gaussian prior on the coefficients, noise known or unknown.
+"""The exact posterior of linear regression: a Gaussian prior on the coefficients, noise known or unknown.
 
     y = X w + e,  e ~ N(0, s^2)
     noise known:    w ~ N(m, V)                                  =>  w | y ~ N(m_n, V_n)
@@ -25,16 +25,34 @@ from bayesify.exact.coin import check_levels
 
 
 class LinearRegression:
-    """Coefficients of the features in order, the intercept's last (as `nn.Linear` has its weight and bias).
+    """The exact posterior of linear regression, `y = X w + e` with `e ~ N(0, s^2)` and a Gaussian prior on w.
+
+    The K coefficients w are those of the features in order, then the intercept (the order of `nn.Linear`).
 
     Args:
-        scale: prior standard deviation of the coefficients, one or one for each; `math.inf` is flat. Where the noise is
-            unknown it is in units of the noise.
-        covariance: the prior covariance, in place of scales.
-        mean: prior mean of the coefficients, one or one for each.
-        noise: the standard deviation of the noise, or None where it is unknown.
-        inverse_gamma: a and b of the prior of the noise variance, where it is unknown; (0, 0) is 1 / s^2.
+        scale: prior standard deviation of the coefficients, one number or `[K]`; `math.inf` is a flat prior. Where the
+            noise is unknown, the scale is in units of the noise.
+        covariance: the prior covariance, `[K, K]`, instead of scales.
+        mean: prior mean of the coefficients, one number or `[K]`.
+        noise: the standard deviation s of the noise, or None where it is unknown.
+        inverse_gamma: parameters a and b of the prior IG(a, b) of the noise variance, where the noise is unknown;
+            (0, 0) is the prior `1 / s^2`.
         intercept: add a constant feature.
+
+    Raises:
+        ValueError: a scale, the noise or a parameter of the inverse gamma is out of range.
+
+    Example:
+        >>> points = torch.linspace(-1, 1, 20)
+        >>> model = bf.exact.LinearRegression(scale=10.0, noise=0.5).fit((points, 2 * points + 1))
+        >>> model.mean
+        tensor([1.9993, 0.9999], dtype=torch.float64)
+        >>> model.predict([0.0, 3.0]).std
+        tensor([0.5123, 0.7535], dtype=torch.float64)
+
+    Reference:
+        C. M. Bishop, "Pattern Recognition and Machine Learning", 2006, section 3.3;
+        A. Gelman et al., "Bayesian Data Analysis", third edition, 2013, chapter 14.
 
     """
 
@@ -52,29 +70,47 @@ class LinearRegression:
         self.scale, self.covariance_given, self.mean_given = scale, covariance, mean
         self.prior_a, self.prior_b = (float(value) for value in inverse_gamma)
         if not (0 <= self.prior_a < math.inf and 0 <= self.prior_b < math.inf):
-            raise ValueError(f"inverse_gamma must be two finite numbers from 0, got {inverse_gamma}")
+            raise ValueError(f"inverse_gamma must be two finite numbers of at least 0, got {inverse_gamma}")
         self.intercept = intercept
         self._design: Tensor | None = None
         self._targets = torch.empty(0, dtype=torch.float64)
 
     def fit(self, data: tuple[Any, Any]) -> Self:
-        """Start over with `(x, y)`: x `[n, features]` (or `[n]` for one feature), y `[n]`."""
+        """Replace all data.
+
+        Args:
+            data: `(x, y)`, with x `[n, features]` (or `[n]` for one feature) and y `[n]`.
+
+        Returns:
+            The model itself.
+
+        """
         self._design = None
         return self.observe(data)
 
     def observe(self, data: tuple[Any, Any]) -> Self:
-        """Add `(x, y)` to what has been seen."""
+        """Add data to what was observed before.
+
+        Args:
+            data: `(x, y)`, with x `[n, features]` (or `[n]` for one feature) and y `[n]`.
+
+        Returns:
+            The model itself.
+
+        Raises:
+            ValueError: shapes do not match, or the data does not determine the coefficients under a flat prior.
+
+        """
         x, y = data
         design, targets = self._features(x), _numbers(y).reshape(-1)
         if len(design) != len(targets):
-            raise ValueError(f"x has {len(design)} examples and y has {len(targets)}: they must be as many")
+            raise ValueError(f"x and y must have the same length, got {len(design)} and {len(targets)}")
         if self._design is None:
             self._design, self._targets = design, targets
         else:
             if design.shape[1] != self._design.shape[1]:
-                raise ValueError(
-                    f"x must have the features seen before, {self._design.shape[1]}, got {design.shape[1]}"
-                )
+                seen = self._design.shape[1] - self.intercept
+                raise ValueError(f"x must have {seen} features as before, got {design.shape[1] - self.intercept}")
             self._design = torch.cat((self._design, design))
             self._targets = torch.cat((self._targets, targets))
         self._update()
@@ -83,7 +119,7 @@ class LinearRegression:
     @property
     def mean(self) -> Tensor:
         """The posterior mean of the coefficients, `[K]`."""
-        self._seen()
+        self._observed()
         return self._mean
 
     @property
@@ -93,62 +129,93 @@ class LinearRegression:
 
     @property
     def std(self) -> Tensor:
+        """The posterior standard deviations of the coefficients, `[K]`."""
         return self.covariance.diagonal().sqrt()
 
     @property
     def df(self) -> float:
-        """Degrees of freedom of the coefficients' and the predictions' t distribution; infinite for known noise."""
-        self._seen()
-        return math.inf if self.noise is not None else 2 * self._a
+        """Degrees of freedom of the t distributions of coefficients and predictions; infinite for known noise."""
+        self._observed()
+        return math.inf if self.noise is not None else 2 * self.posterior_a
 
     @property
     def log_evidence(self) -> float:
-        """The log density of the targets before any was seen."""
-        self._seen()
+        """The log density of the targets under the prior."""
+        self._observed()
         improper = self.noise is None and min(self.prior_a, self.prior_b) == 0
         if improper or bool((self._prior_precision.diagonal() == 0).any()):
-            raise ValueError("a flat prior is improper and has no evidence: give a finite scale (and a, b above 0)")
+            raise ValueError(
+                "a flat prior is improper and has no evidence: give a finite scale (and a, b above 0 for unknown noise)"
+            )
         n = len(self._targets)
         determinants = 0.5 * (torch.logdet(self._prior_precision) - _log_det(self._factor)).item()
         if self.noise is not None:
             return determinants - n * math.log(self.noise) - 0.5 * n * math.log(2 * math.pi) - 0.5 * self._misfit
-        gammas = math.lgamma(self._a) - math.lgamma(self.prior_a)
-        rates = self.prior_a * math.log(self.prior_b) - self._a * math.log(self._b)
+        gammas = math.lgamma(self.posterior_a) - math.lgamma(self.prior_a)
+        rates = self.prior_a * math.log(self.prior_b) - self.posterior_a * math.log(self.posterior_b)
         return determinants + gammas + rates - 0.5 * n * math.log(2 * math.pi)
 
     def predict(self, x: Any) -> Prediction:
-        """The predictive distribution of a target at each row of x."""
-        self._seen()
+        """The predictive distribution of the targets.
+
+        Args:
+            x: inputs, `[n, features]` or `[n]` for one feature.
+
+        Returns:
+            A `Prediction` for n targets.
+
+        """
+        self._observed()
         rows = self._features(x)
         spread = torch.linalg.solve_triangular(self._factor, rows.mT, upper=False).square().sum(0)
         if self.noise is not None:
             aleatoric = torch.full_like(spread, self.noise**2)
             return Prediction(rows @ self._mean, (spread + aleatoric).sqrt(), math.inf, spread, aleatoric)
-        variance, scale = self._noise_variance(), (self._b / self._a * (1 + spread)).sqrt()
-        return Prediction(rows @ self._mean, scale, 2 * self._a, variance * spread, torch.full_like(spread, variance))
+        variance, scale = self._noise_variance(), (self.posterior_b / self.posterior_a * (1 + spread)).sqrt()
+        return Prediction(
+            rows @ self._mean, scale, 2 * self.posterior_a, variance * spread, torch.full_like(spread, variance)
+        )
 
     def weights(self, draws: Sequence[int], seed: int = 0) -> Tensor:
-        """Sets of coefficients number `draws` of the posterior, `[draws, K]`."""
-        self._seen()
+        """Posterior draws of the coefficients.
+
+        Args:
+            draws: the numbers of the draws; a draw depends only on its number and the seed.
+            seed: the seed of the random numbers.
+
+        Returns:
+            Coefficients, `[draws, K]`.
+
+        """
+        self._observed()
         keys = pure_noise.keys(seed, pure_noise.Stream.PREDICTION, draws=draws)
         white = pure_noise.normal(keys, len(self._mean)).double()
         spread: Tensor = torch.linalg.solve_triangular(self._factor.mT, white.mT, upper=True).mT
         return self._mean + spread * (1.0 if self.noise is not None else self.noises(draws, seed).unsqueeze(-1))
 
     def noises(self, draws: Sequence[int], seed: int = 0) -> Tensor:
-        """The noise standard deviation of each of those draws, `[draws]`."""
-        self._seen()
+        """Posterior draws of the standard deviation of the noise, one for each draw of `weights`.
+
+        Args:
+            draws: the numbers of the draws.
+            seed: the seed of the random numbers.
+
+        Returns:
+            Standard deviations, `[draws]`.
+
+        """
+        self._observed()
         if self.noise is not None:
             return torch.full((len(draws),), self.noise, dtype=torch.float64)
         from scipy.special import gammaincinv
 
         keys = pure_noise.fold(pure_noise.keys(seed, pure_noise.Stream.PREDICTION, draws=draws), 1)
-        chances = pure_noise.uniform(keys, 1).double()[:, 0]
-        precisions = torch.as_tensor(gammaincinv(self._a, chances.numpy())) / self._b
+        levels = pure_noise.uniform(keys, 1).double()[:, 0]
+        precisions = torch.as_tensor(gammaincinv(self.posterior_a, levels.numpy())) / self.posterior_b
         return precisions.rsqrt()
 
     def _update(self) -> None:
-        design, targets = self._seen(), self._targets
+        design, targets = self._observed(), self._targets
         size = design.shape[1]
         prior_mean = _numbers(self.mean_given).expand(size)
         self._prior_precision = self._precision(size)
@@ -164,13 +231,16 @@ class LinearRegression:
         residual = targets - design @ prior_mean
         shift = torch.cholesky_solve((scaled.mT @ (residual / unit)).unsqueeze(-1), factor).squeeze(-1)
         self._mean = prior_mean + shift
-        left = (targets - design @ self._mean) / unit
-        self._misfit = float(left @ left + shift @ self._prior_precision @ shift)
+        remaining = (targets - design @ self._mean) / unit
+        self._misfit = float(remaining @ remaining + shift @ self._prior_precision @ shift)
         if self.noise is None:
-            # A flat coefficient does not scale with the noise: each takes half a degree from the noise's own.
+            # The flat limit of p(w | s^2) has no factor 1/s: each flat coefficient takes 1/2 from a.
             flat = int((self._prior_precision.diagonal() == 0).sum())
-            self._a, self._b = self.prior_a + 0.5 * (len(targets) - flat), self.prior_b + 0.5 * self._misfit
-            if self._a <= 0:
+            self.posterior_a, self.posterior_b = (
+                self.prior_a + 0.5 * (len(targets) - flat),
+                self.prior_b + 0.5 * self._misfit,
+            )
+            if self.posterior_a <= 0:
                 raise ValueError(f"{len(targets)} examples do not determine {size} coefficients and the noise")
 
     def _precision(self, size: int) -> Tensor:
@@ -184,7 +254,7 @@ class LinearRegression:
             return torch.cholesky_inverse(factor)
         scale = _numbers(self.scale)
         if scale.ndim > 1 or (scale.ndim == 1 and len(scale) != size) or not bool((scale > 0).all()):
-            raise ValueError(f"scale must be one number above 0 or {size} of them, got {scale.tolist()}")
+            raise ValueError(f"scale must be one number above 0 or a list of {size}, got {scale.tolist()}")
         return torch.diag(scale.pow(-2).expand(size))
 
     def _features(self, x: Any) -> Tensor:
@@ -195,17 +265,17 @@ class LinearRegression:
         return torch.cat((x, torch.ones_like(x[:, :1])), 1) if self.intercept else x
 
     def _shape(self) -> Tensor:
-        self._seen()
+        self._observed()
         return torch.cholesky_inverse(self._factor)
 
     def _noise_variance(self) -> float:
-        """What multiplies the shape: 1 for known noise, E[s^2] otherwise."""
-        self._seen()
+        """The factor of the posterior covariance: 1 for known noise, E[s^2] otherwise."""
+        self._observed()
         if self.noise is not None:
             return 1.0
-        return self._b / (self._a - 1) if self._a > 1 else math.inf
+        return self.posterior_b / (self.posterior_a - 1) if self.posterior_a > 1 else math.inf
 
-    def _seen(self) -> Tensor:
+    def _observed(self) -> Tensor:
         if self._design is None:
             raise ValueError("nothing has been observed yet: call fit((x, y)) first")
         return self._design
@@ -213,14 +283,20 @@ class LinearRegression:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Normal (`df` infinite) or Student's t predictions for several inputs.
+    """The predictive distribution of n targets: normal, or Student's t where the noise is unknown.
 
     Args:
-        mean: `[n]`.
-        scale: `[n]`, the standard deviation where the noise is known.
-        df: degrees of freedom.
-        epistemic: variance of the function's value, `[n]`.
+        mean: mean of each target, `[n]`.
+        scale: scale of each distribution, `[n]`; the standard deviation for a normal.
+        df: degrees of freedom; infinite for a normal.
+        epistemic: variance of the regression function, `[n]`.
         aleatoric: variance of the noise, `[n]`.
+
+    Example:
+        >>> prediction = bf.exact.LinearRegression().fit(([0.0, 1.0, 2.0], [0.1, 0.9, 2.2])).predict([1.0])
+        >>> low, high = prediction.interval(0.9)
+        >>> prediction.mean, low, high
+        (tensor([0.9933], ...), tensor([-0.8579], ...), tensor([2.8446], ...))
 
     """
 
@@ -232,15 +308,24 @@ class Prediction:
 
     @property
     def variance(self) -> Tensor:
-        """Total variance, `[n]`; it is the sum of the epistemic and the aleatoric one."""
+        """Total variance, `[n]`: epistemic + aleatoric."""
         return self.epistemic + self.aleatoric
 
     @property
     def std(self) -> Tensor:
+        """Standard deviation, `[n]`."""
         return self.variance.sqrt()
 
     def quantile(self, levels: Any) -> Tensor:
-        """Quantiles, `[levels, n]` (`[n]` for one level)."""
+        """Quantiles of each target.
+
+        Args:
+            levels: one level from 0 to 1, or several.
+
+        Returns:
+            `[levels, n]`, or `[n]` for one level.
+
+        """
         from scipy.special import ndtri, stdtrit
 
         values = check_levels(levels).numpy()
@@ -248,12 +333,28 @@ class Prediction:
         return self.mean + self.scale * standard.unsqueeze(-1) if standard.ndim else self.mean + self.scale * standard
 
     def interval(self, mass: float = 0.95) -> tuple[Tensor, Tensor]:
-        """The central interval with this mass at each input."""
+        """The central interval of each target.
+
+        Args:
+            mass: its probability.
+
+        Returns:
+            Lower and upper ends, `[n]` each.
+
+        """
         low, high = self.quantile([(1 - mass) / 2, (1 + mass) / 2])
         return low, high
 
     def log_density(self, y: Any) -> Tensor:
-        """The log density of targets y, `[n]`."""
+        """The log density of the targets.
+
+        Args:
+            y: targets, `[n]`.
+
+        Returns:
+            Log densities, `[n]`.
+
+        """
         z = (_numbers(y).reshape(-1) - self.mean) / self.scale
         if self.df == math.inf:
             return -0.5 * z.square() - self.scale.log() - 0.5 * math.log(2 * math.pi)

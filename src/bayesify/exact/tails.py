@@ -1,10 +1,10 @@
-"""What lies beyond the last point of a grid: a log density carried on by its slope s and curvature c at the edge.
+"""The mass beyond the edge of a grid: a log density extrapolated by its slope s and curvature c at the edge.
 
     c < 0   exp(s t + c t^2 / 2)              a Gaussian tail
-    c = 0   exp(s t)                          an exponential one
+    c = 0   exp(s t)                          an exponential tail
     c > 0   (1 + t / u)^-m, u = -s / c, m = s^2 / c    a power law with that slope and curvature
 
-Each is exact for its family; a tail that does not fall, or falls no faster than 1 / t, has infinite mass.
+Each is exact for its family. A tail that does not fall, or falls no faster than 1 / t, has infinite mass.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 _NODES = 32
-_NEGLIGIBLE = 40.0  # exp(-40) of the density at the edge is where a tail ends
+_NEGLIGIBLE = 40.0  # a tail ends where the density is exp(-40) of that at the edge
 
 
 def slope_and_curvature(log_density: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """First and second derivative at the edge, outwards, by the parabola through the last three points.
+    """Outward first and second derivative at the edge, by the parabola through the last three points.
 
     `log_density [3, lines]` at `points [3]`, both from the edge inwards.
     """
@@ -35,7 +35,7 @@ def tail(start: Tensor, slope: Tensor, curvature: Tensor, room: float) -> tuple[
 
     A tail ends after `room`, where the parameter is bounded.
     """
-    nodes, weights = (torch.as_tensor(part) for part in np.polynomial.legendre.leggauss(_NODES))
+    nodes, weights = (torch.as_tensor(values) for values in np.polynomial.legendre.leggauss(_NODES))
     nodes, weights = 0.5 * (nodes + 1), 0.5 * weights
     if room <= 0:
         return torch.zeros(len(start), _NODES, dtype=torch.float64), torch.zeros(len(start), _NODES).double()
@@ -46,7 +46,7 @@ def tail(start: Tensor, slope: Tensor, curvature: Tensor, room: float) -> tuple[
     if bool(heavy.any()):
         far, heavy_mass = _power_tail(slope[heavy], curvature[heavy], room, nodes, weights)
         distance[heavy], mass[heavy] = far, heavy_mass
-    # A density of zero at the edge stays zero, however it got there.
+    # A density of zero at the edge has no tail, whatever its slope.
     return distance, torch.where(start.unsqueeze(-1) > -torch.inf, start.exp().unsqueeze(-1) * mass, 0.0)
 
 
@@ -54,7 +54,7 @@ def _gaussian_tail(
     slope: Tensor, precision: Tensor, room: float, nodes: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor]:
     root = (slope.square() + 2 * _NEGLIGIBLE * precision).sqrt()
-    # The two forms of the larger root of precision t^2 / 2 - slope t = 40, each where it does not cancel.
+    # Two forms of the larger root of precision t^2 / 2 - slope t = 40, each used where no digits cancel.
     falling, rising = 2 * _NEGLIGIBLE / (root - slope), (slope + root) / precision
     end = torch.where(slope < 0, falling, rising)
     end = torch.where(end.isfinite(), end, torch.inf).clamp(max=room)
@@ -69,7 +69,7 @@ def _power_tail(slope: Tensor, curvature: Tensor, room: float, nodes: Tensor, we
     endless = (power <= 1) & torch.tensor(math.isinf(room))
     rate = torch.where(endless, 1.0, power - 1)
     rate = torch.where(rate.abs() < 1e-9, 1e-9, rate)
-    # The share of the mass within the room, and nodes that are even in mass: t = unit ((1 - share v)^(-1 / rate) - 1).
+    # The share of the mass within the room, and nodes spaced evenly in mass: t = unit ((1 - share v)^(-1 / rate) - 1).
     share = -torch.expm1(-rate * torch.log1p(torch.full_like(unit, room) / unit))
     distance = unit.unsqueeze(-1) * torch.expm1(-torch.log1p(-share.unsqueeze(-1) * nodes) / rate.unsqueeze(-1))
     mass = (unit / rate * share).unsqueeze(-1) * weights

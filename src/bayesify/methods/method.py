@@ -226,7 +226,7 @@ class Method(Learning):
             self, examples, plan, validation=checks, run=folder, optimizer=optimizer, schedule=schedule, show=progress
         )
         trainer.restore(tensors, state)
-        runs.forget_scores(folder)
+        runs.delete_scores(folder)
         self.run, self.complete = folder.resolve(), False
         return self._carry_out(trainer, folder)
 

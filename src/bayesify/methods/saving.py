@@ -32,7 +32,7 @@ logger = logging.getLogger("bayesify")
 
 def save(method: Method, folder: Path) -> Path:
     """Write a method into a run folder; files of its own that are there are replaced one by one, each when whole."""
-    runs.check_ours(folder)
+    runs.check_no_other_content(folder)
     if method.run != folder.resolve():
         runs.clear(folder)
         method.run = folder.resolve()

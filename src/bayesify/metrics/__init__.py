@@ -1,7 +1,8 @@
-"""How good the answers and their uncertainties are: numbers on plain tensors or arrays, each a Python float.
+"""Scores of predictions and their uncertainties: from tensors or arrays to one Python float each.
 
 `probs` are `[n, classes]` with integer `targets` `[n]` (further dimensions before the classes are flattened),
-`confidence` grows with certainty, `losses` are per example (an error is a loss of 1). Nothing broadcasts.
+`confidence` is higher where a prediction is more certain, `losses` are per example (an error is a loss of 1). Shapes
+are never broadcast.
 """
 
 from bayesify.metrics.arrays import Floats, Numbers, as_array, paired

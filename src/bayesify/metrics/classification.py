@@ -1,4 +1,4 @@
-"""Scores of class probabilities `[n, classes]` against labels `[n]`: how often right, how likely, how calibrated."""
+"""Scores of class probabilities `[n, classes]` against labels `[n]`: accuracy, likelihood and calibration."""
 
 from __future__ import annotations
 
@@ -7,48 +7,90 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesify.metrics.arrays import Floats, Numbers, alike, as_array
+from bayesify.metrics.arrays import Floats, Numbers, as_array, same_shape
 
 
 def accuracy(probs: Numbers, targets: Numbers) -> float:
     """Share of the examples whose most probable class is the right one.
 
-    >>> accuracy([[0.9, 0.1], [0.4, 0.6]], [0, 0])
-    0.5
+    Args:
+        probs: class probabilities, `[n, classes]`.
+        targets: true classes, `[n]` integers.
+
+    Returns:
+        A number from 0 to 1.
+
+    Example:
+        >>> bf.metrics.accuracy([[0.9, 0.1], [0.4, 0.6]], [0, 0])
+        0.5
+
     """
-    chances, labels = _classes(probs, targets)
-    return float((chances.argmax(1) == labels).mean())
+    probabilities, labels = _classes(probs, targets)
+    return float((probabilities.argmax(1) == labels).mean())
 
 
 def nll(probs: Numbers, targets: Numbers) -> float:
-    """Mean negative log-likelihood `-log p[y]` in nats; infinite if a right answer had no chance at all.
+    """Mean negative log-likelihood, `mean_i -log p_i[y_i]`, in nats.
 
-    >>> round(nll([[0.5, 0.5]], [1]), 4)
-    0.6931
+    Args:
+        probs: class probabilities, `[n, classes]`.
+        targets: true classes, `[n]` integers.
 
-    Reference: I. J. Good, Rational decisions, 1952.
+    Returns:
+        A number from 0; infinite if a true class had probability 0.
+
+    Example:
+        >>> round(bf.metrics.nll([[0.5, 0.5]], [1]), 4)
+        0.6931
+
+    Reference:
+        I. J. Good, "Rational decisions", 1952.
+
     """
-    chances, labels = _classes(probs, targets)
+    probabilities, labels = _classes(probs, targets)
     with np.errstate(divide="ignore"):
-        return float(-np.log(chances[np.arange(len(labels)), labels]).mean())
+        return float(-np.log(probabilities[np.arange(len(labels)), labels]).mean())
 
 
 def brier(probs: Numbers, targets: Numbers) -> float:
-    """Squared distance between the probabilities and the truth, summed over classes: from 0 to 2.
+    """Brier score, `mean_i sum_k (p_i[k] - [y_i = k])^2`.
 
-    >>> round(brier([[0.8, 0.2]], [0]), 4)
-    0.08
+    Args:
+        probs: class probabilities, `[n, classes]`.
+        targets: true classes, `[n]` integers.
 
-    Reference: G. W. Brier, Verification of forecasts expressed in terms of probability, 1950.
+    Returns:
+        A number from 0 (best) to 2.
+
+    Example:
+        >>> round(bf.metrics.brier([[0.8, 0.2]], [0]), 4)
+        0.08
+
+    Reference:
+        G. W. Brier, "Verification of forecasts expressed in terms of probability", 1950.
+
     """
-    chances, labels = _classes(probs, targets)
-    truth = np.eye(chances.shape[1])[labels]
-    return float(np.square(chances - truth).sum(1).mean())
+    probabilities, labels = _classes(probs, targets)
+    truth = np.eye(probabilities.shape[1])[labels]
+    return float(np.square(probabilities - truth).sum(1).mean())
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """Bins of confidence, `[bins]` each: how sure, how often right (NaN where empty), and how many."""
+    """Confidence and accuracy in bins of confidence, as `reliability_curve` returns them.
+
+    Args:
+        edges: the edges of the bins, `[bins + 1]`, from 0 to 1.
+        confidence: mean confidence in each bin, `[bins]`; NaN in an empty bin.
+        accuracy: share of right predictions in each bin, `[bins]`; NaN in an empty bin.
+        count: number of examples in each bin, `[bins]`.
+
+    Example:
+        >>> curve = bf.metrics.reliability_curve(bnn.predict(x).probs, y, bins=5)
+        >>> curve.edges.shape, curve.accuracy.shape, curve.count.sum()
+        ((6,), (5,), ...60...)
+
+    """
 
     edges: Floats
     confidence: Floats
@@ -57,17 +99,31 @@ class Reliability:
 
 
 def reliability_curve(probs: Numbers, targets: Numbers, bins: int = 15) -> Reliability:
-    """Confidence against accuracy in equal-width bins `(low, high]`; equal in every bin when calibrated.
+    """Confidence against accuracy in equal-width bins `(low, high]` of confidence.
 
-    >>> reliability_curve([[0.9, 0.1], [0.7, 0.3]], [0, 1], bins=2).accuracy
-    array([nan, 0.5])
+    The two are equal in every bin when the predictions are calibrated.
 
-    Reference: C. Guo et al., On calibration of modern neural networks, 2017.
+    Args:
+        probs: class probabilities, `[n, classes]`.
+        targets: true classes, `[n]` integers.
+        bins: number of bins between 0 and 1.
+
+    Returns:
+        A `Reliability` with the edges, mean confidence, accuracy and count of the bins.
+
+    Example:
+        >>> bf.metrics.reliability_curve([[0.9, 0.1], [0.7, 0.3]], [0, 1], bins=2).accuracy
+        array([nan, 0.5])
+
+    Reference:
+        C. Guo, G. Pleiss, Y. Sun and K. Weinberger, "On calibration of modern neural networks", 2017
+        (arXiv:1706.04599).
+
     """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
-    chances, labels = _classes(probs, targets)
-    confidence, right = chances.max(1), chances.argmax(1) == labels
+    probabilities, labels = _classes(probs, targets)
+    confidence, right = probabilities.max(1), probabilities.argmax(1) == labels
     edges = np.linspace(0.0, 1.0, bins + 1)
     place = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
     count = np.bincount(place, minlength=bins)
@@ -78,12 +134,24 @@ def reliability_curve(probs: Numbers, targets: Numbers, bins: int = 15) -> Relia
 
 
 def expected_calibration_error(probs: Numbers, targets: Numbers, bins: int = 15) -> float:
-    """The mean gap `|accuracy - confidence|` over equal-width bins of confidence, weighted by their counts.
+    """Expected calibration error, `sum_b n_b / n |accuracy_b - confidence_b|` over equal-width bins of confidence.
 
-    >>> round(expected_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 4)
-    0.4
+    Args:
+        probs: class probabilities, `[n, classes]`.
+        targets: true classes, `[n]` integers.
+        bins: number of bins between 0 and 1.
 
-    Reference: M. Naeini et al., Obtaining well calibrated probabilities using Bayesian binning, 2015.
+    Returns:
+        A number from 0 (calibrated) to 1.
+
+    Example:
+        >>> round(bf.metrics.expected_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 4)
+        0.4
+
+    Reference:
+        M. P. Naeini, G. Cooper and M. Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning",
+        2015.
+
     """
     curve = reliability_curve(probs, targets, bins)
     filled = curve.count > 0
@@ -92,13 +160,13 @@ def expected_calibration_error(probs: Numbers, targets: Numbers, bins: int = 15)
 
 
 def _classes(probs: Numbers, targets: Numbers) -> tuple[Floats, NDArray[np.int64]]:
-    chances, labels = as_array(probs, "probs"), as_array(targets, "targets")
-    if chances.ndim < 2 or not alike(chances.shape[:-1], labels.shape):
-        shapes = f"{list(chances.shape)} and {list(labels.shape)}"
+    probabilities, labels = as_array(probs, "probs"), as_array(targets, "targets")
+    if probabilities.ndim < 2 or not same_shape(probabilities.shape[:-1], labels.shape):
+        shapes = f"{list(probabilities.shape)} and {list(labels.shape)}"
         raise ValueError(f"probs must be [n, classes] for targets [n], got {shapes}")
-    if chances.min() < 0 or chances.max() > 1 + 1e-4:
-        raise ValueError(f"probs must lie between 0 and 1, got {chances.min():g} to {chances.max():g}")
-    if (labels != np.floor(labels)).any() or labels.min() < 0 or labels.max() >= chances.shape[-1]:
-        wanted = f"integers from 0 to {chances.shape[-1] - 1}"
+    if probabilities.min() < 0 or probabilities.max() > 1 + 1e-4:
+        raise ValueError(f"probs must lie between 0 and 1, got {probabilities.min():g} to {probabilities.max():g}")
+    if (labels != np.floor(labels)).any() or labels.min() < 0 or labels.max() >= probabilities.shape[-1]:
+        wanted = f"integers from 0 to {probabilities.shape[-1] - 1}"
         raise ValueError(f"targets must be {wanted}, got {labels.min():g} to {labels.max():g}")
-    return chances.reshape(-1, chances.shape[-1]), labels.reshape(-1).astype(np.int64)
+    return probabilities.reshape(-1, probabilities.shape[-1]), labels.reshape(-1).astype(np.int64)

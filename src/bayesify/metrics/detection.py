@@ -1,4 +1,4 @@
-"""Scores of telling unknown inputs from known ones by a number that should be higher for the unknown."""
+"""Scores of detecting unknown inputs by a number that should be higher for unknown than for known ones."""
 
 from __future__ import annotations
 
@@ -9,12 +9,24 @@ from bayesify.metrics.arrays import Floats, Numbers, as_array
 
 
 def auroc(known_scores: Numbers, unknown_scores: Numbers) -> float:
-    """The chance that an unknown example scores above a known one, ties counting half; unknown is positive.
+    """Area under the ROC curve: the probability that an unknown example scores above a known one.
 
-    >>> auroc([0.1, 0.4], [0.4, 0.9])
-    0.875
+    Ties count half. The unknown examples are the positive class.
 
-    Reference: T. Fawcett, An introduction to ROC analysis, 2006.
+    Args:
+        known_scores: scores of known examples, `[n]`.
+        unknown_scores: scores of unknown examples, `[m]`; they should be higher.
+
+    Returns:
+        A number from 0 to 1; 0.5 is chance.
+
+    Example:
+        >>> bf.metrics.auroc([0.1, 0.4], [0.4, 0.9])
+        0.875
+
+    Reference:
+        T. Fawcett, "An introduction to ROC analysis", 2006.
+
     """
     from sklearn.metrics import roc_auc_score
 
@@ -22,12 +34,22 @@ def auroc(known_scores: Numbers, unknown_scores: Numbers) -> float:
 
 
 def aupr(known_scores: Numbers, unknown_scores: Numbers) -> float:
-    """Average precision of finding the unknown (positive) by high scores; its floor is their share.
+    """Area under the precision-recall curve, as average precision, with the unknown examples as the positive class.
 
-    >>> round(aupr([0.1, 0.5], [0.4, 0.9]), 4)
-    0.8333
+    Args:
+        known_scores: scores of known examples, `[n]`.
+        unknown_scores: scores of unknown examples, `[m]`; they should be higher.
 
-    Reference: J. Davis and M. Goadrich, The relationship between precision-recall and ROC curves, 2006.
+    Returns:
+        A number from 0 to 1; random scores give the share of unknown examples.
+
+    Example:
+        >>> round(bf.metrics.aupr([0.1, 0.5], [0.4, 0.9]), 4)
+        0.8333
+
+    Reference:
+        J. Davis and M. Goadrich, "The relationship between precision-recall and ROC curves", 2006.
+
     """
     from sklearn.metrics import average_precision_score
 
@@ -35,12 +57,25 @@ def aupr(known_scores: Numbers, unknown_scores: Numbers) -> float:
 
 
 def fpr95(known_scores: Numbers, unknown_scores: Numbers) -> float:
-    """The share of known examples flagged by the highest threshold that flags at least 95% of the unknown.
+    """False positive rate at 95% true positives.
 
-    >>> fpr95([0.1, 0.2, 0.5, 0.3], [0.4, 0.9])
-    0.25
+    It is the share of known examples flagged by the highest threshold that flags at least 95% of the unknown ones.
 
-    Reference: S. Liang et al., Enhancing the reliability of out-of-distribution image detection, 2018.
+    Args:
+        known_scores: scores of known examples, `[n]`.
+        unknown_scores: scores of unknown examples, `[m]`; they should be higher.
+
+    Returns:
+        A number from 0 (best) to 1.
+
+    Example:
+        >>> bf.metrics.fpr95([0.1, 0.2, 0.5, 0.3], [0.4, 0.9])
+        0.25
+
+    Reference:
+        S. Liang, Y. Li and R. Srikant, "Enhancing the reliability of out-of-distribution image detection in neural
+        networks", 2018 (arXiv:1706.02690).
+
     """
     truth, scores = _detection(known_scores, unknown_scores)
     unknown = np.sort(scores[truth == 1])[::-1]

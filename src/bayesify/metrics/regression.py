@@ -1,4 +1,4 @@
-"""Scores of predicted numbers and of their predictive distributions, in the units of the targets."""
+"""Scores of predicted numbers and of predictive distributions of numbers, in the units of the targets."""
 
 from __future__ import annotations
 
@@ -8,43 +8,75 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify.metrics.arrays import Numbers, alike, as_array, paired
+from bayesify.metrics.arrays import Numbers, as_array, paired, same_shape
 
-# How many counts and examples are worked on at once, and the rate from which a Poisson is as good as a normal.
+# Counts and examples per block, and the rate above which a Poisson distribution is treated as a normal one.
 _COUNTS_AT_A_TIME, _EXAMPLES_AT_A_TIME, _NORMAL_FROM = 256, 4096, 1e5
 
 
 def rmse(mean: Numbers, targets: Numbers) -> float:
-    """Root of the mean squared error, in the units of the targets.
+    """Root of the mean squared error, `sqrt(mean_i (m_i - y_i)^2)`.
 
-    >>> rmse([1.0, 2.0], [4.0, 2.0])
-    2.1213203435596424
+    Args:
+        mean: predicted means, `[n]`.
+        targets: true values, `[n]`.
+
+    Returns:
+        A number in the units of the targets.
+
+    Example:
+        >>> round(bf.metrics.rmse([1.0, 2.0], [4.0, 2.0]), 4)
+        2.1213
+
     """
     prediction, truth = paired(mean, targets, "mean", "targets")
     return float(np.sqrt(np.square(prediction - truth).mean()))
 
 
 def mae(mean: Numbers, targets: Numbers) -> float:
-    """Mean absolute error, in the units of the targets.
+    """Mean absolute error, `mean_i |m_i - y_i|`.
 
-    >>> mae([1.0, 2.0], [4.0, 2.0])
-    1.5
+    Args:
+        mean: predicted means, `[n]`.
+        targets: true values, `[n]`.
+
+    Returns:
+        A number in the units of the targets.
+
+    Example:
+        >>> bf.metrics.mae([1.0, 2.0], [4.0, 2.0])
+        1.5
+
     """
     prediction, truth = paired(mean, targets, "mean", "targets")
     return float(np.abs(prediction - truth).mean())
 
 
 def crps(means: Numbers, stds: Numbers, targets: Numbers) -> float:
-    """Continuous ranked probability score of equal mixtures of normals, `means` and `stds` `[draws, n]`.
+    """Continuous ranked probability score (CRPS) of equally weighted mixtures of normals.
 
-    `mean_i A(y - m_i, s_i^2) - mean_ij A(m_i - m_j, s_i^2 + s_j^2) / 2`, `A(m, v) = E|X|` for `X ~ N(m, v)`:
-    the expected distance to the target less half the expected distance between two draws, in the targets'
-    units. Work grows with the square of the draws.
+    The score is the expected distance to the target minus half the expected distance between two samples,
 
-    >>> round(crps([[0.0]], [[1.0]], [0.0]), 4)
-    0.2337
+        mean_i A(y - m_i, s_i^2) - mean_ij A(m_i - m_j, s_i^2 + s_j^2) / 2,    A(m, v) = E|X| for X ~ N(m, v).
 
-    Reference: E. P. Grimit et al., The continuous ranked probability score for circular variables, 2006.
+    Its cost grows with the square of the number of draws.
+
+    Args:
+        means: the mean of each draw, `[draws, n]`.
+        stds: the standard deviation of each draw, `[draws, n]`.
+        targets: true values, `[n]`.
+
+    Returns:
+        The mean over the targets, in their units; 0 is best.
+
+    Example:
+        >>> round(bf.metrics.crps([[0.0]], [[1.0]], [0.0]), 4)
+        0.2337
+
+    Reference:
+        E. P. Grimit, T. Gneiting, V. J. Berrocal and N. A. Johnson, "The continuous ranked probability score for
+        circular variables and its application to mesoscale forecast ensemble verification", 2006.
+
     """
     m, s, y = _mixture(means, stds, targets)
     if not bool((s >= 0).all()):
@@ -53,16 +85,26 @@ def crps(means: Numbers, stds: Numbers, targets: Numbers) -> float:
 
 
 def crps_counts(rates: Numbers, targets: Numbers) -> float:
-    """Continuous ranked probability score of equal mixtures of Poissons, `rates` `[draws, n]`.
+    """Continuous ranked probability score (CRPS) of equally weighted mixtures of Poisson distributions.
 
-    `sum over k >= 0 of (F(k) - [y <= k])^2`, with F the mixture's distribution function, taken as 1 from where
-    `1 - F(k) < 1e-9`. An infinite rate scores infinity. An example with a rate above 100,000 is scored as a mixture
-    of normals, `crps(rates, sqrt(rates), targets)`, which differs by less than one part in a thousand.
+    The score is `sum over k >= 0 of (F(k) - [y <= k])^2`, with F the distribution function of the mixture. F counts as
+    1 where `1 - F(k) < 1e-9`. An example with a rate above 100,000 is scored as a mixture of normals,
+    `crps(rates, sqrt(rates), targets)`, which differs by less than one part in a thousand.
 
-    >>> round(crps_counts([[1.0]], [1.0]), 4)
-    0.212
+    Args:
+        rates: the rate of each draw, `[draws, n]`.
+        targets: true counts, `[n]`.
 
-    Reference: T. Gneiting and A. Raftery, Strictly proper scoring rules, prediction, and estimation, 2007.
+    Returns:
+        The mean over the targets; 0 is best, an infinite rate gives infinity.
+
+    Example:
+        >>> round(bf.metrics.crps_counts([[1.0]], [1.0]), 4)
+        0.212
+
+    Reference:
+        T. Gneiting and A. E. Raftery, "Strictly proper scoring rules, prediction, and estimation", 2007.
+
     """
     rate, _, y = _mixture(rates, rates, targets)
     if not bool((rate >= 0).all()):
@@ -78,12 +120,23 @@ def crps_counts(rates: Numbers, targets: Numbers) -> float:
 
 
 def interval_coverage(lower: Numbers, upper: Numbers, targets: Numbers) -> float:
-    """Share of the targets inside `[lower, upper]`; compare with the interval's level.
+    """Share of the targets inside `[lower, upper]`; for calibrated intervals it equals their level.
 
-    >>> interval_coverage([0.0, 0.0], [1.0, 1.0], [0.5, 2.0])
-    0.5
+    Args:
+        lower: lower ends of the intervals, `[n]`.
+        upper: upper ends of the intervals, `[n]`.
+        targets: true values, `[n]`.
 
-    Reference: T. Gneiting et al., Probabilistic forecasts, calibration and sharpness, 2007.
+    Returns:
+        A number from 0 to 1.
+
+    Example:
+        >>> bf.metrics.interval_coverage([0.0, 0.0], [1.0, 1.0], [0.5, 2.0])
+        0.5
+
+    Reference:
+        T. Gneiting, F. Balabdaoui and A. E. Raftery, "Probabilistic forecasts, calibration and sharpness", 2007.
+
     """
     low, truth = paired(lower, targets, "lower", "targets")
     high, _ = paired(upper, targets, "upper", "targets")
@@ -93,7 +146,7 @@ def interval_coverage(lower: Numbers, upper: Numbers, targets: Numbers) -> float
 def _normal_scores(m: Tensor, s: Tensor, y: Tensor) -> Tensor:
     draws = len(m)
     between = _distance(torch.zeros_like(m), s.square() * 2)
-    # A shift by k pairs every draw with the one k before it; shifts k and draws - k give the same pairs.
+    # Shifting by k pairs each draw with the one k places before it; shifts k and draws - k give the same pairs.
     for shift in range(1, draws // 2 + 1):
         pairs = _distance(m - m.roll(shift, 0), s.square() + s.square().roll(shift, 0))
         between = between + (pairs if 2 * shift == draws else 2 * pairs)
@@ -105,13 +158,13 @@ def _count_scores(rate: Tensor, y: Tensor) -> Tensor:
     while len(y):
         counts = torch.arange(first, first + _COUNTS_AT_A_TIME, dtype=y.dtype)
         below = torch.zeros(len(y), _COUNTS_AT_A_TIME, dtype=y.dtype)
-        for each in rate:
-            below += torch.special.gammaincc(counts + 1, each[:, None]) / len(rate)
+        for rate_of_draw in rate:
+            below += torch.special.gammaincc(counts + 1, rate_of_draw[:, None]) / len(rate)
         total += (below - (y[:, None] <= counts).to(y.dtype)).square().sum(1)
         first += _COUNTS_AT_A_TIME
         if float(below[:, -1].min()) > 1 - 1e-9:
             break
-    # Beyond, F is 1: each count below a target adds one.
+    # From here on F is 1: each count below a target adds one.
     return total + (y.ceil() - first).clamp(min=0)
 
 
@@ -125,7 +178,7 @@ def _distance(mean: Tensor, variance: Tensor) -> Tensor:
 
 def _mixture(means: Numbers, stds: Numbers, targets: Numbers) -> tuple[Tensor, Tensor, Tensor]:
     m, s, y = as_array(means, "means"), as_array(stds, "stds"), as_array(targets, "targets")
-    if m.ndim < 2 or m.shape != s.shape or m[0].size != y.size or not alike(m.shape[1:], y.shape):
+    if m.ndim < 2 or m.shape != s.shape or m[0].size != y.size or not same_shape(m.shape[1:], y.shape):
         shapes = f"{list(m.shape)}, {list(s.shape)} and {list(y.shape)}"
         raise ValueError(f"a mixture needs means and stds [draws, n] for targets [n], got {shapes}")
     flat_m, flat_s = (torch.from_numpy(array.reshape(len(m), -1)) for array in (m, s))

@@ -1,8 +1,8 @@
-"""What many draws say of the classes on average, computed a few draws at a time.
+"""Averages over posterior draws for classification, computed a few draws at a time.
 
-With `p_d` the class probabilities of draw d: the mean of `p_d` and of its entropy, the share of the draws that give the
-commonest label, and the standard deviation of `p_d`. The probabilities of all draws together are never in memory, and
-what is added to what is the same whatever the batch.
+With `p_d` the class probabilities of draw d: the mean of `p_d` and of its entropy, the share of the draws that predict
+the most common label, and the standard deviation of `p_d`. The probabilities of all draws are never in memory together,
+and the order of the sums does not depend on the batch.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch import Tensor
 from bayesify import noise, parallel
 from bayesify.likelihoods import Classification
 
-# Draws whose probabilities are in memory at once while an answer is summed up; and about how many numbers that is.
+# Draws whose probabilities are in memory at once, and about how many numbers that is.
 _PIECE = 16
 _PIECE_ELEMENTS = 1 << 17
-# What is not a CPU has room, and waits for Python between pieces; likelihoods that sample need it for their samples.
+# A GPU gets larger pieces, because it waits for Python between them; likelihoods that sample need the memory.
 _ROOM = 64
-# Outputs from which several cores are faster than one after the other.
+# Number of outputs from which several cores are faster than one.
 _WORTH_CORES = 1 << 20
 
 
@@ -31,7 +31,7 @@ def mean_probs_and_entropy(likelihood: Classification, outputs: Tensor, keys: Te
     inputs = max(1, room * _PIECE_ELEMENTS // (_PIECE * max(1, outputs[0, :1].numel())))
 
     def means(rows: Tensor) -> list[Tensor]:
-        totals = [likelihood.totals(part, some) for part, some in _in_pieces(rows, keys)]
+        totals = [likelihood.totals(piece, piece_keys) for piece, piece_keys in _in_pieces(rows, keys)]
         return [torch.stack(sums).sum(0) / len(outputs) for sums in zip(*totals, strict=True)]
 
     worth = outputs.numel() >= _WORTH_CORES and not outputs.requires_grad
@@ -41,7 +41,7 @@ def mean_probs_and_entropy(likelihood: Classification, outputs: Tensor, keys: Te
 
 
 def commonest_share(likelihood: Classification, outputs: Tensor, keys: Tensor | None, mean_probs: Tensor) -> Tensor:
-    """The share of the commonest label among the draws, `[batch]`."""
+    """The share of the draws that predict the most common label, `[batch]`."""
     votes = torch.zeros_like(mean_probs, dtype=torch.int32)
     for probs in _probs(likelihood, outputs, keys):
         labels = probs.argmax(-1).movedim(0, -1)
@@ -58,14 +58,14 @@ def spread(likelihood: Classification, outputs: Tensor, keys: Tensor | None, mea
 
 
 def _probs(likelihood: Classification, outputs: Tensor, keys: Tensor | None) -> Iterator[Tensor]:
-    for part, some in _in_pieces(outputs, _keys(likelihood, outputs, keys)):
-        yield likelihood.probs(part, some)
+    for piece, piece_keys in _in_pieces(outputs, _keys(likelihood, outputs, keys)):
+        yield likelihood.probs(piece, piece_keys)
 
 
-def _keys(likelihood: Classification, outputs: Tensor, given: Tensor | None) -> Tensor | None:
-    """The keys of the draws' noise: a likelihood that samples would take a piece's first draw for the first of all."""
-    if given is not None or not likelihood.noisy:
-        return given
+def _keys(likelihood: Classification, outputs: Tensor, keys: Tensor | None) -> Tensor | None:
+    """The keys of all draws: without them, a likelihood that samples would number the draws of each piece from 0."""
+    if keys is not None or not likelihood.noisy:
+        return keys
     return noise.keys(0, noise.Stream.LOGITS, draws=range(len(outputs)), device=outputs.device)
 
 

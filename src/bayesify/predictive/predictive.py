@@ -1,9 +1,10 @@
-"""What many draws say about an input: the answer, how unsure it is, and why.
+"""The predictive distribution: a prediction from posterior draws, and its uncertainty by source.
 
 For classification, with `p_d` the class probabilities of draw `d`, `p` their mean and `H` the entropy in
 nats, the total uncertainty splits as `H[p] = mean_d H[p_d] + I` (aleatoric + epistemic), `I` being the mutual
-information between the answer and the weights (S. Depeweg et al., Decomposition of uncertainty in Bayesian
-deep learning, 2018). For regression variances split alike: mean noise variance plus the variance of means.
+information between the target and the weights (S. Depeweg et al., Decomposition of uncertainty in Bayesian
+deep learning, 2018). For regression the variance splits in the same way: the mean noise variance plus the variance of
+the means.
 """
 
 from __future__ import annotations
@@ -35,14 +36,36 @@ REGRESSION_SCORES = ("width", "std", "variance", "aleatoric", "epistemic")
 
 
 class Predictive:
-    """The predictive distribution of a batch of inputs: `outputs` `[draws, batch, ...]` and a likelihood.
+    """The predictive distribution of a batch of inputs, from the outputs of posterior draws and a likelihood.
 
-    `keys` `[draws, 2]` are the noise keys of a likelihood that samples (`GaussianLogits`). Everything is
-    computed when first asked for, then kept. Shapes below are for one target per input; a target with
-    dimensions of its own (pixels, several numbers) has them after the batch.
+    For classification, with `p` the mean of the class probabilities `p_d` of the draws and `H` the entropy in nats,
+    `H[p] = mean_d H[p_d] + I` (total = aleatoric + epistemic), where I is the mutual information of target and weights.
+    For regression the total variance is the mean noise variance plus the variance of the means.
 
-        >>> p = Predictive(torch.tensor([[[2.0, 0.0]], [[0.0, 2.0]]]), Categorical())
-        >>> p.probs, p.epistemic      # the two draws disagree: half and half, and mostly epistemic
+    Each property is computed when it is first used, then kept. The shapes below are for one number or label per input;
+    targets with more dimensions (pixels, several numbers) have them after the batch.
+
+    Args:
+        outputs: outputs of the network, `[draws, batch, ...]`.
+        likelihood: how outputs become distributions of targets.
+        keys: noise keys of the draws, `[draws, 2]`, for a likelihood that samples (`GaussianLogits`).
+        class_names: names of the classes.
+
+    Raises:
+        ValueError: outputs have no draws or fewer than two dimensions.
+
+    Example:
+        Two draws disagree: the probabilities are equal, and the uncertainty is mostly epistemic.
+
+        >>> outputs = torch.tensor([[[4.0, 0.0]], [[0.0, 4.0]]])
+        >>> prediction = bf.Predictive(outputs, bf.likelihoods.Categorical())
+        >>> prediction.probs, prediction.aleatoric, prediction.epistemic
+        (tensor([[0.5000, 0.5000]]), tensor([0.0901]), tensor([0.6031]))
+
+    Reference:
+        S. Depeweg, J. M. Hernandez-Lobato, F. Doshi-Velez and S. Udluft, "Decomposition of uncertainty in Bayesian deep
+        learning for efficient and risk-sensitive learning", 2018 (arXiv:1710.07283).
+
     """
 
     def __init__(
@@ -57,11 +80,11 @@ class Predictive:
         if len(outputs) < 1:
             raise ValueError("draws must be at least 1, got 0")
         self.outputs = outputs
-        # A copy: a learned noise that trains on must not change an answer already given.
+        # A copy: a learned noise that is trained further must not change this prediction.
         self.likelihood = copy.deepcopy(likelihood).requires_grad_(requires_grad=False).to(outputs.device)
         self.keys = keys
         self.class_names = None if class_names is None else tuple(map(str, class_names))
-        self._positions = torch.arange(outputs.shape[1])  # among the inputs predicted together
+        self._positions = torch.arange(outputs.shape[1])  # of these inputs in the batch that was predicted
 
     @property
     def kind(self) -> str:
@@ -70,7 +93,7 @@ class Predictive:
 
     @property
     def draws(self) -> int:
-        """How many draws stand behind the answer."""
+        """Number of posterior draws."""
         return len(self.outputs)
 
     @cached_property
@@ -80,7 +103,7 @@ class Predictive:
 
     @cached_property
     def probs(self) -> Tensor:
-        """Their mean, `[batch, classes]`."""
+        """Class probabilities, `[batch, classes]`: the mean over the draws."""
         self._classification("probs")
         return self._mean_probs_and_entropy[0]
 
@@ -92,9 +115,9 @@ class Predictive:
 
     @property
     def names(self) -> list[str]:
-        """The labels by name (their numbers as text, where no `class_names` were given)."""
-        known = self.class_names
-        return [str(label) if known is None else known[label] for label in self.labels.flatten().tolist()]
+        """Names of the labels (their numbers as text, without `class_names`)."""
+        names = self.class_names
+        return [str(label) if names is None else names[label] for label in self.labels.flatten().tolist()]
 
     @cached_property
     def confidence(self) -> Tensor:
@@ -110,7 +133,7 @@ class Predictive:
 
     @cached_property
     def expected_error(self) -> Tensor:
-        """One minus the share of the commonest label among the draws, `[batch]`."""
+        """One minus the share of the draws that predict the most common label, `[batch]`."""
         likelihood = self._classification("expected_error")
         return 1.0 - averages.commonest_share(likelihood, self.outputs, self.keys, self.probs)
 
@@ -127,63 +150,106 @@ class Predictive:
 
     @cached_property
     def aleatoric(self) -> Tensor:
-        """What more data would not remove, `[batch]`: the mean entropy, or noise variance, of the draws."""
+        """Uncertainty that more data would not remove, `[batch]`: mean entropy, or noise variance, of the draws."""
         if isinstance(self.likelihood, Regression):
             noise = self.likelihood.noise_variance(self.outputs)
-            # The mean of equal numbers is that number, which a sum over draws can miss by its last bit: noise that is
-            # the same everywhere would seem to tell inputs apart.
+            # A sum over draws can miss the mean of equal numbers by its last bit: a constant noise would then differ
+            # between inputs.
             return torch.where((noise == noise[0]).all(0), noise[0], noise.mean(0))
         return self._mean_probs_and_entropy[1]
 
     @cached_property
     def epistemic(self) -> Tensor:
-        """How much the draws disagree, `[batch]`: the mutual information, or the variance of their means."""
+        """Disagreement of the draws, `[batch]`: the mutual information, or the variance of their means."""
         if isinstance(self.likelihood, Regression):
             return self._means("epistemic").var(0, correction=0).to(self._dtype)
         if self.draws == 1:
-            return torch.zeros_like(self.entropy)  # nobody to disagree with, to the last bit
-        return (self.entropy - self.aleatoric).clamp(min=0.0)  # rounding can leave it a hair below zero
+            return torch.zeros_like(self.entropy)  # exactly zero, without rounding
+        return (self.entropy - self.aleatoric).clamp(min=0.0)  # rounding can leave it just below zero
 
     @cached_property
     def std(self) -> Tensor:
-        """Regression: the root of `variance`, `[batch]`. Classes: the spread of `p_d`, `[batch, classes]`."""
+        """Regression: the root of `variance`, `[batch]`. Classes: standard deviation of `p_d`, `[batch, classes]`."""
         if self.kind == "regression":
             return self.variance.sqrt()
         return averages.spread(self._classification("probs"), self.outputs, self.keys, self.probs)
 
     def log_prob(self, targets: Any) -> Tensor:
-        """`log mean_d p_d(y)` in nats, `[batch]`, summed over a target's own dimensions inside each draw."""
+        """The log density of targets, `log mean_d p_d(y)` in nats.
+
+        Args:
+            targets: true labels or numbers, `[batch]`; log densities are summed over further dimensions in each draw.
+
+        Returns:
+            Log densities, `[batch]`.
+
+        Raises:
+            ValueError: the number of targets differs from that of the inputs, or a label is too large.
+
+        """
         prepared = self.likelihood.prepare(targets).to(self.outputs.device)
         if len(prepared) != len(self):
             raise ValueError(f"targets must have one row per input, {len(self)}, got {len(prepared)}")
         if isinstance(self.likelihood, Classification) and int(prepared.max()) >= self.probs.shape[-1]:
             known = self.probs.shape[-1]
-            raise ValueError(f"labels must be below the {known} known classes, got {int(prepared.max())}")
+            raise ValueError(f"labels must be from 0 to {known - 1}, got {int(prepared.max())}")
         per_draw = self.likelihood.log_density(self.outputs, prepared, self.keys)
         return per_draw.logsumexp(0) - math.log(self.draws)
 
     def cdf(self, values: Tensor) -> Tensor:
-        """The chance of a target at most `values`, both shaped like `mean` (regression)."""
+        """The probability of a target at most `values` (regression).
+
+        Args:
+            values: one number per target, shaped like `mean`.
+
+        Returns:
+            Probabilities, shaped like `mean`.
+
+        """
         likelihood = self._regression("cdf")
         if values.shape != self.mean.shape:
             raise ValueError(f"values must be {list(self.mean.shape)} like mean, got {list(values.shape)}")
         return likelihood.cdf(self.outputs.double(), values.double()).mean(0).to(self._dtype)
 
     def quantile(self, level: float) -> Tensor:
-        """The smallest value with `cdf >= level` (regression), `[batch]`, by bisection on the cdf."""
+        """The smallest value with `cdf >= level` (regression), by bisection on the cdf.
+
+        Args:
+            level: a probability between 0 and 1.
+
+        Returns:
+            Quantiles, `[batch]`.
+
+        """
         return self._quantile("quantile", level).to(self._dtype)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
-        """The central interval that holds the target with chance `level` (regression): lower and upper."""
+        """The central interval that contains the target with probability `level` (regression).
+
+        Args:
+            level: a probability between 0 and 1.
+
+        Returns:
+            Lower and upper ends, `[batch]` each.
+
+        """
         lower, upper = self._interval(level)
         return lower.to(self._dtype), upper.to(self._dtype)
 
     def sample(self, count: int, seed: int = 0) -> Tensor:
-        """Targets drawn from the predictive, `[count, batch, ...]`: a draw of weights, then a target given it.
+        """Sample targets from the predictive distribution: a draw of the weights, then targets given the weights.
 
-        One draw of the weights serves all inputs of a sample, and each input has a noise of its own, so that a sample
-        is a data set as the model imagines it. A value depends on the seed, on the number of its sample and on the
-        input's position among those predicted together, never on the other inputs nor on how many samples there are.
+        All inputs of one sample share a draw of the weights, and their noise is independent: a sample is a simulated
+        data set. A value depends on the seed, the number of its sample and the position of its input in the batch. It
+        does not depend on the other inputs or on the number of samples.
+
+        Args:
+            count: number of samples, at least 1.
+            seed: the seed of the random numbers.
+
+        Returns:
+            Targets, `[count, batch, ...]`.
+
         """
         at_least("count", count, 1)
         device = self.outputs.device
@@ -194,17 +260,31 @@ class Predictive:
         size = math.prod(shape[1:])
         keys = noise.keys(seed, noise.Stream.TARGETS, step=2, draws=range(count), device=device)
         reach = int(self._positions.max()) + 1 if len(self) else 0
-        own = _uniform(keys, reach * size).view(count, reach, size)[:, self._positions.to(device)]
-        levels = own.view(count, *shape)
+        uniforms = _uniform(keys, reach * size).view(count, reach, size)[:, self._positions.to(device)]
+        levels = uniforms.view(count, *shape)
         if classes is not None:
-            reached = classes.double().cumsum(-1)
-            # Over their sum, which rounding may leave beside one: a class without a chance is never drawn.
-            return (reached / reached[..., -1:])[draw].lt(levels.unsqueeze(-1)).sum(-1)
+            cumulative = classes.double().cumsum(-1)
+            # Divided by the sum, which is 1 up to rounding: a class of probability zero is never sampled.
+            return (cumulative / cumulative[..., -1:])[draw].lt(levels.unsqueeze(-1)).sum(-1)
         likelihood = self._regression("sample")
         return likelihood.quantile(self.outputs.double()[draw], levels).to(self.mean.dtype)
 
     def score(self, name: str, level: float = 0.95) -> Tensor:
-        """A score by name, one per target; `std` of classes is the label's, `width` is the interval's."""
+        """An uncertainty score by name, one number per target.
+
+        Args:
+            name: for classification "confidence", "entropy", "aleatoric", "epistemic", "expected_error" or "std" (of
+                the label's probability); for regression "width" (of the interval), "std", "variance", "aleatoric" or
+                "epistemic".
+            level: level of the interval, for "width".
+
+        Returns:
+            Scores, `[batch]`.
+
+        Raises:
+            ValueError: the name is unknown.
+
+        """
         known = CLASSIFICATION_SCORES if self.kind == "classification" else REGRESSION_SCORES
         choose(f"{self.kind} score", name, known)
         if name == "width":
@@ -216,7 +296,15 @@ class Predictive:
         return value
 
     def certainty(self, name: str) -> Tensor:
-        """A score turned so that more is surer: `confidence` as it is, every other one negated."""
+        """A score with its sign such that higher is more certain: `confidence`, or minus any other score.
+
+        Args:
+            name: a score, as for `score`.
+
+        Returns:
+            Scores, `[batch]`.
+
+        """
         return self.score(name) if name == "confidence" else -self.score(name)
 
     def accept(
@@ -227,25 +315,40 @@ class Predictive:
         by: str | None = None,
         level: float = 0.95,
     ) -> Tensor:
-        """Which answers are certain enough, `[batch]` bool.
+        """Which predictions are certain enough.
 
-        `by` is `confidence` unless given, and the width of the interval of `level` for regression:
-        `accept(at_least=0.9)`, `accept(at_most=0.2, by="entropy")`.
+        Args:
+            at_least: lowest confidence to accept, from 0 to 1.
+            at_most: highest uncertainty to accept, for every score but the confidence.
+            by: the score, as for `score`; "confidence" for classification and "width" for regression by default.
+            level: level of the interval, for "width".
+
+        Returns:
+            True where a prediction is accepted, `[batch]` bool.
+
+        Raises:
+            ValueError: not exactly one of `at_least` and `at_most` is given, or the wrong one for this score.
+
+        Example:
+            >>> prediction = bnn.predict(x)
+            >>> prediction.accept(at_least=0.9).shape, prediction.accept(at_most=0.2, by="entropy").shape
+            (torch.Size([60]), torch.Size([60]))
+
         """
         by = by or ("confidence" if self.kind == "classification" else "width")
         score = self.score(by, level)
         if (at_least is None) == (at_most is None):
-            raise ValueError("accept needs one of at_least= and at_most=, got both or neither")
+            raise ValueError("accept needs exactly one of at_least= and at_most=")
         if by == "confidence" and at_least is None:
             raise ValueError("confidence grows with certainty: use at_least=, not at_most=")
         if by != "confidence" and at_most is None:
             raise ValueError(f"{by} grows with uncertainty: use at_most=, not at_least=")
         if at_least is not None and not 0 <= at_least <= 1:
-            raise ValueError(f"at_least is a confidence from 0 to 1, got {at_least!r}")
+            raise ValueError(f"at_least must be a confidence from 0 to 1, got {at_least!r}")
         return score >= at_least if at_least is not None else score <= float(at_most or 0.0)
 
     def numpy(self) -> dict[str, NDArray[Any]]:
-        """Answers and uncertainties as plain arrays by name; regression adds the 95% interval."""
+        """Predictions and uncertainties as NumPy arrays by name; regression adds the 95% interval."""
         if self.kind == "classification":
             names = ("probs", "labels", *CLASSIFICATION_SCORES)
             tensors = {name: getattr(self, name) for name in names}
@@ -258,16 +361,16 @@ class Predictive:
         return self.outputs.shape[1]
 
     def __getitem__(self, index: int | slice | Sequence[int] | Tensor | NDArray[Any]) -> Predictive:
-        """The same predictive for some of the inputs; a single number keeps a batch of one."""
+        """The predictive distribution of some of the inputs; a single index gives a batch of one."""
         if isinstance(index, int):
             if not -len(self) <= index < len(self):
-                raise IndexError(f"input {index} of a predictive with {len(self)} inputs")
+                raise IndexError(f"index {index} is out of range for {len(self)} inputs")
             index = slice(index % len(self), index % len(self) + 1)
         elif isinstance(index, np.ndarray):
             index = torch.from_numpy(index)
-        part = Predictive(self.outputs[:, index], self.likelihood, self.keys, self.class_names)
-        part._positions = self._positions[index.cpu() if isinstance(index, Tensor) else index]
-        return part
+        selected = Predictive(self.outputs[:, index], self.likelihood, self.keys, self.class_names)
+        selected._positions = self._positions[index.cpu() if isinstance(index, Tensor) else index]
+        return selected
 
     def __repr__(self) -> str:
         return f"Predictive({self.kind}, {self.draws} draws, {len(self)} inputs, {self.likelihood!r})"
@@ -278,11 +381,11 @@ class Predictive:
 
     @property
     def _dtype(self) -> torch.dtype:
-        """Of what is said about the inputs: that of the outputs, and not half of it."""
+        """The dtype of results: that of the outputs, but at least float32."""
         return real(self.outputs[:0]).dtype
 
     def _means(self, name: str) -> Tensor:
-        """Each draw's expected target, in double: targets far from zero leave no digits for what draws differ by."""
+        """Expected target of each draw, in double: float32 loses small differences between large numbers."""
         return self._regression(name).mean(self.outputs.double())
 
     def _quantile(self, name: str, level: float) -> Tensor:
@@ -290,9 +393,10 @@ class Predictive:
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
         outputs = self.outputs.double()
-        # The mixture's quantile lies among those of its draws; one count below the least of them falls short.
-        each = likelihood.quantile(outputs, outputs.new_full((), level))
-        low, high = each.amin(0) - (1.0 if likelihood.discrete else 0.0), each.amax(0)
+        # The quantile of a mixture lies between the smallest and the largest of its components; for counts the search
+        # starts one below the smallest, where the cdf is still below the level.
+        quantiles = likelihood.quantile(outputs, outputs.new_full((), level))
+        low, high = quantiles.amin(0) - (1.0 if likelihood.discrete else 0.0), quantiles.amax(0)
         return bisect(lambda values: likelihood.cdf(outputs, values).mean(0), level, low, high, likelihood.discrete)
 
     def _interval(self, level: float) -> tuple[Tensor, Tensor]:
@@ -305,16 +409,18 @@ class Predictive:
     def _classification(self, name: str) -> Classification:
         if isinstance(self.likelihood, Classification):
             return self.likelihood
-        raise AttributeError(f"{name} is for classification; this predictive is of {self.likelihood!r}")
+        raise AttributeError(
+            f"{name} is for classification, but this prediction has the likelihood {self.likelihood!r}"
+        )
 
     def _regression(self, name: str) -> Regression:
         if isinstance(self.likelihood, Regression):
             return self.likelihood
-        raise AttributeError(f"{name} is for regression; this predictive is of {self.likelihood!r}")
+        raise AttributeError(f"{name} is for regression, but this prediction has the likelihood {self.likelihood!r}")
 
 
 def _uniform(keys: Tensor, size: int) -> Tensor:
-    """Uniforms strictly inside (0, 1), float64 with 52 random bits, `[..., size]`: the tails of a normal need them."""
+    """Uniforms strictly inside (0, 1), `[..., size]` float64: the tails of a normal need 52 random bits."""
     words = noise.bits(keys, 2 * size).long().view(*keys.shape[:-1], size, 2)
     high, low = words[..., 0] & 0xFFFFFFFF, words[..., 1] & 0xFFFFF
     return ((high * 2**20 + low).double() + 0.5) * 2.0**-52

@@ -1,4 +1,4 @@
-"""The format of a run folder: its files, its checkpoints, and how both are checked."""
+"""The format of a run folder: its files and checkpoints, and their checks."""
 
 from bayesify.runs.folder import (
     CARD,
@@ -10,10 +10,10 @@ from bayesify.runs.folder import (
     MODEL,
     STATE,
     VERSION,
-    check_ours,
+    check_no_other_content,
     claim,
     clear,
-    forget_scores,
+    delete_scores,
     read_config,
     read_history,
     versions,
@@ -29,10 +29,10 @@ __all__ = [
     "MODEL",
     "STATE",
     "VERSION",
-    "check_ours",
+    "check_no_other_content",
     "claim",
     "clear",
-    "forget_scores",
+    "delete_scores",
     "read_config",
     "read_history",
     "versions",

@@ -1,8 +1,8 @@
-"""A run is a folder, version 1: what was trained, how, and on what; readable without running any code in it.
+"""A run folder, version 1: what was trained, how, and on which data.
 
-`config.json` describes the method, the network and the data; `model.safetensors` holds the tensors; `checkpoint/` lets
-training go on; `history.jsonl` and `metrics.json` say how it went. Nothing is pickled. Methods are written into such a
-folder and read from it in `bayesify.methods.saving`.
+`config.json` describes the method, the network and the data; `model.safetensors` has the tensors; `checkpoint/` is for
+resuming; `history.jsonl` and `metrics.json` have the course and the scores of training. Nothing is pickled, so reading
+a run never runs code from it. `bayesify.methods.saving` writes methods into such a folder and reads them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _PARTS = {CONFIG, MODEL, HISTORY, METRICS, "checkpoint", "report.html", "report.
 
 
 def claim(folder: Path, *, overwrite: bool) -> Path:
-    """Make sure that a folder can take a new run; nothing in it is touched."""
+    """Check that a folder can be used for a new run, without changing what is in it."""
     try:
         if folder.is_dir() and any(folder.iterdir()) and not overwrite:
             raise RunError(f"{folder} is not empty: choose another folder, or replace it (overwrite=True, --overwrite)")
-        check_ours(folder)
+        check_no_other_content(folder)
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".write-{os.getpid()}"
         probe.touch()
@@ -43,24 +43,24 @@ def claim(folder: Path, *, overwrite: bool) -> Path:
 
 
 def clear(folder: Path) -> None:
-    """Take away what an earlier run left beside its model: a checkpoint, scores and pages that are no longer true."""
+    """Delete what an earlier run left beside its model: its checkpoint, history, scores and pages."""
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     (folder / HISTORY).unlink(missing_ok=True)
-    forget_scores(folder)
+    delete_scores(folder)
 
 
-def forget_scores(folder: Path) -> None:
-    """Take away what was said of a model that training now changes: its scores, its pages and its card."""
+def delete_scores(folder: Path) -> None:
+    """Delete what no longer describes a model that is trained further: its scores, pages and model card."""
     for name in _PARTS - {CONFIG, MODEL, HISTORY, "checkpoint"}:
         (folder / name).unlink(missing_ok=True)
-    # A model card of ours goes too; a README that somebody wrote stays.
+    # A README that a person wrote stays.
     card = folder / CARD
     if card.is_file() and CARD_MARK in card.read_text(encoding="utf-8", errors="replace")[:2000]:
         card.unlink()
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """A run's description, or one clear line on why the folder is not a run that we can read."""
+    """The description of a run; a `RunError` says why a folder cannot be read as a run."""
     if not folder.exists():
         raise RunError(f"there is no run at {folder}")
     if not folder.is_dir():
@@ -75,15 +75,15 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise RunError(f"{folder} was not written by bayesify")
     if not isinstance(config.get("version"), int) or config["version"] > VERSION:
         raise RunError(
-            f"{folder} is a run of version {config.get('version')}, this bayesify reads up to {VERSION}: upgrade it"
+            f"{folder} has run version {config.get('version')}, but this bayesify reads up to {VERSION}: upgrade it"
         )
     if not (folder / MODEL).exists():
-        raise RunError(f"{folder} is half written: {MODEL} is missing")
+        raise RunError(f"{folder} is incomplete: {MODEL} is missing")
     return config
 
 
 def read_history(folder: Path) -> list[dict[str, Any]]:
-    """The records of `history.jsonl`, as far as they are whole."""
+    """The records of `history.jsonl`, up to the first incomplete line."""
     records: list[dict[str, Any]] = []
     path = folder / HISTORY
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
@@ -94,27 +94,27 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
     return records
 
 
-def check_ours(folder: Path) -> None:
-    """Refuse a folder that holds something else than a run."""
+def check_no_other_content(folder: Path) -> None:
+    """Raise an error for a folder that contains something other than a run."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file, not a folder")
-    found = {path.name for path in folder.iterdir() if not path.name.startswith(".")} if folder.is_dir() else set()
-    if not found:
+    names = {path.name for path in folder.iterdir() if not path.name.startswith(".")} if folder.is_dir() else set()
+    if not names:
         return
     try:
-        held = json.loads((folder / CONFIG).read_text(encoding="utf-8")) if CONFIG in found else {}
-        ours = held.get("format") == FORMAT if CONFIG in found else found <= _PARTS
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8")) if CONFIG in names else {}
+        is_run = config.get("format") == FORMAT if CONFIG in names else names <= _PARTS
     except (OSError, ValueError, AttributeError):
-        ours = False
-    if not ours:
-        raise RunError(f"{folder} holds something that is not a run: it will not be overwritten")
+        is_run = False
+    if not is_run:
+        raise RunError(f"{folder} contains something that is not a run: it is not overwritten, choose another folder")
 
 
 def versions() -> dict[str, str]:
     """The versions of Python, torch and bayesify, for the description of a run."""
-    found = {"python": platform.python_version(), "torch": torch.__version__}
+    packages = {"python": platform.python_version(), "torch": torch.__version__}
     try:
-        found["bayesify"] = version("bayesify")
+        packages["bayesify"] = version("bayesify")
     except PackageNotFoundError:
-        found["bayesify"] = "unknown"
-    return found
+        packages["bayesify"] = "unknown"
+    return packages

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bayesify.data import DataError, Preparation
-from bayesify.data.images import ImageLayout, fit_to, open_picture
+from bayesify.data.images import ImageLayout, fit_to_layout, open_image
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +72,7 @@ def example(drawn: Ink, layout: ImageLayout, *, boxed: bool = True) -> Tensor:
     if boxed and layout.channels == 1:
         small = _blocks(drawn) if (layout.height, layout.width) == (8, 8) else _boxed(drawn, layout)
         return _levels(small, layout)
-    return fit_to(_picture(drawn), layout, invert=layout.background == "light")
+    return fit_to_layout(_picture(drawn), layout, invert=layout.background == "light")
 
 
 def levels_ink(picture: Tensor) -> Ink:
@@ -107,7 +107,7 @@ def _read_ink(data: bytes) -> Ink:
                 raise DataError(f"the picture has {opened.width} x {opened.height} pixels: make it smaller")
             opened.load()
             noise = _NOISE if opened.format == "JPEG" else 0.0
-            grey = np.asarray(open_picture(ImageOps.exif_transpose(opened)).convert("L"), dtype=np.float64) / 255
+            grey = np.asarray(open_image(ImageOps.exif_transpose(opened)).convert("L"), dtype=np.float64) / 255
     except (OSError, SyntaxError, ValueError) as problem:
         if isinstance(problem, DataError):
             raise

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesify.data import DataError, Preparation, rows_from_csv
-from bayesify.data.delimited import SUFFIXES as TABLES
-from bayesify.data.delimited import read_rows
-from bayesify.data.images import SUFFIXES as PICTURES
+from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, read_arrays, read_rows
+from bayesify.data.images import IMAGE_FILES
 from bayesify.workflows.unprepared import Untouched, raw_shape
 
-ARRAYS = (".npy", ".npz")
+# A lone array has no targets: it serves as inputs, not as a data set.
+ARRAYS = (".npy", *ARRAY_FILES)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def read_inputs(sources: Sequence[str], preparation: Preparation, stdin: TextIO)
     parts, names = [], []
     for source in expand(sources):
         raw = _read(source, preparation, stdin)
-        several = len(raw) > 1 or Path(source).suffix.lower() not in PICTURES
+        several = len(raw) > 1 or Path(source).suffix.lower() not in IMAGE_FILES
         name = "input" if source == "-" else source
         parts.append(raw.to(torch.float64))
         names += [f"{name}:{row}" for row in range(1, len(raw) + 1)] if several else [name]
@@ -50,7 +50,7 @@ def expand(sources: Iterable[str]) -> list[str]:
     for source in sources:
         path = Path(source)
         if source != "-" and path.is_dir():
-            pictures = sorted(str(file) for file in path.iterdir() if file.suffix.lower() in PICTURES)
+            pictures = sorted(str(file) for file in path.iterdir() if file.suffix.lower() in IMAGE_FILES)
             if not pictures:
                 raise DataError(f"{path}: a folder without PNG or JPEG pictures")
             found += pictures
@@ -66,13 +66,13 @@ def _read(source: str, preparation: Preparation, stdin: TextIO) -> Tensor:
     suffix = path.suffix.lower()
     if not path.exists():
         raise DataError(f"{path}: there is no such file")
-    if suffix in PICTURES:
+    if suffix in IMAGE_FILES:
         return preparation.prepare_image(path)[None]
     if suffix in ARRAYS:
         return fit_array(_array(path), preparation, str(path))
-    if suffix in TABLES:
+    if suffix in TABLE_FILES:
         return _from_table(path, preparation)
-    kinds = ", ".join((*PICTURES, *ARRAYS, *TABLES))
+    kinds = ", ".join((*IMAGE_FILES, *ARRAYS, *TABLE_FILES))
     raise DataError(f"{path}: do not know how to read a {suffix or 'nameless'} file; expected {kinds}")
 
 
@@ -146,6 +146,9 @@ def _cell(row: dict[str, Any], name: str, categories: Sequence[str], where: str)
 
 
 def _array(path: Path) -> NDArray[Any]:
+    if path.suffix.lower() not in {".npy", ".npz"}:
+        arrays = read_arrays(path)
+        return arrays[_name_of_inputs(path, list(arrays))]
     try:
         held = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
@@ -155,16 +158,23 @@ def _array(path: Path) -> NDArray[Any]:
     if isinstance(held, np.ndarray):
         return held
     with held:
-        names = {name.lower(): name for name in held.files}
-        chosen = next((names[name] for name in ("x", "x_test") if name in names), None)
-        chosen = held.files[0] if chosen is None and len(held.files) == 1 else chosen
-        if chosen is None:
-            raise DataError(f"{path}: expected an array x, found {', '.join(held.files) or 'nothing'}")
         try:
-            array: NDArray[Any] = held[chosen]
+            array: NDArray[Any] = held[_name_of_inputs(path, held.files)]
+        except DataError:
+            raise
         except (OSError, ValueError, EOFError, zipfile.BadZipFile):
             raise DataError(f"{path}: not a readable .npz file (truncated or damaged)") from None
     return array
+
+
+def _name_of_inputs(path: Path, names: Sequence[str]) -> str:
+    by_lower_case = {name.lower(): name for name in names}
+    for name in ("x", "x_test"):
+        if name in by_lower_case:
+            return by_lower_case[name]
+    if len(names) == 1:
+        return names[0]
+    raise DataError(f"{path}: expected an array x, found {', '.join(names) or 'nothing'}")
 
 
 def fit_array(array: NDArray[Any], preparation: Preparation, what: str) -> Tensor:

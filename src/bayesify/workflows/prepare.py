@@ -16,8 +16,8 @@ from torch import Tensor
 
 from bayesify.data import DataError, DataSet, Preparation, label_noise, open_data, withhold
 from bayesify.data.catalogue import KNOWN, canonical
-from bayesify.data.delimited import SUFFIXES as TABLES
 from bayesify.data.download import download
+from bayesify.data.formats import TABLE_FILES
 from bayesify.data.locations import cache, find
 from bayesify.data.sources import READERS, is_known
 from bayesify.errors import TrainingError, nearest
@@ -154,12 +154,12 @@ def _check_options(recipe: Recipe, path: Path) -> None:
     elif path.is_dir():
         kind = "a folder"
     elif suffix in READERS:
-        kind = "a table" if suffix in TABLES else "an archive of arrays"
+        kind = "a table" if suffix in TABLE_FILES else "an archive of arrays"
     else:
         return
     for name, meant, wanted in (
-        ("target", "a table", "a .csv or .tsv table"),
-        ("ignore", "a table", "a .csv or .tsv table"),
+        ("target", "a table", f"a {' or '.join(TABLE_FILES)} table"),
+        ("ignore", "a table", f"a {' or '.join(TABLE_FILES)} table"),
         ("size", "a folder", "a folder of pictures"),
     ):
         if getattr(recipe, name) not in (None, ()) and kind != meant:

@@ -16,10 +16,8 @@ from torch import Tensor
 from bayesify import likelihoods
 from bayesify.data import DataError, DataSet, Preparation, rows_from_csv
 from bayesify.data.catalogue import canonical
-from bayesify.data.delimited import SUFFIXES as TABLES
-from bayesify.data.delimited import read_rows
-from bayesify.data.formats import read_npz
-from bayesify.data.images import SUFFIXES as PICTURES
+from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, read_arrays, read_rows
+from bayesify.data.images import IMAGE_FILES
 from bayesify.data.sources import is_known
 from bayesify.errors import RunError, nearest
 from bayesify.workflows.inputs import ARRAYS, fit_array, read_inputs
@@ -81,22 +79,22 @@ def unknown_inputs(config: dict[str, Any], run: Path, name: str) -> Tensor:
     preparation = preparation_of(config, run)
     if isinstance(preparation, Untouched):
         if not Path(name).is_file():
-            kinds = ", ".join((*ARRAYS, *TABLES))
+            kinds = ", ".join((*ARRAYS, *TABLE_FILES))
             raise DataError(f"{run} was fitted in Python: its unknown inputs must be a file of {kinds}, got {name!r}")
         return preparation.apply(read_inputs([name], preparation, io.StringIO()).raw)
     if preparation.image is not None and Path(name).is_dir():
         return preparation.apply(_pictures_in(Path(name), preparation))
     recipe = Recipe(data=name, target=(config["data"].get("options") or {}).get("target"))
-    if preparation.image is None and Path(name).suffix.lower() in TABLES:
+    if preparation.image is None and Path(name).suffix.lower() in TABLE_FILES:
         return preparation.apply(rows_from_csv(Path(name), preparation))
-    raw = open_for(recipe if Path(name).suffix.lower() in TABLES else replace(recipe, target=None))
+    raw = open_for(recipe if Path(name).suffix.lower() in TABLE_FILES else replace(recipe, target=None))
     images = raw.x_test if is_known(name) else torch.cat((raw.x_train, raw.x_test))
     return preparation.apply(refit(images, raw, preparation))
 
 
 def _pictures_in(folder: Path, preparation: Preparation) -> Tensor:
     """Every picture in a folder and its sub-folders: what is unknown needs no classes."""
-    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in PICTURES)
+    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_FILES)
     if not files:
         raise DataError(f"{folder}: no PNG or JPEG pictures in it")
     return torch.stack([preparation.prepare_image(file) for file in files])
@@ -141,7 +139,7 @@ def _recipe(config: dict[str, Any], run: Path, data: str | None) -> Recipe:
     if data is None:
         return recipe
     moved = replace(recipe, data=data)
-    if is_known(data) or Path(data).suffix.lower() not in TABLES:
+    if is_known(data) or Path(data).suffix.lower() not in TABLE_FILES:
         # Another split of the run's own data would test it on what it was trained on.
         own = not is_known(data) or canonical(data) == config["data"]["name"]
         moved = replace(moved, target=None, ignore=(), split=moved.split if own else None)
@@ -166,11 +164,11 @@ def _from_arrays(config: dict[str, Any], run: Path, data: str | None, preparatio
             f"{run} was fitted in Python and does not know its data: give --data, {wanted}{own and ','}{own}"
         )
     path = Path(data).expanduser()
-    if path.suffix.lower() != ".npz":
+    if path.suffix.lower() not in ARRAY_FILES:
         raise DataError(f"{run} was fitted in Python: --data must be {wanted}, got {data}")
     if not path.is_file():
         raise DataError(f"{path}: there is no such file")
-    arrays = {name.lower(): array for name, array in read_npz(path).items()}
+    arrays = {name.lower(): array for name, array in read_arrays(path).items()}
     for x_name, y_name in (("x_test", "y_test"), ("x", "y")):
         if {x_name, y_name} <= set(arrays):
             x = fit_array(arrays[x_name], preparation, f"{path}: {x_name}")
@@ -211,7 +209,7 @@ def _other(config: dict[str, Any], raw: DataSet, recipe: Recipe, preparation: Pr
 
 def _whole(raw: DataSet, recipe: Recipe, preparation: Preparation) -> Tensor:
     path = Path(recipe.data).expanduser()
-    if path.suffix.lower() in TABLES:
+    if path.suffix.lower() in TABLE_FILES:
         # Categories are coded by the run's own list, not by that of this file.
         return rows_from_csv(path, preparation, target=raw.target_name)
     if raw.train_rows is None or raw.test_rows is None:

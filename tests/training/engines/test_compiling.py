@@ -67,8 +67,8 @@ def test_compiled_normals_are_as_near_to_the_exact_ones_as_the_plain_ones():
     keys = noise.keys(7, noise.Stream.TRAINING, draws=range(4))
     found = compile_function(lambda keys: noise.normal(keys, 64_000), (keys,))(keys)
     pairs = torch.arange(32_000, dtype=torch.int32).view(-1, noise.LANES)
-    h, g = noise._two_hashes(keys.unsqueeze(-2), pairs)
-    radius = torch.sqrt(-2 * torch.log(noise._unit(h).double()))
+    h, g = noise.two_hashes(keys.unsqueeze(-2), pairs)
+    radius = torch.sqrt(-2 * torch.log(noise.to_unit_interval(h).double()))
     angle = (g >> 8).double() * (2 * math.pi / 2**24)
     exact = torch.stack((radius * torch.cos(angle), radius * torch.sin(angle)), -2).view(4, -1)
     errors = [(numbers - exact).abs() for numbers in (found, noise.normal(keys, 64_000))]

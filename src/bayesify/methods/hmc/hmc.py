@@ -159,7 +159,7 @@ class HMC(Chains):
         )
         chains.restore(tensors, state)
         self.store.make_room(plan.samples)
-        runs.forget_scores(folder)
+        runs.delete_scores(folder)
         self.run, self.complete = folder.resolve(), False
         self.save(folder)
         return self._conclude_run(chains, folder, checks)

@@ -17,7 +17,7 @@ from typing import Any
 
 from bayesify import runs
 from bayesify.data import DataSet, load
-from bayesify.data.dataset import two_parts
+from bayesify.data.dataset import train_and_test_rows
 from bayesify.methods import HMC, Method, saving
 from bayesify.training.examples import take
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
@@ -74,8 +74,8 @@ def scores_of_seed(
 
 
 def _cut(raw: DataSet, setup: Setup, seed: int) -> DataSet:
-    train = two_parts(len(raw.x_train), int(setup.train or 0), seed, raw.y_train)[1]
-    test = two_parts(len(raw.x_test), int(setup.test or 0), seed, raw.y_test)[1]
+    train = train_and_test_rows(len(raw.x_train), int(setup.train or 0), seed, raw.y_train)[1]
+    test = train_and_test_rows(len(raw.x_test), int(setup.test or 0), seed, raw.y_test)[1]
     return replace(
         raw,
         x_train=raw.x_train[train],

@@ -1,0 +1,62 @@
+"""The rows of a table as text, which every reader of tables returns."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from bayesify.data.errors import DataError
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The cells of a table as text.
+
+    Args:
+        what: the file, for errors.
+        names: names of the columns; `column 1`, ... without a header.
+        cells: one list of texts for each row, without surrounding blanks.
+        lines: the line of the file where each row ends.
+        header: whether the names are from the file.
+        decimal_comma: whether `1,5` is a number.
+
+    """
+
+    what: str
+    names: tuple[str, ...]
+    cells: list[list[str]]
+    lines: list[int]
+    header: bool
+    decimal_comma: bool = False
+
+    def where(self, row: int, column: int) -> str:
+        """The position of a cell, for errors."""
+        return f"{self.what}, line {self.lines[row]}, column {self.names[column]!r}"
+
+    def number(self, row: int, column: int) -> float | None:
+        """A cell as a number, or None where it is text; missing and infinite values are errors."""
+        cell = self.cells[row][column]
+        if cell.casefold() in MISSING:
+            given = f" ({cell!r})" if cell else ""
+            raise DataError(f"{self.where(row, column)}: missing value{given}; fill it in or remove the row")
+        value = as_number(cell, decimal_comma=self.decimal_comma)
+        if value is not None and not math.isfinite(value):
+            raise DataError(f"{self.where(row, column)}: expected a finite number, got {cell!r}")
+        return value
+
+
+def as_number(cell: str, *, decimal_comma: bool = False) -> float | None:
+    """A text as a number, or None."""
+    if decimal_comma and _DECIMAL_COMMA.fullmatch(cell):
+        cell = cell.replace(",", ".")
+    # Python reads 1_000 as a number, which no table means.
+    if "_" in cell:
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        return None
