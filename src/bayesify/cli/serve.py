@@ -1,7 +1,8 @@
-"""`bayesify serve`: runs answer over HTTP, and the studio shows them in a browser."""
+"""`bayesify serve`: predictions over HTTP, and the studio in a browser."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 from pathlib import Path
@@ -26,8 +27,8 @@ def register(app: typer.Typer) -> None:
 
 
 def check_installed() -> None:
-    """Say what is missing, where it is, before anything is done."""
-    missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
+    """Name the packages that are missing."""
+    missing = [name for name in ("fastapi", "uvicorn", "prometheus_client") if importlib.util.find_spec(name) is None]
     if missing:
         raise CommandError(f"serving needs {' and '.join(missing)}: pip install 'bayesify[serve]'")
 
@@ -74,6 +75,7 @@ def serve(
     Requests that arrive together are evaluated together; the same input and seed give the same answer all the same.
     """
     check_installed()
+    from bayesify import studio as browser_pages
     from bayesify.serving.limits import Limits
     from bayesify.serving.models import Registry
     from bayesify.serving.security import is_loopback
@@ -96,7 +98,7 @@ def serve(
     def loaded() -> None:
         if registry.failure is not None:
             return
-        # What is loaded stays: a collector that looks through all of it would hold every request up for a tenth second.
+        # The models stay: a garbage collection over all of them would hold requests up for a tenth of a second.
         gc.collect()
         gc.freeze()
         say_untouched(*registry.folders())
@@ -107,9 +109,8 @@ def serve(
             what = "the studio for" if studio else "serving"
             say(f"{what} {', '.join(registry.names())} at {address} (for programs: {address}/docs; Ctrl-C ends)")
 
-    server = make_server(
-        registry, host=host, hosts=allow_host or (), token=token, studio=studio, results=results, on_loaded=loaded
-    )
+    pages = functools.partial(browser_pages.attach, results=results) if studio else None
+    server = make_server(registry, host=host, hosts=allow_host or (), token=token, pages=pages, on_loaded=loaded)
     opened = listen(host, port)
     server.run(sockets=[opened])
     if registry.failure is not None:
@@ -117,14 +118,14 @@ def serve(
 
 
 def _demo(*, quiet: bool) -> list[Path]:
-    """The demo's runs, made first where there are none."""
+    """The runs of the demo, made where there are none."""
     from rich.console import Console
 
     from bayesify.studio.demonstration import find_demo, make_demo
 
-    found = find_demo()
-    if not found:
-        say("no run was given: making the demo's, which takes a minute or two, once")
-        # Its bars show how far it is; its table and its advice are the demo's own, and would bury our one line.
-        found = make_demo(console=Console(quiet=True), progress=not quiet)
-    return found
+    runs = find_demo()
+    if not runs:
+        say("no run was given: making those of the demo, once, which takes a minute or two")
+        # Without the demo's table and advice, which would bury the line that follows.
+        runs = make_demo(console=Console(quiet=True), progress=not quiet)
+    return runs
