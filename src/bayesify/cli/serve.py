@@ -36,20 +36,22 @@ def check_installed() -> None:
 def serve(
     run: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUN...]", help="Run folders, or folders of them; none: the demo's, made if need be."),
+        typer.Argument(
+            metavar="[RUN...]", help="Run folders, or folders of them. (default: the demo's runs, made if missing)"
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; beyond this machine a token is needed.")] = (
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8765,
     token: Annotated[
-        str | None, typer.Option(envvar="BAYESIFY_TOKEN", help="What clients must send as their bearer token.")
+        str | None, typer.Option(envvar="BAYESIFY_TOKEN", help="The bearer token that clients must send.")
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A further name that clients call this server by.")
+        list[str] | None, typer.Option(metavar="NAME", help="A further host name of this server.")
     ] = None,
-    draws: Annotated[int, typer.Option(help="Draws per answer, unless a request says otherwise.")] = DRAWS,
-    max_draws: Annotated[int, typer.Option(help="The most that a request may ask for.")] = 1000,
+    draws: Annotated[int, typer.Option(help="Draws per prediction, unless a request says otherwise.")] = DRAWS,
+    max_draws: Annotated[int, typer.Option(help="The most draws in a request.")] = 1000,
     max_evaluations: Annotated[
         int, typer.Option(metavar="NUMBER", help="The most inputs times draws in a request.")
     ] = 200_000,
@@ -61,18 +63,18 @@ def serve(
         float, typer.Option(metavar="MILLISECONDS", help="How long a request waits for others to share a batch.")
     ] = 2.0,
     threads: Annotated[int | None, typer.Option(help="Threads of torch. (default: all cores but one)")] = None,
-    compiled: Annotated[bool, typer.Option("--compile", help="Compile the passes, which takes a while.")] = False,
-    studio: Annotated[bool, typer.Option("--studio/--no-studio", help="With the studio, the pages for people.")] = True,
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile the forward passes at the start.")] = False,
+    studio: Annotated[bool, typer.Option("--studio/--no-studio", help="With the studio's pages.")] = True,
     results: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Reproduced experiments to show. (default: docs/results)")
     ] = None,
     network: OwnNetwork = None,
     as_json: Json = False,
 ) -> None:
-    """Serve runs: the studio, pages for people in a browser, at /, and answers for programs beside it.
+    """Serve predictions of runs over HTTP, with the studio's pages for a browser at /.
 
     For programs: the Open Inference Protocol under /v2, POST /v1/predict, /metrics, and /docs that describes them.
-    Requests that arrive together are evaluated together; the same input and seed give the same answer all the same.
+    Requests that arrive together are evaluated together. The same input and seed always give the same prediction.
     """
     check_installed()
     from bayesify import studio as browser_pages

@@ -84,10 +84,15 @@ class Report:
         data: Mapping[str, Any] | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        """One picture or several side by side, in even rows, which wrap on a narrow screen.
+        """Add one figure, or several in even rows; they are drawn when the report is written.
 
-        `alt` says in words what each shows (the caption, unless given); `data` are the numbers behind it, for
-        the twin; `notes` say what to notice in each of several. Figures are drawn when the report is written.
+        Args:
+            pictures: matplotlib figures or axes.
+            caption: below all of them.
+            alt: the alternative text of each; by default the caption.
+            data: the numbers of the figures, for the twin.
+            notes: a text below each figure.
+
         """
         several = list(pictures) if isinstance(pictures, Sequence) else [pictures]
         figures = [figure_of(picture) for picture in several]

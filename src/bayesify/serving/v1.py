@@ -140,7 +140,7 @@ def _all(value: Any) -> bool:
 
 
 def _describe(registry: Registry, name: str) -> dict[str, Any]:
-    """A model for a reader; its folder is not told to clients."""
+    """What clients may know about a model; its folder is not part of it."""
     if not registry.is_ready(name):
         return {"name": name, "ready": False}
     model = registry.get(name)

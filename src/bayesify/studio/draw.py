@@ -95,7 +95,7 @@ def sample_image(store: ModelStore, sample: Sample) -> Tensor:
     return levels[sample.number % len(levels)]
 
 
-def answer(predictive: Predictive) -> dict[str, Any]:
+def summary(predictive: Predictive) -> dict[str, Any]:
     """The prediction for the first input: the mean, each draw, and the parts of the uncertainty in nats."""
     scores = {name: float(getattr(predictive, name)[0]) for name in ("confidence", "entropy", "aleatoric", "epistemic")}
     label = int(predictive.labels[0])
@@ -133,7 +133,7 @@ async def _predict(model: Model, drawn: Any, drawing: Drawing) -> dict[str, Any]
     grey = seen[0] if seen.dim() == 3 else seen[0].mean(0)
     shown = {"height": grey.shape[0], "width": grey.shape[1], "levels": _rounded(grey.flatten(), 3)}
     about = {"name": model.name, "method": model.method.name, "title": title_of(model.method), "seen": shown}
-    return about | answer(predictive)
+    return about | summary(predictive)
 
 
 def _rounded(values: Tensor, places: int = 5) -> list[float]:
