@@ -15,7 +15,7 @@ from playwright.sync_api import sync_playwright
 
 from bayesify.serving import Registry
 from bayesify.serving.app import create_app
-from bayesify.studio import demo_runs
+from bayesify.studio import attach, demo_runs
 
 STROKE = [[[0.3, 0.2], [0.7, 0.2], [0.45, 0.8]]]
 ROUNDS = 30
@@ -23,7 +23,7 @@ ROUNDS = 30
 
 def main() -> None:
     registry = Registry(demo_runs())
-    server = uvicorn.Server(uvicorn.Config(create_app(registry), port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(create_app(registry, pages=attach), port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not (server.started and registry.ready):

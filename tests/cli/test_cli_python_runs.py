@@ -204,9 +204,9 @@ def test_the_server_answers_as_python_does(folder, method, monkeypatch):
         await registry.start()
         assert registry.failure is None
         model = registry.get("run")
-        answered = await model.answer(model.preparation.apply(inputs))
+        table = await model.table(model.preparation.apply(inputs))
         await registry.stop()
-        return answered.table
+        return table
 
     table = asyncio.run(ask())
     expected = method.predict(inputs)

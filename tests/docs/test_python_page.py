@@ -16,7 +16,7 @@ from bayesify.cli import main
 from bayesify.likelihoods import Categorical, Gaussian
 from bayesify.methods import METHODS
 from bayesify.report.alerts import GAP, STUCK_WIDTH
-from bayesify.serving.answers import table_of
+from bayesify.serving.predictions import table_of
 from bayesify.training.warnings import FROZEN_KL, STANDARD_ERRORS, STILL_FALLING
 
 ROOT = Path(__file__).parents[2]
@@ -182,7 +182,7 @@ def test_the_thresholds_of_the_alerts_are_those_on_the_page_of_reports():
 def test_the_server_sends_what_its_page_lists():
     pytest.importorskip("fastapi")
     from bayesify.serving import v1
-    from bayesify.serving.answers import accepted
+    from bayesify.serving.predictions import accepted
 
     class Model:
         class_names = ("no", "yes")

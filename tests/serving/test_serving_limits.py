@@ -61,11 +61,11 @@ def test_a_small_request_to_another_model_passes_between_the_pieces_of_a_long_on
         for name in ("plain", "variational"):
             predictor = client.registry.get(name).predictor
 
-            def noted(x, draws, seed, name=name, answer=predictor.answer):
+            def noted(x, draws, seed, name=name, predict=predictor.predict):
                 evaluated.append((name, len(x) * draws))
-                return answer(x, draws, seed)
+                return predict(x, draws, seed)
 
-            predictor.answer = noted
+            predictor.predict = noted
         held = Held(client.registry.get("variational"))
         long, answers = in_background(lambda: client.infer("variational", images[:20], parameters={"draws": 40}))
         assert held.reached.wait(10)
@@ -166,7 +166,7 @@ def test_what_goes_wrong_inside_is_a_plain_500(folders, images, caplog):
         def broken(*_):
             raise RuntimeError("the matrix\nhas you")
 
-        client.registry.get("plain").predictor.answer = broken
+        client.registry.get("plain").predictor.predict = broken
         reply = client.infer("plain", images[:1])
         assert reply.status == 500
         assert "matrix" not in reply.error

@@ -2,11 +2,10 @@
 
 import re
 
-import numpy as np
-import pytest
+from prometheus_client import parser
 from talking import serving
 
-from bayesify.serving.metrics import Histogram, Metrics
+from bayesify.serving.metrics import Metrics
 from bayesify.serving.models import Registry
 
 LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\]|\\.)*",?)*)\})? (\S+)')
@@ -49,26 +48,21 @@ def test_counts_are_those_of_what_was_asked(folders, images):
     assert samples["bayesify_requests_in_progress", ()] == 1
 
 
-def test_a_histogram_counts_what_lies_at_or_below_each_bound():
-    values = np.random.default_rng(0).gamma(2.0, 1.0, 500).round(1)
-    histogram = Histogram((0.5, 1.0, 2.0, 5.0))
-    for value in values:
-        histogram.observe(float(value))
-    samples = read("# TYPE h histogram\n" + "\n".join(histogram.lines("h")))
-    for bound in (0.5, 1.0, 2.0, 5.0):
-        assert samples["h_bucket", (("le", str(bound)),)] == (values <= bound).sum()
-    assert samples["h_bucket", (("le", "+Inf"),)] == samples["h_count", ()] == 500
-    assert samples["h_sum", ()] == pytest.approx(values.sum())
-
-
 def test_labels_are_escaped():
     metrics = Metrics()
-    metrics.answered('a "quoted"\\name\n', 2, 1)
-    assert 'bayesify_predictions_total{model="a \\"quoted\\"\\\\name\\n"} 2' in metrics.text()
+    metrics.predictions('a "quoted"\\name\n', 2, 1)
+    assert 'bayesify_predictions_total{model="a \\"quoted\\"\\\\name\\n"} 2.0\n' in metrics.text().decode()
+
+
+def test_servers_of_one_process_share_no_numbers_and_no_times_of_creation():
+    first, second = Metrics(), Metrics()
+    first.batch(3)
+    assert read(first.text().decode())["bayesify_batch_inputs_count", ()] == 1
+    assert read(second.text().decode())["bayesify_batch_inputs_count", ()] == 0
+    assert b"_created" not in first.text()
 
 
 def test_prometheus_own_parser_reads_it(client):
-    parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
     reply = client.get("/metrics")
     assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = {family.name: family for family in parser.text_string_to_metric_families(reply.body.decode())}

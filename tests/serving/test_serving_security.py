@@ -93,10 +93,10 @@ def test_beyond_this_machine_a_token_is_required(folders):
     for host in ("0.0.0.0", "::", "192.168.1.5", "models.example.org"):
         assert not is_loopback(host)
         with pytest.raises(ValueError, match="token"):
-            create_app(registry, host=host, studio=False)
+            create_app(registry, host=host)
     assert all(map(is_loopback, ("127.0.0.1", "127.3.2.1", "::1", "localhost")))
     with pytest.raises(ValueError, match="spaces"):
-        create_app(registry, token="two words", studio=False)
+        create_app(registry, token="two words")
 
 
 def test_beyond_this_machine_addresses_and_given_names_pass(folders):

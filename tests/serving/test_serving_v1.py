@@ -106,7 +106,7 @@ def header(shape, kind="<f8"):
 
 JSON, NPY, PNG = "application/json", "application/x-npy", "image/png"
 BAD = {
-    "no model": ("", JSON, b"[]", 422, "say which model: plain, variational"),
+    "no model": ("", JSON, b"[]", 422, "model must be one of plain, variational"),
     "no such model": ("?model=vari", JSON, b"[1]", 404, "no model 'vari'"),
     "a model that is a number": ("", JSON, b'{"inputs": [1], "model": 3}', 422, "name"),
     "a path for a model": ("?model=../../etc/passwd", JSON, b"[1]", 404, "no model"),
@@ -130,7 +130,7 @@ BAD = {
     "half a picture": ("?model=plain", PNG, png(np.eye(8))[:70], 400, "damaged"),
     "a GIF in disguise": ("?model=plain", PNG, b"GIF89a" + bytes(100), 400, "PNG"),
     "no array": ("?model=plain", NPY, b"hello", 400, ".npy"),
-    "half an array": ("?model=plain", NPY, npy(np.zeros((8, 8)))[:-8], 400, "504 bytes"),
+    "half an array": ("?model=plain", NPY, npy(np.zeros((8, 8)))[:-8], 400, "has 512 bytes, not 504"),
     "an array of objects": ("?model=plain", NPY, header((1,), "|O"), 422, "numbers"),
     "an array of text": ("?model=plain", NPY, npy(np.array(["a"])), 422, "numbers"),
     "a promise of terabytes": ("?model=plain", NPY, header((10**6, 10**6)), 400, "0 bytes"),

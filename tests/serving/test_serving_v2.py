@@ -141,7 +141,7 @@ BAD = {
     "words among numbers": ({"inputs": [GOOD | {"data": ["a"] * 64}]}, 422, 'got "a"'),
     "null among numbers": ({"inputs": [GOOD | {"data": [None] * 64}]}, 422, "null"),
     "truth among numbers": ({"inputs": [GOOD | {"data": [True] * 64}]}, 422, "true"),
-    "ragged": ({"inputs": [GOOD | {"data": [[1.0], [1.0, 2.0]]}]}, 422, "ragged"),
+    "ragged": ({"inputs": [GOOD | {"data": [[1.0], [1.0, 2.0]]}]}, 422, "unequal lengths"),
     "beyond a byte": ({"inputs": [GOOD | {"datatype": "UINT8", "data": [256] * 64}]}, 422, "0 to 255"),
     "a half of a whole": ({"inputs": [GOOD | {"datatype": "INT32", "data": [0.5] * 64}]}, 422, "whole"),
     "NaN": (b'{"inputs": [NaN]}', 422, "NaN"),

@@ -245,7 +245,7 @@ def test_training_streams_surfaces_that_are_the_trained_methods_own(client, ask)
     last = frames[-1]
     assert last["share"] == 1
     shown = []
-    method = training.train(training.Lesson(**lesson), shown.append)
+    method = training.train(training.TrainingRequest(**lesson), shown.append)
     lattice = training.Square(tuple(last["low"]), tuple(last["high"])).lattice()
     expected = method.predict(lattice, draws=training.DRAWS)
     assert levels(last["probs"]) == pytest.approx(expected.probs[:, 1].numpy(), abs=0.02)
@@ -260,7 +260,7 @@ def test_training_streams_surfaces_that_are_the_trained_methods_own(client, ask)
     assert mean == pytest.approx(levels(last["probs"]), abs=0.01)
 
 
-@pytest.mark.parametrize("method", list(training.METHODS))
+@pytest.mark.parametrize("method", list(training.CARDS))
 def test_every_method_can_be_watched(client, ask, method):
     points = ask("understand/points", data="circles", n=20)["points"]
     about = next(m for m in ask("understand/options")["methods"] if m["name"] == method)
@@ -286,19 +286,19 @@ def test_what_a_method_is_has_no_marks_of_code(ask):
 
 def test_a_server_that_ends_ends_training_and_says_so():
     async def watched():
-        classroom = understand.Classroom()
-        lesson = training.Lesson(points=[(0, 0, 0), (1, 1, 1)] * 20, epochs=3000, units=64, layers=2)
-        classroom.begin()
+        trainings = understand.Trainings()
+        lesson = training.TrainingRequest(points=[(0, 0, 0), (1, 1, 1)] * 20, epochs=3000, units=64, layers=2)
+        trainings.begin()
         heard = []
-        async for event in understand._events(lesson, classroom):
+        async for event in understand._events(lesson, trainings):
             heard.append(event)
             if len(heard) == 1:
-                classroom.close()
-        return classroom, heard
+                trainings.close()
+        return trainings, heard
 
-    classroom, heard = asyncio.run(watched())
+    trainings, heard = asyncio.run(watched())
     assert "shutting down" in heard[-1]
-    assert classroom.closed.is_set()
+    assert trainings.closed.is_set()
     for _ in range(200):
         if not any(thread.name == "studio-training" for thread in threading.enumerate()):
             return

@@ -9,7 +9,7 @@ import uvicorn
 from bayesify.cli import main
 from bayesify.serving import Registry
 from bayesify.serving.app import create_app
-from bayesify.studio import results
+from bayesify.studio import attach, results
 
 METHODS = ("point", "ensemble", "variational")
 
@@ -42,7 +42,7 @@ def serving(folders, reproduced):
     """The address of a server over these runs, whose Results page looks into `reproduced`."""
     held, results.PLACES = results.PLACES, (str(reproduced),)
     registry = Registry(list(folders), threads=1)
-    server = uvicorn.Server(uvicorn.Config(create_app(registry), port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(create_app(registry, pages=attach), port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

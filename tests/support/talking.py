@@ -67,7 +67,7 @@ def serving(registry, *, wait=True, **options):
     """The registry's models, served until the block ends; yields a client whose `server` and `thread` are at hand."""
     loaded = threading.Event()
     opened = listen("127.0.0.1", 0)
-    server = make_server(registry, studio=False, on_loaded=loaded.set, **options)
+    server = make_server(registry, on_loaded=loaded.set, **options)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]}, daemon=True)
     client = Client(address_of(opened))
     thread.start()
@@ -87,18 +87,18 @@ def serving(registry, *, wait=True, **options):
 
 
 class Held:
-    """Holds a model's answers back until told otherwise."""
+    """Holds a model's predictions back until `open` is set."""
 
     def __init__(self, model):
         self.open, self.reached = threading.Event(), threading.Event()
-        answer = model.predictor.answer
+        predict = model.predictor.predict
 
         def held(*arguments):
             self.reached.set()
             assert self.open.wait(20)
-            return answer(*arguments)
+            return predict(*arguments)
 
-        model.predictor.answer = held
+        model.predictor.predict = held
 
 
 def in_background(function, *arguments):

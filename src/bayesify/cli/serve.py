@@ -1,7 +1,8 @@
-"""`bayesify serve`: runs answer over HTTP, and the studio shows them in a browser."""
+"""`bayesify serve`: predictions over HTTP, and the studio in a browser."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 from pathlib import Path
@@ -26,8 +27,8 @@ def register(app: typer.Typer) -> None:
 
 
 def check_installed() -> None:
-    """Say what is missing, where it is, before anything is done."""
-    missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
+    """Name the packages that are missing."""
+    missing = [name for name in ("fastapi", "uvicorn", "prometheus_client") if importlib.util.find_spec(name) is None]
     if missing:
         raise CommandError(f"serving needs {' and '.join(missing)}: pip install 'bayesify[serve]'")
 
@@ -35,20 +36,22 @@ def check_installed() -> None:
 def serve(
     run: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUN...]", help="Run folders, or folders of them; none: the demo's, made if need be."),
+        typer.Argument(
+            metavar="[RUN...]", help="Run folders, or folders of them. (default: the demo's runs, made if missing)"
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; beyond this machine a token is needed.")] = (
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8765,
     token: Annotated[
-        str | None, typer.Option(envvar="BAYESIFY_TOKEN", help="What clients must send as their bearer token.")
+        str | None, typer.Option(envvar="BAYESIFY_TOKEN", help="The bearer token that clients must send.")
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A further name that clients call this server by.")
+        list[str] | None, typer.Option(metavar="NAME", help="A further host name of this server.")
     ] = None,
-    draws: Annotated[int, typer.Option(help="Draws per answer, unless a request says otherwise.")] = DRAWS,
-    max_draws: Annotated[int, typer.Option(help="The most that a request may ask for.")] = 1000,
+    draws: Annotated[int, typer.Option(help="Draws per prediction, unless a request says otherwise.")] = DRAWS,
+    max_draws: Annotated[int, typer.Option(help="The most draws in a request.")] = 1000,
     max_evaluations: Annotated[
         int, typer.Option(metavar="NUMBER", help="The most inputs times draws in a request.")
     ] = 200_000,
@@ -60,20 +63,21 @@ def serve(
         float, typer.Option(metavar="MILLISECONDS", help="How long a request waits for others to share a batch.")
     ] = 2.0,
     threads: Annotated[int | None, typer.Option(help="Threads of torch. (default: all cores but one)")] = None,
-    compiled: Annotated[bool, typer.Option("--compile", help="Compile the passes, which takes a while.")] = False,
-    studio: Annotated[bool, typer.Option("--studio/--no-studio", help="With the studio, the pages for people.")] = True,
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile the forward passes at the start.")] = False,
+    studio: Annotated[bool, typer.Option("--studio/--no-studio", help="With the studio's pages.")] = True,
     results: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Reproduced experiments to show. (default: docs/results)")
     ] = None,
     network: OwnNetwork = None,
     as_json: Json = False,
 ) -> None:
-    """Serve runs: the studio, pages for people in a browser, at /, and answers for programs beside it.
+    """Serve predictions of runs over HTTP, with the studio's pages for a browser at /.
 
     For programs: the Open Inference Protocol under /v2, POST /v1/predict, /metrics, and /docs that describes them.
-    Requests that arrive together are evaluated together; the same input and seed give the same answer all the same.
+    Requests that arrive together are evaluated together. The same input and seed always give the same prediction.
     """
     check_installed()
+    from bayesify import studio as browser_pages
     from bayesify.serving.limits import Limits
     from bayesify.serving.models import Registry
     from bayesify.serving.security import is_loopback
@@ -96,7 +100,7 @@ def serve(
     def loaded() -> None:
         if registry.failure is not None:
             return
-        # What is loaded stays: a collector that looks through all of it would hold every request up for a tenth second.
+        # The models stay: a garbage collection over all of them would hold requests up for a tenth of a second.
         gc.collect()
         gc.freeze()
         say_unprepared(*registry.folders())
@@ -107,9 +111,8 @@ def serve(
             what = "the studio for" if studio else "serving"
             say(f"{what} {', '.join(registry.names())} at {address} (for programs: {address}/docs; Ctrl-C ends)")
 
-    server = make_server(
-        registry, host=host, hosts=allow_host or (), token=token, studio=studio, results=results, on_loaded=loaded
-    )
+    pages = functools.partial(browser_pages.attach, results=results) if studio else None
+    server = make_server(registry, host=host, hosts=allow_host or (), token=token, pages=pages, on_loaded=loaded)
     opened = listen(host, port)
     server.run(sockets=[opened])
     if registry.failure is not None:
@@ -117,14 +120,14 @@ def serve(
 
 
 def _demo(*, quiet: bool) -> list[Path]:
-    """The demo's runs, made first where there are none."""
+    """The runs of the demo, made where there are none."""
     from rich.console import Console
 
     from bayesify.studio.demonstration import find_demo, make_demo
 
-    found = find_demo()
-    if not found:
-        say("no run was given: making the demo's, which takes a minute or two, once")
-        # Its bars show how far it is; its table and its advice are the demo's own, and would bury our one line.
-        found = make_demo(console=Console(quiet=True), progress=not quiet)
-    return found
+    runs = find_demo()
+    if not runs:
+        say("no run was given: making those of the demo, once, which takes a minute or two")
+        # Without the demo's table and advice, which would bury the line that follows.
+        runs = make_demo(console=Console(quiet=True), progress=not quiet)
+    return runs

@@ -1,4 +1,4 @@
-"""What a report is made of: words, numbers, tables, figures and formulas, each as HTML and as plain values."""
+"""The blocks of a report: texts, tables, figures and formulas, each as HTML and as plain values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from markupsafe import Markup
 
 from bayesify.evaluation.results import Spread
 from bayesify.report import page
@@ -54,14 +56,14 @@ class Written:
 
 
 class Block(Protocol):
-    """One part of a section."""
+    """A part of a section."""
 
-    def html(self) -> str:
-        """The part as the page holds it."""
+    def html(self) -> Markup:
+        """The block on the page."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
-        """The part as the twin holds it."""
+        """The block in the JSON file beside the page."""
         ...
 
 
@@ -71,7 +73,7 @@ class Text:
 
     text: str
 
-    def html(self) -> str:
+    def html(self) -> Markup:
         return page.paragraph(self.text)
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,7 +88,7 @@ class Table:
     rows: list[list[Any]]
     caption: str
 
-    def html(self) -> str:
+    def html(self) -> Markup:
         best = [self._best(place) for place in range(len(self.columns))]
         written = [[column.write(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
         marks = [[self._is_best(place, value, best[place]) for place, value in enumerate(row)] for row in self.rows]
@@ -95,16 +97,16 @@ class Table:
 
     def to_dict(self) -> dict[str, Any]:
         names = [column.title for column in self.columns]
-        given = [[value.value if isinstance(value, Written) else value for value in row] for row in self.rows]
-        means = [[value.mean if isinstance(value, Spread) else value for value in row] for row in given]
-        told = {"type": "table", "caption": self.caption, "columns": names, "rows": means}
-        if not any(isinstance(value, Spread) for row in given for value in row):
-            return told
-        errors = [[value.standard_error if isinstance(value, Spread) else None for value in row] for row in given]
-        return told | {"standard_errors": errors}
+        values = [[value.value if isinstance(value, Written) else value for value in row] for row in self.rows]
+        means = [[value.mean if isinstance(value, Spread) else value for value in row] for row in values]
+        content = {"type": "table", "caption": self.caption, "columns": names, "rows": means}
+        if not any(isinstance(value, Spread) for row in values for value in row):
+            return content
+        errors = [[value.standard_error if isinstance(value, Spread) else None for value in row] for row in values]
+        return content | {"standard_errors": errors}
 
     def _is_best(self, place: int, value: Any, best: str | None) -> bool:
-        """Compared as it is written, without an error: values which look the same are both the best."""
+        """Compared as it is written, without an error: values that look the same are both the best."""
         number = value.mean if isinstance(value, Spread) else value
         return best is not None and self.columns[place].write(number) == best
 
@@ -128,12 +130,12 @@ class Figures:
     notes: list[str] = field(default_factory=list)
     drawn: list[Picture] = field(default_factory=list)
 
-    def html(self) -> str:
+    def html(self) -> Markup:
         return page.figure(list(zip(self.drawn, self.alt, strict=True)), self.caption, self.notes)
 
     def to_dict(self) -> dict[str, Any]:
-        told = {"type": "figure", "caption": self.caption, "alt": self.alt, "data": self.data}
-        return told | ({"notes": self.notes} if self.notes else {})
+        content = {"type": "figure", "caption": self.caption, "alt": self.alt, "data": self.data}
+        return content | ({"notes": self.notes} if self.notes else {})
 
 
 @dataclass
@@ -142,19 +144,17 @@ class Definitions:
 
     definitions: list[Definition]
 
-    def html(self) -> str:
-        return page.definitions([(one.name, one.mathml, one.words) for one in self.definitions])
+    def html(self) -> Markup:
+        return page.definitions([(score.name, score.mathml, score.words) for score in self.definitions])
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "type": "definitions",
-            "definitions": [{"name": one.name, "formula": one.text, "words": one.words} for one in self.definitions],
-        }
+        listed = [{"name": score.name, "formula": score.text, "words": score.words} for score in self.definitions]
+        return {"type": "definitions", "definitions": listed}
 
 
 @dataclass
 class Section:
-    """A heading and what stands under it."""
+    """A heading and the blocks below it."""
 
     title: str
     blocks: list[Block] = field(default_factory=list)
@@ -164,7 +164,7 @@ class Section:
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON can hold: numbers of any library as Python's, infinity as its sign, NaN as None."""
+    """A value for JSON: numbers of any library as Python's, infinity as its sign, NaN as None."""
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, Spread):

@@ -1,4 +1,4 @@
-"""From a figure to text that a page can hold: an SVG or a PNG as a `data:` address, kept small."""
+"""A matplotlib figure as a small SVG or PNG in a `data:` address."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from bayesify.report.dark_colours import for_both
+from bayesify.report.dark_colours import for_light_and_dark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Above this a drawing has so many shapes that its pixels are smaller.
+# A larger SVG has more shapes than its PNG has pixels.
 LARGEST_SVG = 150_000
 DPI = 160
 _SAFE = " /:;=,.()-+*!?@$~[]{}|^'`"
-# matplotlib draws with settings that all threads share: one drawing at a time.
+# matplotlib's settings are shared by all threads: one drawing at a time.
 _DRAWING = threading.Lock()
 
 
@@ -44,7 +44,7 @@ class Picture:
 
 
 def draw(figure: Figure, *, as_png: bool = False, dpi: int = DPI) -> Picture:
-    """A figure as an SVG, or as a PNG where asked or where the SVG would be large."""
+    """A figure as an SVG, or as a PNG with `as_png` or where the SVG would be large."""
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
     if not as_png:
         content = _saved(figure, "svg", dpi)
@@ -53,37 +53,37 @@ def draw(figure: Figure, *, as_png: bool = False, dpi: int = DPI) -> Picture:
     return Picture("png", _saved(figure, "png", dpi), width, height)
 
 
-def figure_of(given: Figure | Axes) -> Figure:
+def figure_of(figure: Figure | Axes) -> Figure:
     """The whole figure that a figure or axes belongs to."""
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-    found = given.figure if isinstance(given, Axes) else given
-    if isinstance(found, SubFigure):
-        found = found.figure
-    if not isinstance(found, Figure):
-        raise TypeError(f"a picture must be a matplotlib Figure or Axes, got {type(given).__name__}")
-    return found
+    whole = figure.figure if isinstance(figure, Axes) else figure
+    if isinstance(whole, SubFigure):
+        whole = whole.figure
+    if not isinstance(whole, Figure):
+        raise TypeError(f"a picture must be a matplotlib Figure or Axes, got {type(figure).__name__}")
+    return whole
 
 
 def _saved(figure: Figure, form: str, dpi: int) -> bytes:
     import matplotlib as mpl
 
     file = io.BytesIO()
-    # Nothing of the day or the machine goes into the file: the same numbers give the same bytes.
-    unsigned = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
+    # Without date and version the same numbers give the same bytes.
+    metadata = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
     with _DRAWING, mpl.rc_context({"svg.hashsalt": "bayesify", "svg.fonttype": "path"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        # A drawing lies on the page's own paper, light or dark; pixels bring theirs.
-        figure.savefig(file, format=form, dpi=dpi, metadata=unsigned, transparent=form == "svg")
-    return file.getvalue() if form == "png" else for_both(_smaller(file.getvalue().decode())).encode()
+        # An SVG lies on the background of the page, light or dark; a PNG has its own.
+        figure.savefig(file, format=form, dpi=dpi, metadata=metadata, transparent=form == "svg")
+    return file.getvalue() if form == "png" else for_light_and_dark(_smaller(file.getvalue().decode())).encode()
 
 
 def _smaller(svg: str) -> str:
-    """An SVG without its preamble, notes and line breaks, and with paths to a hundredth of a point."""
+    """An SVG without preamble, comments and line breaks, its paths to a hundredth of a point."""
     svg = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r">\s+<", "><", svg)
-    svg = re.sub(r' d="([^"]*)"', lambda found: f' d="{_rounded(found[1])}"', svg)
+    svg = re.sub(r' d="([^"]*)"', lambda match: f' d="{_rounded(match[1])}"', svg)
     return re.sub(r"\s+", " ", svg).strip()
 
 

@@ -1,20 +1,21 @@
-"""A report: an answer, what to beware of, then tables and figures, as one HTML file and a JSON twin.
+"""A report: a headline, alerts, then tables and figures, as one HTML file with a JSON file beside it.
 
-The page holds everything it shows and asks nothing from outside; the twin beside it has the same numbers,
-unrounded, for machines. Both hold aggregates, never the rows they came from.
+The page loads nothing from outside. The JSON file, its twin, has the same numbers unrounded, for programs. Both have
+aggregates, never the rows of the data.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from bayesify.errors import RunError
+from bayesify.files import reason, replacing
 from bayesify.report import page
 from bayesify.report.blocks import Column, Definitions, Figures, Section, Table, Text, plain
 from bayesify.report.figures import DPI, draw, figure_of
@@ -46,29 +47,29 @@ class Report:
         self._sections: list[Section] = [Section("")]
 
     def headline(self, text: str) -> None:
-        """The answer, before everything else; further calls add to it in smaller type."""
+        """Add the result in a sentence, above everything else; further calls add to it in smaller type."""
         self._headline.append(text)
 
     def alert(self, text: str, about: str = "", kind: str = "") -> None:
-        """Something to know before trusting the rest, whom it is about, and what kind of thing it is."""
+        """Add something to know before trusting the rest, what it is about, and its kind."""
         self._alerts.append((about, text, kind))
 
     def number(self, name: str, value: str, note: str = "") -> None:
-        """One of the few numbers that stand out under the headline."""
+        """Add one of the few numbers that stand out under the headline."""
         self._numbers.append((name, value, note))
 
     def section(self, title: str, text: str = "") -> None:
-        """What follows belongs under this heading."""
+        """Begin a section."""
         self._sections.append(Section(title))
         if text:
             self.text(text)
 
     def text(self, text: str) -> None:
-        """A paragraph; a blank line starts another one."""
+        """Add a paragraph; a blank line starts another one."""
         self._sections[-1].blocks.append(Text(text))
 
     def table(self, columns: Sequence[Column | str], rows: Sequence[Sequence[Any]], caption: str = "") -> None:
-        """Rows of plain values, one for each column; the first names the row, the best of a column is bold."""
+        """Add rows of values, one for each column; the first names the row, the best of a column is bold."""
         named = [Column(column) if isinstance(column, str) else column for column in columns]
         for row in rows:
             if len(row) != len(named):
@@ -83,10 +84,15 @@ class Report:
         data: Mapping[str, Any] | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        """One picture or several side by side, in even rows, which wrap on a narrow screen.
+        """Add one figure, or several in even rows; they are drawn when the report is written.
 
-        `alt` says in words what each shows (the caption, unless given); `data` are the numbers behind it, for
-        the twin; `notes` say what to notice in each of several. Figures are drawn when the report is written.
+        Args:
+            pictures: matplotlib figures or axes.
+            caption: below all of them.
+            alt: the alternative text of each; by default the caption.
+            data: the numbers of the figures, for the twin.
+            notes: a text below each figure.
+
         """
         several = list(pictures) if isinstance(pictures, Sequence) else [pictures]
         figures = [figure_of(picture) for picture in several]
@@ -98,13 +104,13 @@ class Report:
         self._sections[-1].blocks.append(Figures(figures, words, caption, plain(data or {}), list(notes)))
 
     def definitions(self, listed: Sequence[Definition]) -> None:
-        """Formulas with their names and what they mean."""
+        """Add formulas with their names and what they mean."""
         self._sections[-1].blocks.append(Definitions(list(listed)))
 
     def html(self, largest: int = LARGEST_REPORT, *, twin: str = "") -> str:
-        """The page. Beyond `largest` bytes figures become pixels, the biggest first, then coarser pixels.
+        """The page; beyond `largest` bytes figures become PNG images, the biggest first, then coarser ones.
 
-        `twin` is the name of the file with its numbers, where there is one.
+        `twin` is the name of the JSON file, where there is one.
         """
         blocks = [block for part in self._sections for block in part.blocks if isinstance(block, Figures)]
         for block in blocks:
@@ -126,7 +132,7 @@ class Report:
         return text
 
     def to_dict(self) -> dict[str, Any]:
-        """The twin: the same words, and the same numbers unrounded."""
+        """The twin: the same texts, and the same numbers unrounded."""
         return {
             "format": "bayesify-report",
             "version": 1,
@@ -139,19 +145,21 @@ class Report:
         }
 
     def write(self, path: str | Path) -> Path:
-        """Save the page, and its twin (`.json`) beside it; both are whole before either is put in place."""
+        """Save the page and its twin (`.json`) beside it; both are written whole before either replaces a file."""
         path = Path(path)
         if path.suffix.lower() not in {".html", ".htm"}:
             raise ValueError(f"a report is an .html file, got {path.name!r}")
-        texts = {
-            path.with_suffix(".json"): json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-            path: self.html(twin=path.with_suffix(".json").name),
-        }
+        twin = path.with_suffix(".json")
+        html = self.html(twin=twin.name)
+        numbers = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        if path.is_dir():
+            raise RunError(f"cannot write {path}: it is a folder")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write_together(texts)
+            with replacing(path, len(html)) as new_page, replacing(twin, len(numbers)) as new_twin:
+                new_page.write_text(html, encoding="utf-8")
+                new_twin.write_text(numbers, encoding="utf-8")
         except OSError as problem:
-            raise RunError(f"cannot write {path}: {problem.strerror or problem}") from None
+            raise RunError(f"cannot write {path}: {reason(problem)}") from None
         return path
 
     def _page(self, twin: str) -> str:
@@ -161,24 +169,9 @@ class Report:
         opening.append(page.alert_box([(about, text) for about, text, _ in self._alerts]))
         opening.append(page.numbers(self._numbers))
         sections = [
-            (part.title, "\n".join(block.html() for block in part.blocks))
+            (part.title, Markup("\n").join(block.html() for block in part.blocks))
             for part in self._sections
             if part.blocks or part.title
         ]
         beside = f" Its numbers, unrounded, are in {twin} beside it." if twin else ""
         return page.page(self.title, self.subtitle, opening, sections, f"Made by bayesify {__version__}.{beside}")
-
-
-def _write_together(texts: Mapping[Path, str]) -> None:
-    for path in texts:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    temporary = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in texts}
-    try:
-        for path, text in texts.items():
-            temporary[path].write_text(text, encoding="utf-8")
-        for path, waiting in temporary.items():
-            waiting.replace(path)
-    finally:
-        for waiting in temporary.values():
-            waiting.unlink(missing_ok=True)

@@ -1,7 +1,6 @@
-"""Answers over HTTP: runs kept in memory, asked by many at once (`bayesify.serving.app.create_app`)."""
+"""Predictions over HTTP: runs in memory behind one ASGI application (`bayesify.serving.app.create_app`)."""
 
 from bayesify.serving.limits import Limits
 from bayesify.serving.models import LoadedModel, Registry
-from bayesify.serving.refusals import Refusal
 
-__all__ = ["Limits", "LoadedModel", "Refusal", "Registry"]
+__all__ = ["Limits", "LoadedModel", "Registry"]

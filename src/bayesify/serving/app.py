@@ -1,15 +1,13 @@
-"""The application: both protocols, metrics and their description behind one gate, and the studio beside them."""
+"""The ASGI application: both protocols, the metrics and a description of them, behind one gate."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from importlib.metadata import version as installed
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -18,11 +16,11 @@ from starlette.exceptions import HTTPException
 
 from bayesify.errors import first_line
 from bayesify.serving import page, schema, v1, v2
+from bayesify.serving.errors import error_response
 from bayesify.serving.metrics import CONTENT_TYPE, Metrics
 from bayesify.serving.models import Registry
-from bayesify.serving.refusals import Refusal
-from bayesify.serving.requests import reply
-from bayesify.serving.security import Gate, is_loopback, refuse
+from bayesify.serving.requests import json_response
+from bayesify.serving.security import Gate, is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,20 +34,25 @@ def create_app(
     host: str = "127.0.0.1",
     hosts: Sequence[str] = (),
     token: str | None = None,
-    studio: bool = True,
-    results: Path | None = None,
+    pages: Callable[[FastAPI, Registry], None] | None = None,
     on_loaded: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """An ASGI application that serves the registry's models, and loads them when it starts.
+    """An ASGI application that loads the registry's models when it starts, and serves them.
 
     Args:
         registry: the models.
         host: the address that the server listens on; beyond this machine a token is required.
         hosts: further names that clients call it by.
-        token: that every request must bear.
-        studio: add the studio's pages, where they are installed.
-        results: the folder of reproduced experiments that the studio shows.
-        on_loaded: called once loading has ended, well or not (see `registry.failure`).
+        token: the bearer token that every request must send.
+        pages: adds further pages and a start page at `/`, such as `bayesify.studio.attach`; without it `/` leads to
+            the description of the HTTP interface.
+        on_loaded: called once loading has succeeded or failed (see `registry.failure`).
+
+    Returns:
+        The application.
+
+    Raises:
+        ValueError: the token is not ASCII text without spaces, or is missing where other machines reach the server.
 
     """
     if token is not None and not (token.isascii() and token.isprintable() and token and " " not in token):
@@ -67,7 +70,7 @@ def create_app(
     app = FastAPI(
         title="bayesify",
         version=installed("bayesify"),
-        description="Answers of Bayesian networks, how sure they are, and why not.",
+        description="Predictions of Bayesian networks, and how uncertain they are.",
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -75,26 +78,25 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.registry = registry
-    # What never ends by itself, to be called when the server begins to end.
+    # Functions that end what does not end by itself, called when the server shuts down.
     app.state.closing = []
     v2.add_routes(app, registry)
     v1.add_routes(app, registry)
     _add_pages(app, registry, token=token is not None)
-    if studio and importlib.util.find_spec("bayesify.studio") is not None:
-        importlib.import_module("bayesify.studio").attach(app, registry, results=results)
-    else:
+    if pages is None:
         app.add_api_route("/", _to_docs, methods=["GET"], include_in_schema=False)
-    app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(RequestValidationError, _refused)
-    # The last one added is the outermost: refusals at the gate are counted too.
+    else:
+        pages(app, registry)
+    app.add_exception_handler(HTTPException, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_error)
+    # The last one added is the outermost: what the gate rejects is counted too.
     app.add_middleware(Gate, host=host, hosts=hosts, token=token, limits=registry.limits)
-    app.add_middleware(Watch, metrics=registry.metrics)
+    app.add_middleware(Monitor, metrics=registry.metrics)
     return app
 
 
-class Watch:
-    """Counts and times every request, and turns what nobody expected into a plain 500."""
+class Monitor:
+    """Middleware that counts and times every request, and turns an unexpected exception into a 500 response."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
@@ -107,7 +109,7 @@ class Watch:
             return
         status = 0
 
-        async def noticed(message: Message) -> None:
+        async def send_noting_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -116,11 +118,12 @@ class Watch:
         began = time.perf_counter()
         self._metrics.in_progress += 1
         try:
-            await self._app(scope, receive, noticed)
+            await self._app(scope, receive, send_noting_status)
         except Exception as problem:  # noqa: BLE001 -- the client gets one line, the log another
             logger.error("%s %s: %s: %s", scope["method"], scope["path"], type(problem).__name__, first_line(problem))  # noqa: TRY400
             if status == 0:
-                await refuse(noticed, Refusal(500, "something unexpected went wrong; the server's log says what"))
+                response = error_response(HTTPException(500, "unexpected error: see the server's log"))
+                await response(scope, receive, send_noting_status)
         finally:
             self._metrics.in_progress -= 1
             route = getattr(scope.get("route"), "path", None) or "other"
@@ -146,15 +149,15 @@ def _add_pages(app: FastAPI, registry: Registry, *, token: bool) -> None:
         return Response(registry.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def openapi() -> Response:
-        return reply(document())
+        return json_response(document())
 
     async def docs() -> Response:
         headers = {"Content-Security-Policy": page.POLICY}
         return Response(page.render(document()), media_type="text/html", headers=headers)
 
     setattr(app, "openapi", document)  # noqa: B010 -- FastAPI's documented way; mypy refuses to assign to a method
-    text = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "In the form of Prometheus."}
-    app.add_api_route("/metrics", metrics, methods=["GET"], summary="Numbers for a monitor", responses={200: text})
+    text = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus text format."}
+    app.add_api_route("/metrics", metrics, methods=["GET"], summary="Metrics", responses={200: text})
     app.add_api_route("/openapi.json", openapi, methods=["GET"], include_in_schema=False)
     app.add_api_route("/docs", docs, methods=["GET"], include_in_schema=False)
 
@@ -163,11 +166,6 @@ async def _to_docs() -> Response:
     return Response(status_code=307, headers={"Location": "docs"})
 
 
-async def _refused(_: Request, problem: Exception) -> Response:
-    """Every refusal in one form, whoever raised it."""
-    if isinstance(problem, HTTPException):
-        line = f"{problem.detail}".lower() if problem.status_code in {404, 405} else str(problem.detail)
-        problem = Refusal(problem.status_code, line, dict(problem.headers or {}))
-    elif not isinstance(problem, Refusal):
-        problem = Refusal(422, first_line(problem))
-    return Response(problem.body, problem.status, problem.headers, "application/json")
+async def _on_error(_: Request, problem: Exception) -> Response:
+    """The same form for every error, ours and the framework's."""
+    return error_response(problem if isinstance(problem, HTTPException) else HTTPException(422, first_line(problem)))

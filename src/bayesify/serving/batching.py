@@ -1,9 +1,8 @@
-"""Requests that arrive together are evaluated together: one worker thread, one batch at a time.
+"""Batching: requests that arrive together are evaluated together, in one worker thread, one batch at a time.
 
-Requests share a batch when they ask the same model for the same draws of the same seed. The first of them waits a few
-milliseconds for company; while the worker is busy the next batch gathers by itself. A large request is cut into pieces
-that queue up one after the other, the smaller the more draws it asks for, so that small ones pass between them,
-whichever model they ask.
+Requests share a batch when they have the same model, number of draws and seed. The first of them waits a few
+milliseconds for others; while the worker is busy, the next batch gathers. A large request is cut into pieces that queue
+one after the other, so that small requests to any model pass between them. More draws make smaller pieces.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bayesify.serving.errors import retry_later
 from bayesify.serving.limits import Limits
-from bayesify.serving.predictor import Answered, Predictor, join
-from bayesify.serving.refusals import later
+from bayesify.serving.predictor import Prediction, Predictor, concatenate
 
 Key = tuple[int, int, int]
 
@@ -29,9 +28,9 @@ class Batcher:
     """The queue in front of the worker thread.
 
     Args:
-        worker: a single thread, where all of torch happens.
+        worker: a single thread, the only one that runs torch.
         limits: of the queue and of a batch.
-        observe: told the number of inputs of every batch.
+        observe: called with the number of inputs of every batch.
 
     """
 
@@ -46,25 +45,27 @@ class Batcher:
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
-    async def ask(self, predictor: Predictor, x: Tensor, draws: int, seed: int, *, outputs: bool = False) -> Answered:
-        """Answers to prepared inputs `[n, ...]`; raw outputs are empty unless asked for."""
+    async def predict(
+        self, predictor: Predictor, x: Tensor, draws: int, seed: int, *, outputs: bool = False
+    ) -> Prediction:
+        """The prediction for prepared inputs `[n, ...]`; without `outputs` its raw outputs are empty."""
         if self._stopping:
-            raise later(503, "the server is shutting down: ask again when it is back", 5)
+            raise retry_later(503, "the server is shutting down: try again when it is back", 5)
         if self.waiting >= self.limits.queue:
-            raise later(429, f"{self.waiting} requests are waiting already: ask again in a moment")
+            raise retry_later(429, f"{self.waiting} requests are waiting already: try again in a moment")
         self.waiting += 1
         try:
             parts, room = [], self.limits.room(predictor.draws(draws))
             for start in range(0, len(x), room):
                 part = await self._enqueue(predictor, x[start : start + room], draws, seed)
-                parts.append(part if outputs else Answered(part.outputs[:, :0], part.table))
+                parts.append(part if outputs else Prediction(part.outputs[:, :0], part.table))
         finally:
             self.waiting -= 1
             self._finished.set()
-        return parts[0] if len(parts) == 1 else join(parts)
+        return concatenate(parts)
 
     async def stop(self) -> None:
-        """Finish what was accepted, then end."""
+        """Finish the accepted requests, then end."""
         self._stopping = True
         while self.waiting:
             self._finished.clear()
@@ -73,16 +74,16 @@ class Batcher:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _enqueue(self, predictor: Predictor, x: Tensor, draws: int, seed: int) -> asyncio.Future[Answered]:
+    def _enqueue(self, predictor: Predictor, x: Tensor, draws: int, seed: int) -> asyncio.Future[Prediction]:
         loop = asyncio.get_running_loop()
         if self._task is None:
             self._task = loop.create_task(self._work())
         piece = _Piece(predictor, x, loop.create_future(), loop.time())
-        # The number of draws that will be made: two requests for more than a method holds ask for the same.
+        # The number of draws that will be made: more than a method holds comes to the same.
         key = (id(predictor), predictor.draws(draws), seed)
         self._groups.setdefault(key, []).append(piece)
         self._arrived.set()
-        return piece.answer
+        return piece.prediction
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -96,11 +97,11 @@ class Batcher:
                 await asyncio.sleep(spare)
             batch = self._take(key)
             if batch:
-                await self._answer(batch, key)
+                await self._evaluate_batch(batch, key)
 
     def _take(self, key: Key) -> list[_Piece]:
         """As many of the oldest pieces as fit; what is left goes behind the other groups."""
-        pieces = [piece for piece in self._groups.pop(key) if not piece.answer.done()]
+        pieces = [piece for piece in self._groups.pop(key) if not piece.prediction.done()]
         batch, room = [], self.limits.room(key[1])
         while pieces and len(pieces[0].x) <= room:
             room -= len(pieces[0].x)
@@ -109,20 +110,20 @@ class Batcher:
             self._groups[key] = pieces
         return batch
 
-    async def _answer(self, batch: list[_Piece], key: Key) -> None:
+    async def _evaluate_batch(self, batch: list[_Piece], key: Key) -> None:
         _, draws, seed = key
         x = batch[0].x if len(batch) == 1 else torch.cat([piece.x for piece in batch])
         self._observe(len(x))
         loop = asyncio.get_running_loop()
         try:
-            answered = await loop.run_in_executor(self._worker, batch[0].predictor.answer, x, draws, seed)
-        except Exception as problem:  # noqa: BLE001 -- whoever asked must hear of it
+            prediction = await loop.run_in_executor(self._worker, batch[0].predictor.predict, x, draws, seed)
+        except Exception as problem:  # noqa: BLE001 -- every request of the batch gets it
             for piece in batch:
-                _settle(piece.answer, problem)
+                _settle(piece.prediction, problem)
             return
         start = 0
         for piece in batch:
-            _settle(piece.answer, answered.rows(start, start + len(piece.x)))
+            _settle(piece.prediction, prediction.rows(start, start + len(piece.x)))
             start += len(piece.x)
 
 
@@ -130,15 +131,15 @@ class Batcher:
 class _Piece:
     predictor: Predictor
     x: Tensor
-    answer: asyncio.Future[Answered]
+    prediction: asyncio.Future[Prediction]
     arrived: float
 
 
-def _settle(answer: asyncio.Future[Any], result: Answered | Exception) -> None:
-    if answer.done():
-        # Its client has given up.
+def _settle(future: asyncio.Future[Any], result: Prediction | Exception) -> None:
+    if future.done():
+        # The client has given up.
         return
     if isinstance(result, Exception):
-        answer.set_exception(result)
+        future.set_exception(result)
     else:
-        answer.set_result(result)
+        future.set_result(result)

@@ -1,4 +1,4 @@
-"""How much one client may ask for, and how much may wait: every bound of the server in one place."""
+"""The limits of the server: the size of a request, the queue, time and memory."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from bayesify.errors import at_least, positive
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on what is accepted.
+    """The limits of the server.
 
     Args:
         body: bytes of a request.
         inputs: examples in a request.
-        draws: draws that a request may ask for.
+        draws: draws in a request.
         evaluations: inputs times draws of a request.
-        pixels: of a picture, before it is made small.
-        queue: requests that may wait for an answer at once.
-        seconds: that a request may take, waiting included; also how long a body may take to arrive.
-        window: seconds that the first request of a batch waits for company.
+        pixels: pixels of an image, before it is resized.
+        queue: requests that may wait at once.
+        seconds: the longest time of a request, waiting included, and of the arrival of its body.
+        window: seconds that the first request of a batch waits for others.
         batch: inputs that are evaluated together.
-        piece: inputs times draws that are evaluated without a break, where one input has fewer draws than that.
-        cache: bytes of drawn weights that are kept for the next request, over all models.
+        piece: inputs times draws that are evaluated at once; one input is never cut.
+        cache: bytes of drawn weights that are kept for later requests, over all models.
 
     """
 
@@ -39,7 +39,7 @@ class Limits:
     cache: int = 512 << 20
 
     def room(self, draws: int) -> int:
-        """Inputs that are evaluated together with so many draws each."""
+        """How many inputs are evaluated together with this number of draws."""
         return max(1, min(self.batch, self.piece // draws))
 
     def __post_init__(self) -> None:

@@ -1,10 +1,10 @@
-"""Runs kept in memory, told apart by the names of their folders, each ready to be asked.
+"""Runs in memory, by the names of their folders.
 
 registry = Registry(["runs/plain", "runs/variational"])
 await registry.start()                                  # loads in the worker thread
 model = registry.get("variational")
 predictive = await model.predict(model.preparation.apply(raw), draws=100, seed=0)
-await registry.stop()                                   # finishes what was accepted
+await registry.stop()                                   # finishes the accepted requests
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+from starlette.exceptions import HTTPException
 from torch import Tensor
 
 from bayesify import runs
@@ -24,12 +26,12 @@ from bayesify.data import Preparation
 from bayesify.errors import RunError, at_least, nearest
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
-from bayesify.serving.answers import Table
 from bayesify.serving.batching import Batcher
+from bayesify.serving.errors import retry_later
 from bayesify.serving.limits import Limits
 from bayesify.serving.metrics import Metrics
-from bayesify.serving.predictor import Answered, Predictor
-from bayesify.serving.refusals import Refusal, later
+from bayesify.serving.predictions import Table
+from bayesify.serving.predictor import Predictor
 from bayesify.serving.weights import WeightCache
 from bayesify.workflows import load, run_data
 from bayesify.workflows.recipe import DRAWS
@@ -42,8 +44,8 @@ Result = TypeVar("Result")
 class LoadedModel:
     """A run in memory.
 
-    `method`, `config` (its config.json), `preparation`, `class_names` (None for numbers), `kind`, and `example`: one
-    row of everything that is said about an input, from which names, types and shapes are read.
+    `method`, `config` (its config.json), `preparation`, `class_names` (None for numbers), `kind`, and `example`: the
+    table of one input, which shows the names, types and shapes of everything that is reported.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class LoadedModel:
         self.class_names = None if names is None else tuple(map(str, names))
         self.draws = registry.draws
         self._registry = registry
-        self.example: Table = predictor.answer(torch.zeros(1, *preparation.shape), self.draws, 0).table
+        self.example: Table = predictor.predict(torch.zeros(1, *preparation.shape), self.draws, 0).table
 
     @property
     def raw_shape(self) -> tuple[int, ...]:
@@ -68,24 +70,24 @@ class LoadedModel:
 
     async def predict(self, x: Tensor, *, draws: int | None = None, seed: int = 0) -> Predictive:
         """The predictive of prepared inputs `[n, ...]` (`preparation.apply(raw)`), through the shared queue."""
-        answered = await self._registry.batcher.ask(self.predictor, x, draws or self.draws, seed, outputs=True)
-        return self.predictor.predictive(answered.outputs.contiguous(), seed)
+        prediction = await self._registry.batcher.predict(self.predictor, x, draws or self.draws, seed, outputs=True)
+        return self.predictor.predictive(prediction.outputs.contiguous(), seed)
 
-    async def answer(self, x: Tensor, *, draws: int | None = None, seed: int = 0) -> Answered:
-        """What is said about prepared inputs, as arrays by name; the same bits whatever else is being asked."""
-        return await self._registry.batcher.ask(self.predictor, x, draws or self.draws, seed)
+    async def table(self, x: Tensor, *, draws: int | None = None, seed: int = 0) -> Table:
+        """What is reported about prepared inputs, as arrays by name; the same bits whatever else is in the batch."""
+        return (await self._registry.batcher.predict(self.predictor, x, draws or self.draws, seed)).table
 
 
 class Registry:
     """All models of a server, and the one thread in which torch runs.
 
     Args:
-        folders: run folders; a folder that holds run folders stands for them.
-        limits: what one client may ask for, and how much may wait.
-        draws: per answer, unless a request says otherwise.
-        network: `module:factory`, for runs whose network is code of the user's.
+        folders: run folders, or folders of run folders.
+        limits: the largest request, and how many may wait.
+        draws: per prediction, unless a request says otherwise.
+        network: `module:factory`, for runs whose network is the user's code.
         compiled: compile the passes of `draws` draws.
-        threads: that torch may use; None leaves one core to the rest of the server.
+        threads: threads of torch; None leaves one core to the rest of the server.
 
     """
 
@@ -109,47 +111,47 @@ class Registry:
         self._compiled = compiled
         self._threads = threads or max(1, (os.cpu_count() or 2) - 1)
         self._cache = WeightCache(self.limits.cache)
-        self._described = _described(folders)
+        self._runs = _read_runs(folders)
         self._models: dict[str, LoadedModel] = {}
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
         self._batcher: Batcher | None = None
 
     def names(self) -> list[str]:
-        """The models, in the order in which they were given."""
-        return list(self._described)
+        """The names of the models, in the order of their folders."""
+        return list(self._runs)
 
     def folders(self) -> list[Path]:
         """Their run folders, in the same order."""
-        return [folder for folder, _, _ in self._described.values()]
+        return [run.folder for run in self._runs.values()]
 
     def raw_shape(self, name: str) -> tuple[int, ...]:
         """The shape of one raw input of a model, loaded or not."""
         return raw_shape(self.preparation(name))
 
     def preparation(self, name: str) -> Preparation:
-        """How raw inputs of a model become what its network takes."""
-        return self._described[name][2]
+        """How raw inputs of a model become inputs of its network."""
+        return self._runs[name].preparation
 
     @property
     def ready(self) -> bool:
-        """Whether every model can be asked."""
-        return len(self._models) == len(self._described)
+        """Whether every model is loaded."""
+        return len(self._models) == len(self._runs)
 
     def is_ready(self, name: str) -> bool:
-        """Whether this model can be asked."""
+        """Whether this model is loaded."""
         self._check(name)
         return name in self._models
 
     def get(self, name: str) -> LoadedModel:
-        """A model by name; 404 where there is none, 503 while it is loading."""
+        """A model by name; a 404 error where there is none, 503 while it is loading."""
         self._check(name)
         if name not in self._models:
-            raise later(503, f"model {name!r} is still loading")
+            raise retry_later(503, f"model {name!r} is still loading")
         return self._models[name]
 
     @property
     def batcher(self) -> Batcher:
-        """The queue; it belongs to the event loop that first asked for it."""
+        """The queue; it belongs to the event loop that first used it."""
         if self._batcher is None:
             self._batcher = Batcher(self._worker, self.limits, self.metrics.batch)
         return self._batcher
@@ -157,22 +159,22 @@ class Registry:
     def load(self) -> None:
         """Read every run, one after the other, in this thread."""
         torch.set_num_threads(self._threads)
-        for name, (folder, config, preparation) in self._described.items():
-            method = load.load_run(folder, self._network)
+        for name, run in self._runs.items():
+            method = load.load_run(run.folder, self._network)
             predictor = Predictor(method, self._cache, compile_for=self.draws if self._compiled else None)
-            self._models[name] = LoadedModel(name, config, preparation, predictor, self)
+            self._models[name] = LoadedModel(name, run.config, run.preparation, predictor, self)
 
     async def start(self) -> None:
-        """Load in the worker thread; what goes wrong is kept in `failure`."""
+        """Load in the worker thread; an exception is kept in `failure`."""
         if self.ready:
             return
         try:
             await self.run(self.load)
-        except Exception as problem:  # noqa: BLE001 -- the command line says it in one line
+        except Exception as problem:  # noqa: BLE001 -- the command line reports it in one line
             self.failure = problem
 
     async def stop(self) -> None:
-        """Finish what was accepted, then end the worker thread."""
+        """Finish the accepted requests, then end the worker thread."""
         if self._batcher is not None:
             await self._batcher.stop()
         await asyncio.to_thread(self._worker.shutdown)
@@ -183,33 +185,37 @@ class Registry:
         return await loop.run_in_executor(self._worker, lambda: function(*args, **named))
 
     def _check(self, name: str) -> None:
-        if name not in self._described:
-            raise Refusal(404, f"there is no model {name!r}{nearest(name, self._described)}")
+        if name not in self._runs:
+            raise HTTPException(404, f"there is no model {name!r}{nearest(name, self._runs)}")
 
 
-Described = dict[str, tuple[Path, dict[str, Any], Preparation]]
+@dataclass(frozen=True)
+class _Run:
+    """A run without its weights: enough to see at once that it cannot be served."""
+
+    folder: Path
+    config: dict[str, Any]
+    preparation: Preparation
 
 
-def _described(folders: Sequence[str | Path]) -> Described:
-    """What can be known of runs without reading their weights: enough to say at once that one cannot be served."""
-    found: Described = {}
-    for folder in _runs_in(folders):
+def _read_runs(folders: Sequence[str | Path]) -> dict[str, _Run]:
+    """The runs by name; a second folder of the same name gets a number."""
+    by_name: dict[str, _Run] = {}
+    for folder in _run_folders(folders):
         config = runs.read_config(folder)
-        described = (folder, config, run_data.preparation_of(config, folder))
         name, number = folder.resolve().name, 2
-        while name in found:
+        while name in by_name:
             name = f"{folder.resolve().name}-{number}"
             number += 1
-        found[name] = described
-    return found
+        by_name[name] = _Run(folder, config, run_data.preparation_of(config, folder))
+    return by_name
 
 
-def _runs_in(folders: Sequence[str | Path]) -> list[Path]:
+def _run_folders(folders: Sequence[str | Path]) -> list[Path]:
     if not folders:
         raise RunError("no run to serve: give a run folder")
-    found: list[Path] = []
+    run_folders: list[Path] = []
     for folder in map(Path, folders):
         inside = [] if (folder / runs.CONFIG).exists() or not folder.is_dir() else sorted(folder.iterdir())
-        held = [part for part in inside if (part / runs.CONFIG).exists()]
-        found += held or [folder]
-    return found
+        run_folders += [part for part in inside if (part / runs.CONFIG).exists()] or [folder]
+    return run_folders

@@ -1,6 +1,6 @@
-"""The bytes of a request as raw examples of a run's layout, or one line on why not.
+"""The bytes of a request as raw examples in the layout of a run.
 
-Nothing is unpickled, no path or address is followed, and a size is checked before memory is spent on it.
+Nothing is unpickled, no path or address is followed, and sizes are checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from starlette.exceptions import HTTPException
 from torch import Tensor
 
 from bayesify.data import DataError, Preparation
 from bayesify.serving.limits import Limits
-from bayesify.serving.refusals import Refusal
 from bayesify.workflows.inputs import _cell, fit_array
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def content_type(request: Request) -> str:
 
 
 async def body_of(request: Request, limits: Limits) -> bytes:
-    """All bytes of a request, as long as they are few enough and arrive in time."""
+    """All bytes of a request, within the limits of size and time."""
     if request.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
-        raise Refusal(415, "send the body as it is: compressed bodies are not read")
+        raise HTTPException(415, "compressed bodies are not read: send the body uncompressed")
     parts, size = [], 0
     try:
         async with asyncio.timeout(limits.seconds):
@@ -47,117 +47,118 @@ async def body_of(request: Request, limits: Limits) -> bytes:
                     raise too_large(limits)
                 parts.append(part)
     except TimeoutError:
-        raise Refusal(408, f"the body did not arrive within {limits.seconds:g} seconds") from None
+        raise HTTPException(408, f"the body did not arrive within {limits.seconds:g} seconds") from None
     return b"".join(parts)
 
 
-def too_large(limits: Limits) -> Refusal:
-    """What is said to a body beyond the limit; the rest of it is not waited for."""
-    return Refusal(413, f"the body is larger than {limits.body:,} bytes: send fewer inputs", {"Connection": "close"})
+def too_large(limits: Limits) -> HTTPException:
+    """The error of a body beyond the limit; the connection closes without reading the rest."""
+    message = f"the body is larger than {limits.body:,} bytes: send fewer inputs"
+    return HTTPException(413, message, {"Connection": "close"})
 
 
 def parse_json(body: bytes) -> Any:
-    """A JSON value; NaN and infinity, which JSON does not have, are refused by name."""
+    """A JSON value; NaN and infinity, which JSON does not have, are errors."""
     try:
-        return json.loads(body, parse_constant=_refuse_constant)
+        return json.loads(body, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
-        raise Refusal(400, "the body is not JSON" if body else "the body is empty: expected JSON") from None
+        raise HTTPException(400, "the body is not JSON" if body else "the body is empty: expected JSON") from None
 
 
 def examples_from_json(value: Any, preparation: Preparation) -> Tensor:
-    """One example or many: nested lists of numbers, or objects with a value for each column of a table."""
+    """One example or several: nested lists of numbers, or objects with a value for each column of a table."""
     rows = value if isinstance(value, list) else [value]
     if rows and isinstance(rows[0], dict):
         if not preparation.columns:
-            raise Refusal(422, "this model takes images or arrays: give lists of numbers instead of objects")
+            raise HTTPException(422, "this model takes images or arrays: give lists of numbers, not objects")
         value = []
         for number, row in enumerate(rows):
             where = f"input {number}"
             if not isinstance(row, dict):
-                raise Refusal(422, f"{where}: expected an object like the first")
+                raise HTTPException(422, f"{where}: expected an object like the first")
             unknown = set(row) - {column.name for column in preparation.columns}
             if unknown:
-                raise Refusal(422, f"{where}: there is no column {min(unknown)!r}")
+                raise HTTPException(422, f"{where}: there is no column {min(unknown)!r}")
             try:
                 cells = [_cell(row, column.name, column.categories, where) for column in preparation.columns]
             except DataError as problem:
-                raise Refusal(422, str(problem)) from None
+                raise HTTPException(422, str(problem)) from None
             value.append(cells)
-    return fitted(numbers(value), preparation)
+    return as_examples(number_array(value), preparation)
 
 
 def examples_from_npy(body: bytes, preparation: Preparation) -> Tensor:
-    """One example or many from the bytes of a .npy file."""
-    stream = io.BytesIO(body)
-    reading = np.lib.format
+    """One example or several from the bytes of a .npy file."""
+    stream, npy = io.BytesIO(body), np.lib.format
     try:
-        version = reading.read_magic(stream)
-        read_header = reading.read_array_header_1_0 if version == (1, 0) else reading.read_array_header_2_0
+        version = npy.read_magic(stream)
+        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read_header(stream)
     except (ValueError, EOFError, OverflowError):
-        raise Refusal(400, "not a .npy file: send what numpy.save writes") from None
+        raise HTTPException(400, "not a .npy file: send what numpy.save writes") from None
     if dtype.hasobject or dtype.kind not in "biuf":
-        raise Refusal(422, f"the array must hold numbers, got {dtype}")
-    held = len(body) - stream.tell()
-    if math.prod(shape) * dtype.itemsize != held:
-        raise Refusal(400, f"a .npy file of shape {list(shape)} and type {dtype} cannot hold {held} bytes of numbers")
+        raise HTTPException(422, f"the array must have numbers, got {dtype}")
+    expected, size = math.prod(shape) * dtype.itemsize, len(body) - stream.tell()
+    if size != expected:
+        raise HTTPException(400, f"a .npy array of {list(shape)} {dtype} has {expected} bytes, not {size}")
     flat = np.frombuffer(body, dtype, offset=stream.tell())
-    return fitted(flat.reshape(shape, order="F" if fortran else "C"), preparation)
+    return as_examples(flat.reshape(shape, order="F" if fortran else "C"), preparation)
 
 
-def example_from_picture(body: bytes, preparation: Preparation, limits: Limits) -> Tensor:
-    """One example from the bytes of a PNG or JPEG file: size, colours and polarity become those of training."""
+def example_from_image(body: bytes, preparation: Preparation, limits: Limits) -> Tensor:
+    """One example from the bytes of a PNG or JPEG file, with the size, colours and polarity of the training images."""
     import PIL.Image
     import PIL.ImageOps
 
     if preparation.image is None:
-        raise Refusal(422, "this model takes rows of a table or arrays, not pictures")
+        raise HTTPException(422, "this model takes rows of a table or arrays, not images")
+    too_many_pixels = f"an image may have {limits.pixels:,} pixels: send a smaller one"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
             with PIL.Image.open(io.BytesIO(body), formats=("PNG", "JPEG")) as opened:
                 if opened.width * opened.height > limits.pixels:
-                    raise Refusal(413, f"a picture may have {limits.pixels:,} pixels: send a smaller one")
+                    raise HTTPException(413, too_many_pixels)
                 opened.load()
-                picture = PIL.ImageOps.exif_transpose(opened)
+                image = PIL.ImageOps.exif_transpose(opened)
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning):
-        raise Refusal(413, f"a picture may have {limits.pixels:,} pixels: send a smaller one") from None
+        raise HTTPException(413, too_many_pixels) from None
     except (OSError, SyntaxError, ValueError):
         # Pillow reports broken PNG chunks as SyntaxError.
-        raise Refusal(400, "not a PNG or JPEG picture, or a damaged one") from None
+        raise HTTPException(400, "not a PNG or JPEG image, or a damaged one") from None
     try:
-        return preparation.prepare_image(picture)[None].double()
+        return preparation.prepare_image(image)[None].double()
     except DataError as problem:
-        raise Refusal(422, str(problem)) from None
+        raise HTTPException(422, str(problem)) from None
 
 
-def fitted(array: NDArray[Any], preparation: Preparation) -> Tensor:
-    """An array of one example or many, in raw units, as `[n, *raw]` float64."""
+def as_examples(array: NDArray[Any], preparation: Preparation) -> Tensor:
+    """An array of one example or several, in raw units, as `[n, *raw]` float64."""
     if array.size and not np.isfinite(array).all():
         what = "NaN" if np.isnan(array).any() else "infinity"
-        raise Refusal(422, f"the inputs hold {what}: every number must be finite")
+        raise HTTPException(422, f"the inputs have {what}: every number must be finite")
     try:
-        # What lies in the bytes of a request cannot be written to, and torch wants to.
+        # An array over the bytes of a request is read-only, which torch does not take.
         return fit_array(array if array.flags.writeable else array.copy(), preparation, "inputs")
     except DataError as problem:
-        raise Refusal(422, str(problem)) from None
+        raise HTTPException(422, str(problem)) from None
 
 
-def numbers(value: Any, *, truths: bool = False) -> NDArray[np.float64]:
-    """Nested lists of numbers (or truth values) as an array; text, null and ragged lists are named."""
-    _check_numbers(value, {int, float, bool} if truths else {int, float}, _DEEPEST)
+def number_array(value: Any, *, booleans: bool = False) -> NDArray[np.float64]:
+    """Nested lists of numbers (or also booleans) as an array; text, null and ragged lists are errors."""
+    _check_numbers(value, {int, float, bool} if booleans else {int, float}, _DEEPEST)
     try:
         return np.array(value, dtype=np.float64)
     except ValueError:
-        raise Refusal(422, "the lists of numbers are ragged: all examples must have the same shape") from None
+        raise HTTPException(422, "the lists have unequal lengths: all examples must have the same shape") from None
     except OverflowError:
-        raise Refusal(422, "a number is too large for 64 bits") from None
+        raise HTTPException(422, "a number is too large for 64 bits") from None
 
 
 def _check_numbers(value: Any, allowed: set[type], depth: int) -> None:
     if isinstance(value, list):
         if depth == 0:
-            raise Refusal(422, f"lists are nested more than {_DEEPEST} deep")
+            raise HTTPException(422, f"lists are nested more than {_DEEPEST} deep")
         kinds = set(map(type, value))
         if list in kinds:
             for part in value:
@@ -170,8 +171,8 @@ def _check_numbers(value: Any, allowed: set[type], depth: int) -> None:
     elif type(value) in allowed:
         return
     shown = "null" if value is None else json.dumps(value)[:40]
-    raise Refusal(422, f"expected numbers, got {shown}")
+    raise HTTPException(422, f"expected numbers, got {shown}")
 
 
-def _refuse_constant(name: str) -> float:
-    raise Refusal(422, f"the body holds {name}, which JSON does not have: every number must be finite")
+def _reject_constant(name: str) -> float:
+    raise HTTPException(422, f"the body has {name}, which is not JSON: every number must be finite")

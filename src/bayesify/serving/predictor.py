@@ -1,10 +1,9 @@
-"""Answers of one method, made for being asked again and again, and always with the same bits.
+"""Predictions of one method that depend on the input and the seed alone, to the bit, whatever else is in the batch.
 
 The bits of a product or of a sum depend on its shape, which decides the kernel and with it the order of additions. So
-inputs pass through the network in blocks of a few fixed sizes, the last one filled up, and what is said about them is
-computed in blocks of one size. Before a number of draws is first used, both are tried on noise: each row must come out
-with the same bits at every place, beside any neighbour and in every size that is kept. Where a block fails, rows go
-one by one. An answer then depends on its input and the seed alone.
+inputs pass through the network in blocks of a few fixed sizes, the last one filled up, and the scores are computed in
+blocks of one size. Before a number of draws is first used, both are tried on noise: each row must have the same bits at
+every place, beside any neighbour and in every size that is kept. Where a block fails, rows go one by one.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from bayesify.errors import first_line
 from bayesify.functional import chain
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
-from bayesify.serving.answers import Table, table_of
-from bayesify.serving.weights import Drawn, WeightCache
+from bayesify.serving.predictions import Table, table_of
+from bayesify.serving.weights import DrawnWeights, WeightCache
 
 SIZES = (8, 16, 32, 64)
-# Filling a block up costs nothing to speak of while its activations are few.
+# Filling a block up is cheap while its activations are few.
 _BLOCK_ELEMENTS = 1 << 15
-# The trial of a block is work that nothing passes: with many draws the larger ones are left out.
+# The trial of a block holds up every request: with many draws the larger ones are left out.
 _TRIAL_PASSES = 1 << 14
 # Whole vector registers, however many classes there are: no element is left over for another kernel.
 _TABLE_ROWS = 64
@@ -40,29 +39,33 @@ logger = logging.getLogger("bayesify")
 
 
 @dataclass(frozen=True)
-class Answered:
-    """Raw outputs `[draws, inputs, ...]` of some inputs, and everything that is said about each of them."""
+class Prediction:
+    """Raw outputs `[draws, inputs, ...]`, and the table of everything that is reported about each input."""
 
     outputs: Tensor
     table: Table
 
-    def rows(self, start: int, stop: int) -> Answered:
-        """The answers of some of the inputs."""
-        return Answered(self.outputs[:, start:stop], {name: values[start:stop] for name, values in self.table.items()})
+    def rows(self, start: int, stop: int) -> Prediction:
+        """The prediction for some of the inputs."""
+        return Prediction(
+            self.outputs[:, start:stop], {name: values[start:stop] for name, values in self.table.items()}
+        )
 
 
-def join(parts: list[Answered]) -> Answered:
-    """Answers one after the other."""
+def concatenate(parts: list[Prediction]) -> Prediction:
+    """The predictions for several sets of inputs as one."""
+    if len(parts) == 1:
+        return parts[0]
     table = {name: np.concatenate([part.table[name] for part in parts]) for name in parts[0].table}
-    return Answered(torch.cat([part.outputs for part in parts], 1), table)
+    return Prediction(torch.cat([part.outputs for part in parts], 1), table)
 
 
 class Predictor:
-    """What the worker thread asks: `answer(x, draws, seed)` for prepared inputs.
+    """A method as the worker thread uses it: `predict(x, draws, seed)` for prepared inputs.
 
     Args:
-        method: of a run.
-        cache: of drawn weights, shared between models.
+        method: the method of a run.
+        cache: drawn weights, shared between models.
         compile_for: the number of draws whose passes are compiled; None compiles nothing.
 
     """
@@ -74,12 +77,12 @@ class Predictor:
         self._compile_for = None if compile_for is None else self.draws(compile_for)
         self._passes: dict[int, _Passes] = {}
 
-    def draws(self, asked: int) -> int:
-        """How many draws an answer has: what is asked for, or what the method holds if that is less."""
-        return min(asked, self.method.held or asked)
+    def draws(self, requested: int) -> int:
+        """The draws of a prediction: as many as requested, or as the method holds if that is less."""
+        return min(requested, self.method.held or requested)
 
-    def answer(self, x: Tensor, draws: int, seed: int) -> Answered:
-        """Outputs and answers of prepared inputs `[n, ...]`."""
+    def predict(self, x: Tensor, draws: int, seed: int) -> Prediction:
+        """The prediction for prepared inputs `[n, ...]`."""
         draws = self.draws(draws)
         network = self.method.network
         x = x.to(network.initial.device, network.dtype)
@@ -91,26 +94,26 @@ class Predictor:
             passes = self._passes[draws]
             outputs = self._outputs(x, drawn, passes)
             parts = [
-                Answered(part, self._table(part, passes.table_rows, seed))
+                Prediction(part, self._table(part, passes.table_rows, seed))
                 for part in torch.split(outputs, passes.table_rows, 1)
             ]
-        return parts[0] if len(parts) == 1 else join(parts)
+        return concatenate(parts)
 
     def sizes(self, draws: int) -> tuple[tuple[int, ...], int] | None:
-        """The sizes of block for passes, and the one for what is said, with so many draws; None before the first."""
+        """The block sizes of passes and the one of tables with this number of draws; None before its first use."""
         passes = self._passes.get(self.draws(draws))
         return None if passes is None else (passes.sizes, passes.table_rows)
 
     def predictive(self, outputs: Tensor, seed: int) -> Predictive:
-        """The predictive of outputs that this predictor gave."""
+        """The predictive of raw outputs of this predictor."""
         keys = noise.keys(seed, noise.Stream.LOGITS, draws=range(len(outputs)), device=outputs.device)
         return Predictive(outputs, self.method.likelihood, keys, class_names=self.method.notes.get("class_names"))
 
-    def _outputs(self, x: Tensor, drawn: Drawn, passes: _Passes) -> Tensor:
+    def _outputs(self, x: Tensor, drawn: DrawnWeights, passes: _Passes) -> Tensor:
         parts = [self._block(part, size, drawn, passes.run) for part, size in _blocks(x, passes.sizes)]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
-    def _block(self, part: Tensor, size: int, drawn: Drawn, run: Run) -> Tensor:
+    def _block(self, part: Tensor, size: int, drawn: DrawnWeights, run: Run) -> Tensor:
         """Outputs of at most `size` inputs, evaluated as exactly that many."""
         network = self.method.network
         x = _filled(part, size, 0)
@@ -123,12 +126,12 @@ class Predictor:
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs))[:, : len(part)]
 
     def _table(self, outputs: Tensor, rows: int, seed: int) -> Table:
-        """What is said about at most `rows` inputs, computed as exactly that many."""
+        """The table of at most `rows` inputs, computed as exactly that many."""
         table = table_of(self.predictive(_filled(outputs, rows, 1), seed))
         return {name: values[: outputs.shape[1]] for name, values in table.items()}
 
-    def _try(self, few: Tensor, drawn: Drawn, draws: int) -> _Passes:
-        """How passes of so many draws can be made without a trace of place, neighbours or size in any bit."""
+    def _try(self, few: Tensor, drawn: DrawnWeights, draws: int) -> _Passes:
+        """The blocks in which no bit of a row depends on its place, its neighbours or the size of the block."""
         run = self._fused(few, drawn) if draws == self._compile_for else chain.run
         widest = self.method.network.traced(few).widest
         sizes: list[int] = []
@@ -157,16 +160,16 @@ class Predictor:
                 return 1
         return _TABLE_ROWS
 
-    def _fused(self, few: Tensor, drawn: Drawn) -> Run:
-        """Compiled passes; whatever stops the compiler, they work as they are."""
+    def _fused(self, few: Tensor, drawn: DrawnWeights) -> Run:
+        """Compiled passes, or plain ones where compiling fails."""
         try:
             fused: Run = torch.compile(chain.run, dynamic=False)
             for chunk in drawn.chunks():
                 for size in SIZES if chunk.theta is None else ():
                     fused(self.method.network.chain, chunk.tensors, _filled(few[:1], size, 0))
                     self.compiled = True
-        except Exception as problem:  # noqa: BLE001 -- no compiler here, an operation that it does not know, ...
-            logger.warning("answering without torch.compile, which failed: %s", first_line(problem))
+        except Exception as problem:  # noqa: BLE001 -- no compiler, an operation that it does not know, ...
+            logger.warning("predicting without torch.compile, which failed: %s", first_line(problem))
             self.compiled = False
             return chain.run
         return fused
@@ -174,7 +177,7 @@ class Predictor:
 
 @dataclass(frozen=True)
 class _Passes:
-    """How answers of a certain number of draws are computed."""
+    """How predictions with a certain number of draws are computed."""
 
     run: Run
     sizes: tuple[int, ...]
@@ -188,18 +191,18 @@ def _blocks(x: Tensor, sizes: tuple[int, ...]) -> Iterator[tuple[Tensor, int]]:
 
 
 def _filled(part: Tensor, size: int, axis: int) -> Tensor:
-    """A tensor of its own with exactly `size` rows along an axis; those beyond the given ones repeat the first."""
-    given = part.shape[axis]
+    """A new tensor with exactly `size` rows along an axis; the rows that are missing repeat the first."""
+    count = part.shape[axis]
     shape = (*part.shape[:axis], size, *part.shape[axis + 1 :])
     whole = torch.empty(shape, dtype=part.dtype, device=part.device)
-    whole.narrow(axis, 0, given).copy_(part)
-    whole.narrow(axis, given, size - given).copy_(
-        part.narrow(axis, 0, 1).expand(*shape[:axis], size - given, *shape[axis + 1 :])
+    whole.narrow(axis, 0, count).copy_(part)
+    whole.narrow(axis, count, size - count).copy_(
+        part.narrow(axis, 0, 1).expand(*shape[:axis], size - count, *shape[axis + 1 :])
     )
     return whole
 
 
 def _noise(shape: tuple[int, ...] | torch.Size, like: Tensor) -> Tensor:
-    """Numbers that no sum leaves unchanged when its order changes."""
+    """Numbers whose sum changes in its last bits when its order changes."""
     keys = noise.keys(0, noise.Stream.TARGETS, device=like.device)
     return noise.normal(keys, int(np.prod(shape))).view(shape).to(like.dtype)

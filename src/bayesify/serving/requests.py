@@ -1,4 +1,4 @@
-"""What both protocols share: the settings of a request, checked, and the answer under the limits of time and size."""
+"""What both protocols share: the settings of a request, and predictions under the limits of time and size."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from torch import Tensor
 
 from bayesify.data import DataError
 from bayesify.errors import nearest
-from bayesify.serving.answers import Table, accepted, check_finite
+from bayesify.serving.errors import retry_later
 from bayesify.serving.models import LoadedModel, Registry
 from bayesify.serving.payloads import JSON
-from bayesify.serving.refusals import Refusal, later
+from bayesify.serving.predictions import Table, accepted, check_finite
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +27,7 @@ SETTINGS = ("draws", "seed", "at_least", "at_most")
 
 @dataclass(frozen=True)
 class Settings:
-    """How an answer is wanted."""
+    """The settings of a request."""
 
     draws: int
     seed: int = 0
@@ -34,47 +35,47 @@ class Settings:
     at_most: float | None = None
 
 
-def settings_from(given: Mapping[str, Any], registry: Registry, known: tuple[str, ...] = ()) -> Settings:
-    """Checked settings; `known` are names that mean something else and are left alone."""
-    for name in given:
+def settings_from(values: Mapping[str, Any], registry: Registry, known: tuple[str, ...] = ()) -> Settings:
+    """Checked settings; `known` are further names that are allowed and not read here."""
+    for name in values:
         if name not in SETTINGS and name not in known:
-            raise Refusal(400, f"unknown parameter {name[:40]!r}{nearest(name[:40], SETTINGS)}")
-    draws = _whole("draws", given.get("draws", registry.draws), 1, registry.limits.draws)
-    seed = _whole("seed", given.get("seed", 0), -(1 << 63), (1 << 64) - 1)
-    at_least = _number("at_least", given.get("at_least"), 1.0)
-    at_most = _number("at_most", given.get("at_most"), float("inf"))
+            raise HTTPException(400, f"unknown parameter {name[:40]!r}{nearest(name[:40], SETTINGS)}")
+    draws = _whole("draws", values.get("draws", registry.draws), 1, registry.limits.draws)
+    seed = _whole("seed", values.get("seed", 0), -(1 << 63), (1 << 64) - 1)
+    at_least = _number("at_least", values.get("at_least"), 1.0)
+    at_most = _number("at_most", values.get("at_most"), float("inf"))
     return Settings(draws, seed, at_least, at_most)
 
 
-async def ask(registry: Registry, model: LoadedModel, raw: Tensor, settings: Settings) -> Table:
-    """What is said about raw examples `[n, ...]`, `accepted` included."""
+async def predict(registry: Registry, model: LoadedModel, raw: Tensor, settings: Settings) -> Table:
+    """What is reported about raw examples `[n, ...]`, with `accepted`."""
     limits = registry.limits
     if len(raw) > limits.inputs:
-        raise Refusal(413, f"a request may hold {limits.inputs} inputs, got {len(raw)}")
+        raise HTTPException(413, f"a request may have {limits.inputs} inputs, got {len(raw)}")
     draws = model.predictor.draws(settings.draws)
     if len(raw) * draws > limits.evaluations:
-        line = f"a request may ask for {limits.evaluations:,} inputs times draws, got {len(raw):,} x {draws:,}"
-        raise Refusal(413, f"{line}: ask in several requests")
-    # Before the work: a threshold of the wrong kind is known without it.
+        message = f"a request may have {limits.evaluations:,} inputs times draws, got {len(raw):,} x {draws:,}"
+        raise HTTPException(413, f"{message}: send several requests")
+    # A threshold of the wrong kind is an error before the work.
     accepted(model.example, settings.at_least, settings.at_most)
     try:
         prepared = model.preparation.apply(raw)
     except DataError as problem:
-        raise Refusal(422, str(problem)) from None
+        raise HTTPException(422, str(problem)) from None
     try:
         async with asyncio.timeout(limits.seconds):
-            answered = await model.answer(prepared, draws=settings.draws, seed=settings.seed)
+            table = await model.table(prepared, draws=settings.draws, seed=settings.seed)
     except TimeoutError:
-        raise later(503, f"no answer within {limits.seconds:g} seconds: ask again with fewer inputs or draws") from None
-    table = answered.table
+        message = f"no prediction within {limits.seconds:g} seconds: try again with fewer inputs or draws"
+        raise retry_later(503, message) from None
     check_finite(table)
     sure: NDArray[Any] = accepted(table, settings.at_least, settings.at_most)
-    registry.metrics.answered(model.name, len(raw), int((~sure.reshape(len(raw), -1).all(1)).sum()))
+    registry.metrics.predictions(model.name, len(raw), int((~sure.reshape(len(raw), -1).all(1)).sum()))
     return {**table, "accepted": sure}
 
 
-def reply(content: dict[str, Any], status: int = 200) -> Response:
-    """A JSON answer."""
+def json_response(content: dict[str, Any], status: int = 200) -> Response:
+    """A JSON response; a 503 asks the client to try again in a second."""
     headers = {"Retry-After": "1"} if status == 503 else None
     return Response(json.dumps(content, allow_nan=False), status, headers, JSON)
 
@@ -84,11 +85,11 @@ def _whole(name: str, value: Any, low: int, high: int) -> int:
         try:
             value = int(value)
         except ValueError:
-            raise Refusal(422, f"{name} must be a whole number, got {value[:40]!r}") from None
+            raise HTTPException(422, f"{name} must be a whole number, got {value[:40]!r}") from None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Refusal(422, f"{name} must be a whole number, got {value!r}"[:120])
+        raise HTTPException(422, f"{name} must be a whole number, got {value!r}"[:120])
     if not low <= value <= high:
-        raise Refusal(422, f"{name} must be {low} to {high}, got {value}"[:120])
+        raise HTTPException(422, f"{name} must be {low} to {high}, got {value}"[:120])
     return value
 
 
@@ -99,9 +100,9 @@ def _number(name: str, value: Any, high: float) -> float | None:
         try:
             value = float(value)
         except ValueError:
-            raise Refusal(422, f"{name} must be a number, got {value[:40]!r}") from None
-    # Written so that NaN, which compares with nothing, is refused too.
+            raise HTTPException(422, f"{name} must be a number, got {value[:40]!r}") from None
+    # Written so that NaN, which compares with nothing, is an error too.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= high or value == float("inf"):
         span = "from 0 to 1" if high == 1 else "of at least 0"
-        raise Refusal(422, f"{name} must be a number {span}, got {value!r}"[:120])
+        raise HTTPException(422, f"{name} must be a number {span}, got {value!r}"[:120])
     return float(value)

@@ -1,8 +1,11 @@
-"""What the OpenAPI document says about each path, with examples made from the models that are being served."""
+"""The OpenAPI description of each path, with examples that fit the served models."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from bayesify.serving.models import Registry
 from bayesify.serving.payloads import ARRAYS, JPEG, JSON, PNG
@@ -19,22 +22,31 @@ _NUMBERS: Schema = {"type": "array", "items": {"type": "number"}}
 _NAME: Schema = {"type": "string", "minLength": 1}
 
 _SETTINGS: Schema = {
-    "draws": {"type": "integer", "minimum": 1, "description": "Functions drawn from the posterior."},
-    "seed": {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 64) - 1, "description": "Of the draws."},
+    "draws": {"type": "integer", "minimum": 1, "description": "Posterior draws."},
+    "seed": {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 64) - 1, "description": "Seed of the draws."},
 }
 _THRESHOLDS: Schema = {
-    "at_least": {"type": ["number", "null"], "minimum": 0, "maximum": 1, "description": "Confidence to be accepted."},
-    "at_most": {"type": ["number", "null"], "minimum": 0, "description": "Width of the 95% interval to be accepted."},
+    "at_least": {
+        "type": ["number", "null"],
+        "minimum": 0,
+        "maximum": 1,
+        "description": "The least confidence of an accepted prediction.",
+    },
+    "at_most": {
+        "type": ["number", "null"],
+        "minimum": 0,
+        "description": "The widest 95% interval of an accepted prediction.",
+    },
 }
 COMPONENTS: dict[str, Schema] = {
     "Error": {
         "type": "object",
         "required": ["error"],
-        "properties": {"error": {"type": "string", "description": "One line: what was given and what was expected."}},
+        "properties": {"error": {"type": "string", "description": "One line: what is wrong, and what was expected."}},
     },
     "Parameters": {
         "type": "object",
-        "description": "Names that other servers of the protocol know are accepted and change nothing here.",
+        "description": "Parameters of other servers of the protocol are accepted and ignored.",
         "properties": _SETTINGS | _THRESHOLDS,
     },
     "InputTensor": {
@@ -109,7 +121,7 @@ COMPONENTS: dict[str, Schema] = {
         "required": ["inputs"],
         "properties": {
             "inputs": _ref("Inputs"),
-            "model": {"type": "string", "description": "Needed where several are served."},
+            "model": {"type": "string", "description": "Required where several models are served."},
             **_SETTINGS,
             **_THRESHOLDS,
         },
@@ -139,37 +151,42 @@ COMPONENTS: dict[str, Schema] = {
 }
 
 _MEANINGS = {
-    400: "The body is not what the protocol asks for.",
+    400: "The body does not follow the protocol.",
     401: "The bearer token is missing or wrong.",
     403: "The request comes from a page of another origin.",
     404: "There is no such model or version.",
     408: "The body did not arrive in time.",
-    413: "The body, the number of inputs, inputs times draws or a picture is too large.",
-    415: "The type of the body is not one that is read.",
-    421: "The Host is not one that is served.",
-    422: "The inputs or settings are not possible: NaN, another shape, too many draws.",
-    429: "Too many requests are waiting: ask again after Retry-After seconds.",
-    503: "Loading, shutting down or out of time: ask again after Retry-After seconds.",
+    413: "The body, the number of inputs, inputs times draws or an image is too large.",
+    415: "The Content-Type is not supported.",
+    421: "The server does not serve this Host.",
+    422: "The inputs or settings are invalid: NaN, a wrong shape, too many draws.",
+    429: "Too many requests are waiting: try again after Retry-After seconds.",
+    503: "Loading, shutting down or out of time: try again after Retry-After seconds.",
 }
-_ALWAYS, _MODEL, _ASK = (400, 401, 403, 415, 421), (404, 503), (408, 413, 422, 429)
+_ALWAYS, _MODEL, _PREDICT = (400, 401, 403, 415, 421), (404, 503), (408, 413, 422, 429)
 
 
 def of_v2(registry: Registry, operation: str, *, versioned: bool = False) -> Schema:
-    """What is said about a path under /v2, as arguments of `add_api_route`."""
+    """The description of a path under /v2, as arguments of `add_api_route`."""
     summaries = {
-        "server": "What this server is",
+        "server": "The server's name and version",
         "live": "Whether the process runs",
-        "ready": "Whether every model can be asked",
+        "ready": "Whether every model is loaded",
         "metadata": "A model's inputs and outputs",
-        "model_ready": "Whether a model can be asked",
-        "infer": "Answers as tensors",
+        "model_ready": "Whether a model is loaded",
+        "infer": "Predictions as tensors",
     }
-    flags = {name: _object_of(key, "boolean") for name, key in (("live", "live"), ("ready", "ready"))}
-    flags["model_ready"] = _object_of("ready", "boolean")
-    flags["server"] = _object_of("name", "string")
-    answers = {name: _ref(ref) for name, ref in (("metadata", "Metadata"), ("infer", "InferResponse"))}
-    statuses = {"metadata": _MODEL, "model_ready": (404,), "infer": (*_MODEL, *_ASK)}.get(operation, ())
-    content = {JSON: {"schema": {**flags, **answers}[operation]}}
+    ready = _object_of("ready", "boolean")
+    shapes = {
+        "server": _object_of("name", "string"),
+        "live": _object_of("live", "boolean"),
+        "ready": ready,
+        "model_ready": ready,
+        "metadata": _ref("Metadata"),
+        "infer": _ref("InferResponse"),
+    }
+    statuses = {"metadata": _MODEL, "model_ready": (404,), "infer": (*_MODEL, *_PREDICT)}.get(operation, ())
+    content = {JSON: {"schema": shapes[operation]}}
     extra: Schema = {}
     if operation == "infer":
         content["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
@@ -177,7 +194,7 @@ def of_v2(registry: Registry, operation: str, *, versioned: bool = False) -> Sch
         extra["requestBody"] = {"required": True, "content": body}
     responses = _responses(content, (*_ALWAYS, *statuses))
     if operation in {"ready", "model_ready"}:
-        responses[503] = {"description": _MEANINGS[503], "content": {JSON: {"schema": flags["ready"]}}}
+        responses[503] = {"description": _MEANINGS[503], "content": {JSON: {"schema": ready}}}
     if operation in {"metadata", "model_ready", "infer"}:
         parameters = [_path_parameter("name", registry.names())]
         parameters += [_path_parameter("version", ["1"])] if versioned else []
@@ -192,10 +209,10 @@ def of_v2(registry: Registry, operation: str, *, versioned: bool = False) -> Sch
 
 
 def of_v1(registry: Registry, operation: str) -> Schema:
-    """What is said about a path under /v1, as arguments of `add_api_route`."""
-    summaries = {"health": "Whether every model can be asked", "models": "The models", "predict": "Ask a model"}
+    """The description of a path under /v1, as arguments of `add_api_route`."""
+    summaries = {"health": "Whether every model is loaded", "models": "The models", "predict": "Predictions"}
     shapes = {"health": _object_of("status", "string"), "models": _ref("Models"), "predict": _ref("PredictResponse")}
-    statuses = {"predict": (*_MODEL, *_ASK)}.get(operation, ())
+    statuses = {"predict": (*_MODEL, *_PREDICT)}.get(operation, ())
     responses = _responses({JSON: {"schema": shapes[operation]}}, (*_ALWAYS, *statuses))
     extra: Schema = {}
     if operation == "health":
@@ -204,23 +221,23 @@ def of_v1(registry: Registry, operation: str) -> Schema:
         binary = {"schema": {"type": "string", "format": "binary"}}
         body: Schema = {JSON: {"schema": _ref("PredictRequest"), "examples": _predict_examples(registry)}}
         extra["requestBody"] = {"required": True, "content": body | dict.fromkeys((PNG, JPEG, *ARRAYS), binary)}
-        # An address has no null.
+        # There is no null in an address.
         settings = _SETTINGS | {name: about | {"type": "number"} for name, about in _THRESHOLDS.items()}
         extra["parameters"] = [
             {"name": "model", "in": "query", "schema": {"type": "string", "enum": registry.names()}},
             *({"name": name, "in": "query", "schema": schema} for name, schema in settings.items()),
         ]
-    about = {"tags": ["Friendly"], "summary": summaries[operation], "operation_id": f"v1_{operation}"}
+    about = {"tags": ["Simple protocol v1"], "summary": summaries[operation], "operation_id": f"v1_{operation}"}
     return {**about, "responses": responses, "openapi_extra": extra}
 
 
 def complete(document: Schema, registry: Registry, *, token: bool) -> Schema:
-    """The whole document: what paths refer to, and how to identify oneself where that is needed."""
+    """The whole document: with the schemas that paths refer to, and the token where there is one."""
     components = document.setdefault("components", {})
     components.setdefault("schemas", {}).update({**COMPONENTS, "Inputs": _inputs(registry)})
     for operations in document["paths"].values():
         for operation in operations.values():
-            # Ours come after those that the framework reads from a function's arguments, and say more.
+            # Ours come after those that the framework reads from a function, and describe more.
             named = {parameter["name"]: parameter for parameter in operation.get("parameters", [])}
             if named:
                 operation["parameters"] = list(named.values())
@@ -233,7 +250,7 @@ def complete(document: Schema, registry: Registry, *, token: bool) -> Schema:
 
 
 def _responses(content: Schema, statuses: tuple[int, ...]) -> dict[int | str, Schema]:
-    responses: dict[int | str, Schema] = {200: {"description": "The answer.", "content": content}}
+    responses: dict[int | str, Schema] = {200: {"description": "Success.", "content": content}}
     for status in sorted(set(statuses)):
         responses[status] = {"description": _MEANINGS[status], "content": {JSON: {"schema": _ref("Error")}}}
         if status in {429, 503}:
@@ -250,16 +267,16 @@ def _path_parameter(name: str, values: list[str]) -> Schema:
 
 
 def _inputs(registry: Registry) -> Schema:
-    """One example or many, of the layout of any model."""
-    ones: list[Schema] = []
+    """One example or several, in the layout of any model."""
+    layouts: list[Schema] = []
     for name in registry.names():
         preparation = registry.preparation(name)
-        one: Schema = {"type": "number"}
+        example: Schema = {"type": "number"}
         if preparation.image is not None:
-            one |= {"minimum": 0, "maximum": preparation.image.maximum}
+            example |= {"minimum": 0, "maximum": preparation.image.maximum}
         for length in reversed(registry.raw_shape(name)):
-            one = {"type": "array", "items": one, "minItems": length, "maxItems": length}
-        ones += [] if one in ones else [one]
+            example = {"type": "array", "items": example, "minItems": length, "maxItems": length}
+        layouts += [] if example in layouts else [example]
         if preparation.columns:
             cells = {
                 column.name: {"type": "string", "enum": list(column.categories)}
@@ -268,33 +285,28 @@ def _inputs(registry: Registry) -> Schema:
                 for column in preparation.columns
             }
             row = {"type": "object", "properties": cells, "required": list(cells), "additionalProperties": False}
-            ones += [] if row in ones else [row]
-    many = [{"type": "array", "items": one, "minItems": 1, "maxItems": registry.limits.inputs} for one in ones]
-    words = "One example or many: numbers in the units of the training data; rows of a table may be objects."
-    return {"anyOf": [*ones, *many], "description": words}
+            layouts += [] if row in layouts else [row]
+    lists = [{"type": "array", "items": item, "minItems": 1, "maxItems": registry.limits.inputs} for item in layouts]
+    about = "One example or several: numbers in the units of the training data; rows of a table may be objects."
+    return {"anyOf": [*layouts, *lists], "description": about}
 
 
 def _infer_examples(registry: Registry) -> Schema:
     shape = registry.raw_shape(registry.names()[0])
-    size = 1
-    for length in shape:
-        size *= length
-    tensor = {"name": "input", "shape": [1, *shape], "datatype": "FP32", "data": [0] * size}
-    asked = {
+    tensor = {"name": "input", "shape": [1, *shape], "datatype": "FP32", "data": [0] * math.prod(shape)}
+    request = {
         "id": "one",
         "inputs": [tensor],
         "outputs": [{"name": "epistemic"}],
         "parameters": {"draws": registry.draws, "seed": 0},
     }
-    return {"one input": {"value": asked}}
+    return {"one input": {"value": request}}
 
 
 def _predict_examples(registry: Registry) -> Schema:
     name = registry.names()[0]
-    one: Any = 0
-    for length in reversed(registry.raw_shape(name)):
-        one = [one] * length
+    example: Any = np.zeros(registry.raw_shape(name), int).tolist()
     return {
-        "one input": {"value": {"model": name, "inputs": one, "draws": registry.draws}},
-        "two inputs": {"value": {"model": name, "inputs": [one, one], "draws": registry.draws, "seed": 1}},
+        "one input": {"value": {"model": name, "inputs": example, "draws": registry.draws}},
+        "two inputs": {"value": {"model": name, "inputs": [example, example], "draws": registry.draws, "seed": 1}},
     }

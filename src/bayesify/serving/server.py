@@ -1,4 +1,4 @@
-"""Running the application: one process, one event loop, and an end that finishes what was accepted."""
+"""Running the application: one process, one event loop, and a shutdown that finishes the accepted requests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
-from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 
 from bayesify.serving.app import create_app
 from bayesify.serving.models import Registry
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket bound to an address, or one line on why it cannot be."""
+    """A socket bound to an address; a ValueError says why it cannot be."""
     if not 0 <= port <= 65535:
         raise ValueError(f"port must be 0 to 65535, got {port}")
     try:
@@ -40,16 +40,16 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(opened: socket.socket) -> str:
-    """The address of a listening socket, as a browser takes it."""
+    """The URL of a listening socket."""
     host, port = opened.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- what we listen on, shown reachable
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- shown as an address that a browser can open
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class Server(uvicorn.Server):
-    """A server that ends with its work done, and without raising the signal that asked for it once more.
+    """A server that finishes its requests before it ends, and does not raise the signal again.
 
-    A first Ctrl-C says how many requests are being finished; a second one stops at once, whatever torch is doing.
+    A first Ctrl-C prints how many requests are being finished; a second one stops at once, whatever torch is doing.
     """
 
     def __init__(
@@ -64,18 +64,18 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit and sig == signal.SIGINT:
-            # A thread in the middle of a product cannot be asked to end, and the interpreter would wait for it.
+            # The interpreter would wait for torch's thread, which cannot be interrupted.
             sys.stdout.flush()
             os._exit(130)
         count = self._in_progress()
-        # Before anything is said: the next interrupt may come while it is being said.
+        # Before the message: the next interrupt may come while it is printed.
         super().handle_exit(sig, frame)
         if sig == signal.SIGINT and count:
             requests = "1 request" if count == 1 else f"{count} requests"
             print(f"finishing {requests}; Ctrl-C again stops now", file=sys.stderr, flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell what never ends by itself to end, then finish the rest."""
+        """End what does not end by itself, then finish the rest."""
         for close in self._closing:
             close()
         await super().shutdown(sockets)
@@ -99,24 +99,23 @@ def make_server(
     host: str = "127.0.0.1",
     hosts: Sequence[str] = (),
     token: str | None = None,
-    studio: bool = True,
-    results: Path | None = None,
+    pages: Callable[[FastAPI, Registry], None] | None = None,
     on_loaded: Callable[[], None] = lambda: None,
 ) -> Server:
-    """A server ready to `run(sockets=[listen(...)])`; where loading fails it ends by itself."""
+    """A server ready to `run(sockets=[listen(...)])`; it ends by itself where loading fails. See `create_app`."""
 
     def loaded() -> None:
         if registry.failure is not None:
             server.should_exit = True
         on_loaded()
 
-    app = create_app(registry, host=host, hosts=hosts, token=token, studio=studio, results=results, on_loaded=loaded)
+    app = create_app(registry, host=host, hosts=hosts, token=token, pages=pages, on_loaded=loaded)
     config = uvicorn.Config(
         app,
         log_level="error",
         access_log=False,
         server_header=False,
-        # What a proxy claims about a client changes nothing that we do.
+        # Nothing here depends on what a proxy says about a client.
         proxy_headers=False,
         ws="none",
         lifespan="on",

@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from starlette.exceptions import HTTPException
 
 from bayesify.errors import nearest
-from bayesify.serving.payloads import numbers
-from bayesify.serving.refusals import Refusal
+from bayesify.serving.payloads import number_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,25 +34,25 @@ NAMES = {np.dtype(code): name for name, code in DATATYPES.items()}
 def decode(tensor: Any, binary: memoryview) -> NDArray[Any]:
     """The array of an input tensor; `binary` is everything that followed the JSON part."""
     if not isinstance(tensor, dict):
-        raise Refusal(400, "an input must be an object with name, shape, datatype and data")
+        raise HTTPException(400, "an input must be an object with name, shape, datatype and data")
     shape, dtype = _shape(tensor.get("shape")), _dtype(tensor.get("datatype"))
     parameters = tensor.get("parameters") or {}
     if not isinstance(parameters, dict):
-        raise Refusal(400, "the parameters of an input must be an object")
+        raise HTTPException(400, "the parameters of an input must be an object")
     size = parameters.get("binary_data_size")
     if size is None:
         if len(binary):
-            raise Refusal(400, "bytes follow the JSON part, but no input says binary_data_size")
+            raise HTTPException(400, "bytes follow the JSON part, but no input says binary_data_size")
         return _from_json(tensor, shape, dtype)
     expected = math.prod(shape) * dtype.itemsize
     if "data" in tensor:
-        raise Refusal(400, "an input has data or binary_data_size, not both")
+        raise HTTPException(400, "an input has data or binary_data_size, not both")
     if size != expected or len(binary) != expected:
-        given = f"binary_data_size is {size!r} and {len(binary)} bytes follow"
-        raise Refusal(400, f"{list(shape)} of {tensor['datatype']} are {expected} bytes, but {given}"[:200])
+        sizes = f"binary_data_size is {size!r} and {len(binary)} bytes follow"
+        raise HTTPException(400, f"{list(shape)} of {tensor['datatype']} are {expected} bytes, but {sizes}"[:200])
     array: NDArray[Any] = np.frombuffer(binary, np.uint8 if dtype.kind == "b" else dtype).reshape(shape)
     if dtype.kind == "b" and not np.isin(array, (0, 1)).all():
-        raise Refusal(422, "BOOL must be bytes of 0 and 1")
+        raise HTTPException(422, "BOOL must be bytes of 0 and 1")
     return array
 
 
@@ -68,16 +68,16 @@ def encode(array: NDArray[Any]) -> bytes:
 
 def _from_json(tensor: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     if not isinstance(tensor.get("data"), list):
-        raise Refusal(400, "data must be a list of numbers (or give binary_data_size)")
-    array = numbers(tensor["data"], truths=dtype.kind == "b")
+        raise HTTPException(400, "data must be a list of numbers (or give binary_data_size)")
+    array = number_array(tensor["data"], booleans=dtype.kind == "b")
     if array.size != math.prod(shape):
-        raise Refusal(400, f"shape {list(shape)} needs {math.prod(shape)} numbers, data holds {array.size}"[:200])
+        raise HTTPException(400, f"shape {list(shape)} needs {math.prod(shape)} numbers, data has {array.size}"[:200])
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)
         if not ((array == np.floor(array)) & (array >= bounds.min) & (array <= bounds.max)).all():
-            raise Refusal(422, f"{tensor['datatype']} must be whole numbers from {bounds.min} to {bounds.max}")
+            raise HTTPException(422, f"{tensor['datatype']} must be whole numbers from {bounds.min} to {bounds.max}")
     elif dtype.kind == "b" and not np.isin(array, (0, 1)).all():
-        raise Refusal(422, "BOOL must be true or false")
+        raise HTTPException(422, "BOOL must be true or false")
     elif dtype.kind == "f":
         with np.errstate(over="ignore"):
             array = array.astype(dtype).astype(np.float64)
@@ -85,9 +85,9 @@ def _from_json(tensor: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype[A
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    # Few and small enough that their product is a number and not a way to keep us busy.
+    # Few and small, so that their product is cheap to compute.
     if not isinstance(shape, list) or not 0 < len(shape) <= 8 or not all(map(_is_size, shape)):
-        raise Refusal(400, "shape must be a list of 1 to 8 whole numbers")
+        raise HTTPException(400, "shape must be a list of 1 to 8 whole numbers")
     return tuple(shape)
 
 
@@ -97,5 +97,5 @@ def _is_size(size: Any) -> bool:
 
 def _dtype(name: Any) -> np.dtype[Any]:
     if not isinstance(name, str) or name not in DATATYPES:
-        raise Refusal(400, f"unknown datatype {name!r}"[:80] + nearest(str(name)[:20], DATATYPES))
+        raise HTTPException(400, f"unknown datatype {name!r}"[:80] + nearest(str(name)[:20], DATATYPES))
     return np.dtype(DATATYPES[name])

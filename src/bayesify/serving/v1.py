@@ -1,4 +1,4 @@
-"""The friendly protocol: one POST with numbers, a picture or a .npy file, and an answer that reads like a sentence.
+"""The simple protocol: one POST with numbers, an image or a .npy file, and a prediction in plain JSON.
 
 curl --data-binary @seven.png -H 'Content-Type: image/png' 'http://127.0.0.1:8765/v1/predict?at_least=0.9'
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
 from torch import Tensor
 
 from bayesify.serving import schema
-from bayesify.serving.answers import Table
 from bayesify.serving.models import LoadedModel, Registry
 from bayesify.serving.payloads import (
     ARRAYS,
@@ -20,13 +20,13 @@ from bayesify.serving.payloads import (
     PNG,
     body_of,
     content_type,
-    example_from_picture,
+    example_from_image,
     examples_from_json,
     examples_from_npy,
     parse_json,
 )
-from bayesify.serving.refusals import Refusal
-from bayesify.serving.requests import ask, reply, settings_from
+from bayesify.serving.predictions import Table
+from bayesify.serving.requests import json_response, predict, settings_from
 
 UNKNOWN = "I do not know"
 
@@ -36,71 +36,70 @@ def add_routes(app: FastAPI, registry: Registry) -> None:
 
     async def health() -> Response:
         status = "ready" if registry.ready else "loading"
-        return reply({"status": status, "models": registry.names()}, 200 if registry.ready else 503)
+        return json_response({"status": status, "models": registry.names()}, 200 if registry.ready else 503)
 
     async def models() -> Response:
-        listed = [_about(registry, name) for name in registry.names()]
-        return reply({"models": listed})
+        return json_response({"models": [_describe(registry, name) for name in registry.names()]})
 
-    async def predict(request: Request) -> Response:
+    async def predictions(request: Request) -> Response:
         return await _predict(registry, request)
 
-    for path, answer, verb in (("predict", predict, "POST"), ("models", models, "GET"), ("health", health, "GET")):
-        app.add_api_route(f"/v1/{path}", answer, methods=[verb], **schema.of_v1(registry, path))
+    for path, route, verb in (("predict", predictions, "POST"), ("models", models, "GET"), ("health", health, "GET")):
+        app.add_api_route(f"/v1/{path}", route, methods=[verb], **schema.of_v1(registry, path))
 
 
 async def _predict(registry: Registry, request: Request) -> Response:
     kind = content_type(request)
     if kind not in {JSON, PNG, JPEG, *ARRAYS}:
         known = ", ".join((JSON, PNG, JPEG, *ARRAYS))
-        raise Refusal(415, f"the Content-Type must be one of {known}, got {kind[:80]!r}")
-    given = _query(request)
+        raise HTTPException(415, f"the Content-Type must be one of {known}, got {kind[:80]!r}")
+    values = _query(request)
     body = await body_of(request, registry.limits)
     value: Any = None
     if kind == JSON:
         value = parse_json(body)
         if isinstance(value, dict) and "inputs" in value:
-            inside = {name: setting for name, setting in value.items() if name != "inputs"}
-            twice = sorted(set(inside) & set(given))
+            in_body = {name: setting for name, setting in value.items() if name != "inputs"}
+            twice = sorted(set(in_body) & set(values))
             if twice:
-                raise Refusal(400, f"{twice[0]} is given twice, in the body and in the address")
-            given |= inside
+                raise HTTPException(400, f"{twice[0]} is given twice, in the body and in the address")
+            values |= in_body
             value = value["inputs"]
-    settings = settings_from(given, registry, ("model",))
-    model = _model(registry, given.get("model"))
-    table = await ask(registry, model, await _examples(registry, model, kind, value, body), settings)
+    settings = settings_from(values, registry, ("model",))
+    model = _model(registry, values.get("model"))
+    table = await predict(registry, model, await _examples(registry, model, kind, value, body), settings)
     about: dict[str, Any] = {"model": model.name, "draws": model.predictor.draws(settings.draws)}
     about |= {"seed": settings.seed, "at_least": settings.at_least, "at_most": settings.at_most}
-    return reply({**about, "predictions": _records(model, table)})
+    return json_response({**about, "predictions": _records(model, table)})
 
 
 async def _examples(registry: Registry, model: LoadedModel, kind: str, value: Any, body: bytes) -> Tensor:
     if kind == JSON:
         return examples_from_json(value, model.preparation)
     if kind in {PNG, JPEG}:
-        # A large picture takes a while to decode: not in the event loop.
-        return await registry.run(example_from_picture, body, model.preparation, registry.limits)
+        # A large image takes a while to decode: not in the event loop.
+        return await registry.run(example_from_image, body, model.preparation, registry.limits)
     return examples_from_npy(body, model.preparation)
 
 
 def _query(request: Request) -> dict[str, Any]:
-    """The settings in the address; a repeated one is a mistake that must not pass unnoticed."""
-    given: dict[str, Any] = {}
+    """The settings in the address; a repeated one is an error."""
+    values: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
-        if name in given:
-            raise Refusal(400, f"{name[:40]} is given twice in the address")
-        given[name] = value
-    return given
+        if name in values:
+            raise HTTPException(400, f"{name[:40]} is given twice in the address")
+        values[name] = value
+    return values
 
 
 def _model(registry: Registry, name: Any) -> LoadedModel:
     names = registry.names()
     if name is None:
         if len(names) > 1:
-            raise Refusal(422, f"say which model: {', '.join(names)}")
+            raise HTTPException(422, f"model must be one of {', '.join(names)}")
         name = names[0]
     if not isinstance(name, str):
-        raise Refusal(422, f"model must be a name, got {name!r}"[:120])
+        raise HTTPException(422, f"model must be a name, got {name!r}"[:120])
     return registry.get(name)
 
 
@@ -124,7 +123,7 @@ def _number_record(row: dict[str, Any]) -> dict[str, Any]:
 def _class_record(row: dict[str, Any], model: LoadedModel) -> dict[str, Any]:
     scores = {name: row[name] for name in ("confidence", "entropy", "aleatoric", "epistemic", "accepted")}
     if isinstance(row["label"], list):
-        # One label for each pixel or token: names for each would bury the answer.
+        # One label for each pixel or token: a name for each would be too long.
         return {"answer": row["label"] if _all(row["accepted"]) else UNKNOWN, **row}
     names = model.class_names or tuple(map(str, range(len(row["probs"]))))
     label = names[row["label"]]
@@ -140,8 +139,8 @@ def _all(value: Any) -> bool:
     return all(map(_all, value)) if isinstance(value, list) else bool(value)
 
 
-def _about(registry: Registry, name: str) -> dict[str, Any]:
-    """A model as a person would describe it; nothing of where it lies on the disk."""
+def _describe(registry: Registry, name: str) -> dict[str, Any]:
+    """What clients may know about a model; its folder is not part of it."""
     if not registry.is_ready(name):
         return {"name": name, "ready": False}
     model = registry.get(name)

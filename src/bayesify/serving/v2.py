@@ -1,8 +1,8 @@
-"""The Open Inference Protocol, version 2, which KServe, Triton and MLServer clients speak.
+"""The Open Inference Protocol, version 2, of KServe, Triton and MLServer clients.
 
-One input tensor, `input`, holds raw examples in the units of the training data; the run's own preparation is applied,
-as `bayesify predict` does. Each thing that is said about an input is an output tensor of its own. `draws`, `seed`,
-`at_least` and `at_most` are request parameters.
+The one input tensor, `input`, has raw examples in the units of the training data, which are prepared as
+`bayesify predict` does. Each score of a prediction is one output tensor. `draws`, `seed`, `at_least` and `at_most` are
+request parameters.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from importlib.metadata import version as installed
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
 
 from bayesify.errors import nearest
 from bayesify.serving import schema
-from bayesify.serving.answers import Table
 from bayesify.serving.models import LoadedModel, Registry
-from bayesify.serving.payloads import JSON, body_of, content_type, fitted, parse_json
-from bayesify.serving.refusals import Refusal
-from bayesify.serving.requests import Settings, ask, reply, settings_from
+from bayesify.serving.payloads import JSON, as_examples, body_of, content_type, parse_json
+from bayesify.serving.predictions import Table
+from bayesify.serving.requests import Settings, json_response, predict, settings_from
 from bayesify.serving.tensors import decode, describe, encode
 
 VERSION = "1"
 LENGTH = "Inference-Header-Content-Length"
-# What other servers of this protocol take; it changes nothing here.
-_ELSEWHERE = (
+# Parameters of other servers of this protocol, which change nothing here.
+_IGNORED = (
     "binary_data_output",
     "content_type",
     "headers",
@@ -42,16 +42,16 @@ def add_routes(app: FastAPI, registry: Registry) -> None:
 
     async def server() -> Response:
         about = {"name": "bayesify", "version": installed("bayesify"), "extensions": ["binary_tensor_data"]}
-        return reply(about)
+        return json_response(about)
 
     async def live() -> Response:
-        return reply({"live": True})
+        return json_response({"live": True})
 
     async def ready() -> Response:
-        return reply({"ready": registry.ready}, 200 if registry.ready else 503)
+        return json_response({"ready": registry.ready}, 200 if registry.ready else 503)
 
     async def metadata(name: str) -> Response:
-        return reply(_metadata(registry.get(name)))
+        return json_response(_metadata(registry.get(name)))
 
     async def versioned_metadata(name: str, version: str) -> Response:
         _check_version(registry, name, version)
@@ -59,7 +59,7 @@ def add_routes(app: FastAPI, registry: Registry) -> None:
 
     async def model_ready(name: str) -> Response:
         loaded = registry.is_ready(name)
-        return reply({"name": name, "ready": loaded}, 200 if loaded else 503)
+        return json_response({"name": name, "ready": loaded}, 200 if loaded else 503)
 
     async def versioned_ready(name: str, version: str) -> Response:
         _check_version(registry, name, version)
@@ -74,34 +74,34 @@ def add_routes(app: FastAPI, registry: Registry) -> None:
 
     for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         numbered = "version" in place
-        asked = (("/infer", infer, versioned_infer, "POST"), ("/ready", model_ready, versioned_ready, "GET"))
-        for path, plain, other, verb in (*asked, ("", metadata, versioned_metadata, "GET")):
+        routes = (("/infer", infer, versioned_infer, "POST"), ("/ready", model_ready, versioned_ready, "GET"))
+        for path, plain, other, verb in (*routes, ("", metadata, versioned_metadata, "GET")):
             about = schema.of_v2(registry, plain.__name__, versioned=numbered)
             app.add_api_route(place + path, other if numbered else plain, methods=[verb], **about)
-    for path, answer in (("/v2", server), ("/v2/health/live", live), ("/v2/health/ready", ready)):
-        app.add_api_route(path, answer, methods=["GET"], **schema.of_v2(registry, answer.__name__))
+    for path, route in (("/v2", server), ("/v2/health/live", live), ("/v2/health/ready", ready)):
+        app.add_api_route(path, route, methods=["GET"], **schema.of_v2(registry, route.__name__))
 
 
 async def _infer(registry: Registry, name: str, request: Request) -> Response:
-    # Triton's own client sends no type at all; from a browser its Origin gives a stranger away.
+    # Triton's client sends no type at all. A request from another page is stopped by its Origin.
     if content_type(request) not in {"", JSON, "application/octet-stream"}:
-        raise Refusal(415, f"expected {JSON} or application/octet-stream, got {content_type(request)[:80]!r}")
+        raise HTTPException(415, f"expected {JSON} or application/octet-stream, got {content_type(request)[:80]!r}")
     body = await body_of(request, registry.limits)
     model = registry.get(name)
-    asked, binary = _split(body, request.headers.get(LENGTH))
-    inputs = asked.get("inputs")
+    content, binary = _split(body, request.headers.get(LENGTH))
+    inputs = content.get("inputs")
     if not isinstance(inputs, list) or len(inputs) != 1:
-        raise Refusal(400, "inputs must be a list of one tensor, named 'input'")
-    parameters = _object(asked, "parameters")
-    settings = settings_from(parameters, registry, _ELSEWHERE)
-    identity = asked.get("id")
+        raise HTTPException(400, "inputs must be a list of one tensor, named 'input'")
+    parameters = _object(content, "parameters")
+    settings = settings_from(parameters, registry, _IGNORED)
+    identity = content.get("id")
     if identity is not None and not isinstance(identity, str):
-        raise Refusal(400, "id must be text")
-    wanted = _wanted(asked, model, as_binary=parameters.get("binary_data_output") is True)
+        raise HTTPException(400, "id must be text")
+    wanted = _outputs(content, model, as_binary=parameters.get("binary_data_output") is True)
     array = decode(inputs[0], binary)
     if inputs[0].get("name") != "input":
-        raise Refusal(400, f"there is one input, 'input', got {inputs[0].get('name')!r}"[:120])
-    table = await ask(registry, model, fitted(array, model.preparation), settings)
+        raise HTTPException(400, f"the input must be named 'input', got {inputs[0].get('name')!r}"[:120])
+    table = await predict(registry, model, as_examples(array, model.preparation), settings)
     return _respond(model, identity, table, wanted, settings)
 
 
@@ -111,38 +111,40 @@ def _split(body: bytes, length: str | None) -> tuple[dict[str, Any], memoryview]
     stop = len(body)
     if length is not None:
         if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > stop:
-            raise Refusal(400, f"{LENGTH} must be the length of the JSON part, at most {stop}, got {length[:40]!r}")
+            raise HTTPException(
+                400, f"{LENGTH} must be the length of the JSON part, at most {stop}, got {length[:40]!r}"
+            )
         stop = int(length)
-    asked = parse_json(body[:stop])
-    if not isinstance(asked, dict):
-        raise Refusal(400, "the body must be a JSON object with inputs")
-    return asked, view[stop:]
+    content = parse_json(body[:stop])
+    if not isinstance(content, dict):
+        raise HTTPException(400, "the body must be a JSON object with inputs")
+    return content, view[stop:]
 
 
-def _object(asked: dict[str, Any], name: str) -> dict[str, Any]:
-    value = asked.get(name)
+def _object(content: dict[str, Any], name: str) -> dict[str, Any]:
+    value = content.get(name)
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Refusal(400, f"{name} must be an object")
+        raise HTTPException(400, f"{name} must be an object")
     return value
 
 
-def _wanted(asked: dict[str, Any], model: LoadedModel, *, as_binary: bool) -> dict[str, bool]:
-    """The outputs asked for, in that order, and whether each is wanted as bytes; all of them where none is named."""
+def _outputs(content: dict[str, Any], model: LoadedModel, *, as_binary: bool) -> dict[str, bool]:
+    """The names of the requested outputs, and whether each is sent as bytes; all outputs where none is named."""
     known = [*model.example, "accepted"]
-    outputs = asked.get("outputs")
+    outputs = content.get("outputs")
     if outputs is None or outputs == []:
         return dict.fromkeys(known, as_binary)
     if not isinstance(outputs, list):
-        raise Refusal(400, "outputs must be a list of objects with a name")
+        raise HTTPException(400, "outputs must be a list of objects with a name")
     wanted = {}
     for output in outputs:
         name = output.get("name") if isinstance(output, dict) else None
         if not isinstance(name, str):
-            raise Refusal(400, "outputs must be a list of objects with a name")
+            raise HTTPException(400, "outputs must be a list of objects with a name")
         if name not in known:
-            raise Refusal(400, f"there is no output {name[:40]!r}{nearest(name[:40], known)}")
+            raise HTTPException(400, f"there is no output {name[:40]!r}{nearest(name[:40], known)}")
         wanted[name] = _object(output, "parameters").get("binary_data", as_binary) is True
     return wanted
 
@@ -160,10 +162,10 @@ def _respond(
         else:
             about["data"] = table[name].ravel().tolist()
         outputs.append(about)
-    answer: dict[str, Any] = {"model_name": model.name, "model_version": VERSION}
-    answer |= {} if identity is None else {"id": identity}
-    answer |= {"parameters": {"draws": model.predictor.draws(settings.draws), "seed": settings.seed}}
-    head = json.dumps({**answer, "outputs": outputs}, allow_nan=False).encode()
+    content: dict[str, Any] = {"model_name": model.name, "model_version": VERSION}
+    content |= {} if identity is None else {"id": identity}
+    content |= {"parameters": {"draws": model.predictor.draws(settings.draws), "seed": settings.seed}}
+    head = json.dumps({**content, "outputs": outputs}, allow_nan=False).encode()
     if not blobs:
         return Response(head, media_type=JSON)
     return Response(b"".join((head, *blobs)), media_type="application/octet-stream", headers={LENGTH: str(len(head))})
@@ -187,4 +189,4 @@ def _metadata(model: LoadedModel) -> dict[str, Any]:
 def _check_version(registry: Registry, name: str, version: str) -> None:
     registry.is_ready(name)
     if version != VERSION:
-        raise Refusal(404, f"model {name!r} has version {VERSION} only, got {version[:40]!r}")
+        raise HTTPException(404, f"model {name!r} has version {VERSION} only, got {version[:40]!r}")

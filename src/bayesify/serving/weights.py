@@ -1,4 +1,4 @@
-"""Sets of weights drawn once and kept, so that a repeated request costs only the passes."""
+"""A cache of drawn weights, so that a repeated request costs only the passes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PASS_ELEMENTS = 1 << 22
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some draws: tensors by name for a plain chain of layers, otherwise what the method's own passes take."""
+    """Some draws: tensors by name for a plain chain of layers, otherwise the arguments of the method's passes."""
 
     tensors: dict[str, Tensor]
     theta: Tensor | None = None
@@ -28,14 +28,15 @@ class Chunk:
     @property
     def size(self) -> int:
         """Bytes in memory."""
-        held = [*self.tensors.values(), *(self.kept or {}).values()]
-        held += [tensor for tensor in (self.theta, self.dropout) if tensor is not None]
-        return sum({tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in held}.values())
+        tensors = [*self.tensors.values(), *(self.kept or {}).values()]
+        tensors += [tensor for tensor in (self.theta, self.dropout) if tensor is not None]
+        storages = [tensor.untyped_storage() for tensor in tensors]
+        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A set of draws in chunks, their bytes where they are kept, and the seed they came from."""
+class DrawnWeights:
+    """A set of draws in chunks, their bytes in the cache (0 where they are not kept), and their seed."""
 
     chunks: Callable[[], Iterable[Chunk]]
     size: int
@@ -43,35 +44,44 @@ class Drawn:
 
 
 class WeightCache:
-    """The sets asked for last, as many as fit in `capacity` bytes, whichever model they belong to."""
+    """The sets of draws used last, of all models, as many as fit in `capacity` bytes."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self._held: OrderedDict[tuple[Any, ...], Drawn] = OrderedDict()
+        self._sets: OrderedDict[tuple[Any, ...], DrawnWeights] = OrderedDict()
 
     @property
     def size(self) -> int:
-        """Bytes held now."""
-        return sum(drawn.size for drawn in self._held.values())
+        """Bytes in the cache."""
+        return sum(drawn.size for drawn in self._sets.values())
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._sets)
 
-    def draw(self, method: Method, few: Tensor, draws: int, seed: int, rows: int) -> Drawn:
-        """A set of draws, kept if it was asked for before; `few` are prepared inputs, `rows` those of a pass."""
+    def draw(self, method: Method, few: Tensor, draws: int, seed: int, rows: int) -> DrawnWeights:
+        """A set of draws, from the cache where it is there.
+
+        Args:
+            method: the method to draw from.
+            few: prepared inputs `[2, ...]`, to trace the network with.
+            draws: how many.
+            seed: of the draws.
+            rows: inputs of a pass.
+
+        """
         network = method.network
         if draws * network.size * network.initial.element_size() > self.capacity:
-            # Too large to keep: drawn afresh, a chunk at a time, while it is used.
-            return Drawn(lambda: _chunks(method, few, draws, seed, rows), 0, seed)
+            # Too large to keep: drawn again, a chunk at a time, while it is used.
+            return DrawnWeights(lambda: _chunks(method, few, draws, seed, rows), 0, seed)
         key = (id(method), draws, seed)
-        if key in self._held:
-            self._held.move_to_end(key)
-            return self._held[key]
+        if key in self._sets:
+            self._sets.move_to_end(key)
+            return self._sets[key]
         chunks = list(_chunks(method, few, draws, seed, rows))
-        drawn = Drawn(lambda: chunks, sum(chunk.size for chunk in chunks), seed)
-        while self._held and self.size + drawn.size > self.capacity:
-            self._held.popitem(last=False)
-        self._held[key] = drawn
+        drawn = DrawnWeights(lambda: chunks, sum(chunk.size for chunk in chunks), seed)
+        while self._sets and self.size + drawn.size > self.capacity:
+            self._sets.popitem(last=False)
+        self._sets[key] = drawn
         return drawn
 
 

@@ -1,4 +1,4 @@
-"""The studio: a page in the browser to draw on, decide with and understand by; nothing in it comes from outside."""
+"""The studio: pages in the browser to draw on, choose thresholds and watch training; they load nothing from outside."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ def attach(app: FastAPI, registry: Models, *, results: str | Path | None = None)
     Args:
         app: the FastAPI application.
         registry: the loaded runs: `names()` and `get(name)`.
-        results: the folder of reproduced experiments; without one, `docs/results` where that is here.
+        results: the folder of reproduced experiments; by default `docs/results`, where it exists.
 
     """
     from bayesify.studio import bayes, decide, draw, page, python_code, understand, weights
     from bayesify.studio import results as reproduced
-    from bayesify.studio.models import Shelf
+    from bayesify.studio.models import ModelStore
 
-    shelf, classroom = Shelf(registry), understand.Classroom()
+    store, trainings = ModelStore(registry), understand.Trainings()
     if hasattr(app.state, "closing"):
-        # A training in progress must not keep a server that wants to end.
-        app.state.closing.append(classroom.close)
-    for part in (
-        draw.router(shelf),
-        decide.router(shelf),
-        understand.router(classroom),
+        # A training in progress must not keep the server from ending.
+        app.state.closing.append(trainings.close)
+    for router in (
+        draw.router(store),
+        decide.router(store),
+        understand.router(trainings),
         bayes.router(),
-        weights.router(shelf),
+        weights.router(store),
         reproduced.router(None if results is None else Path(results)),
-        python_code.router(shelf),
+        python_code.router(store),
     ):
-        app.include_router(part, tags=["studio"])
+        app.include_router(router, tags=["studio"])
     app.include_router(page.router())
 
 

@@ -1,4 +1,4 @@
-"""The coin and the line on the Understand page: a posterior on a grid that anyone could write, and the exact one."""
+"""The coin and the line on the Understand page: the posterior on a grid, and the exact one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Dots(BaseModel):
 
 
 def router() -> APIRouter:
-    """The routes of both."""
+    """The routes of the coin and the line."""
     routes = APIRouter(prefix=API)
 
     @routes.post("/coin")
@@ -50,7 +50,7 @@ def router() -> APIRouter:
             return tosses.heads * torch.log(theta) + tosses.tails * torch.log1p(-theta)
 
         grid = Grid(log_likelihood, log_prior=lambda theta: _log_beta(theta, tosses), theta=theta)
-        # A prior below one at either side is infinite there: the curve stops short of it.
+        # A Beta density with a parameter below one is infinite at that end: the curve stops before it.
         curve = torch.linspace(0.001, 0.999, POINTS, dtype=torch.float64)
         return {
             "theta": _plain(curve),
@@ -68,7 +68,7 @@ def router() -> APIRouter:
         try:
             exact = LinearRegression(math.inf, noise=dots.noise).fit((x, y))
         except ValueError:
-            raise HTTPException(422, "all points lie at one x: a slope needs two different ones") from None
+            raise HTTPException(422, "all points have one x: a slope needs two different ones") from None
         grid = line_grid(x, y, dots.noise, dots.cells, exact)
         low, high = float(x.min()), float(x.max())
         reach = max(high - low, 1.0)

@@ -1,61 +1,58 @@
-"""The Decide page: what each test example was answered and how sure, so that a threshold can be tried on all."""
+"""The Decide page: predictions and their scores for each test example, to try thresholds on."""
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Response
 
 from bayesify.predictive import Predictive
-from bayesify.studio.models import API, DrawCount, Seed, Shelf, folder_of, sheet
+from bayesify.studio.models import API, DrawCount, ModelStore, Seed, folder_of, sheet, title_of
 
 SCORES = ("confidence", "entropy", "epistemic")
 COLUMNS = 40
 
 
-def router(shelf: Shelf) -> APIRouter:
+def router(store: ModelStore) -> APIRouter:
     """The page's routes."""
     routes = APIRouter(prefix=API)
-    kept: dict[tuple[str, int, int], dict[str, Any]] = {}
+    predictions = lru_cache(32)(partial(_predictions, store))
 
     @routes.get("/decide")
     def decide(model: str, draws: DrawCount = 50, seed: Seed = 0) -> Any:
-        key = model, draws, seed
-        if key not in kept:
-            kept[key] = _answers(shelf, model, draws, seed)
-            while len(kept) > 32:
-                kept.pop(next(iter(kept)))
-        return kept[key]
+        return predictions(model, draws, seed)
 
     @routes.get("/decide/images")
     def images(model: str, *, unknown: bool = False) -> Response:
-        held = shelf.examples(model)
-        pictures = held.unknown_pictures if unknown else held.pictures
-        if pictures is None:
-            raise HTTPException(404, f"{model} was not trained on pictures")
+        examples = store.examples(model)
+        levels = examples.unknown_images if unknown else examples.images
+        if levels is None:
+            raise HTTPException(404, f"{model} was not trained on images")
         headers = {"Cache-Control": "max-age=3600"}
-        return Response(sheet(pictures, COLUMNS), media_type="image/png", headers=headers)
+        return Response(sheet(levels, COLUMNS), media_type="image/png", headers=headers)
 
     return routes
 
 
-def _answers(shelf: Shelf, name: str, draws: int, seed: int) -> dict[str, Any]:
-    model = shelf.get(name)
+def _predictions(store: ModelStore, name: str, draws: int, seed: int) -> dict[str, Any]:
+    model = store.get(name)
     if model.method.likelihood.kind != "classification":
-        raise HTTPException(422, f"{name} predicts numbers: the page is for classes")
-    held = shelf.examples(name)
-    predictive = shelf.predict(name, held.x, draws, seed)
-    truth = held.y.to(predictive.labels.device)
-    picture = None if held.pictures is None else list(held.pictures.shape[-2:])
+        raise HTTPException(422, f"{name} predicts numbers: this page is for classes")
+    examples = store.examples(name)
+    predictive = store.predict(name, examples.x, draws, seed)
+    truth = examples.y.to(predictive.labels.device)
+    picture = None if examples.images is None else list(examples.images.shape[-2:])
     unknown = None
-    if held.unknown is not None and len(held.unknown):
-        unknown = {"what": held.unknown_what, **_table(shelf.predict(name, held.unknown, draws, seed))}
+    if examples.unknown is not None and len(examples.unknown):
+        unknown = {"what": examples.unknown_what, **_table(store.predict(name, examples.unknown, draws, seed))}
     return {
         "model": name,
         "method": model.method.name,
-        "what": held.what,
-        "shown": len(held.x),
-        "total": held.total,
+        "title": title_of(model.method),
+        "what": examples.what,
+        "shown": len(examples.x),
+        "total": examples.total,
         "draws": predictive.draws,
         "seed": seed,
         "classes": list(predictive.class_names or map(str, range(predictive.probs.shape[-1]))),
@@ -71,17 +68,17 @@ def _table(predictive: Predictive) -> dict[str, Any]:
     return {"labels": predictive.labels.cpu().tolist(), "scores": scores}
 
 
-def python(shelf: Shelf, name: str, by: str, threshold: float, draws: int, seed: int) -> str:
+def python(store: ModelStore, name: str, by: str, threshold: float, draws: int, seed: int) -> str:
     """The numbers of the page in Python."""
     rule = f"at_least={threshold:g}" if by == "confidence" else f'at_most={threshold:g}, by="{by}"'
-    folder = folder_of(shelf.get(name))
-    held = shelf.examples(name)
-    part = held.part
+    folder = folder_of(store.get(name))
+    examples = store.examples(name)
+    part = examples.part
     return f"""from pathlib import Path
 
 import bayesify as bf
-from bayesify.recipes.reading import examples_of
 from bayesify.runs import read_config
+from bayesify.workflows.run_data import examples_of
 
 run = Path({folder!r})
 bnn = bf.load(run)

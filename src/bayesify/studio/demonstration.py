@@ -1,23 +1,23 @@
-"""The runs that the studio shows when it is given none: the demo's, found or made."""
+"""The demo's runs, which the studio shows where no others are given."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from rich.console import Console
 
 from bayesify.data.locations import cache
-from bayesify.runs import CONFIG, MODEL
+from bayesify.errors import RunError
+from bayesify.runs import read_config
 from bayesify.workflows import demo
 
-# The fifth contender, an ensemble at a fifth of the budget, makes a point of the demo's report, not of a page.
+# The demo's fifth run, an ensemble at a fifth of the budget, is for its report.
 SHOWN = ("plain", "ensemble", "mc-dropout", "variational")
 HERE = Path("runs/demo")
 
 
 def find_demo() -> list[Path]:
-    """The demo's runs, from `runs/demo` or from the user's cache; none where there are none."""
+    """The demo's runs, from `runs/demo` or from the user's cache; an empty list where there are none."""
     return _complete(HERE) or _complete(_cached())
 
 
@@ -37,13 +37,12 @@ def _cached() -> Path:
 
 
 def _complete(folder: Path) -> list[Path]:
-    found = [folder / name for name in SHOWN]
-    return found if all(map(_whole, found)) else []
+    runs = [folder / name for name in SHOWN]
+    return runs if all(map(_is_complete, runs)) else []
 
 
-def _whole(run: Path) -> bool:
+def _is_complete(run: Path) -> bool:
     try:
-        config = json.loads((run / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return bool(read_config(run).get("complete", True))
+    except RunError:
         return False
-    return bool(config.get("complete", True)) and (run / MODEL).is_file()

@@ -1,4 +1,4 @@
-"""What the studio needs to know of the runs that the server has loaded, and its own copies of them for heavy work."""
+"""The runs that the server has loaded, as the studio needs them: with their test examples and copies for long work."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from torch import Tensor
 
 from bayesify.data import DataError, Preparation
 from bayesify.errors import RunError, nearest
-from bayesify.methods import Method, Variational
+from bayesify.methods import CARDS, Method, Variational
 from bayesify.predictive import Predictive
 from bayesify.studio.strokes import BOXED
 from bayesify.workflows.run_data import as_pictures, examples_of
 
-# What a page can hold and a person look through; of a larger test set an evenly spread part is shown, and said so.
+# What a page can show; of a larger test set an evenly spread part is shown, and the page says so.
 MOST_EXAMPLES = 2000
-# Given to each router itself, so that a route's own path, by which requests are counted, is the whole one.
+# The prefix of each router, so that the path of a route, by which requests are counted, is complete.
 API = "/studio/api"
 DrawCount = Annotated[int, Query(ge=1, le=200)]
 Seed = Annotated[int, Query(ge=0, lt=2**31)]
@@ -55,29 +55,29 @@ class Models(Protocol):
 
 
 class Examples:
-    """Test examples of a run: inputs, targets, pictures with levels 0 ... 1 where they are images, what they are."""
+    """Test examples of a run: inputs, targets, images with levels 0 ... 1 where there are any, and a description."""
 
     def __init__(self, model: Model) -> None:
-        found = examples_of(model.config, Path(model.name))
+        test = examples_of(model.config, Path(model.name))
         preparation = model.preparation
-        self.total = len(found.x)
+        self.total = len(test.x)
         self.step = max(1, -(-self.total // MOST_EXAMPLES))
-        self.x, self.y, self.what = found.x[:: self.step], found.y[:: self.step], found.what
-        self.unknown = None if found.unknown is None else found.unknown[: MOST_EXAMPLES // 2]
-        self.unknown_what = found.unknown_what
-        self.pictures = None if preparation is None else as_pictures(self.x, preparation)
-        self.unknown_pictures: Tensor | None = None
+        self.x, self.y, self.what = test.x[:: self.step], test.y[:: self.step], test.what
+        self.unknown = None if test.unknown is None else test.unknown[: MOST_EXAMPLES // 2]
+        self.unknown_what = test.unknown_what
+        self.images = None if preparation is None else as_pictures(self.x, preparation)
+        self.unknown_images: Tensor | None = None
         if self.unknown is not None and preparation is not None:
-            self.unknown_pictures = as_pictures(self.unknown, preparation)
+            self.unknown_images = as_pictures(self.unknown, preparation)
 
     @property
     def part(self) -> str:
-        """What picks the examples shown out of all of them, in Python."""
+        """The Python index that picks the shown examples out of all of them."""
         return "" if self.step == 1 else f"[:: {self.step}]"
 
 
-class Shelf:
-    """The runs by name, each with a copy for the studio's own work and its test examples, made when first asked for."""
+class ModelStore:
+    """The runs by name, each with its test examples and a copy for the studio, made when first used."""
 
     def __init__(self, registry: Models) -> None:
         self.registry = registry
@@ -96,7 +96,7 @@ class Shelf:
         return model
 
     def copy_of(self, name: str) -> tuple[Method, threading.Lock]:
-        """A copy that answers one question at a time: long ones must not hold up, nor share state with, the server."""
+        """A copy and its lock: long work must not hold up the server, nor share state with it."""
         model = self.get(name)
         with self._lock:
             if name not in self._copies:
@@ -110,19 +110,19 @@ class Shelf:
 
     def examples(self, name: str) -> Examples:
         model = self.get(name)
-        # Runs that were trained on the same data, prepared alike, share what is read of it.
+        # Runs on the same data with the same preparation share their test examples.
         key = json.dumps([model.config.get("data"), model.config.get("network")], sort_keys=True)
         with self._lock:
             if key not in self._examples:
                 try:
                     self._examples[key] = Examples(model)
                 except (DataError, RunError) as problem:
-                    raise HTTPException(409, f"the test examples of {name} are not here: {problem}") from None
+                    raise HTTPException(409, f"the test examples of {name} cannot be read: {problem}") from None
             return self._examples[key]
 
 
 def describe(model: Model) -> dict[str, Any]:
-    """One run in a form that the page can show."""
+    """A run for the page."""
     data = model.config.get("data") or {}
     preparation, method = model.preparation, model.method
     layout = None if preparation is None else preparation.image
@@ -130,6 +130,7 @@ def describe(model: Model) -> dict[str, Any]:
     return {
         "name": model.name,
         "method": method.name,
+        "title": title_of(method),
         "kind": method.likelihood.kind,
         "data": data.get("name") or "data of yours",
         "classes": [str(name) for name in model.class_names or ()],
@@ -142,13 +143,18 @@ def describe(model: Model) -> dict[str, Any]:
         "why": why,
         "gaussian": isinstance(method, Variational),
         "boxed": data.get("name") in BOXED,
-        # Pens of about the width that the training digits were written with, as a share of the pad.
+        # About the width of the strokes of the training digits, as a share of the pad.
         "pen": 0.13 if layout is not None and layout.height <= 8 else 0.09,
     }
 
 
+def title_of(method: Method) -> str:
+    """The name of a method for readers."""
+    return CARDS[method.name].title if method.name in CARDS else method.name
+
+
 def folder_of(model: Model) -> str:
-    """Where the run is, for Python that loads it: short where it is below the working folder."""
+    """The folder of the run for `bf.load`, relative where it is below the working folder."""
     run = model.method.run
     if run is None:
         return model.name
@@ -156,13 +162,13 @@ def folder_of(model: Model) -> str:
     return str(run) if here.startswith("..") else here
 
 
-def sheet(pictures: Tensor, columns: int = 40) -> bytes:
-    """Pictures with levels 0 ... 1, `[n, h, w]` or `[n, 3, h, w]`, as one PNG of rows of `columns`."""
+def sheet(images: Tensor, columns: int = 40) -> bytes:
+    """Images with levels 0 ... 1, `[n, h, w]` or `[n, 3, h, w]`, as one PNG of rows of `columns`."""
     import io
 
     from PIL import Image
 
-    levels = (pictures.double() * 255).round().clamp(0, 255).to(torch.uint8)
+    levels = (images.double() * 255).round().clamp(0, 255).to(torch.uint8)
     levels = levels.unsqueeze(-1) if levels.dim() == 3 else levels.permute(0, 2, 3, 1)
     count, height, width, channels = levels.shape
     rows = max(1, -(-count // columns))
@@ -183,5 +189,5 @@ def _not_drawable(model: Model) -> str | None:
         return "it was saved without its preparation"
     if preparation.image is None:
         columns = f"{len(preparation.columns)} columns of a table" if preparation.columns else "arrays as they are"
-        return f"it takes {columns}, not pictures"
+        return f"it takes {columns}, not images"
     return None

@@ -1,4 +1,4 @@
-"""The studio's files for the browser, under a policy that lets a page load and call nothing but this server."""
+"""The studio's files for the browser, under a policy that allows requests to this server alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
 def router() -> APIRouter:
     """The page at the root and its files below `studio/static`."""
     routes = APIRouter(include_in_schema=False)
-    # Listed once: what a client asks for is looked up, never joined to a path.
+    # Listed once: a requested name is looked up, never joined to a path.
     files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}
 
     @routes.get("/")

@@ -1,4 +1,4 @@
-"""What a page shows, as Python that makes it."""
+"""Python code that computes what a page shows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field
 
 from bayesify.studio import bayes, decide, draw, understand, weights
 from bayesify.studio.decide import SCORES
-from bayesify.studio.models import API, Shelf
-from bayesify.studio.training import Lesson
+from bayesify.studio.models import API, ModelStore
+from bayesify.studio.training import TrainingRequest
 
 
-class Answered(BaseModel):
+class PageSettings(BaseModel):
     """The settings of the Decide and the Weights page."""
 
     model: str
@@ -24,35 +24,39 @@ class Answered(BaseModel):
     seed: int = Field(default=0, ge=0, lt=2**31)
 
 
-class Drawn(draw.Drawing):
+class ExportedDrawing(draw.Drawing):
     """The drawing, and the threshold."""
 
     at_least: float = Field(default=0.9, ge=0, le=1)
 
 
-def router(shelf: Shelf) -> APIRouter:
-    """One route for each kind of picture: it takes what the picture was asked with."""
+def router(store: ModelStore) -> APIRouter:
+    """One route for each page; it takes the settings of the page."""
     routes = APIRouter(prefix=f"{API}/python")
 
     @routes.post("/draw")
-    def of_drawing(drawn: Drawn) -> dict[str, Any]:
-        return {"python": draw.python(shelf, drawn, drawn.at_least)}
+    def of_drawing(drawing: ExportedDrawing) -> dict[str, Any]:
+        return {"python": draw.python(store, drawing, drawing.at_least)}
 
     @routes.post("/decide")
-    def of_decision(asked: Answered) -> dict[str, Any]:
-        if asked.by not in SCORES:
-            raise HTTPException(422, f"by must be one of {', '.join(SCORES)}, got {asked.by!r}")
-        return {"python": decide.python(shelf, asked.model, asked.by, asked.threshold, asked.draws, asked.seed)}
+    def of_decision(settings: PageSettings) -> dict[str, Any]:
+        if settings.by not in SCORES:
+            raise HTTPException(422, f"by must be one of {', '.join(SCORES)}, got {settings.by!r}")
+        return {
+            "python": decide.python(
+                store, settings.model, settings.by, settings.threshold, settings.draws, settings.seed
+            )
+        }
 
     @routes.post("/weights")
-    def of_weights(asked: Answered) -> dict[str, Any]:
-        by = "magnitude" if asked.by == "magnitude" else "snr"
-        return {"python": weights.python(shelf, asked.model, asked.fraction, by, asked.draws, asked.seed)}
+    def of_weights(settings: PageSettings) -> dict[str, Any]:
+        by = "magnitude" if settings.by == "magnitude" else "snr"
+        return {"python": weights.python(store, settings.model, settings.fraction, by, settings.draws, settings.seed)}
 
     @routes.post("/understand")
-    def of_lesson(lesson: Lesson) -> dict[str, Any]:
+    def of_training(request: TrainingRequest) -> dict[str, Any]:
         try:
-            return {"python": understand.python(lesson)}
+            return {"python": understand.python(request)}
         except (ValueError, TypeError) as problem:
             raise HTTPException(422, str(problem)) from None
 

@@ -1,4 +1,4 @@
-"""The Results page: reproduced experiments as a folder of JSON files with figures beside them, shown as they are."""
+"""The Results page: a folder of reproduced experiments, JSON files with figures beside them."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ PLACES = ("docs/results", "results", "runs/results")
 _LARGEST = 5_000_000
 
 
-def router(given: Path | None) -> APIRouter:
-    """The page's routes, over the given folder or the first of the usual places that is there."""
+def router(chosen: Path | None) -> APIRouter:
+    """The page's routes, over the chosen folder or the first of the usual ones that exists."""
     routes = APIRouter(prefix=API)
 
     @routes.get("/results")
     def results() -> dict[str, Any]:
-        folder = find(given)
+        folder = find(chosen)
         if folder is None:
-            return {"folder": None, "looked_in": [str(given)] if given else list(PLACES), "results": []}
+            return {"folder": None, "looked_in": [str(chosen)] if chosen else list(PLACES), "results": []}
         return {"folder": str(folder), "looked_in": [str(folder)], "results": [_read(path) for path in _files(folder)]}
 
     @routes.get("/results/figure")
     def figure(result: int, number: int) -> Response:
         # A client names a figure by its place in the list, never by a path.
-        folder = find(given)
+        folder = find(chosen)
         files = [] if folder is None else _files(folder)
         figures = _figures(files[result]) if 0 <= result < len(files) else []
         if not 0 <= number < len(figures):
             raise HTTPException(404, "there is no such figure")
         try:
-            # Read whole before anything is answered: a run that is rendered anew takes its old figures away.
+            # Read whole before the response begins: rendering an experiment again removes its old figures.
             content = figures[number].read_bytes()
         except OSError:
-            raise HTTPException(404, "this figure is gone: load the page again") from None
+            raise HTTPException(404, "this figure no longer exists: load the page again") from None
         return Response(content, media_type=FIGURES[figures[number].suffix.lower()])
 
     return routes
 
 
-def find(given: Path | None) -> Path | None:
+def find(chosen: Path | None) -> Path | None:
     """The folder of results, where there is one."""
-    places = [given] if given is not None else [Path(place) for place in PLACES]
+    places = [chosen] if chosen is not None else [Path(place) for place in PLACES]
     return next((place for place in places if place.is_dir()), None)
 
 
 def _files(folder: Path) -> list[Path]:
-    found = [path for path in folder.rglob("*.json") if path.is_file() and path.stat().st_size <= _LARGEST]
-    return sorted(found)[:200]
+    files = [path for path in folder.rglob("*.json") if path.is_file() and path.stat().st_size <= _LARGEST]
+    return sorted(files)[:200]
 
 
 def _figures(path: Path) -> list[Path]:
-    """Figures that share the result's name, or lie in a folder of that name or in its own `figures`."""
+    """Figures whose names begin with the result's, beside it or in `figures`, and all in a folder of its name."""
     beside = [file for file in path.parent.glob(f"{path.stem}*") if file.is_file()]
     inside = [
         file

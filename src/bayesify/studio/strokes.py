@@ -1,4 +1,4 @@
-"""From what a hand drew to what a network was trained on: ink is boxed, centred by mass and made small, as data was.
+"""Drawings as inputs of a network: ink is boxed, centred by mass and scaled down, as the training images were.
 
 MNIST: a black-and-white digit is scaled, its aspect kept, to fit a box of 20 x 20, which gives it grey levels, and is
 placed in 28 x 28 with its centre of mass in the middle (Y. LeCun et al., Gradient-based learning applied to document
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 Stroke = Sequence[Sequence[float]]
 # The sets whose images were made by boxing and centring; others are taken as they are.
 BOXED = ("mnist", "digits")
-# A multiple of 28 and of 8: pictures of those sizes are enlarged and made small again to the same numbers.
+# A multiple of 28 and of 8: images of those sizes can be enlarged and reduced without a change.
 SIDE = 224
 _FAINT = 0.02
-# What a JPEG leaves beside an edge is not ink.
+# JPEG artefacts beside an edge are not ink.
 _NOISE = 0.12
 
 
@@ -47,7 +47,7 @@ def digit(
     boxed: bool = True,
     under: Ink | None = None,
 ) -> Tensor:
-    """Strokes on a pad of side 1 as one raw example of the training layout: give `[None]` of it to `apply`."""
+    """Strokes on a pad of side 1 as one raw example in the training layout; `preparation.apply` takes its `[None]`."""
     return example(ink(strokes, pen, under), layout_of(preparation), boxed=boxed)
 
 
@@ -86,16 +86,16 @@ def file_ink(path: str | Path) -> Ink:
     try:
         data = Path(path).read_bytes()
     except OSError:
-        raise DataError(f"{path}: there is no such picture: give the path of the one that was on the pad") from None
+        raise DataError(f"{path} does not exist: give the path of the image that was on the pad") from None
     return on_pad(_read_ink(data))
 
 
 def picture_ink(encoded: str) -> Ink:
-    """A PNG or JPEG in base64 as ink: greys, on dark as they are and on light turned round."""
+    """A PNG or JPEG in base64 as ink: grey levels, inverted where the background is light."""
     try:
         return _read_ink(base64.b64decode(encoded, validate=True))
     except binascii.Error:
-        raise DataError("the picture could not be read: expected a PNG or JPEG") from None
+        raise DataError("the image could not be read: expected a PNG or JPEG") from None
 
 
 def _read_ink(data: bytes) -> Ink:
@@ -104,17 +104,19 @@ def _read_ink(data: bytes) -> Ink:
     try:
         with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as opened:
             if opened.width * opened.height > 4_000_000:
-                raise DataError(f"the picture has {opened.width} x {opened.height} pixels: make it smaller")
+                raise DataError(
+                    f"the image has {opened.width} x {opened.height} pixels, more than 4,000,000: make it smaller"
+                )
             opened.load()
             noise = _NOISE if opened.format == "JPEG" else 0.0
             grey = np.asarray(open_image(ImageOps.exif_transpose(opened)).convert("L"), dtype=np.float64) / 255
     except (OSError, SyntaxError, ValueError) as problem:
         if isinstance(problem, DataError):
             raise
-        raise DataError("the picture could not be read: expected a PNG or JPEG") from None
+        raise DataError("the image could not be read: expected a PNG or JPEG") from None
     border = np.concatenate((grey[0], grey[-1], grey[:, 0], grey[:, -1]))
-    found = 1 - grey if float(np.median(border)) > 0.5 else grey
-    return np.where(found < noise, 0.0, found)
+    dark = 1 - grey if float(np.median(border)) > 0.5 else grey
+    return np.where(dark < noise, 0.0, dark)
 
 
 def on_pad(drawn: Ink) -> Ink:
@@ -137,9 +139,9 @@ def empty(drawn: Ink) -> bool:
 
 
 def layout_of(preparation: Preparation) -> ImageLayout:
-    """What a run's images look like; a table has none."""
+    """The layout of a run's images; a table has none."""
     if preparation.image is None:
-        raise DataError(f"this run takes {len(preparation.columns)} columns of a table, not pictures")
+        raise DataError(f"this run takes {len(preparation.columns)} columns of a table, not images")
     return preparation.image
 
 
@@ -165,7 +167,7 @@ def _blocks(drawn: Ink) -> Ink:
 def _cropped(drawn: Ink) -> Ink:
     rows, columns = (np.flatnonzero((drawn >= _FAINT).any(axis)) for axis in (1, 0))
     if len(rows) == 0:
-        raise DataError("the pad is empty: there is nothing to ask about")
+        raise DataError("the pad is empty: there is nothing to predict")
     return drawn[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 

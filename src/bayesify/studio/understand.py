@@ -1,4 +1,4 @@
-"""The Understand page: points of the plane, and training that streams to the browser as server-sent events."""
+"""The Understand page: points of the plane, and training as a stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -15,59 +15,59 @@ from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import StreamingResponse
 
 from bayesify.errors import TrainingError
-from bayesify.methods import Method
+from bayesify.methods import CARDS, Method
 from bayesify.studio import training
 from bayesify.studio.models import API, DrawCount, Seed
-from bayesify.studio.training import Lesson, Square
+from bayesify.studio.training import Square, TrainingRequest
 
 KEPT = 8
 AT_ONCE = 2
 
 
-class Classroom:
-    """Trainings in progress, and the last few methods trained, which can be asked for draws."""
+class Trainings:
+    """Trainings in progress, and the last few trained methods, for their draws."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
         self._trained: OrderedDict[str, tuple[Method, Square]] = OrderedDict()
-        self._watching: set[Callable[[], None]] = set()
-        self._seats = threading.BoundedSemaphore(AT_ONCE)
+        self._stops: set[Callable[[], None]] = set()
+        self._slots = threading.BoundedSemaphore(AT_ONCE)
 
     def begin(self) -> None:
-        if not self._seats.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False):
             problem = f"{AT_ONCE} networks are training already: wait for one to finish"
             raise HTTPException(429, problem, headers={"Retry-After": "2"})
 
     def end(self) -> None:
-        self._seats.release()
+        self._slots.release()
 
     def watch(self, stop: Callable[[], None]) -> None:
-        """Remember how to stop a training that somebody watches."""
-        self._watching.add(stop)
+        """Remember how to stop a training in progress."""
+        self._stops.add(stop)
 
     def leave(self, stop: Callable[[], None]) -> None:
-        self._watching.discard(stop)
+        self._stops.discard(stop)
 
     def close(self) -> None:
-        """End what is being watched: the server goes."""
+        """Stop all trainings: the server shuts down."""
         self.closed.set()
-        for stop in tuple(self._watching):
+        for stop in tuple(self._stops):
             stop()
 
-    def keep(self, method: Method, lesson: Lesson) -> str:
+    def keep(self, method: Method, request: TrainingRequest) -> str:
         name = uuid.uuid4().hex
-        self._trained[name] = method, Square.of(lesson)
+        self._trained[name] = method, Square.of(request)
         while len(self._trained) > KEPT:
             self._trained.popitem(last=False)
         return name
 
     def get(self, name: str) -> tuple[Method, Square]:
         if name not in self._trained:
-            raise HTTPException(404, "this network is no longer kept: train it again")
+            raise HTTPException(404, "this network is no longer in memory: train it again")
         return self._trained[name]
 
 
-def router(classroom: Classroom) -> APIRouter:
+def router(trainings: Trainings) -> APIRouter:
     """The page's routes."""
     routes = APIRouter(prefix=API)
 
@@ -88,29 +88,29 @@ def router(classroom: Classroom) -> APIRouter:
             raise HTTPException(422, str(problem)) from None
 
     @routes.post("/understand/train")
-    async def train(lesson: Lesson) -> StreamingResponse:
+    async def train(request: TrainingRequest) -> StreamingResponse:
         try:
-            training.tensors(lesson)
-            training.build(lesson)
+            training.tensors(request)
+            training.build(request)
         except (ValueError, TypeError) as problem:
             raise HTTPException(422, str(problem)) from None
-        if classroom.closed.is_set():
+        if trainings.closed.is_set():
             raise HTTPException(503, "the server is shutting down: train again when it is back")
-        classroom.begin()
-        # A proxy must not gather events up.
+        trainings.begin()
+        # A proxy must not buffer events.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(_events(lesson, classroom), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(_events(request, trainings), media_type="text/event-stream", headers=headers)
 
     @routes.get("/understand/draws")
     def draws(trained: str, draws: DrawCount = 6, seed: Seed = 0) -> dict[str, Any]:
-        method, square = classroom.get(trained)
-        found = training.surfaces(method, square, draws, seed)
-        return {"side": training.LATTICE, "held": method.held, "draws": found}
+        method, square = trainings.get(trained)
+        surfaces = training.surfaces(method, square, draws, seed)
+        return {"side": training.LATTICE, "held": method.held, "draws": surfaces}
 
     return routes
 
 
-async def _events(lesson: Lesson, classroom: Classroom) -> AsyncIterator[str]:
+async def _events(request: TrainingRequest, trainings: Trainings) -> AsyncIterator[str]:
     loop, queue, stop = (
         asyncio.get_running_loop(),
         asyncio.Queue[tuple[str, dict[str, Any]] | None](),
@@ -118,20 +118,20 @@ async def _events(lesson: Lesson, classroom: Classroom) -> AsyncIterator[str]:
     )
 
     def send(event: tuple[str, dict[str, Any]] | None) -> None:
-        # The loop may be gone: then nobody listens any more.
+        # The loop may have ended.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(queue.put_nowait, event)
 
     def work() -> None:
         try:
-            method = training.train(lesson, lambda shown: send(("frame", shown)), stop.is_set)
-            send(("done", {"trained": classroom.keep(method, lesson)}))
+            method = training.train(request, lambda shown: send(("frame", shown)), stop.is_set)
+            send(("done", {"trained": trainings.keep(method, request)}))
         except training.Stopped:
             pass
         except (ValueError, TypeError, RuntimeError, TrainingError) as problem:
             send(("problem", {"detail": str(problem).splitlines()[0]}))
         finally:
-            classroom.end()
+            trainings.end()
             send(None)
 
     def close() -> None:
@@ -139,7 +139,7 @@ async def _events(lesson: Lesson, classroom: Classroom) -> AsyncIterator[str]:
         send(("problem", {"detail": "the server is shutting down, and training ended with it"}))
         send(None)
 
-    classroom.watch(close)
+    trainings.watch(close)
     thread = threading.Thread(target=work, name="studio-training", daemon=True)
     thread.start()
     try:
@@ -147,30 +147,31 @@ async def _events(lesson: Lesson, classroom: Classroom) -> AsyncIterator[str]:
             kind, content = event
             yield f"event: {kind}\ndata: {json.dumps(content)}\n\n"
     finally:
-        # Also when the browser has gone: the thread ends at its next step.
+        # Also when the browser has left: the thread ends at its next step.
         stop.set()
-        classroom.leave(close)
+        trainings.leave(close)
 
 
-def python(lesson: Lesson) -> str:
-    """The lesson in Python, with its points."""
-    kind, square = type(training.build(lesson)).__name__, Square.of(lesson)
-    prior = None if lesson.prior in {"", "none"} else lesson.prior
-    given = {"prior": prior, "start": "fresh", "seed": lesson.seed, **training.own_settings(lesson.method)}
-    arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
-    fitting = ", ".join(f"{name}={value!r}" for name, value in training.fit_settings(lesson).items())
+def python(request: TrainingRequest) -> str:
+    """The training in Python, with its points."""
+    kind, square = type(training.build(request)).__name__, Square.of(request)
+    prior = None if request.prior in {"", "none"} else request.prior
+    settings = training.method_settings(CARDS[request.method])
+    settings = {"prior": prior, "start": "fresh", "seed": request.seed, **settings}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    fitting = ", ".join(f"{name}={value!r}" for name, value in training.fit_settings(request).items())
     return f"""import torch
 
 import bayesify as bf
 from bayesify.studio.training import Square, where_to_ask
 
-points = torch.tensor({[list(point) for point in lesson.points]})
+points = torch.tensor({[list(point) for point in request.points]})
 x, y = points[:, :2], points[:, 2].long()
-network = bf.networks.mlp(2, 2, units={lesson.units}, layers={lesson.layers}, activation={lesson.activation!r})
+network = bf.networks.mlp(2, 2, units={request.units}, layers={request.layers}, activation={request.activation!r})
 bnn = bf.{kind}(network, bf.likelihoods.Categorical(classes=2), {arguments})
 bnn.fit((x, y), {fitting})
-# The middles of {training.LATTICE} x {training.LATTICE} cells of what the page shows; the next label is asked for
-# where the epistemic doubt is largest among those inside the box of the points.
+# The centres of {training.LATTICE} x {training.LATTICE} cells of the page; the next label is asked for where the
+# epistemic uncertainty is largest inside the box of the points.
 lattice = Square({square.low}, {square.high}).lattice()
 p = bnn.predict(lattice, draws={training.DRAWS}, seed=0)
 seen = bnn.predict(x, draws={training.DRAWS}, seed=0)

@@ -1,7 +1,8 @@
-"""The Weights page: how the posterior's weights are spread, which of them carry a signal, and what pruning costs."""
+"""The Weights page: densities of the posterior's weights, their signal-to-noise ratios, and the cost of pruning."""
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,23 +13,23 @@ from bayesify.evaluation import score
 from bayesify.evaluation.pruning import RULES, prunable_weights, prune, scores
 from bayesify.methods import Method, Variational
 from bayesify.plots.weights import signal_to_noise
-from bayesify.studio.models import API, DrawCount, Seed, Shelf, folder_of
+from bayesify.studio.models import API, DrawCount, ModelStore, Seed, folder_of, title_of
 
 BINS = 81
 _SAMPLED = 200_000
 _NO_WIDTH = "its posterior is not a Gaussian with a width for each weight, so there is no signal-to-noise to cut by"
 
 
-def router(shelf: Shelf) -> APIRouter:
+def router(store: ModelStore) -> APIRouter:
     """The page's routes."""
     routes = APIRouter(prefix=API)
-    measured: dict[tuple[str, float, str, int, int], dict[str, Any]] = {}
+    measure = lru_cache(500)(partial(_measure, store))
 
     @routes.get("/weights")
     def weights(model: str) -> dict[str, Any]:
-        method, lock = shelf.copy_of(model)
+        method, lock = store.copy_of(model)
         with lock:
-            return {"model": model, "method": method.name, **describe(method)}
+            return {"model": model, "method": method.name, "title": title_of(method), **describe(method)}
 
     @routes.get("/weights/pruned")
     def pruned(
@@ -40,12 +41,7 @@ def router(shelf: Shelf) -> APIRouter:
     ) -> dict[str, Any]:
         if by not in RULES:
             raise HTTPException(422, f"by must be one of {', '.join(RULES)}, got {by!r}")
-        key = model, round(fraction, 4), by, draws, seed
-        if key not in measured:
-            measured[key] = _measure(shelf, *key)
-            while len(measured) > 500:
-                measured.pop(next(iter(measured)))
-        return measured[key]
+        return measure(model, round(fraction, 4), by, draws, seed)
 
     return routes
 
@@ -72,11 +68,16 @@ def describe(method: Method) -> dict[str, Any]:
             }
         )
     centres = [round(float(value), 6) for value in 0.5 * (edges[1:] + edges[:-1])]
-    found: dict[str, Any] = {"centres": centres, "layers": layers, "draws": draws, "weights": int(method.network.size)}
-    found["prior"] = _prior_density(method, 0.5 * (edges[1:] + edges[:-1]))
+    described: dict[str, Any] = {
+        "centres": centres,
+        "layers": layers,
+        "draws": draws,
+        "weights": int(method.network.size),
+    }
+    described["prior"] = _prior_density(method, 0.5 * (edges[1:] + edges[:-1]))
     if not isinstance(method, Variational):
-        return found | {"snr": None, "why": _NO_WIDTH}
-    return found | {"snr": _snr(method), "single": _single(method), "why": None}
+        return described | {"snr": None, "why": _NO_WIDTH}
+    return described | {"snr": _snr(method), "single": _single(method), "why": None}
 
 
 def _density(values: Any, edges: Any) -> list[float]:
@@ -85,7 +86,7 @@ def _density(values: Any, edges: Any) -> list[float]:
 
 
 def _prior_density(method: Method, centres: Any) -> list[float] | None:
-    """The prior's own density, where there is one prior for all weights and it is proper and fixed."""
+    """The prior's density, where all weights have the same prior and it is proper and fixed."""
     from bayesify import priors
 
     text = None if method.prior is None else method.prior.spec()
@@ -108,7 +109,7 @@ def _snr(method: Variational) -> dict[str, Any]:
     return {
         "edges": [float(f"{value:.5g}") for value in edges],
         "shares": [round(float(value), 6) for value in shares],
-        # The cut for each hundredth of the weights removed.
+        # The threshold that removes each hundredth of the weights.
         "cuts": [float(f"{value:.5g}") for value in np.quantile(shown, np.linspace(0, 1, 101))],
         "gathered": int((snr < floor).sum()),
         "prunable": int(prunable_weights(method).sum()),
@@ -116,28 +117,28 @@ def _snr(method: Variational) -> dict[str, Any]:
 
 
 def _single(method: Variational, count: int = 6) -> list[dict[str, Any]]:
-    """Single weights from the strongest signal to the weakest, each with its Gaussian."""
+    """Some weights from the largest signal-to-noise ratio to the smallest, each with its Gaussian."""
     prunable = prunable_weights(method)
     order = torch.argsort(torch.where(prunable, scores(method, "snr"), -torch.inf), descending=True)
     chosen = order[torch.linspace(0, int(prunable.sum()) - 1, count).round().long()].tolist()
     mean, std = method.mean_weights.detach().cpu(), method.std.cpu()
-    found = []
+    listed = []
     for number in chosen:
         place = next(place for place in method.network.places if place.start <= number < place.stop)
         where = np.unravel_index(number - place.start, tuple(place.shape))
         name = f"{place.name}[{', '.join(map(str, where))}]"
-        found.append({"name": name, "mean": float(mean[number]), "std": float(std[number])})
-    return found
+        listed.append({"name": name, "mean": float(mean[number]), "std": float(std[number])})
+    return listed
 
 
-def _measure(shelf: Shelf, name: str, fraction: float, by: str, draws: int, seed: int) -> dict[str, Any]:
-    method, lock = shelf.copy_of(name)
+def _measure(store: ModelStore, name: str, fraction: float, by: str, draws: int, seed: int) -> dict[str, Any]:
+    method, lock = store.copy_of(name)
     if not isinstance(method, Variational):
         raise HTTPException(422, f"{name} cannot be pruned: {_NO_WIDTH}")
-    held = shelf.examples(name)
+    examples = store.examples(name)
     with lock:
         small = prune(method, fraction, by)
-        result = score(small.predict(held.x, draws=draws, seed=seed), held.y)
+        result = score(small.predict(examples.x, draws=draws, seed=seed), examples.y)
     kept = int(small.kept_weights.sum()) if small.kept_weights.numel() else int(method.network.random_size)
     return {
         "fraction": fraction,
@@ -145,23 +146,23 @@ def _measure(shelf: Shelf, name: str, fraction: float, by: str, draws: int, seed
         "measure": "error" if result.error is not None else "RMSE",
         "nll": result.nll,
         "kept": kept,
-        "examples": len(held.x),
-        "total": held.total,
-        "what": held.what,
+        "examples": len(examples.x),
+        "total": examples.total,
+        "what": examples.what,
     }
 
 
-def python(shelf: Shelf, name: str, fraction: float, by: str, draws: int, seed: int) -> str:
+def python(store: ModelStore, name: str, fraction: float, by: str, draws: int, seed: int) -> str:
     """The pruned network, its error and the page's charts in Python."""
-    measure = "error" if shelf.get(name).method.likelihood.kind == "classification" else "rmse"
-    part = shelf.examples(name).part
+    measure = "error" if store.get(name).method.likelihood.kind == "classification" else "rmse"
+    part = store.examples(name).part
     return f"""from pathlib import Path
 
 import bayesify as bf
-from bayesify.recipes.reading import examples_of
 from bayesify.runs import read_config
+from bayesify.workflows.run_data import examples_of
 
-run = Path({folder_of(shelf.get(name))!r})
+run = Path({folder_of(store.get(name))!r})
 bnn = bf.load(run)
 test = examples_of(read_config(run), run)
 x, y = test.x{part}, test.y{part}

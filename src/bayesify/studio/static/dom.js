@@ -136,7 +136,5 @@ export function rgb(name) {
   return [0, 2, 4].map((place) => parseInt(text.slice(place, place + 2), 16));
 }
 
-const NAMES = { point: "Plain network", ensemble: "Ensemble", "mc-dropout": "MC dropout", variational: "Variational", ivon: "IVON",
-  laplace: "Laplace", swag: "SWAG", sgld: "SGLD", sghmc: "SGHMC", hmc: "HMC" };
-export const methodName = (name) => NAMES[name] ?? name;
-export const modelName = (model) => (model.name === model.method || NAMES[model.method]?.toLowerCase().startsWith(model.name) ? methodName(model.method) : `${methodName(model.method)} (${model.name})`);
+// A run by the title of its method, with its own name where that says more.
+export const modelName = (model) => (model.name === model.method || model.title.toLowerCase().startsWith(model.name) ? model.title : `${model.title} (${model.name})`);

@@ -134,7 +134,7 @@ export async function show(place) {
       compared.forEach((other, k) => chart.line(curve(other).map(([a, b]) => [a, Math.min(b, top)]), kinds[k % kinds.length]));
       chart.line(points.map(([a, b]) => [a, Math.min(b, top)]));
       if (error !== null) chart.mark(coverage, Math.min(error, top));
-      const name = (of) => modelName({ name: of.model, method: of.method });
+      const name = (of) => modelName({ ...of, name: of.model });
       legend(chart, [[name(table), ""], ...compared.map((other, k) => [name(other), kinds[k % kinds.length]])], "left");
       return chart.svg;
     };

@@ -1,5 +1,5 @@
 // Moons and circles: points, a small network and a method; training streams into surfaces of the answer and of its doubt.
-import { h, s, slider, select, number, button, announce, problem, percent, short, methodName, table } from "../dom.js";
+import { h, s, slider, select, number, button, announce, problem, percent, short, table } from "../dom.js";
 import { pageState, packPoints, unpackPoints } from "../state.js";
 import { get, stream } from "../api.js";
 import { Points } from "../points.js";
@@ -15,6 +15,7 @@ export async function show(place, head) {
     "Colours are the answer, and fade where it is uncertain. Train, look beyond the data, then add a point where the network asks for one.")));
   const [options, state] = [await get("understand/options"), pageState(DEFAULTS)];
   if (!options.methods.some((method) => method.name === state.method)) state.set({ method: options.methods[0].name });
+  const chosen = () => options.methods.find(({ name }) => name === state.method);
   let frame = null, trained = null, stopping = null, asked = 0, drawsShown = [], shownLesson = "";
 
   const tools = [["0", "Add ●"], ["1", "Add ▲"], ["move", "Move"], ["remove", "Remove"]];
@@ -115,7 +116,7 @@ export async function show(place, head) {
   }
 
   function finished() {
-    const sentence = `${methodName(state.method)} trained: ${percent(frame.accuracy, 0)} of the points are answered right, NLL ${short(frame.nll)} nats. ${frame.ask ? `It would learn most from a label at (${frame.ask.x.toFixed(1)}, ${frame.ask.y.toFixed(1)}).` : "One network alone does not doubt its own weights: it cannot say where to ask."}`;
+    const sentence = `${chosen().title} trained: ${percent(frame.accuracy, 0)} of the points are answered right, NLL ${short(frame.nll)} nats. ${frame.ask ? `It would learn most from a label at (${frame.ask.x.toFixed(1)}, ${frame.ask.y.toFixed(1)}).` : "One network alone does not doubt its own weights: it cannot say where to ask."}`;
     say("trained", sentence);
     state.set({ trained: JSON.stringify(lesson()) === shownLesson });
     announce(sentence);
@@ -183,7 +184,7 @@ export async function show(place, head) {
     select({ label: "Data", options: ["moons", "circles"], value: state.data, onchange: (data) => again({ data }) }),
     slider({ label: "Points", min: 10, max: 300, step: 10, value: state.n, onchange: (n) => again({ n }) }),
     slider({ label: "Noise", min: 0, max: 0.6, step: 0.01, value: state.noise, onchange: (noise) => again({ noise }) }),
-    select({ label: "Method", options: options.methods.map(({ name }) => [name, methodName(name)]), value: state.method, onchange: (method) => { state.set({ method }); about(); } }),
+    select({ label: "Method", options: options.methods.map(({ name, title }) => [name, title]), value: state.method, onchange: (method) => { state.set({ method }); about(); } }),
     h("p", { class: "small", id: "method-about" }),
     select({ label: "Hidden layers", options: ["0", "1", "2", "3"], value: String(state.layers), onchange: (layers) => state.set({ layers: Number(layers) }) }),
     slider({ label: "Units in each", min: 2, max: 64, step: 2, value: state.units, oninput: (units) => state.set({ units }) }),
@@ -194,7 +195,7 @@ export async function show(place, head) {
     slider({ label: "Epochs", min: 20, max: 2000, step: 20, value: state.epochs, oninput: (epochs) => state.set({ epochs }) }),
     select({ label: "Learning rate", options: ["0.003", "0.01", "0.03", "0.1"], value: String(state.rate), onchange: (rate) => state.set({ rate: Number(rate) }) }),
     number({ label: "Seed", value: state.seed, onchange: (seed) => (state.points ? state.set({ seed }) : again({ seed })) }));
-  const about = () => { controls.querySelector("#method-about").textContent = options.methods.find(({ name }) => name === state.method).about; };
+  const about = () => { controls.querySelector("#method-about").textContent = chosen().about; };
   about();
   controls.addEventListener("change", () => { if (frame && !stopping && JSON.stringify(lesson()) !== shownLesson) stale("settings"); });
   const answerTitle = h("h2", { "data-words": "" }, state.method === "point" ? "Answer" : "Posterior");

@@ -55,7 +55,7 @@ export async function show(place) {
     const density = h("section", { class: "card" }, h("h2", { "data-words": "" }, about.draws === 1 ? "Weights by layer" : "Posterior densities by layer"), densityFigure);
     drawDensities();
     if (!about.snr) {
-      content.replaceChildren(h("p", { class: "empty" }, `${modelName(about.model ? { name: about.model, method: about.method } : about)}: ${about.why}. A variational run has one.`), density);
+      content.replaceChildren(h("p", { class: "empty" }, `${modelName({ ...about, name: about.model })}: ${about.why}. A variational run has one.`), density);
       return;
     }
     drawSingles();

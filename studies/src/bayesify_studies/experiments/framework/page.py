@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
+
+from markupsafe import Markup
 
 from bayesify.files import write_text
 from bayesify.report import page as html
@@ -62,20 +63,19 @@ def webpage(results: Mapping[str, Any], figures: Path) -> str:
     sections = [("Published and ours", _html_table(COLUMNS, rows, words=range(1, len(COLUMNS))))]
     for table in results["tables"]:
         sections.append((table["title"], _html_table(table["headings"], table["rows"]) + html.paragraph(table["note"])))
-    pictures = "".join(
+    pictures = Markup().join(
         html.figure([(_picture(figures / one["file"]), one["caption"])], one["caption"], [])
         for one in results["pictures"]
     )
     if pictures:
         sections.append(("Figures", pictures))
     if results["shortfalls"]:
-        items = "".join(f"<li>{escape(one)}</li>" for one in results["shortfalls"])
-        sections.append(("What is missing or weaker than hoped", f"<ul>{items}</ul>"))
+        items = Markup().join(Markup("<li>{}</li>").format(one) for one in results["shortfalls"])
+        sections.append(("What is missing or weaker than hoped", Markup("<ul>{}</ul>").format(items)))
     if any("±" in text for _, text in sections):
         sections.append(("How to read it", html.paragraph(_reading(results))))
-    sections.append(
-        ("How it was run", f"<pre>{escape(results['command'])}</pre>" + html.paragraph("; ".join(_how(results))))
-    )
+    command = Markup("<pre>{}</pre>").format(results["command"])
+    sections.append(("How it was run", command + html.paragraph("; ".join(_how(results)))))
     opening = [html.paragraph(results["answer"], "headline")]
     footer = f"bayesify, experiment {results['name']}, preset {results['preset']}"
     return html.page(results["title"], results["question"], opening, sections, footer)
@@ -110,7 +110,7 @@ def _once(text: str) -> str:
     return " ".join(text.split())
 
 
-def _html_table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = ()) -> str:
+def _html_table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = ()) -> Markup:
     columns = [(heading, "") for heading in headings]
     return html.table(columns, [[(cell, False) for cell in row] for row in rows], "", words)
 

@@ -1,7 +1,7 @@
-"""What is said about each input, as plain arrays with the inputs first; the same names in both protocols.
+"""What is reported about each input, as NumPy arrays `[inputs, ...]`; both protocols use the same names.
 
 Classes: `probs`, `label`, `confidence`, `entropy`, `aleatoric`, `epistemic` (nats). Numbers: `mean`, `std`,
-`aleatoric`, `epistemic` (variances) and `interval`, the lower and upper end of the central 95%.
+`aleatoric`, `epistemic` (variances) and `interval`, the lower and upper end of the central 95% interval.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from bayesify.serving.refusals import Refusal
+from starlette.exceptions import HTTPException
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +20,7 @@ Table = dict[str, "NDArray[Any]"]
 
 
 def table_of(predictive: Predictive) -> Table:
-    """Everything that is said about each input, `[inputs, ...]` by name."""
+    """Everything that is reported about each input, `[inputs, ...]` by name."""
     if predictive.kind == "classification":
         names = {"probs": "probs", "label": "labels"}
         names |= {name: name for name in ("confidence", "entropy", "aleatoric", "epistemic")}
@@ -32,23 +31,23 @@ def table_of(predictive: Predictive) -> Table:
 
 
 def accepted(table: Table, at_least: float | None, at_most: float | None) -> NDArray[np.bool_]:
-    """Which answers are certain enough: all of them where no threshold was given."""
+    """Which predictions are certain enough, `[inputs, ...]`; all of them where no threshold is given."""
     if "confidence" in table:
         if at_most is not None:
-            raise Refusal(422, "at_most is a width for numbers; this model predicts classes: give at_least")
+            raise HTTPException(422, "at_most is for models of numbers, and this one predicts classes: give at_least")
         score = table["confidence"]
         return np.ones(score.shape, bool) if at_least is None else np.asarray(score >= at_least)
     if at_least is not None:
-        raise Refusal(422, "at_least is a confidence for classes; this model predicts numbers: give at_most")
+        raise HTTPException(422, "at_least is for models of classes, and this one predicts numbers: give at_most")
     width = table["interval"][..., 1] - table["interval"][..., 0]
     return np.ones(width.shape, bool) if at_most is None else np.asarray(width <= at_most)
 
 
 def check_finite(table: Table) -> None:
-    """JSON has no NaN, and an answer that is none must not look like one."""
+    """Raise a 422 error where a prediction is NaN or infinite: JSON has neither."""
     for name, values in table.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             wrong = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))
-            raise Refusal(
-                422, f"{name} of input {int(wrong[0])} is not a finite number: is it on the scale of the training data?"
+            raise HTTPException(
+                422, f"{name} of input {int(wrong[0])} is not finite: is the input on the scale of the training data?"
             )
