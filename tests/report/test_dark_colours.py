@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from bayesify.plots import style
-from bayesify.report.dark_colours import DARK_PAPER, at_night, for_both
+from bayesify.report.dark_colours import DARK_PAPER, for_both, in_dark_mode
 from bayesify.report.figures import draw
 from bayesify.report.page import STYLE
 
@@ -28,14 +28,14 @@ def test_the_dark_paper_is_the_page_s():
 
 @pytest.mark.parametrize("name", style.METHOD_LOOKS)
 def test_every_line_stands_out_from_the_dark(name):
-    assert contrast(at_night(style.METHOD_LOOKS[name].color), DARK_PAPER) >= 4.0  # WCAG 2.1, 1.4.11 asks for 3
+    assert contrast(in_dark_mode(style.METHOD_LOOKS[name].color), DARK_PAPER) >= 4.0  # WCAG 2.1, 1.4.11 asks for 3
 
 
 @pytest.mark.parametrize(
     "color, least", [(style.INK, 10.0), (style.MUTED, 4.5), (style.KNOWN, 4.0), (style.UNKNOWN, 4.0)]
 )
 def test_words_are_readable_in_the_dark(color, least):
-    assert contrast(at_night(color), DARK_PAPER) >= least
+    assert contrast(in_dark_mode(color), DARK_PAPER) >= least
 
 
 def test_points_that_are_pixels_show_on_both_papers():
@@ -44,14 +44,14 @@ def test_points_that_are_pixels_show_on_both_papers():
 
 
 def test_paper_becomes_dark_and_a_grid_stays_faint():
-    assert luminance(at_night(style.PAPER)) < 0.02
-    assert 1.2 < contrast(at_night(style.GRID), DARK_PAPER) < 3.0
-    assert luminance(at_night(style.tint("#0072b2"))) < luminance(at_night("#0072b2"))
+    assert luminance(in_dark_mode(style.PAPER)) < 0.02
+    assert 1.2 < contrast(in_dark_mode(style.GRID), DARK_PAPER) < 3.0
+    assert luminance(in_dark_mode(style.tint("#0072b2"))) < luminance(in_dark_mode("#0072b2"))
 
 
 def test_a_colour_keeps_its_hue():
     for name, look in style.METHOD_LOOKS.items():
-        before, after = (np.array(to_rgb(color)) for color in (look.color, at_night(look.color)))
+        before, after = (np.array(to_rgb(color)) for color in (look.color, in_dark_mode(look.color)))
         if np.ptp(before) > 0.3:
             assert np.argmax(before) == np.argmax(after), name
 
@@ -64,7 +64,7 @@ def test_a_drawing_follows_the_reader_and_its_pictures_do_not():
     assert "fill: #ffffff" in turned
     day, night = re.search(r":root\{(.*?)\}@media \(prefers-color-scheme:dark\)\{:root\{(.*?)\}\}", turned).groups()
     assert f"--c0:{style.KNOWN}" in day
-    assert f"--c0:{at_night(style.KNOWN)}" in night
+    assert f"--c0:{in_dark_mode(style.KNOWN)}" in night
 
 
 def test_every_colour_of_a_real_figure_is_one_that_turns():
@@ -77,4 +77,4 @@ def test_every_colour_of_a_real_figure_is_one_that_turns():
     body = drawn.split("</style>", 1)[1]
     assert "var(--c" in body
     assert not set(re.findall(r"#[0-9a-f]{6}(?=[;\"])", body)) - {style.PAPER}
-    assert f"fill:{at_night(style.INK)}" in drawn  # what has no colour of its own
+    assert f"fill:{in_dark_mode(style.INK)}" in drawn  # what has no colour of its own

@@ -1,4 +1,4 @@
-"""Uncertainty over the inputs: a surface for two of them, bands for one."""
+"""Plots of uncertainty over the inputs: a surface for two of them, bands for one."""
 
 from __future__ import annotations
 
@@ -36,14 +36,34 @@ def uncertainty_surface(
     title: str = "",
     axes: Axes | None = None,
 ) -> Axes:
-    """A score of the predictive over the plane of two inputs, and the examples `x [n, 2]` of classes `y`.
+    """A method's uncertainty over the plane of two inputs, with examples on it; dark is uncertain.
 
-    The plane reaches `margin` of the data's extent beyond it, because that is where a method should stop being
-    sure. Dark is unsure; `show` is any of the predictive's scores.
+    The plane reaches beyond the examples, because a method should be uncertain there.
+
+    Args:
+        method: a fitted method with two inputs.
+        x: examples, `[n, 2]`; the plane is `[-1, 1]` in both directions without them.
+        y: their classes, `[n]`, to colour them.
+        show: which score of the predictive: `entropy`, `epistemic`, `aleatoric`, `confidence`, ...
+        draws: posterior draws for each prediction.
+        seed: of the draws.
+        resolution: points along each side of the grid.
+        margin: how far the plane reaches beyond the examples, as a share of their extent.
+        title: over the plot.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> axes = bf.plots.uncertainty_surface(bnn, x, y, show="epistemic", resolution=20)
+        >>> axes.images[0].get_array().shape
+        (20, 20)
+
     """
     from matplotlib.patheffects import AbstractPathEffect, withStroke
 
-    arguments.one("uncertainty_surface", method, Method, "a method, and examples x and y to show with it")
+    arguments.check_type("uncertainty_surface", method, Method, "a method, and examples x and y to show with it")
     points = np.zeros((0, 2)) if x is None else _array(x)
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"a surface needs inputs [n, 2], got {list(points.shape)}")
@@ -56,7 +76,7 @@ def uncertainty_surface(
     classes = predictive.kind == "classification"
     score = predictive.score(show).double().cpu().numpy().reshape(resolution, resolution)
     bounds = (sides[0][0], sides[0][-1], sides[1][0], sides[1][-1])
-    # One scale for every method: from no doubt to as much as there can be, or is.
+    # An entropy has the same scale for every method: from zero to its maximum.
     most = float(np.log(predictive.probs.shape[-1])) if show in _IN_NATS and classes else float(score.max())
     shades: dict[str, Any] = {"cmap": "Blues", "vmin": min(0.0, float(score.min())), "vmax": most or 1.0}
     picture = axes.imshow(score, origin="lower", extent=bounds, aspect="auto", interpolation="bilinear", **shades)
@@ -87,15 +107,39 @@ def regression_bands(
     y_name: str = "y",
     axes: Axes | None = None,
 ) -> Axes:
-    """The predictive over one input `x [n]`: mean, the part the weights are unsure of, and the whole interval.
+    """The predictive over one input: its mean, the uncertainty of the mean, and the whole interval.
 
-    The inner band is two standard deviations of the draws' means (epistemic); the outer is the central
-    interval of `level`, noise included. `data` are examples `(x, y)` to show with it.
+    The inner band is two standard deviations of the draws' means (epistemic). The outer band is the central interval of
+    `level`, with noise.
+
+    Args:
+        x: the inputs of the predictions, `[n]`, in any order.
+        predictive: predictions of a regression for `x`.
+        data: examples `(x, y)` to show with it.
+        level: of the outer interval.
+        title: over the plot.
+        look: colour, marker and dash. By default those of `variational`.
+        x_name: label of the horizontal axis.
+        y_name: label of the vertical axis.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> line = bf.PointEstimate(bf.networks.mlp(1, 1, units=4), "gaussian:0.1")
+        >>> at = torch.linspace(-1, 1, 20)[:, None]
+        >>> axes = bf.plots.regression_bands(at, line.predict(at), data=(at, at))
+        >>> len(axes.collections)
+        2
+
     """
-    arguments.one("regression_bands", predictive, Predictive, f"inputs x and {arguments.ANSWERS}")
+    arguments.check_type("regression_bands", predictive, Predictive, f"inputs x and {arguments.PREDICTIONS}")
     place = _array(x).reshape(-1)
     if predictive.kind != "regression" or len(place) != predictive.mean.numel():
-        raise ValueError(f"bands need one input for each of a regression's {len(predictive)} answers, got {len(place)}")
+        raise ValueError(
+            f"bands need one input for each of a regression's {len(predictive)} predictions, got {len(place)}"
+        )
     axes = style.canvas(axes, 3.7, 2.9)
     look = look or style.METHOD_LOOKS["variational"]
     order = np.argsort(place, kind="stable")
@@ -112,7 +156,7 @@ def regression_bands(
         color=look.color,
         alpha=0.32,
         linewidth=0,
-        label="unsure of the mean",
+        label="uncertainty of the mean",
     )
     axes.plot(place, mean, color=look.color, linewidth=1.8, label="mean")
     if data is not None:
@@ -128,7 +172,7 @@ def _scatter(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.float64
         return
     some = np.linspace(0, len(points) - 1, min(len(points), _MOST_POINTS)).round().astype(int)
     points = points[some]
-    # As pixels: a drawing would hold the numbers of every example.
+    # As pixels: an SVG would hold the numbers of every example.
     if labels is None or not classes:
         look: dict[str, Any] = {
             "markersize": 3.0,

@@ -4,8 +4,8 @@ In the Oklab space of B. Ottosson (A perceptual color space for image processing
 
     L' = 0.21 + 0.85 (1 - L)^0.7
 
-so that paper becomes the page's dark, ink nearly white, and a line on paper a line that stands out from the dark; a
-colour that no screen can show at its new lightness is made paler until one can.
+so that white becomes the page's dark background and ink nearly white. A colour that is outside sRGB at its new
+lightness is made paler until it is inside.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bayesify.plots import style
 
 DARK_PAPER = "#14181d"
-# What lies on the pixels of a picture must not turn, because the pixels do not.
+# Colours over a picture's pixels stay, because the pixels do.
 _STAYS = {style.ON_PICTURE, style.PAPER}
 _TO_CONES = np.array(
     [
@@ -38,21 +38,21 @@ _FROM_CONES, _FROM_LAB = np.linalg.inv(_TO_CONES), np.linalg.inv(_TO_LAB)
 
 
 def for_both(svg: str) -> str:
-    """An SVG whose colours follow the reader's choice of a light or a dark page, also inside an `<img>`."""
+    """An SVG whose colours follow the reader's light or dark mode, also inside an `<img>`."""
     used = sorted(set(re.findall(r"#[0-9a-f]{6}(?=[;\"])", svg)) - _STAYS)
     names = {color: f"--c{place}" for place, color in enumerate(used)}
     turned = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda found: _variable(names, found[0]), svg)
-    day = "".join(f"{name}:{color};" for color, name in names.items())
-    night = "".join(f"{name}:{at_night(color)};" for color, name in names.items())
-    # What matplotlib draws in black has no colour of its own: at the root it is ink.
+    light = "".join(f"{name}:{color};" for color, name in names.items())
+    in_dark = "".join(f"{name}:{in_dark_mode(color)};" for color, name in names.items())
+    # Matplotlib writes no colour for black: the root's fill makes it ink.
     rules = (
-        f":root{{{day}fill:{style.INK}}}"
-        f"@media (prefers-color-scheme:dark){{:root{{{night}fill:{at_night(style.INK)}}}}}"
+        f":root{{{light}fill:{style.INK}}}"
+        f"@media (prefers-color-scheme:dark){{:root{{{in_dark}fill:{in_dark_mode(style.INK)}}}}}"
     )
     return re.sub(r"(<svg[^>]*>)", lambda found: f"{found[1]}<style>{rules}</style>", turned, count=1)
 
 
-def at_night(color: str) -> str:
+def in_dark_mode(color: str) -> str:
     """The colour, as `#rrggbb`, that stands for this one on a dark page."""
     lightness, *hue = _oklab(color)
     turned = 0.21 + 0.85 * (1.0 - min(lightness, 1.0)) ** 0.7
