@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 # The metrics are imported when a score is computed: `bf.metrics` needs torch, this table must not.
 import bayesify as bf
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CLASSIFICATION, REGRESSION = "classification", "regression"
 BOTH = (CLASSIFICATION, REGRESSION)
+Entry = ParamSpec("Entry")
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,15 @@ class Score:
         return self.short_form or self.form
 
 
-def measured(**about: Any) -> Any:
-    """A field of `Evaluation` whose score is `Score(**about)`; its value is None where it does not apply."""
-    return field(default=None, metadata={"score": Score(**about)})
+def _as_field(score: Callable[Entry, Score]) -> Callable[Entry, Any]:
+    def make(*args: Entry.args, **entry: Entry.kwargs) -> Any:
+        return field(default=None, metadata={"score": score(*args, **entry)})
+
+    return make
+
+
+# A field of `Evaluation` with the entries of its `Score`; its value is None where it does not apply.
+measured = _as_field(Score)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from bayesify.metrics.arrays import Numbers, alike, as_array, paired
 
+__all__ = ["crps", "crps_counts", "interval_coverage", "mae", "rmse"]
+
 # How many counts and examples are worked on at once, and the rate from which a Poisson is as good as a normal.
 _COUNTS_AT_A_TIME, _EXAMPLES_AT_A_TIME, _NORMAL_FROM = 256, 4096, 1e5
 

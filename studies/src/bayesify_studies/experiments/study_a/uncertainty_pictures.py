@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bayesify.evaluation.statistics import estimate
+from bayesify.methods.cards import Dash
 from bayesify.plots import style
 
 MOONS = (
@@ -59,7 +60,7 @@ def on_digits(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]]) ->
     for place, kind in enumerate(("epistemic", "aleatoric"), 1):
         axes = figure.add_subplot(1, 2, place)
         for number, swap in enumerate(swaps):
-            dash: style.Dash = "-" if number else (0, (3, 2))
+            dash: Dash = "-" if number else (0, (3, 2))
             for where, (label, color) in wheres.items():
                 look = style.Look(color, "o", dash)
                 rows = [numbers[size, swap][f"{kind}_{where}"] for size in sizes]
