@@ -132,7 +132,7 @@ def test_regression_risks_squared_error_by_variance():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="true and false only"):
+    with pytest.raises(ValueError, match="true or false for each prediction"):
         risk_coverage([0.9, 0.8], [0.3, 1.0])
     with pytest.raises(ValueError, match="same shape"):
         risk_coverage([0.9, 0.8], [True])
@@ -146,5 +146,5 @@ def test_mistakes_are_named():
     for wanted in ({}, {"coverage": 0.5, "risk": 0.1}):
         with pytest.raises(ValueError, match="needs one of coverage= and risk="):
             risk_coverage([0.9], [True]).threshold_at(**wanted)
-    with pytest.raises(ValueError, match=r"at most 0.1: the least that any has is 0.5"):
+    with pytest.raises(ValueError, match=r"at most 0.1: the smallest risk is 0.5"):
         risk_coverage([0.9, 0.9], [True, False]).threshold_at(risk=0.1)

@@ -1,4 +1,4 @@
-"""Pruning by signal-to-noise: which weights the posterior itself says are not needed.
+"""Pruning by signal-to-noise: removing the weights that the posterior is least sure are not zero.
 
     SNR = |mu| / sigma          (Graves 2011; Blundell et al. 2015)
 
@@ -107,7 +107,7 @@ def scores(method: Method, by: str = "snr") -> Tensor:
     magnitude = method.mean_weights[: method.network.random_size].abs()
     if by == "magnitude":
         return magnitude
-    # A weight pruned before has neither signal nor noise: it stays the first to go.
+    # A weight that was pruned before has mean and standard deviation zero: it stays pruned.
     return torch.where(magnitude > 0, magnitude / method.std, torch.zeros_like(magnitude))
 
 
@@ -155,22 +155,22 @@ def pruning_curve(
 
     """
     x, y = read_targets(method, data)
-    error, nll = [], []
+    errors, nlls = [], []
     for fraction in fractions:
         predictive = prune(method, fraction, by).predict(x, draws=draws, seed=seed, by=predicted_by)
         result = score(predictive, y)
-        wrong = result.rmse if result.error is None else result.error
-        assert wrong is not None
+        error = result.rmse if result.error is None else result.error
+        assert error is not None
         assert result.nll is not None
-        error.append(wrong)
-        nll.append(result.nll)
-    return PruningCurve(by, predicted_by, list(fractions), error, nll)
+        errors.append(error)
+        nlls.append(result.nll)
+    return PruningCurve(by, predicted_by, list(fractions), errors, nlls)
 
 
 def _gaussian(method: Method) -> Variational:
     if not isinstance(method, Variational):
         kind = type(method).__name__
         if hasattr(type(method), "std"):
-            raise TypeError(f"pruning sets single weights to zero, which {kind} does not offer: use Variational")
+            raise TypeError(f"pruning sets single weights to zero, which {kind} cannot do: use Variational")
         raise TypeError(f"pruning needs a Gaussian posterior, {kind} has none: use Variational")
     return method

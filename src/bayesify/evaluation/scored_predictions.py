@@ -31,6 +31,13 @@ class ScoredPredictions:
 
     """
 
+    predictive: Predictive
+    ood: Predictive | None
+    targets: Tensor
+    curve: RiskCoverage
+    nll: float
+    unknown_by: str
+
     def __init__(
         self, predictive: Predictive, targets: Any, ood: Predictive | None = None, by: str | None = None
     ) -> None:
@@ -49,7 +56,7 @@ class ScoredPredictions:
         self.unknown_by = by or _UNKNOWN_BY[predictive.kind]
         prepared = predictive.likelihood.prepare(targets).to(predictive.outputs.device)
         self.nll = -float(predictive.log_prob(prepared).double().mean())
-        self.curve: RiskCoverage = risk_coverage(predictive, prepared, by=by)
+        self.curve = risk_coverage(predictive, prepared, by=by)
         shape = predictive.probs.shape[:-1] if predictive.kind == "classification" else predictive.mean.shape
         self.targets = prepared.reshape(shape)
 

@@ -1,6 +1,6 @@
-"""Answering only when certain enough: the risk among the accepted answers against how many are accepted.
+"""Selective prediction: the risk of the accepted predictions against the share that is accepted.
 
-Sorted by certainty, the k surest of n answers have coverage `k / n` and risk `mean loss of those k`
+Sorted by certainty, the k surest of n predictions have coverage `k / n` and risk `mean loss of those k`
 (Y. Geifman and R. El-Yaniv, Selective classification for deep neural networks, 2017). The loss is 1 for a
 wrong label, or the squared error in regression.
 """
@@ -64,7 +64,7 @@ class RiskCoverage:
         """
         if not 0 < coverage <= 1:
             raise ValueError(f"coverage must lie above 0 and up to 1, got {coverage}")
-        # 0.55 * 100 is a hair above 55 in floating point, and must not become 56 answers.
+        # 0.55 * 100 is slightly above 55 in floating point, and must not become 56 predictions.
         accepted = math.ceil(coverage * self.examples - 1e-9) / self.examples
         total = np.interp(accepted, np.append(0.0, self.coverage), np.append(0.0, self.coverage * self.risk))
         return float(total / accepted)
@@ -116,7 +116,7 @@ class RiskCoverage:
             fit = self.threshold[self._within(risk)]
             if len(fit) == 0:
                 least = float(self.risk.min())
-                raise ValueError(f"no threshold has a risk of at most {risk:g}: the least that any has is {least:g}")
+                raise ValueError(f"no threshold has a risk of at most {risk:g}: the smallest risk is {least:g}")
             return float(fit[-1])
         assert coverage is not None
         if not 0 < coverage <= 1:
@@ -124,7 +124,7 @@ class RiskCoverage:
         return float(self.threshold[np.searchsorted(self.coverage, coverage - 1e-12)])
 
     def _within(self, risk: float) -> NDArray[np.bool_]:
-        # Ten times a tenth may come out a hair above one: a risk met exactly counts as met.
+        # Ten times a tenth may come out slightly above one: a risk met exactly counts as met.
         return np.asarray(self.risk <= risk * (1 + 1e-9))
 
 
@@ -163,15 +163,18 @@ def risk_coverage(answers: Predictive | Numbers, targets: Any, by: str | None = 
     if not isinstance(answers, Predictive):
         correct = metrics.as_array(targets, "correct")
         if not np.isin(correct, (0.0, 1.0)).all():
-            raise ValueError("correct must hold true and false only; for other losses use curve(score, losses)")
+            raise ValueError(
+                "correct must be true or false for each prediction; for other losses use curve(score, losses)"
+            )
         return curve(answers, 1.0 - correct)
     by = by or ("confidence" if answers.kind == "classification" else "variance")
     truth = answers.likelihood.prepare(targets).to(answers.outputs.device)
-    given = answers.labels if answers.kind == "classification" else answers.mean
-    if truth.numel() != given.numel() or len(truth) != len(given):
-        raise ValueError(f"targets {list(truth.shape)} do not fit the predictive's {list(given.shape)}")
-    truth = truth.reshape(given.shape)
-    losses = (given != truth).double() if answers.kind == "classification" else (given.double() - truth).square()
+    classes = answers.kind == "classification"
+    predicted = answers.labels if classes else answers.mean
+    if truth.numel() != predicted.numel() or len(truth) != len(predicted):
+        raise ValueError(f"targets {list(truth.shape)} do not fit the predictive's {list(predicted.shape)}")
+    truth = truth.reshape(predicted.shape)
+    losses = (predicted != truth).double() if classes else (predicted.double() - truth).square()
     return curve(answers.score(by), losses, by)
 
 

@@ -21,35 +21,35 @@ def check_type(plot: str, value: Any, kind: type[Any], expected: str) -> Any:
     return value
 
 
-def methods(plot: str, given: Any) -> dict[str, Method]:
+def methods(plot: str, one_or_several: Any) -> dict[str, Method]:
     """Methods by name."""
     expected = "a method, or several of them by name"
-    return {name: check_type(plot, value, Method, expected) for name, value in _named(given).items()}
+    return {name: check_type(plot, value, Method, expected) for name, value in _named(one_or_several).items()}
 
 
-def predictives(plot: str, given: Any) -> dict[str, Predictive]:
+def predictives(plot: str, one_or_several: Any) -> dict[str, Predictive]:
     """Predictives by name."""
     expected = f"{PREDICTIONS}, or several of them by name"
-    return {name: check_type(plot, value, Predictive, expected) for name, value in _named(given).items()}
+    return {name: check_type(plot, value, Predictive, expected) for name, value in _named(one_or_several).items()}
 
 
-def history(plot: str, given: Any, expected: str = "a method or its history") -> History:
+def history(plot: str, value: Any, expected: str = "a method or its history") -> History:
     """A history, or that of a method."""
-    checked: History = check_type(plot, given.history if isinstance(given, Method) else given, History, expected)
-    return checked
+    records: History = check_type(plot, value.history if isinstance(value, Method) else value, History, expected)
+    return records
 
 
-def histories(plot: str, given: Any) -> dict[str, History]:
+def histories(plot: str, one_or_several: Any) -> dict[str, History]:
     """Histories by name."""
     expected = "a method, its history, or several of them by name"
-    return {name: history(plot, value, expected) for name, value in _named(given).items()}
+    return {name: history(plot, value, expected) for name, value in _named(one_or_several).items()}
 
 
-def risk_curves(plot: str, given: Any, targets: Any) -> dict[str, RiskCoverage]:
+def risk_curves(plot: str, one_or_several: Any, targets: Any) -> dict[str, RiskCoverage]:
     """Curves as they are, or those of predictives with their targets."""
     expected = f"{PREDICTIONS} and the targets, or what bayesify.risk_coverage returns, or several of them by name"
     curves = {}
-    for name, value in _named(given).items():
+    for name, value in _named(one_or_several).items():
         if isinstance(value, Predictive) and targets is None:
             raise TypeError(f"{plot} of a Predictive needs its targets: {plot}(p, y)")
         curve = risk_coverage(value, targets) if isinstance(value, Predictive) else value
@@ -57,11 +57,11 @@ def risk_curves(plot: str, given: Any, targets: Any) -> dict[str, RiskCoverage]:
     return curves
 
 
-def pruning_curves(plot: str, given: Any, data: Any) -> dict[str, PruningCurve]:
+def pruning_curves(plot: str, one_or_several: Any, data: Any) -> dict[str, PruningCurve]:
     """Curves as they are, or those of methods on some data."""
     expected = "a method and data (x, y), or what bayesify.pruning_curve returns, or several of them by name"
     curves = {}
-    for name, value in _named(given, "variational").items():
+    for name, value in _named(one_or_several, "variational").items():
         if isinstance(value, Method) and data is None:
             raise TypeError(f"{plot} of a method needs data: {plot}(bnn, (x, y))")
         curve = pruning_curve(value, data) if isinstance(value, Method) else value
@@ -69,7 +69,7 @@ def pruning_curves(plot: str, given: Any, data: Any) -> dict[str, PruningCurve]:
     return curves
 
 
-def _named(given: Any, name: str = "") -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        return dict(given)
-    return {given.name if isinstance(given, Method) else name: given}
+def _named(one_or_several: Any, name: str = "") -> dict[str, Any]:
+    if isinstance(one_or_several, Mapping):
+        return dict(one_or_several)
+    return {one_or_several.name if isinstance(one_or_several, Method) else name: one_or_several}

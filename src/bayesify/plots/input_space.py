@@ -9,6 +9,7 @@ import torch
 
 from bayesify.methods import Method
 from bayesify.plots import arguments, style
+from bayesify.plots.arrays import as_floats, evenly_spaced, plane
 from bayesify.predictive import Predictive
 
 if TYPE_CHECKING:
@@ -57,21 +58,18 @@ def uncertainty_surface(
 
     Example:
         >>> axes = bf.plots.uncertainty_surface(bnn, x, y, show="epistemic", resolution=20)
-        >>> axes.images[0].get_array().shape
+        >>> axes.images[0].getas_floats().shape
         (20, 20)
 
     """
     from matplotlib.patheffects import AbstractPathEffect, withStroke
 
     arguments.check_type("uncertainty_surface", method, Method, "a method, and examples x and y to show with it")
-    points = np.zeros((0, 2)) if x is None else _array(x)
+    points = np.zeros((0, 2)) if x is None else as_floats(x)
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"a surface needs inputs [n, 2], got {list(points.shape)}")
     axes = style.canvas(axes, 3.7, 3.1)
-    low, high = (points.min(0), points.max(0)) if len(points) else (np.full(2, -1.0), np.full(2, 1.0))
-    reach = np.maximum(high - low, 1e-6) * margin
-    sides = [np.linspace(low[i] - reach[i], high[i] + reach[i], resolution) for i in (0, 1)]
-    grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
+    sides, grid = plane(points, resolution, margin)
     predictive = method.predict(torch.from_numpy(grid).to(method.network.dtype), draws=draws, seed=seed)
     classes = predictive.kind == "classification"
     score = predictive.score(show).double().cpu().numpy().reshape(resolution, resolution)
@@ -86,7 +84,7 @@ def uncertainty_surface(
         for label in range(1, int(labels.max()) + 1):
             line = axes.contour(*sides, (labels >= label).astype(float), [0.5], colors=[style.ON_PICTURE], linewidths=1)
             line.set_path_effects(halo)
-    _scatter(axes, points, None if y is None else _array(y), classes=classes)
+    _scatter(axes, points, None if y is None else as_floats(y), classes=classes)
     style.dress(axes, title=title, grid="")
     bar = axes.figure.colorbar(picture, ax=axes, shrink=0.85, pad=0.02)
     bar.outline.set_visible(False)
@@ -135,7 +133,7 @@ def regression_bands(
 
     """
     arguments.check_type("regression_bands", predictive, Predictive, f"inputs x and {arguments.PREDICTIONS}")
-    place = _array(x).reshape(-1)
+    place = as_floats(x).reshape(-1)
     if predictive.kind != "regression" or len(place) != predictive.mean.numel():
         raise ValueError(
             f"bands need one input for each of a regression's {len(predictive)} predictions, got {len(place)}"
@@ -144,8 +142,8 @@ def regression_bands(
     look = look or style.METHOD_LOOKS["variational"]
     order = np.argsort(place, kind="stable")
     place = place[order]
-    mean, spread = (_array(part).reshape(-1)[order] for part in (predictive.mean, predictive.epistemic.sqrt()))
-    lower, upper = (_array(part).reshape(-1)[order] for part in predictive.interval(level))
+    mean, spread = (as_floats(part).reshape(-1)[order] for part in (predictive.mean, predictive.epistemic.sqrt()))
+    lower, upper = (as_floats(part).reshape(-1)[order] for part in predictive.interval(level))
     axes.fill_between(
         place, lower, upper, color=look.color, alpha=0.16, linewidth=0, label=f"{100 * level:g}% interval"
     )
@@ -160,7 +158,7 @@ def regression_bands(
     )
     axes.plot(place, mean, color=look.color, linewidth=1.8, label="mean")
     if data is not None:
-        _scatter(axes, np.column_stack([_array(part).reshape(-1) for part in data]), None, classes=False)
+        _scatter(axes, np.column_stack([as_floats(part).reshape(-1) for part in data]), None, classes=False)
     style.dress(axes, title=title, x=x_name, y=y_name)
     axes.margins(x=0)
     style.legend(axes)
@@ -170,7 +168,7 @@ def regression_bands(
 def _scatter(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.float64] | None, *, classes: bool) -> None:
     if len(points) == 0:
         return
-    some = np.linspace(0, len(points) - 1, min(len(points), _MOST_POINTS)).round().astype(int)
+    some = evenly_spaced(len(points), _MOST_POINTS)
     points = points[some]
     # As pixels: an SVG would hold the numbers of every example.
     if labels is None or not classes:
@@ -188,9 +186,3 @@ def _scatter(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.float64
         marker, color = _CLASS_MARKERS[label % 7], _CLASS_COLORS[label % 7]
         (shown,) = axes.plot(*points[groups == label].T, marker, color=color, markersize=4, gid="data", rasterized=True)
         shown.set(markeredgecolor=style.PAPER, markeredgewidth=0.5)
-
-
-def _array(values: Any) -> NDArray[np.float64]:
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-    return np.asarray(values, dtype=np.float64)

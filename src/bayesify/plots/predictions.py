@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayesify.plots import arguments, style
+from bayesify.plots.arrays import evenly_spaced
 from bayesify.predictive import Predictive
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def predictive_distribution(
     faces = [look.color if accepted and place == top else style.tint(look.color) for place in places]
     (axes.barh if sideways else axes.bar)(places, mean, _BAR, color=faces, edgecolor=look.color, linewidth=0.9)
     if len(draws) > 1:
-        ticks, heights = _draw_ticks(draws[_evenly(len(draws), most_draws)])
+        ticks, heights = _draw_ticks(draws[evenly_spaced(len(draws), most_draws)])
         line = (heights, ticks) if sideways else (ticks, heights)
         axes.plot(*line, color=style.INK, linewidth=1.0, alpha=0.7, solid_capstyle="round", gid="draws")
     style.guide(axes, **{"x" if sideways else "y": at_least})
@@ -217,9 +218,3 @@ def _draw_ticks(draws: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     gap = np.full_like(centres, np.nan)
     across = np.stack((centres - _TICK / 2, centres + _TICK / 2, gap), -1)
     return across.reshape(-1), np.stack((draws, draws, gap), -1).reshape(-1)
-
-
-def _evenly(count: int, most: int) -> NDArray[np.int64]:
-    if count <= most:
-        return np.arange(count)
-    return np.linspace(0, count - 1, most).round().astype(np.int64)

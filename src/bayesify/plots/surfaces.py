@@ -9,6 +9,7 @@ import torch
 
 from bayesify.errors import choose
 from bayesify.plots import style
+from bayesify.plots.arrays import as_floats, evenly_spaced, plane
 from bayesify.plots.input_space import regression_bands
 
 if TYPE_CHECKING:
@@ -53,13 +54,11 @@ def predictive_surfaces(
 
     """
     choose("surface", show, SHOWN)
-    points = _array(x)
+    points = as_floats(x)
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"surfaces need inputs [n, 2], got {list(points.shape)}")
-    low, high = points.min(0), points.max(0)
-    reach = np.maximum(high - low, 1e-6) * margin
-    sides = [np.linspace(low[i] - reach[i], high[i] + reach[i], resolution) for i in (0, 1)]
-    grid = torch.from_numpy(np.stack(np.meshgrid(*sides), -1).reshape(-1, 2))
+    sides, places = plane(points, resolution, margin)
+    grid = torch.from_numpy(places)
     predictives = {
         title: method.predict(grid.to(method.network.dtype), draws=draws, seed=seed)
         for title, method in methods.items()
@@ -75,8 +74,8 @@ def draw_surfaces(
     values: Mapping[str, Any], sides: Sequence[Any], x: Any, y: Any = None, *, show: str = "probability"
 ) -> list[Axes]:
     """Computed surfaces, `[up, across]` by title, over the two `sides` of their grid."""
-    surfaces = {title: _array(value).reshape(len(sides[1]), len(sides[0])) for title, value in values.items()}
-    points = _array(x)
+    surfaces = {title: as_floats(value).reshape(len(sides[1]), len(sides[0])) for title, value in values.items()}
+    points = as_floats(x)
     top = 1.0 if show == "probability" else max(float(value.max()) for value in surfaces.values()) or 1.0
     drawn = panels(len(surfaces))
     for axes, (title, value) in zip(drawn, surfaces.items(), strict=True):
@@ -92,7 +91,7 @@ def draw_surfaces(
         )
         if show == "probability":
             axes.contour(*sides, value, [0.5], colors=[style.ON_PICTURE], linewidths=0.9)
-        _examples(axes, points, None if y is None else _array(y).reshape(-1))
+        _examples(axes, points, None if y is None else as_floats(y).reshape(-1))
         style.dress(axes, title=title, grid="")
     bar = drawn[0].figure.colorbar(picture, ax=drawn, shrink=0.6, pad=0.01)
     bar.outline.set_visible(False)
@@ -111,7 +110,7 @@ def predictive_bands(
     margin: float = 0.4,
 ) -> list[Axes]:
     """One panel for each method over one input: the mean, its uncertainty, and the 95% interval."""
-    points = _array(x)
+    points = as_floats(x)
     if points.ndim != 2 or points.shape[1] != 1:
         raise ValueError(f"bands need inputs [n, 1], got {list(points.shape)}")
     low, high = points.min(), points.max()
@@ -122,7 +121,7 @@ def predictive_bands(
     for axes, (title, method) in zip(drawn, methods.items(), strict=True):
         inputs = torch.from_numpy(place[:, None]).to(method.network.dtype)
         predictive = method.predict(inputs, draws=draws, seed=seed)
-        data = None if y is None else (points, _array(y))
+        data = None if y is None else (points, as_floats(y))
         regression_bands(place, predictive, data, title=title, look=looks[title], x_name="", y_name="", axes=axes)
         legend = axes.get_legend()
         if legend is not None:
@@ -145,7 +144,7 @@ def panels(count: int) -> list[Axes]:
 
 def _examples(axes: Axes, points: Array, labels: Array | None) -> None:
     """A few of the examples, small and as pixels, dark on the panel's colours."""
-    some = np.linspace(0, len(points) - 1, min(len(points), _MOST_POINTS)).round().astype(int)
+    some = evenly_spaced(len(points), _MOST_POINTS)
     groups = np.zeros(len(some)) if labels is None else labels[some]
     for number, group in enumerate(np.unique(groups)):
         chosen = points[some][groups == group]
@@ -163,10 +162,4 @@ def _examples(axes: Axes, points: Array, labels: Array | None) -> None:
 
 def _values(predictive: Predictive, show: str, label: int) -> Array:
     chosen = {"probability": lambda: predictive.probs[:, label], "uncertainty": lambda: predictive.std[:, label]}
-    return _array(chosen[show]() if show in chosen else predictive.entropy)
-
-
-def _array(values: Any) -> Array:
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-    return np.asarray(values, dtype=np.float64)
+    return as_floats(chosen[show]() if show in chosen else predictive.entropy)

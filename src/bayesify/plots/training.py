@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesify.errors import choose
 from bayesify.plots import arguments, style
+from bayesify.plots.arrays import evenly_spaced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,8 +131,7 @@ def weight_histograms(
     axes = style.canvas(axes, 3.7, 3.1)
     look = look or style.METHOD_LOOKS["variational"]
     epochs = sorted(histograms)
-    places = np.linspace(0, len(epochs) - 1, min(most, len(epochs))).round().astype(int)
-    shown = [epochs[place] for place in dict.fromkeys(places.tolist())]
+    shown = [epochs[place] for place in evenly_spaced(len(epochs), most)]
     curves = [density_of(histograms[epoch][layer]) for epoch in shown]
     for row, (edges, density) in enumerate(curves):
         base = -float(row)
