@@ -58,7 +58,7 @@ def uncertainty_surface(
 
     Example:
         >>> axes = bf.plots.uncertainty_surface(bnn, x, y, show="epistemic", resolution=20)
-        >>> axes.images[0].getas_floats().shape
+        >>> axes.images[0].get_array().shape
         (20, 20)
 
     """
