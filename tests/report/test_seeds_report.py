@@ -94,9 +94,9 @@ def test_alerts_say_in_how_many_seeds(seeds, tmp_path):
         result.method.plan = None
     path = comparison_report(lost[0], path=tmp_path / "r.html", title="t", seeds=[lost[0], seeds[0], seeds[2]])
     twin = json.loads(path.with_suffix(".json").read_text("utf-8"))
-    told = [alert["text"] for alert in twin["alerts"] if alert["kind"] == "never_fitted"]
-    assert len(told) == 2
-    assert all(text.endswith("(in 1 of 3 seeds)") for text in told)
+    texts = [alert["text"] for alert in twin["alerts"] if alert["kind"] == "never_fitted"]
+    assert len(texts) == 2
+    assert all(text.endswith("(in 1 of 3 seeds)") for text in texts)
 
 
 @pytest.mark.parametrize("gain, lead", [(0.1, True), (0.002, False)])
