@@ -176,9 +176,9 @@ def test_what_cannot_be_compared_is_refused(sampled, blobs_module):
     classes, numbers = of_probs([[[0.5, 0.5]]]), of_normals([[0.0]])
     with pytest.raises(ValueError, match="of one kind, got classification and regression"):
         distance(classes, numbers)
-    with pytest.raises(ValueError, match=r"answer the same inputs, got answers of shape \[1, 2\] and \[2, 2\]"):
+    with pytest.raises(ValueError, match=r"for the same inputs, got shapes \[1, 2\] and \[2, 2\]"):
         distance(classes, of_probs([[[0.5, 0.5], [0.5, 0.5]]]))
-    with pytest.raises(TypeError, match="predictive must be a Predictive, as predict gives it, got Tensor"):
+    with pytest.raises(TypeError, match="predictive must be a Predictive, as predict returns it, got Tensor"):
         distance(torch.zeros(3), classes)
     with pytest.raises(ValueError, match="use mean_distance"):
         agreement(numbers, numbers)
@@ -187,7 +187,7 @@ def test_what_cannot_be_compared_is_refused(sampled, blobs_module):
     with pytest.raises(ValueError, match="cells must be an integer of at least 1, got 0"):
         total_variation(numbers, numbers, 0)
     alone = bf.HMC(bf.networks.mlp(2, 3, units=3, layers=1), "categorical", chains=1)
-    with pytest.raises(ValueError, match="at least 2 chains, there are 1 chains and 0 draws of each"):
+    with pytest.raises(ValueError, match="at least 2 chains, got 1 chains with 0 draws each"):
         halves(alone, blobs_module[0])
     assert sampled[2].chains == 2
 

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import bayesify as bf
 from bayesify import metrics
 from bayesify.evaluation import selective
 from bayesify.evaluation.selective import curve, risk_coverage
@@ -17,7 +18,10 @@ from bayesify.predictive import Predictive
 
 
 def test_the_example_in_the_documentation_is_true():
-    assert doctest.testmod(selective).failed == 0
+    runner = doctest.DocTestRunner()
+    for example in doctest.DocTestFinder(recurse=False).find(selective.RiskCoverage, globs={"bf": bf}):
+        runner.run(example)
+    assert (runner.failures, runner.tries) == (0, 2)
 
 
 def test_a_small_curve_by_hand():
@@ -128,7 +132,7 @@ def test_regression_risks_squared_error_by_variance():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="true and false only"):
+    with pytest.raises(ValueError, match="true or false for each prediction"):
         risk_coverage([0.9, 0.8], [0.3, 1.0])
     with pytest.raises(ValueError, match="same shape"):
         risk_coverage([0.9, 0.8], [True])
@@ -142,5 +146,5 @@ def test_mistakes_are_named():
     for wanted in ({}, {"coverage": 0.5, "risk": 0.1}):
         with pytest.raises(ValueError, match="needs one of coverage= and risk="):
             risk_coverage([0.9], [True]).threshold_at(**wanted)
-    with pytest.raises(ValueError, match=r"at most 0.1: the least that any has is 0.5"):
+    with pytest.raises(ValueError, match=r"at most 0.1: the smallest risk is 0.5"):
         risk_coverage([0.9, 0.9], [True, False]).threshold_at(risk=0.1)

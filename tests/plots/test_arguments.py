@@ -41,9 +41,9 @@ def test_the_risk_of_a_predictive_is_its_curve_with_a_fitting_name(two_draws, no
     y = torch.tensor([1, 0])
     curve = bf.risk_coverage(two_draws, y)
     assert drawn(plots.risk_coverage(two_draws, y)) == drawn(plots.risk_coverage(curve))
-    assert plots.risk_coverage(two_draws, y).get_ylabel() == "error among the answered"
+    assert plots.risk_coverage(two_draws, y).get_ylabel() == "error of the accepted"
     numbers = plots.risk_coverage({"mine": normals[0]}, normals[1])
-    assert numbers.get_ylabel() == "squared error among the answered"
+    assert numbers.get_ylabel() == "squared error of the accepted"
     # A squared error is no percentage.
     assert "%" not in numbers.yaxis.get_major_formatter()(0.5)
 
@@ -82,7 +82,7 @@ def test_what_a_plot_cannot_draw_is_refused_with_what_it_takes(fitted, two_draws
         (lambda: plots.risk_coverage(two_draws), "needs its targets: risk_coverage\\(p, y\\)"),
         (
             lambda: plots.risk_coverage(bnn, (x, y)),
-            "risk_coverage takes .* what bayesify.risk_coverage gives.*got Variational",
+            "risk_coverage takes .* what bayesify.risk_coverage returns.*got Variational",
         ),
         (lambda: plots.training_history(two_draws), "training_history takes a method, its history, .*got Predictive"),
         (lambda: plots.weight_histograms({"mine": bnn}), "weight_histograms takes a method or its history, got dict"),

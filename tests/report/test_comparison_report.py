@@ -187,7 +187,7 @@ def test_one_run_without_unknown_inputs_images_or_mistakes(results, images, tmp_
         ["accuracy at 90%", e.accuracy_at_90],
     ]
     assert all(len(row[2]) > 20 for row in table["rows"])  # what it is, in words
-    assert any("single mistake" in block["text"] for block in blocks(twin, "text"))
+    assert any("No method made a mistake" in block["text"] for block in blocks(twin, "text"))
 
 
 def test_two_examples_are_enough(results, tmp_path):
@@ -252,7 +252,7 @@ def test_what_cannot_be_compared_is_refused(results, images, tmp_path):
         comparison_report([results[0], replace(results[1], predictive=results[1].predictive[:5])], **settings)
     with pytest.raises(ValueError, match="each of 3 classes, got 2"):
         comparison_report(results, class_names=["a", "b"], **settings)
-    with pytest.raises(ValueError, match="each of 90 answers, got 3"):
+    with pytest.raises(ValueError, match="each of 90 predictions, got 3"):
         comparison_report(results, known=(x[:3], y[:3]), **settings)
     with pytest.raises(ValueError, match="30 images like its predictive, got 2"):
         comparison_report(results, known=(x, y), unknown=unknown[:2], **settings)
@@ -273,10 +273,10 @@ def test_a_lead_that_chance_could_make_is_not_called_one(monkeypatch):
     known, unknown = torch.randn(200, generator=generator), torch.randn(60, generator=generator) + 2
     by = {"Plain": unknown - 1.6, "Sharp": unknown, "Rival": unknown + 0.01 * torch.randn(60, generator=generator)}
     results = [
-        Named(label=label, method=Named(name="point" if label == "Plain" else "other"), doubts=(known, scores))
+        Named(label=label, method=Named(name="point" if label == "Plain" else "other"), uncertainties=(known, scores))
         for label, scores in by.items()
     ]
-    monkeypatch.setattr(headlines, "doubts", lambda result: result.doubts)
-    told = headlines._who_notices(results, "the digit 3")
-    assert "cannot tell Rival from it" in told or "cannot tell Sharp from it" in told
-    assert "Plain from it" not in told
+    monkeypatch.setattr(headlines, "uncertainties", lambda result: result.uncertainties)
+    text = headlines._notices_best(results, "the digit 3")
+    assert "no significant difference from Rival" in text or "no significant difference from Sharp" in text
+    assert "from Plain" not in text

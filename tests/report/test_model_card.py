@@ -1,15 +1,20 @@
 """The model card: a header that is read as YAML, every field filled, and the numbers of the run."""
 
 import json
+import math
 import re
+from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import bayesify as bf
-from bayesify.evaluation import score
+from bayesify.evaluation import SCORES, score
+from bayesify.methods.cards import CARDS
 from bayesify.report import MethodResult, model_card, write_model_card
-from bayesify.report.model_card import METHODS, SCORES
+from bayesify.report.model_card import _yaml
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: a card's header cannot be read back")
 EVIL = "<script>alert(1)</script> | `x` \n# heading [a](b) *b*"
@@ -57,10 +62,12 @@ def test_every_field_is_filled_and_every_number_is_the_run_s(runs, run):
     (index,) = header["model-index"]
     (result,) = index["results"]
     shown = {part["type"]: part["value"] for part in result["metrics"]}
-    assert shown == {name: metrics[name] for name in SCORES if metrics[name] is not None}
+    assert shown == {
+        name: metrics[name] for name, score in SCORES.items() if score.on_card and metrics[name] is not None
+    }
     assert list(shown) == header["metrics"]
     for name, value in shown.items():
-        assert f"| {SCORES[name]} | {value:.4f} |" in body
+        assert f"| {SCORES[name].title} | {value:.4f} |" in body
     assert not re.search(r"\bNone\b|\bnan\b|TODO|\{|\}|^\|[^|]*\|\s*\|$|: $", body, re.MULTILINE)
     assert str(config["data"]["fingerprint"]) in body
     assert f"| epochs | {config['plan']['epochs']} |" in body
@@ -98,7 +105,7 @@ def test_the_code_on_the_card_runs(runs, monkeypatch):
     raw = 16 * torch.rand(2, 64)
     names = {"raw": raw}
     exec(code, names)
-    assert len(names["answer"]) == 2
+    assert len(names["p"]) == 2
     # It answers as the run was trained, on pixels that were scaled.
     assert float((names["inputs"] - raw).abs().max()) > 1
 
@@ -136,7 +143,7 @@ def test_a_network_of_the_user_s_own_is_named_as_such(blobs):
     x, y = blobs
     own = bf.PointEstimate(torch.nn.Sequential(torch.nn.Linear(2, 3)), "categorical")
     card = model_card(fitted(x, y, own, epochs=1), name="run")
-    assert "made by code of its owner" in card
+    assert "from the user's own code" in card
     assert "network=your_network" in card
 
 
@@ -172,7 +179,31 @@ def test_a_new_run_in_the_folder_takes_the_old_card_away(blobs, tmp_path):
     assert not (tmp_path / "run" / "README.md").exists()
 
 
-def test_every_method_has_words_for_what_it_is():
-    from bayesify.methods import METHODS as ALL
+@pytest.mark.parametrize("name", CARDS)
+def test_the_card_says_what_the_method_is(blobs, name):
+    x, y = blobs
+    network = bf.networks.mlp(2, 3, units=4, dropout=0.1 if name == "mc-dropout" else 0.0)
+    method = getattr(bf, CARDS[name].class_name)(network, "categorical")
+    result = fitted(x, y, bf.PointEstimate(bf.networks.mlp(2, 3, units=4), "categorical"))
+    assert CARDS[name].sentence in model_card(replace(result, method=method), name="m")
 
-    assert set(ALL) <= set(METHODS)
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+LEAF = st.one_of(TEXT, st.integers(), st.booleans(), st.none(), st.floats(allow_nan=False))
+VALUE = st.recursive(LEAF, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4))
+
+
+@given(VALUE)
+def test_any_value_of_a_header_is_read_back_as_it_was(value):
+    assert yaml.safe_load(_yaml({"key": value})) == {"key": value}
+
+
+@pytest.mark.parametrize("number", [1e-5, -1.5e300, 0.1, 1e16, 5e-324, float("inf"), -0.0])
+def test_numbers_of_a_header_stay_numbers(number):
+    read = yaml.safe_load(_yaml({"key": number}))["key"]
+    assert isinstance(read, float)
+    assert read == number
+
+
+def test_not_a_number_is_read_back_as_such():
+    assert math.isnan(yaml.safe_load(_yaml({"key": float("nan")}))["key"])

@@ -1,4 +1,4 @@
-"""How far chance alone could move an AUROC: intervals and paired differences.
+"""Intervals of an AUROC, and paired differences with their standard errors.
 
 The variance is that of E. R. DeLong et al. (Comparing the areas under two or more correlated ROC curves, 1988):
 with `a_i` the share of known examples that unknown example i outranks, and `b_j` the share of unknown examples
@@ -28,7 +28,7 @@ def auroc_interval(known: Numbers, unknown: Numbers) -> tuple[float, float, floa
     area = float(above.mean())
     error = _standard_error(above, outranked)
     if not 0 < area < 1:
-        # All in order: one example out of place is the resolution there is.
+        # Where the ranking is perfect the variance is zero: the interval is then that of three examples.
         room = min(1.0, 3.0 / min(len(above), len(outranked)))
         return (area, 1 - room, 1.0) if area == 1 else (area, 0.0, room)
     centre, half = math.log(area / (1 - area)), _Z * error / (area * (1 - area))
@@ -59,8 +59,8 @@ def _share_below(values: Floats, ordered: Floats) -> NDArray[np.float64]:
 
 
 def _standard_error(above: Floats, outranked: Floats) -> float:
-    parts = [float(part.var(ddof=1)) / len(part) if len(part) > 1 else 0.25 for part in (above, outranked)]
-    return math.sqrt(sum(parts))
+    variances = [float(shares.var(ddof=1)) / len(shares) if len(shares) > 1 else 0.25 for shares in (above, outranked)]
+    return math.sqrt(sum(variances))
 
 
 def _logistic(value: float) -> float:

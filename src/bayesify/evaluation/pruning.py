@@ -1,4 +1,4 @@
-"""Pruning by signal-to-noise: which weights the posterior itself says are not needed.
+"""Pruning by signal-to-noise: removing the weights that the posterior is least sure are not zero.
 
     SNR = |mu| / sigma          (Graves 2011; Blundell et al. 2015)
 
@@ -27,7 +27,16 @@ FRACTIONS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98)
 
 @dataclass(frozen=True)
 class PruningCurve:
-    """Error and NLL after pruning each fraction, all measured the same way."""
+    """Error and NLL after pruning each fraction of the weights, all measured the same way.
+
+    Args:
+        by: what ranks the weights: `snr` or `magnitude`.
+        predicted_by: `draws`, or `mean` for the posterior's mean weights.
+        fractions: the pruned fractions.
+        error: the error (for regression the RMSE) after each.
+        nll: the NLL after each.
+
+    """
 
     by: str
     predicted_by: str
@@ -36,11 +45,41 @@ class PruningCurve:
     nll: list[float]
 
     def to_dict(self) -> dict[str, Any]:
+        """All fields by name, as `json.dumps` takes them."""
         return dict(self.__dict__)
 
 
 def prune(method: Method, fraction: float, by: str = "snr") -> Variational:
-    """A copy of the method without the given fraction of its prunable weights."""
+    """A copy of a method with a fraction of its weights set to zero, the least needed first.
+
+    Weights are ranked by signal-to-noise or by magnitude, over all layers together:
+
+        SNR = |mu| / sigma
+
+    Biases are never pruned. Pruned weights are exactly zero, in the mean and in every posterior draw.
+
+    Args:
+        method: a fitted `Variational`.
+        fraction: of the weights to prune, from 0 up to but not including 1.
+        by: `snr`, or `magnitude` for |mu|.
+
+    Returns:
+        The pruned copy; the method itself is unchanged.
+
+    Raises:
+        ValueError: where `fraction` or `by` is out of range.
+        TypeError: where the method has no Gaussian posterior over single weights.
+
+    Example:
+        >>> small = bf.prune(bnn, 0.75)
+        >>> int((small.mean_weights == 0).sum()), int((bnn.mean_weights == 0).sum())
+        (..., 0)
+
+    References:
+        A. Graves, "Practical variational inference for neural networks", 2011.
+        C. Blundell et al., "Weight uncertainty in neural networks", 2015, arXiv:1505.05424.
+
+    """
     method = _gaussian(method)
     if not 0 <= fraction < 1:
         raise ValueError(f"fraction must be from 0 up to, not including, 1, got {fraction!r}")
@@ -51,7 +90,7 @@ def prune(method: Method, fraction: float, by: str = "snr") -> Variational:
 
 
 def kept_weights(method: Method, fraction: float, by: str = "snr") -> Tensor:
-    """Which random weights survive, `[R]`: the share `fraction` with the lowest score goes, and what went before."""
+    """Which random weights stay, `[R]`: the `fraction` with the lowest score goes, and what was pruned before."""
     method = _gaussian(method)
     score, prunable = scores(method, by), prunable_weights(method)
     kept = torch.ones_like(prunable)
@@ -68,7 +107,7 @@ def scores(method: Method, by: str = "snr") -> Tensor:
     magnitude = method.mean_weights[: method.network.random_size].abs()
     if by == "magnitude":
         return magnitude
-    # A weight pruned before has neither signal nor noise: it stays the first to go.
+    # A weight that was pruned before has mean and standard deviation zero: it stays pruned.
     return torch.where(magnitude > 0, magnitude / method.std, torch.zeros_like(magnitude))
 
 
@@ -92,24 +131,46 @@ def pruning_curve(
     draws: int = 50,
     seed: int = 0,
 ) -> PruningCurve:
-    """Error (for regression the root mean squared error) and NLL after each fraction, all by draws or all by mean."""
+    """Error and NLL of a method after pruning each of several fractions of its weights.
+
+    Args:
+        method: a fitted `Variational`.
+        data: `(x, y)`, a `Dataset` or a `DataLoader`.
+        fractions: of the weights to prune.
+        by: `snr`, or `magnitude`.
+        predicted_by: `draws`, or `mean` for the posterior's mean weights.
+        draws: posterior draws for each prediction.
+        seed: of the draws.
+
+    Returns:
+        A `PruningCurve` with `fractions`, `error` (for regression the RMSE) and `nll`.
+
+    Example:
+        >>> curve = bf.pruning_curve(bnn, (x, y), fractions=[0.0, 0.5, 0.9], draws=5)
+        >>> curve.fractions, len(curve.error)
+        ([0.0, 0.5, 0.9], 3)
+
+    References:
+        C. Blundell et al., "Weight uncertainty in neural networks", 2015, arXiv:1505.05424.
+
+    """
     x, y = read_targets(method, data)
-    error, nll = [], []
+    errors, nlls = [], []
     for fraction in fractions:
         predictive = prune(method, fraction, by).predict(x, draws=draws, seed=seed, by=predicted_by)
         result = score(predictive, y)
-        wrong = result.rmse if result.error is None else result.error
-        assert wrong is not None
+        error = result.rmse if result.error is None else result.error
+        assert error is not None
         assert result.nll is not None
-        error.append(wrong)
-        nll.append(result.nll)
-    return PruningCurve(by, predicted_by, list(fractions), error, nll)
+        errors.append(error)
+        nlls.append(result.nll)
+    return PruningCurve(by, predicted_by, list(fractions), errors, nlls)
 
 
 def _gaussian(method: Method) -> Variational:
     if not isinstance(method, Variational):
         kind = type(method).__name__
         if hasattr(type(method), "std"):
-            raise TypeError(f"pruning sets single weights to zero, which {kind} does not offer: use Variational")
+            raise TypeError(f"pruning sets single weights to zero, which {kind} cannot do: use Variational")
         raise TypeError(f"pruning needs a Gaussian posterior, {kind} has none: use Variational")
     return method

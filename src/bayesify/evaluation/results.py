@@ -1,4 +1,4 @@
-"""One method's result on a test set, or its mean over seeds: what every part of a comparison is made from."""
+"""One method's result on a test set, or its mean over seeds: what comparisons and reports are made from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bayesify.evaluation.scored_predictions import uncertainty
 from bayesify.training.loop import History
 
 if TYPE_CHECKING:
@@ -21,11 +22,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class MethodResult:
-    """A fitted method, its scores, and its predictives on the known test set and on unknown inputs.
+    """A fitted method, its scores, and its predictions for the known test set and for unknown inputs.
 
-    `label` is what a reader sees and must differ between results; `cost` is the training time over the plain
-    network's; `targets` belong to `predictive`, and so do `inputs`, as this method takes them, where methods
-    prepare them each in its own way.
+    Args:
+        name: the method's name, such as `variational`.
+        label: what a reader sees; results that are compared need different labels.
+        method: the fitted method.
+        evaluation: its scores, as `bf.evaluate` returns them.
+        predictive: its predictions for the test inputs.
+        targets: the test targets, in the order of `predictive`.
+        unknown: its predictions for unknown inputs.
+        cost: its training time over the plain network's.
+        history: how training went.
+        inputs: the test inputs as this method takes them, where methods prepare them differently.
+
+    Example:
+        >>> result = bf.report.MethodResult(
+        ...     "variational", "Mine", bnn, bf.evaluate(bnn, (x, y)), bnn.predict(x), y, history=bnn.history
+        ... )
+        >>> result.evaluation.examples, len(result.history)
+        (60, 5)
+
     """
 
     name: str
@@ -40,19 +57,46 @@ class MethodResult:
     inputs: Tensor | None = None
 
     def inputs_or(self, shared: Any) -> Any:
-        """The inputs as this method takes them: its own, or those that all methods share."""
+        """The inputs as this method takes them.
+
+        Args:
+            shared: the inputs of all methods, used where the result has no inputs.
+
+        Returns:
+            `inputs`, or `shared` where that is None.
+
+        """
         return shared if self.inputs is None else self.inputs
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A mean over seeds and its standard error, which one seed cannot tell."""
+    """A mean over seeds and its standard error.
+
+    Args:
+        mean: over the seeds.
+        standard_error: of the mean; None for a single seed.
+
+    Example:
+        >>> bf.report.Spread.of([1.0, 2.0, 3.0])
+        Spread(mean=2.0, standard_error=0.577...)
+
+    """
 
     mean: float
     standard_error: float | None = None
 
     @staticmethod
     def of(values: Sequence[float]) -> Spread:
+        """The spread of one value for each seed.
+
+        Args:
+            values: one or more numbers.
+
+        Returns:
+            Their mean, and their standard deviation over the root of their number.
+
+        """
         error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
         return Spread(statistics.fmean(values), error)
 
@@ -72,21 +116,21 @@ class Seeds:
         return list(zip(*self.runs, strict=True))
 
 
-def checked(results: Sequence[MethodResult]) -> list[MethodResult]:
+def check_comparable(results: Sequence[MethodResult]) -> list[MethodResult]:
     """The results, or a ValueError where they cannot be compared."""
-    given = list(results)
-    if not given:
+    results = list(results)
+    if not results:
         raise ValueError("a comparison needs at least one result, got none")
-    labels = [result.label for result in given]
+    labels = [result.label for result in results]
     if len(set(labels)) < len(labels):
         raise ValueError(f"results must have different labels, got {labels}")
-    kinds = {result.predictive.kind for result in given}
+    kinds = {result.predictive.kind for result in results}
     if len(kinds) > 1:
         raise ValueError(f"results must be of one kind, got {' and '.join(sorted(kinds))}")
-    sizes = sorted({len(result.predictive) for result in given})
+    sizes = sorted({len(result.predictive) for result in results})
     if len(sizes) > 1:
         raise ValueError(f"results must be on the same test set, got sets of {sizes} examples")
-    return given
+    return results
 
 
 def plain_result(results: Sequence[MethodResult]) -> MethodResult:
@@ -94,25 +138,22 @@ def plain_result(results: Sequence[MethodResult]) -> MethodResult:
     return next((result for result in results if result.method.name == "point"), results[0])
 
 
-def told(values: Mapping[str, str]) -> str:
-    """Values by label in a sentence: "0.5 (Ensemble), 0.7 (Variational)"; a single one needs no name."""
+def list_by_label(values: Mapping[str, str]) -> str:
+    """Values by label in a sentence: "0.5 (Ensemble), 0.7 (Variational)"; a single one stands without its label."""
     if len(values) == 1:
         return next(iter(values.values()))
     return ", ".join(f"{value} ({label})" for label, value in values.items())
 
 
-def doubts(result: MethodResult) -> tuple[Tensor, Tensor]:
-    """How much each known and each unknown input is doubted, by the score that the evaluation went by."""
+def uncertainties(result: MethodResult) -> tuple[Tensor, Tensor]:
+    """How uncertain each known and each unknown input is, by the measure that the evaluation used."""
     assert result.unknown is not None
     by = result.evaluation.unknown_by or "entropy"
-    known, unknown = (
-        -part.certainty(by).double().reshape(len(part), -1).mean(1) for part in (result.predictive, result.unknown)
-    )
-    return known, unknown
+    return uncertainty(result.predictive, by), uncertainty(result.unknown, by)
 
 
-def share_sure(result: MethodResult, at_least: float) -> float | None:
-    """The share of the unknown inputs that are answered all the same; of a regression there is none."""
+def share_confident(result: MethodResult, at_least: float) -> float | None:
+    """The share of the unknown inputs with a confidence of `at_least`; None for a regression."""
     if result.unknown is None or result.unknown.kind != "classification":
         return None
     return float(result.unknown.accept(at_least=at_least).double().mean())

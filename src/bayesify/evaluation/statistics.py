@@ -1,4 +1,4 @@
-"""Means over seeds with what can be said of them: standard errors, t intervals, paired differences."""
+"""Means over seeds with standard errors and t intervals, paired differences, and intervals of shares."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
 
 def estimate(values: Sequence[float]) -> dict[str, Any]:
-    """The mean of values over seeds, its standard error and 95% t interval, which one value cannot tell."""
+    """The mean of values over seeds with its standard error and 95% t interval; of a single value the mean alone."""
     from scipy.special import stdtrit
 
     mean, count = fmean(values), len(values)
@@ -21,12 +26,23 @@ def estimate(values: Sequence[float]) -> dict[str, Any]:
 
 
 def error_of_share(share: float, count: int) -> float:
-    """The standard error of a share of so many independent cases."""
+    """The standard error of a share of `count` independent cases."""
     return math.sqrt(share * (1 - share) / count)
 
 
+def wilson_intervals(successes: Any, trials: Any) -> tuple[Floats, Floats]:
+    """The 95% intervals of shares `successes / trials`, `[n]` each (E. B. Wilson, Probable inference, 1927)."""
+    from scipy.stats import binomtest
+
+    intervals = [
+        binomtest(round(float(count)), int(total)).proportion_ci(method="wilson")
+        for count, total in zip(successes, trials, strict=True)
+    ]
+    return np.array([interval.low for interval in intervals]), np.array([interval.high for interval in intervals])
+
+
 def paired(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
-    """The difference first less second, seed by seed: what both share (data, start) does not blur it."""
+    """The difference first less second, seed by seed, so that what a seed does to both (data, start) cancels."""
     return estimate([a - b for a, b in zip(first, second, strict=True)])
 
 
@@ -41,42 +57,42 @@ def settled_together(differences: Sequence[dict[str, Any]]) -> int:
     from scipy.special import stdtrit
 
     count = 0
-    for one in differences:
-        seeds = len(one["values"])
+    for difference in differences:
+        seeds = len(difference["values"])
         if seeds > 1:
-            reach = float(stdtrit(seeds - 1, 1 - 0.025 / len(differences))) * one["standard_error"]
-            count += abs(one["mean"]) > reach
+            reach = float(stdtrit(seeds - 1, 1 - 0.025 / len(differences))) * difference["standard_error"]
+            count += abs(difference["mean"]) > reach
     return count
 
 
-def written(found: dict[str, Any], form: str = ".3f", unit: str = "", times: float = 1.0) -> str:
+def written(estimated: dict[str, Any], form: str = ".3f", unit: str = "", times: float = 1.0) -> str:
     """An estimate as a page shows it: mean ± standard error."""
-    error = f" ± {times * found['standard_error']:{form}}" if "standard_error" in found else ""
-    return f"{times * found['mean']:{form}}{error}{unit}"
+    error = f" ± {times * estimated['standard_error']:{form}}" if "standard_error" in estimated else ""
+    return f"{times * estimated['mean']:{form}}{error}{unit}"
 
 
-def signed(found: dict[str, Any], form: str = ".3f", unit: str = "", times: float = 1.0) -> str:
+def signed(estimated: dict[str, Any], form: str = ".3f", unit: str = "", times: float = 1.0) -> str:
     """An estimated difference as a page shows it: its sign always, its standard error without one."""
-    return f"{'-' if found['mean'] * times < 0 else '+'}" + written(
-        found | {"mean": abs(found["mean"])}, form, unit, abs(times)
+    return f"{'-' if estimated['mean'] * times < 0 else '+'}" + written(
+        estimated | {"mean": abs(estimated["mean"])}, form, unit, abs(times)
     )
 
 
-def percent(found: dict[str, Any], digits: int = 2) -> str:
+def percent(estimated: dict[str, Any], digits: int = 2) -> str:
     """An estimated share as a percentage."""
-    return written(found, f".{digits}f", "%", 100.0)
+    return written(estimated, f".{digits}f", "%", 100.0)
 
 
-def between(found: dict[str, Any], form: str = "+.4f", times: float = 1.0) -> str:
+def between(estimated: dict[str, Any], form: str = "+.4f", times: float = 1.0) -> str:
     """An estimate's 95% interval in words."""
-    if "interval" not in found:
+    if "interval" not in estimated:
         return "one seed: no interval"
-    low, high = found["interval"]
+    low, high = estimated["interval"]
     return f"95% interval {times * low:{form}} to {times * high:{form}}"
 
 
 def over_images(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The difference first less second of losses `[seeds][images]`, image by image: what other images might have said.
+    """The difference first less second of losses `[seeds][images]`, image by image: its error over other images.
 
     The losses of one image are averaged over the seeds first, so that images are what is counted.
     """
@@ -87,7 +103,7 @@ def over_images(first: Sequence[Sequence[float]], second: Sequence[Sequence[floa
 
 
 def sign_test(more: int, fewer: int) -> float:
-    """The chance of so uneven a split of images that changed sides, were both sides alike (exact McNemar test)."""
+    """The p-value that `more` and `fewer` changed images differ by chance alone (exact McNemar test)."""
     from scipy.stats import binomtest
 
     return float(binomtest(more, more + fewer).pvalue) if more + fewer else 1.0

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from bayesify.metrics.arrays import Floats, Numbers, as_array, same_shape
 
+__all__ = ["Reliability", "accuracy", "brier", "expected_calibration_error", "nll", "reliability_curve"]
+
 
 def accuracy(probs: Numbers, targets: Numbers) -> float:
     """Share of the examples whose most probable class is the right one.

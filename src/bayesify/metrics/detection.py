@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from bayesify.metrics.arrays import Floats, Numbers, as_array
 
+__all__ = ["aupr", "auroc", "fpr95"]
+
 
 def auroc(known_scores: Numbers, unknown_scores: Numbers) -> float:
     """Area under the ROC curve: the probability that an unknown example scores above a known one.

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from bayesify.metrics.arrays import Numbers, as_array, paired, same_shape
 
+__all__ = ["crps", "crps_counts", "interval_coverage", "mae", "rmse"]
+
 # Counts and examples per block, and the rate above which a Poisson distribution is treated as a normal one.
 _COUNTS_AT_A_TIME, _EXAMPLES_AT_A_TIME, _NORMAL_FROM = 256, 4096, 1e5
 

@@ -6,6 +6,8 @@ import numpy as np
 
 from bayesify.metrics.arrays import Floats, Numbers, paired
 
+__all__ = ["accepted_losses", "augrc", "aurc", "excess_aurc"]
+
 
 def aurc(confidence: Numbers, losses: Numbers) -> float:
     """Area under the risk-coverage curve: the mean over k of the mean loss of the k most confident examples.

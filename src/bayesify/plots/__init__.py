@@ -1,4 +1,4 @@
-"""Every picture as a function that returns a matplotlib Axes: give it data and, if you like, `axes=` to draw on."""
+"""Plots as functions that return a matplotlib Axes; `axes=` says where to draw."""
 
 from bayesify.plots.images import image_gallery
 from bayesify.plots.input_space import regression_bands, uncertainty_surface

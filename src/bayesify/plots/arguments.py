@@ -1,4 +1,4 @@
-"""What a plot was given: several things by name or one alone, which needs none; anything else is refused in a line."""
+"""The arguments of plots: one thing alone or several by name; a TypeError for anything else."""
 
 from __future__ import annotations
 
@@ -11,66 +11,65 @@ from bayesify.methods import Method
 from bayesify.predictive import Predictive
 from bayesify.training.loop import History
 
-ANSWERS = "what method.predict(x) gives"
+PREDICTIONS = "what method.predict(x) returns"
 
 
-def one(plot: str, given: Any, kind: type[Any], what: str) -> Any:
-    """The thing itself, or a TypeError that says what the plot takes."""
-    if not isinstance(given, kind):
-        raise TypeError(f"{plot} takes {what}, got {type(given).__name__}")
-    return given
+def check_type(plot: str, value: Any, kind: type[Any], expected: str) -> Any:
+    """The value, or a TypeError that says what the plot takes."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{plot} takes {expected}, got {type(value).__name__}")
+    return value
 
 
-def methods(plot: str, given: Any) -> dict[str, Method]:
-    return {
-        name: one(plot, part, Method, "a method, or several of them by name") for name, part in _named(given).items()
-    }
+def methods(plot: str, one_or_several: Any) -> dict[str, Method]:
+    """Methods by name."""
+    expected = "a method, or several of them by name"
+    return {name: check_type(plot, value, Method, expected) for name, value in _named(one_or_several).items()}
 
 
-def predictives(plot: str, given: Any) -> dict[str, Predictive]:
-    several = f"{ANSWERS}, or several of them by name"
-    return {name: one(plot, part, Predictive, several) for name, part in _named(given).items()}
+def predictives(plot: str, one_or_several: Any) -> dict[str, Predictive]:
+    """Predictives by name."""
+    expected = f"{PREDICTIONS}, or several of them by name"
+    return {name: check_type(plot, value, Predictive, expected) for name, value in _named(one_or_several).items()}
 
 
-def history(plot: str, given: Any, what: str = "a method or its history") -> History:
-    found: History = one(plot, given.history if isinstance(given, Method) else given, History, what)
-    return found
+def history(plot: str, value: Any, expected: str = "a method or its history") -> History:
+    """A history, or that of a method."""
+    records: History = check_type(plot, value.history if isinstance(value, Method) else value, History, expected)
+    return records
 
 
-def histories(plot: str, given: Any) -> dict[str, History]:
-    several = "a method, its history, or several of them by name"
-    return {name: history(plot, part, several) for name, part in _named(given).items()}
+def histories(plot: str, one_or_several: Any) -> dict[str, History]:
+    """Histories by name."""
+    expected = "a method, its history, or several of them by name"
+    return {name: history(plot, value, expected) for name, value in _named(one_or_several).items()}
 
 
-def risk_curves(plot: str, given: Any, targets: Any) -> dict[str, RiskCoverage]:
+def risk_curves(plot: str, one_or_several: Any, targets: Any) -> dict[str, RiskCoverage]:
     """Curves as they are, or those of predictives with their targets."""
-    several = f"{ANSWERS} and the targets, or what bayesify.risk_coverage gives, or several of them by name"
-    found = {}
-    for name, part in _named(given).items():
-        if isinstance(part, Predictive) and targets is not None:
-            found[name] = risk_coverage(part, targets)
-        elif isinstance(part, Predictive):
+    expected = f"{PREDICTIONS} and the targets, or what bayesify.risk_coverage returns, or several of them by name"
+    curves = {}
+    for name, value in _named(one_or_several).items():
+        if isinstance(value, Predictive) and targets is None:
             raise TypeError(f"{plot} of a Predictive needs its targets: {plot}(p, y)")
-        else:
-            found[name] = one(plot, part, RiskCoverage, several)
-    return found
+        curve = risk_coverage(value, targets) if isinstance(value, Predictive) else value
+        curves[name] = check_type(plot, curve, RiskCoverage, expected)
+    return curves
 
 
-def pruning_curves(plot: str, given: Any, data: Any) -> dict[str, PruningCurve]:
+def pruning_curves(plot: str, one_or_several: Any, data: Any) -> dict[str, PruningCurve]:
     """Curves as they are, or those of methods on some data."""
-    several = "a method and data (x, y), or what bayesify.pruning_curve gives, or several of them by name"
-    found = {}
-    for name, part in _named(given, "variational").items():
-        if isinstance(part, Method) and data is not None:
-            found[name] = pruning_curve(part, data)
-        elif isinstance(part, Method):
+    expected = "a method and data (x, y), or what bayesify.pruning_curve returns, or several of them by name"
+    curves = {}
+    for name, value in _named(one_or_several, "variational").items():
+        if isinstance(value, Method) and data is None:
             raise TypeError(f"{plot} of a method needs data: {plot}(bnn, (x, y))")
-        else:
-            found[name] = one(plot, part, PruningCurve, several)
-    return found
+        curve = pruning_curve(value, data) if isinstance(value, Method) else value
+        curves[name] = check_type(plot, curve, PruningCurve, expected)
+    return curves
 
 
-def _named(given: Any, name: str = "") -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        return dict(given)
-    return {given.name if isinstance(given, Method) else name: given}
+def _named(one_or_several: Any, name: str = "") -> dict[str, Any]:
+    if isinstance(one_or_several, Mapping):
+        return dict(one_or_several)
+    return {one_or_several.name if isinstance(one_or_several, Method) else name: one_or_several}

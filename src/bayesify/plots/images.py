@@ -1,4 +1,4 @@
-"""Pictures of the inputs themselves: one image, or a gallery with a line of text below each."""
+"""Plots of the inputs themselves: one image, or a gallery with a caption below each."""
 
 from __future__ import annotations
 
@@ -26,10 +26,30 @@ def image_gallery(
     dark_on_light: bool = True,
     axes: Axes | None = None,
 ) -> Axes:
-    """Images `[n, height, width]`, `[n, channels, height, width]` or `[n, height, width, 3]` in rows, captions below.
+    """Images in rows, with captions below them.
 
-    All share one scale of greys, from the darkest value to the brightest; `dark_on_light` turns bright strokes
-    on black into ink on paper. The gallery is a single picture, whatever the number of images.
+    All images share one scale of greys, from the darkest value to the brightest. The gallery is one matplotlib Axes,
+    however many images there are.
+
+    Args:
+        images: `[n, height, width]`, `[n, channels, height, width]` or `[n, height, width, 3]`.
+        captions: one text for each image; a line break starts another line.
+        columns: images in a row. By default up to five.
+        title: over the plot.
+        dark_on_light: whether bright strokes on black become dark strokes on white; other images stay as they are.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Raises:
+        ValueError: where the shape of the images, the captions or `columns` do not fit.
+
+    Example:
+        >>> axes = bf.plots.image_gallery(torch.rand(3, 8, 8), ["one", "two", "three"])
+        >>> len(axes.images)
+        3
+
     """
     tiles = as_tiles(images, dark_on_light=dark_on_light)
     count, height, width = tiles.shape[:3]
@@ -79,13 +99,13 @@ def as_tiles(images: Any, *, dark_on_light: bool = True) -> NDArray[np.float64]:
         raise ValueError(f"images must be [n, height, width] or [n, channels, height, width], got {list(array.shape)}")
     low, high = float(array.min()), float(array.max())
     array = (array - low) / (high - low) if high > low else np.zeros_like(array)
-    # Only strokes on black are turned: a photograph is left as it is.
+    # Only strokes on black are inverted: a photograph is left as it is.
     if dark_on_light and array.ndim == 3 and np.median(_border(array)) < 0.25:
         array = 1.0 - array
     return array
 
 
 def _border(tiles: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The outermost pixels: what a stroke is drawn on, however thick the stroke."""
+    """The outermost pixels, which show the background whatever the thickness of the stroke."""
     edges = (tiles[:, 0], tiles[:, -1], tiles[:, :, 0], tiles[:, :, -1])
     return np.concatenate([edge.reshape(-1) for edge in edges])

@@ -1,4 +1,4 @@
-"""Uncertainty over the inputs: a surface for two of them, bands for one."""
+"""Plots of uncertainty over the inputs: a surface for two of them, bands for one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from bayesify.methods import Method
 from bayesify.plots import arguments, style
+from bayesify.plots.arrays import as_floats, evenly_spaced, plane
 from bayesify.predictive import Predictive
 
 if TYPE_CHECKING:
@@ -36,27 +37,44 @@ def uncertainty_surface(
     title: str = "",
     axes: Axes | None = None,
 ) -> Axes:
-    """A score of the predictive over the plane of two inputs, and the examples `x [n, 2]` of classes `y`.
+    """A method's uncertainty over the plane of two inputs, with examples on it; dark is uncertain.
 
-    The plane reaches `margin` of the data's extent beyond it, because that is where a method should stop being
-    sure. Dark is unsure; `show` is any of the predictive's scores.
+    The plane reaches beyond the examples, because a method should be uncertain there.
+
+    Args:
+        method: a fitted method with two inputs.
+        x: examples, `[n, 2]`; the plane is `[-1, 1]` in both directions without them.
+        y: their classes, `[n]`, to colour them.
+        show: which score of the predictive: `entropy`, `epistemic`, `aleatoric`, `confidence`, ...
+        draws: posterior draws for each prediction.
+        seed: of the draws.
+        resolution: points along each side of the grid.
+        margin: how far the plane reaches beyond the examples, as a share of their extent.
+        title: over the plot.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> axes = bf.plots.uncertainty_surface(bnn, x, y, show="epistemic", resolution=20)
+        >>> axes.images[0].get_array().shape
+        (20, 20)
+
     """
     from matplotlib.patheffects import AbstractPathEffect, withStroke
 
-    arguments.one("uncertainty_surface", method, Method, "a method, and examples x and y to show with it")
-    points = np.zeros((0, 2)) if x is None else _array(x)
+    arguments.check_type("uncertainty_surface", method, Method, "a method, and examples x and y to show with it")
+    points = np.zeros((0, 2)) if x is None else as_floats(x)
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"a surface needs inputs [n, 2], got {list(points.shape)}")
     axes = style.canvas(axes, 3.7, 3.1)
-    low, high = (points.min(0), points.max(0)) if len(points) else (np.full(2, -1.0), np.full(2, 1.0))
-    reach = np.maximum(high - low, 1e-6) * margin
-    sides = [np.linspace(low[i] - reach[i], high[i] + reach[i], resolution) for i in (0, 1)]
-    grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
+    sides, grid = plane(points, resolution, margin)
     predictive = method.predict(torch.from_numpy(grid).to(method.network.dtype), draws=draws, seed=seed)
     classes = predictive.kind == "classification"
     score = predictive.score(show).double().cpu().numpy().reshape(resolution, resolution)
     bounds = (sides[0][0], sides[0][-1], sides[1][0], sides[1][-1])
-    # One scale for every method: from no doubt to as much as there can be, or is.
+    # An entropy has the same scale for every method: from zero to its maximum.
     most = float(np.log(predictive.probs.shape[-1])) if show in _IN_NATS and classes else float(score.max())
     shades: dict[str, Any] = {"cmap": "Blues", "vmin": min(0.0, float(score.min())), "vmax": most or 1.0}
     picture = axes.imshow(score, origin="lower", extent=bounds, aspect="auto", interpolation="bilinear", **shades)
@@ -66,7 +84,7 @@ def uncertainty_surface(
         for label in range(1, int(labels.max()) + 1):
             line = axes.contour(*sides, (labels >= label).astype(float), [0.5], colors=[style.ON_PICTURE], linewidths=1)
             line.set_path_effects(halo)
-    _scatter(axes, points, None if y is None else _array(y), classes=classes)
+    _scatter(axes, points, None if y is None else as_floats(y), classes=classes)
     style.dress(axes, title=title, grid="")
     bar = axes.figure.colorbar(picture, ax=axes, shrink=0.85, pad=0.02)
     bar.outline.set_visible(False)
@@ -87,21 +105,45 @@ def regression_bands(
     y_name: str = "y",
     axes: Axes | None = None,
 ) -> Axes:
-    """The predictive over one input `x [n]`: mean, the part the weights are unsure of, and the whole interval.
+    """The predictive over one input: its mean, the uncertainty of the mean, and the whole interval.
 
-    The inner band is two standard deviations of the draws' means (epistemic); the outer is the central
-    interval of `level`, noise included. `data` are examples `(x, y)` to show with it.
+    The inner band is two standard deviations of the draws' means (epistemic). The outer band is the central interval of
+    `level`, with noise.
+
+    Args:
+        x: the inputs of the predictions, `[n]`, in any order.
+        predictive: predictions of a regression for `x`.
+        data: examples `(x, y)` to show with it.
+        level: of the outer interval.
+        title: over the plot.
+        look: colour, marker and dash. By default those of `variational`.
+        x_name: label of the horizontal axis.
+        y_name: label of the vertical axis.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> line = bf.PointEstimate(bf.networks.mlp(1, 1, units=4), "gaussian:0.1")
+        >>> at = torch.linspace(-1, 1, 20)[:, None]
+        >>> axes = bf.plots.regression_bands(at, line.predict(at), data=(at, at))
+        >>> len(axes.collections)
+        2
+
     """
-    arguments.one("regression_bands", predictive, Predictive, f"inputs x and {arguments.ANSWERS}")
-    place = _array(x).reshape(-1)
+    arguments.check_type("regression_bands", predictive, Predictive, f"inputs x and {arguments.PREDICTIONS}")
+    place = as_floats(x).reshape(-1)
     if predictive.kind != "regression" or len(place) != predictive.mean.numel():
-        raise ValueError(f"bands need one input for each of a regression's {len(predictive)} answers, got {len(place)}")
+        raise ValueError(
+            f"bands need one input for each of a regression's {len(predictive)} predictions, got {len(place)}"
+        )
     axes = style.canvas(axes, 3.7, 2.9)
     look = look or style.METHOD_LOOKS["variational"]
     order = np.argsort(place, kind="stable")
     place = place[order]
-    mean, spread = (_array(part).reshape(-1)[order] for part in (predictive.mean, predictive.epistemic.sqrt()))
-    lower, upper = (_array(part).reshape(-1)[order] for part in predictive.interval(level))
+    mean, spread = (as_floats(part).reshape(-1)[order] for part in (predictive.mean, predictive.epistemic.sqrt()))
+    lower, upper = (as_floats(part).reshape(-1)[order] for part in predictive.interval(level))
     axes.fill_between(
         place, lower, upper, color=look.color, alpha=0.16, linewidth=0, label=f"{100 * level:g}% interval"
     )
@@ -112,11 +154,11 @@ def regression_bands(
         color=look.color,
         alpha=0.32,
         linewidth=0,
-        label="unsure of the mean",
+        label="uncertainty of the mean",
     )
     axes.plot(place, mean, color=look.color, linewidth=1.8, label="mean")
     if data is not None:
-        _scatter(axes, np.column_stack([_array(part).reshape(-1) for part in data]), None, classes=False)
+        _scatter(axes, np.column_stack([as_floats(part).reshape(-1) for part in data]), None, classes=False)
     style.dress(axes, title=title, x=x_name, y=y_name)
     axes.margins(x=0)
     style.legend(axes)
@@ -126,9 +168,9 @@ def regression_bands(
 def _scatter(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.float64] | None, *, classes: bool) -> None:
     if len(points) == 0:
         return
-    some = np.linspace(0, len(points) - 1, min(len(points), _MOST_POINTS)).round().astype(int)
+    some = evenly_spaced(len(points), _MOST_POINTS)
     points = points[some]
-    # As pixels: a drawing would hold the numbers of every example.
+    # As pixels: an SVG would hold the numbers of every example.
     if labels is None or not classes:
         look: dict[str, Any] = {
             "markersize": 3.0,
@@ -144,9 +186,3 @@ def _scatter(axes: Axes, points: NDArray[np.float64], labels: NDArray[np.float64
         marker, color = _CLASS_MARKERS[label % 7], _CLASS_COLORS[label % 7]
         (shown,) = axes.plot(*points[groups == label].T, marker, color=color, markersize=4, gid="data", rasterized=True)
         shown.set(markeredgecolor=style.PAPER, markeredgewidth=0.5)
-
-
-def _array(values: Any) -> NDArray[np.float64]:
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-    return np.asarray(values, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What a method answers, and how sure it is: one input's class probabilities, and many inputs' entropies."""
+"""Plots of predictions: one input's class probabilities, and the uncertainty of many inputs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayesify.plots import arguments, style
+from bayesify.plots.arrays import evenly_spaced
 from bayesify.predictive import Predictive
 
 if TYPE_CHECKING:
@@ -34,13 +35,32 @@ def predictive_distribution(
     most_draws: int = 60,
     axes: Axes | None = None,
 ) -> Axes:
-    """The class probabilities of input number `index`: bars for the mean, a short tick for each draw.
+    """The class probabilities of one input: bars for the mean, a short tick for each draw.
 
-    The answer stands above, or "I do not know" where its probability is below `at_least`. Beyond
-    `most_classes` only the most probable are shown, and the rest together; of more than `most_draws` draws
-    an even selection.
+    The predicted class stands above, or "I do not know" where its probability is below `at_least`.
+
+    Args:
+        predictive: predictions of a classifier.
+        index: which of its inputs.
+        class_names: in the order of the labels.
+        at_least: the confidence below which the prediction is "I do not know".
+        truth: the true label, to mark the prediction as right or wrong.
+        title: over the plot.
+        look: colour, marker and dash. By default those of the method that `title` names.
+        most_classes: beyond these many classes the least probable ones share a bar.
+        most_draws: beyond these many draws an even selection is shown.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> axes = bf.plots.predictive_distribution(bnn.predict(x, draws=20), 0, ["a", "b", "c"], truth=0)
+        >>> len(axes.patches)
+        3
+
     """
-    arguments.one("predictive_distribution", predictive, Predictive, arguments.ANSWERS)
+    arguments.check_type("predictive_distribution", predictive, Predictive, arguments.PREDICTIONS)
     verdict_text, accepted = verdict(predictive, index, class_names, at_least=at_least, truth=truth)
     mean, draws, names = _shown_classes(predictive, index, class_names, most_classes)
     look = look or style.looks([title])[title]
@@ -51,7 +71,7 @@ def predictive_distribution(
     faces = [look.color if accepted and place == top else style.tint(look.color) for place in places]
     (axes.barh if sideways else axes.bar)(places, mean, _BAR, color=faces, edgecolor=look.color, linewidth=0.9)
     if len(draws) > 1:
-        ticks, heights = _draw_ticks(draws[_evenly(len(draws), most_draws)])
+        ticks, heights = _draw_ticks(draws[evenly_spaced(len(draws), most_draws)])
         line = (heights, ticks) if sideways else (ticks, heights)
         axes.plot(*line, color=style.INK, linewidth=1.0, alpha=0.7, solid_capstyle="round", gid="draws")
     style.guide(axes, **{"x" if sideways else "y": at_least})
@@ -75,10 +95,10 @@ def verdict(
     at_least: float = 0.9,
     truth: int | None = None,
 ) -> tuple[str, bool]:
-    """What the method says about one input, in words, and whether it is sure enough to say it."""
-    one = predictive[index]
-    label, confidence = int(one.labels[0]), float(one.confidence[0])
-    names = _names(predictive, class_names)
+    """The predicted class of one input in words, and whether its confidence reaches `at_least`."""
+    single = predictive[index]
+    label, confidence = int(single.labels[0]), float(single.confidence[0])
+    names = names_of_classes(predictive, class_names)
     accepted = confidence >= at_least
     share = f"{100 * confidence:.0f}%" if confidence < 0.995 else f"{100 * confidence:.1f}%"
     share = ">99.9%" if confidence >= 0.9995 else share
@@ -99,14 +119,34 @@ def entropy_histogram(
     unknown_name: str = "unknown",
     axes: Axes | None = None,
 ) -> Axes:
-    """How the uncertainty of known and of unknown inputs is spread: the share of each in every bin.
+    """The uncertainty of known and of unknown inputs: the share of each in every bin.
 
-    `score` is any of the predictive's scores (`entropy`, `epistemic`, ...). The better the two separate, the
-    better the method notices what it was never taught.
+    The less the two histograms overlap, the better the method notices unknown inputs.
+
+    Args:
+        known: predictions for known inputs.
+        unknown: predictions for unknown inputs.
+        score: which score of the predictive: `entropy`, `epistemic`, `aleatoric`, `confidence`, ...
+        bins: number of bins.
+        title: over the plot.
+        known_name: in the legend.
+        unknown_name: in the legend.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> axes = bf.plots.entropy_histogram(bnn.predict(x), bnn.predict(x + 20), score="epistemic")
+        >>> axes.get_xlabel()
+        'epistemic (nats)'
+
     """
     for part in (known, unknown):
         if part is not None:
-            arguments.one("entropy_histogram", part, Predictive, f"{arguments.ANSWERS}, of known and of unknown inputs")
+            arguments.check_type(
+                "entropy_histogram", part, Predictive, f"{arguments.PREDICTIONS}, of known and of unknown inputs"
+            )
     axes = style.canvas(axes, 2.7, 2.3)
     edges, heights = histogram_of_scores(known, unknown, score=score, bins=bins)
     parts = [(known_name, heights[0], style.KNOWN, "")]
@@ -120,7 +160,7 @@ def entropy_histogram(
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, max(float(part[1].max()) for part in parts) * 1.08))
     style.percent(axes, "y")
     if unknown is not None:
-        # Over the half with less in it.
+        # In the corner over the lower half.
         middle = len(edges) // 2
         left, right = (
             max(float(part[1][half].max()) for part in parts) for half in (slice(middle), slice(middle, None))
@@ -145,12 +185,12 @@ def histogram_of_scores(
 def _shown_classes(
     predictive: Predictive, index: int, class_names: Sequence[str] | None, most: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], list[str]]:
-    one = predictive[index]
-    mean = one.probs[0].detach().double().cpu().numpy()
-    draws = one.draw_probs[:, 0].detach().double().cpu().numpy()
+    single = predictive[index]
+    mean = single.probs[0].detach().double().cpu().numpy()
+    draws = single.draw_probs[:, 0].detach().double().cpu().numpy()
     if mean.ndim != 1:
-        raise ValueError(f"one label per input can be shown, this predictive has {list(mean.shape[:-1])} of them")
-    names = [style.shorten(name, 16) for name in _names(predictive, class_names)]
+        raise ValueError(f"the predictive must have one label per input, got labels of shape {list(mean.shape[:-1])}")
+    names = [style.shorten(name, 16) for name in names_of_classes(predictive, class_names)]
     if len(mean) <= most:
         return mean, draws, names
     shown = np.sort(np.argsort(-mean, kind="stable")[: most - 1])
@@ -160,7 +200,8 @@ def _shown_classes(
     return mean, draws, [*(names[place] for place in shown), f"{len(names) - len(shown)} others"]
 
 
-def _names(predictive: Predictive, class_names: Sequence[str] | None) -> list[str]:
+def names_of_classes(predictive: Predictive, class_names: Sequence[str] | None = None) -> list[str]:
+    """The given names of the classes, those that the predictive has, or their numbers."""
     classes = predictive.probs.shape[-1]
     names = class_names if class_names is not None else predictive.class_names
     names = [str(number) for number in range(classes)] if not names else [str(name) for name in names]
@@ -177,9 +218,3 @@ def _draw_ticks(draws: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     gap = np.full_like(centres, np.nan)
     across = np.stack((centres - _TICK / 2, centres + _TICK / 2, gap), -1)
     return across.reshape(-1), np.stack((draws, draws, gap), -1).reshape(-1)
-
-
-def _evenly(count: int, most: int) -> NDArray[np.int64]:
-    if count <= most:
-        return np.arange(count)
-    return np.linspace(0, count - 1, most).round().astype(np.int64)

@@ -1,4 +1,4 @@
-"""How good the uncertainty is: risk against coverage, calibration of classes and of intervals, methods compared."""
+"""Plots of the quality of uncertainty: risk against coverage, calibration of classes and intervals, comparisons."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify import metrics
+from bayesify.evaluation.statistics import wilson_intervals
 from bayesify.plots import arguments, style
 from bayesify.predictive import Predictive
 
@@ -34,26 +35,42 @@ def risk_coverage(
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """The error among the surest answers, against the share that is answered; a line at one `coverage`.
+    """The error of the surest predictions against the share of inputs that is accepted.
 
-    Lower is better, and a curve that falls to the left says that the method knows which answers to withhold.
-    Predictives need their `targets`. `risk` is "error" (shown in percent; the default, but of a regression's
-    predictive "squared error") or any other name of what was averaged.
+    Lower is better. A curve that falls to the left shows that the method ranks its predictions well.
+
+    Args:
+        curves: predictions, what `bf.risk_coverage` returns, or several of them by name.
+        targets: the true classes or numbers, which predictions need.
+        coverage: where to draw a vertical line; None for none.
+        risk: what was averaged. By default "error", which is shown in percent, or "squared error" for a regression.
+        title: over the plot.
+        looks: colour, marker and dash by name. By default each method has its own.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> axes = bf.plots.risk_coverage(bnn.predict(x), y)
+        >>> axes.get_ylabel()
+        'error of the accepted'
+
     """
     named = arguments.risk_curves("risk_coverage", curves, targets)
     if risk is None:
-        parts = curves.values() if isinstance(curves, Mapping) else [curves]
-        numbers = any(isinstance(part, Predictive) and part.kind == "regression" for part in parts)
-        risk = "squared error" if numbers else "error"
+        drawn = curves.values() if isinstance(curves, Mapping) else [curves]
+        regression = any(isinstance(curve, Predictive) and curve.kind == "regression" for curve in drawn)
+        risk = "squared error" if regression else "error"
     axes = style.canvas(axes)
     looks = looks or style.looks(named)
     for name, curve in named.items():
-        # Where all answers are equally sure there is one point and no line.
+        # Where all predictions are equally sure there is one point and no line.
         line = looks[name].line(marker_size=5.5 if len(curve.coverage) == 1 else 0.0)
         axes.plot(curve.coverage, curve.risk, label=style.key(name), **line)
     if coverage is not None:
         style.guide(axes, x=coverage)
-    style.dress(axes, title=title, x="share answered (the surest first)", y=f"{risk} among the answered")
+    style.dress(axes, title=title, x="coverage: share accepted (surest first)", y=f"{risk} of the accepted")
     axes.set_xlim(0, 1)
     axes.set_ylim(bottom=0)
     style.percent(axes, "both" if risk == "error" else "x")
@@ -71,10 +88,28 @@ def reliability(
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """How often answers were right against how sure they were, in bins of confidence; the diagonal is honest.
+    """Accuracy against confidence, in bins of confidence; a calibrated method lies on the diagonal.
 
-    Below the diagonal is overconfident. Bins with fewer than `fewest` examples are left out (unless none has
-    that many); bars are 95% intervals of E. B. Wilson (1927).
+    Below the diagonal is overconfident. Bars are 95% intervals (E. B. Wilson, "Probable inference, the law of
+    succession, and statistical inference", 1927).
+
+    Args:
+        predictives: predictions of a classifier, or several by name.
+        targets: the true classes, `[n]`.
+        bins: number of bins of equal width.
+        fewest: bins with fewer examples are left out, unless all have fewer.
+        title: over the plot.
+        looks: colour, marker and dash by name. By default each method has its own.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> axes = bf.plots.reliability(bnn.predict(x), y, bins=5)
+        >>> axes.get_ylabel()
+        'accuracy'
+
     """
     named = arguments.predictives("reliability", predictives)
     axes = style.canvas(axes)
@@ -84,13 +119,13 @@ def reliability(
     for name, predictive in named.items():
         curve = metrics.reliability_curve(predictive.probs, targets, bins)
         shown = curve.count >= min(fewest, int(curve.count.max()))
-        sure, right, count = curve.confidence[shown], curve.accuracy[shown], curve.count[shown]
-        low, high = wilson_interval(right * count, count)
+        confidence, accuracy, count = curve.confidence[shown], curve.accuracy[shown], curve.count[shown]
+        low, high = wilson_intervals(accuracy * count, count)
         look = looks[name]
-        axes.vlines(sure, low, high, color=look.color, linewidth=1.0, alpha=0.45)
-        axes.plot(sure, right, label=style.key(name), **look.line(1.3, marker_size=4.5))
-        lowest = min(lowest, float(sure.min()), float(right.min()))
-    style.dress(axes, title=title, x="how sure (mean confidence)", y="how often right")
+        axes.vlines(confidence, low, high, color=look.color, linewidth=1.0, alpha=0.45)
+        axes.plot(confidence, accuracy, label=style.key(name), **look.line(1.3, marker_size=4.5))
+        lowest = min(lowest, float(confidence.min()), float(accuracy.min()))
+    style.dress(axes, title=title, x="mean confidence", y="accuracy")
     start = max(0.0, np.floor(lowest * 10) / 10)
     axes.set(xlim=(start, 1.015), ylim=(start, 1.015))
     style.percent(axes)
@@ -107,15 +142,37 @@ def interval_calibration(
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """The share of targets inside central intervals against the level promised (regression)."""
+    """The share of targets inside central intervals against the level of the intervals (regression).
+
+    Below the diagonal the intervals are too narrow.
+
+    Args:
+        predictives: predictions of a regression, or several by name.
+        targets: the true numbers, `[n]`.
+        levels: of the intervals.
+        title: over the plot.
+        looks: colour, marker and dash by name. By default each method has its own.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> line = bf.PointEstimate(bf.networks.mlp(1, 1, units=4), "gaussian:0.5")
+        >>> at = torch.linspace(-1, 1, 20)[:, None]
+        >>> axes = bf.plots.interval_calibration(line.predict(at), at, levels=[0.5, 0.9])
+        >>> len(axes.lines[-1].get_xdata())
+        2
+
+    """
     named = arguments.predictives("interval_calibration", predictives)
     axes = style.canvas(axes, 3.7, 2.9)
     looks = looks or style.looks(named)
     style.guide(axes)
     for name, predictive in named.items():
-        kept = observed_coverage(predictive, targets, levels)
-        axes.plot(list(levels), kept, label=style.key(name), **looks[name].line(1.4, marker_size=3.5))
-    style.dress(axes, title=title, x="promised: level of the interval", y="kept: targets inside")
+        inside = observed_coverage(predictive, targets, levels)
+        axes.plot(list(levels), inside, label=style.key(name), **looks[name].line(1.4, marker_size=3.5))
+    style.dress(axes, title=title, x="level of the interval", y="targets inside")
     axes.set(xlim=(0, 1), ylim=(0, 1))
     style.percent(axes)
     style.legend(axes, "lower right")
@@ -140,7 +197,29 @@ def error_against_spread(
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """The error made against the error announced (regression), in bins of equal count of the predicted spread."""
+    """The error against the predicted error (regression), in bins of equal count of the predicted variance.
+
+    Above the diagonal the errors are larger than predicted.
+
+    Args:
+        predictives: predictions of a regression, or several by name.
+        targets: the true numbers, `[n]`.
+        bins: number of bins; fewer where a bin would have fewer than five examples.
+        title: over the plot.
+        looks: colour, marker and dash by name. By default each method has its own.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> line = bf.PointEstimate(bf.networks.mlp(1, 1, units=4), "gaussian:0.5")
+        >>> at = torch.linspace(-1, 1, 20)[:, None]
+        >>> axes = bf.plots.error_against_spread(line.predict(at), at)
+        >>> len(axes.lines[-1].get_xdata())
+        4
+
+    """
     from matplotlib.ticker import MaxNLocator
 
     named = arguments.predictives("error_against_spread", predictives)
@@ -149,9 +228,9 @@ def error_against_spread(
     curves = {name: binned_error(predictive, targets, bins) for name, predictive in named.items()}
     style.guide(axes)
     for name, curve in curves.items():
-        axes.plot(curve.announced, curve.made, label=style.key(name), **looks[name].line(0.0, marker_size=5.5))
-    style.dress(axes, title=title, x="announced: root mean predicted variance", y="made: root mean squared error")
-    for part, limit in (("announced", axes.set_xlim), ("made", axes.set_ylim)):
+        axes.plot(curve.predicted, curve.observed, label=style.key(name), **looks[name].line(0.0, marker_size=5.5))
+    style.dress(axes, title=title, x="root mean predicted variance", y="root mean squared error")
+    for part, limit in (("predicted", axes.set_xlim), ("observed", axes.set_ylim)):
         values = np.concatenate([getattr(curve, part) for curve in curves.values()])
         room = 0.1 * float(np.ptp(values)) or 0.1 * float(values.max()) or 1.0
         limit(float(values.min()) - room, float(values.max()) + room)
@@ -162,10 +241,10 @@ def error_against_spread(
 
 @dataclass(frozen=True)
 class BinnedError:
-    """Announced and made errors in bins of the predicted spread, `[bins]` each."""
+    """Predicted and observed errors in bins of the predicted variance, `[bins]` each."""
 
-    announced: NDArray[np.float64]
-    made: NDArray[np.float64]
+    predicted: NDArray[np.float64]
+    observed: NDArray[np.float64]
 
 
 def binned_error(predictive: Predictive, targets: Any, bins: int = 8) -> BinnedError:
@@ -174,8 +253,8 @@ def binned_error(predictive: Predictive, targets: Any, bins: int = 8) -> BinnedE
     squared = (predictive.mean.double() - truth).square().cpu().numpy().reshape(-1)
     variance = predictive.variance.double().cpu().numpy().reshape(-1)
     groups = np.array_split(np.argsort(variance, kind="stable"), max(1, min(bins, len(variance) // 5)))
-    announced = [float(np.sqrt(variance[group].mean())) for group in groups]
-    return BinnedError(np.array(announced), np.array([float(np.sqrt(squared[group].mean())) for group in groups]))
+    predicted, observed = ([float(np.sqrt(values[group].mean())) for group in groups] for values in (variance, squared))
+    return BinnedError(np.array(predicted), np.array(observed))
 
 
 def method_comparison(
@@ -189,12 +268,28 @@ def method_comparison(
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """One dot per method, the best order left to the reader: values with their intervals, in the given order.
+    """One dot for each method, with its interval, in the order given.
 
-    `each` are the values that a method's is the mean of (one for each seed), as faint dots; `share` writes all as
-    percentages.
+    Args:
+        values: a number for each method, by name.
+        intervals: `(low, high)` by name.
+        each: by name, the values whose mean is the method's number, one for each seed, as faint ticks.
+        label: of the horizontal axis.
+        share: whether the numbers are shares, to be written as percentages.
+        title: over the plot.
+        looks: colour, marker and dash by name. By default each method has its own.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> axes = bf.plots.method_comparison({"Ensemble": 0.97, "Point": 0.95}, label="accuracy", share=True)
+        >>> [text.get_text() for text in axes.get_yticklabels()]
+        ['Ensemble', 'Point']
+
     """
-    arguments.one("method_comparison", values, Mapping, "numbers by name")
+    arguments.check_type("method_comparison", values, Mapping, "numbers by name")
     axes = style.canvas(axes, 4.4, 1.0 + 0.34 * len(values))
     looks = looks or style.looks(values)
     for place, (name, value) in enumerate(values.items()):
@@ -211,17 +306,8 @@ def method_comparison(
     axes.set_ylim(len(values) - 0.5, -0.5)
     axes.margins(x=0.12)
     if share:
-        # A margin is no reason to show more than all.
+        # The margin must not reach beyond 0% and 100%.
         low, high = axes.get_xlim()
         axes.set_xlim(max(low, -0.01), min(high, 1.01))
         style.percent(axes, "x")
     return axes
-
-
-def wilson_interval(right: Any, count: Any, z: float = 1.959964) -> tuple[Any, Any]:
-    """The 95% interval of a share, honest near 0 and 1 (E. B. Wilson, Probable inference, 1927)."""
-    right, count = np.asarray(right, dtype=np.float64), np.asarray(count, dtype=np.float64)
-    share = right / count
-    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * np.sqrt(share * (1 - share) / count + z * z / (4 * count**2))
-    return np.clip(centre - half, 0.0, share), np.clip(centre + half, share, 1.0)

@@ -1,8 +1,8 @@
-"""The look of every picture, in one place: colours fixed per method, quiet axes, sizes that suit a page.
+"""The look of every plot: one colour, marker and dash for each method, axes, and sizes that suit a page.
 
 Colours follow the palette of M. Okabe and K. Ito (Color universal design, 2008), darkened where a thin line on
-white would be too faint. A method also has a marker and a dash of its own, so that colour is never alone.
-Nothing here touches matplotlib's global state: figures are built as objects, and drawn without a display.
+white would be too faint. Methods also differ in marker and dash, for readers who cannot see the colours. Matplotlib's
+global state is not used: figures are built as objects, and drawn without a display.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def looks(labels: Iterable[str], methods: Mapping[str, str] | None = None) -> di
     """
     named = {label: (methods or {}).get(label) or method_of(label) for label in labels}
     spare = cycle([name for name in METHOD_LOOKS if name not in named.values()] or METHOD_LOOKS)
-    given: dict[str, Look] = {}
+    chosen: dict[str, Look] = {}
     used: dict[str, int] = {}
     for label, method in named.items():
         name = method if method in METHOD_LOOKS else next(spare)
@@ -74,8 +74,8 @@ def looks(labels: Iterable[str], methods: Mapping[str, str] | None = None) -> di
             turn = times - 1
             marker, dash = _SPARE_MARKERS[turn % len(_SPARE_MARKERS)], _SPARE_DASHES[turn % len(_SPARE_DASHES)]
             look = replace(look, marker=marker, dash=dash)
-        given[label] = look
-    return given
+        chosen[label] = look
+    return chosen
 
 
 def looks_of(results: Sequence[MethodResult]) -> dict[str, Look]:
@@ -84,7 +84,7 @@ def looks_of(results: Sequence[MethodResult]) -> dict[str, Look]:
 
 
 def method_of(label: str) -> str:
-    """The method that a label speaks of ("Ensemble of 5" is `ensemble`), or an empty text."""
+    """The method that a label names ("Ensemble of 5" is `ensemble`), or an empty text."""
     text = label.lower().replace("_", "-")
     words = re.split(r"[^a-z0-9]+", text)
     for name in METHOD_LOOKS:
@@ -94,12 +94,12 @@ def method_of(label: str) -> str:
 
 
 def canvas(axes: Axes | None = None, width: float = WIDTH, height: float = HEIGHT) -> Axes:
-    """The given axes, or those of a new figure of our own, in inches."""
+    """`axes`, or those of a new figure of this size in inches."""
     return axes if axes is not None else new_figure(width, height).add_subplot()
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure that no global state knows of."""
+    """An empty figure outside matplotlib's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -109,7 +109,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def dress(axes: Axes, *, title: str = "", subtitle: str = "", x: str = "", y: str = "", grid: str = "both") -> Axes:
-    """Quiet axes: two spines, a faint grid behind, a title on the left and what it says below it."""
+    """Axes with two spines, a faint grid, a title on the left and a subtitle below it."""
     from matplotlib.figure import Figure
 
     axes.set_facecolor(PAPER)
@@ -126,7 +126,7 @@ def dress(axes: Axes, *, title: str = "", subtitle: str = "", x: str = "", y: st
         getattr(axes, f"{grid}axis").grid(color=GRID, linewidth=0.7)
     axes.set_xlabel(plain(x), fontsize=TEXT_SIZE, color=INK)
     axes.set_ylabel(plain(y), fontsize=TEXT_SIZE, color=INK)
-    # Words that are wider than the picture would push it out of its own frame.
+    # A title that is wider than the axes would shrink them.
     inches = axes.figure.get_figwidth() * axes.get_position().width if isinstance(axes.figure, Figure) else WIDTH
     title, subtitle = (title, subtitle) if title else (subtitle, "")
     if title:
@@ -154,7 +154,7 @@ def guide(axes: Axes, *, x: float | None = None, y: float | None = None) -> None
 
 
 def log_sizes(axes: Axes, sizes: Sequence[float]) -> None:
-    """A logarithmic axis that names the sizes shown on it, as people write them."""
+    """A logarithmic x axis with a tick at each of these sizes."""
     axes.set_xscale("log")
     axes.set_xticks(list(sizes), [f"{size:,g}" for size in sizes])
     axes.minorticks_off()
@@ -172,9 +172,9 @@ def log_values(axes: Axes, which: Literal["x", "y"] = "y", marks: Sequence[float
 
 
 def legend(axes: Axes, location: Corner = "best") -> None:
-    """The legend, without a frame, where there is more than one thing to name.
+    """The legend, without a frame, where there is more than one name.
 
-    Many names hide what lies behind them: a figure of ours grows, and they stand below its only plot.
+    Many names would hide the plot: where it is the only one of our figure, they stand below it and the figure grows.
     """
     handles, names = axes.get_legend_handles_labels()
     if len(names) < 2:
@@ -190,7 +190,7 @@ def legend(axes: Axes, location: Corner = "best") -> None:
 
 
 def tint(color: str) -> str:
-    """A colour thinned with white, for areas."""
+    """A colour mixed with white, for areas."""
     from matplotlib.colors import to_hex, to_rgb
 
     red, green, blue = (0.72 + 0.28 * part for part in to_rgb(color))
@@ -206,7 +206,7 @@ def percent(axes: Axes, which: str = "both") -> None:
 
 
 def plain(text: object) -> str:
-    """A user's words as one line that matplotlib will not read as mathematics."""
+    """A user's text as one line that matplotlib does not read as mathematics."""
     return re.sub(r"[\s\x00-\x1f\x7f]+", " ", str(text)).replace("$", r"\$")
 
 

@@ -9,6 +9,7 @@ import torch
 
 from bayesify.errors import choose
 from bayesify.plots import style
+from bayesify.plots.arrays import as_floats, evenly_spaced, plane
 from bayesify.plots.input_space import regression_bands
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def predictive_surfaces(
     resolution: int = 60,
     margin: float = 0.6,
 ) -> list[Axes]:
-    """One panel for each method over the plane of two inputs: the same colours mean the same numbers in all.
+    """One panel for each method over the plane of two inputs, all on one scale of colours.
 
     Args:
         methods: by title.
@@ -53,28 +54,29 @@ def predictive_surfaces(
 
     """
     choose("surface", show, SHOWN)
-    points = _array(x)
+    points = as_floats(x)
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"surfaces need inputs [n, 2], got {list(points.shape)}")
-    low, high = points.min(0), points.max(0)
-    reach = np.maximum(high - low, 1e-6) * margin
-    sides = [np.linspace(low[i] - reach[i], high[i] + reach[i], resolution) for i in (0, 1)]
-    grid = torch.from_numpy(np.stack(np.meshgrid(*sides), -1).reshape(-1, 2))
-    answers = {
+    sides, places = plane(points, resolution, margin)
+    grid = torch.from_numpy(places)
+    predictives = {
         title: method.predict(grid.to(method.network.dtype), draws=draws, seed=seed)
         for title, method in methods.items()
     }
-    values = {title: _values(one, show, label).reshape(resolution, resolution) for title, one in answers.items()}
+    values = {
+        title: _values(predictive, show, label).reshape(resolution, resolution)
+        for title, predictive in predictives.items()
+    }
     return draw_surfaces(values, sides, points, y, show=show)
 
 
 def draw_surfaces(
     values: Mapping[str, Any], sides: Sequence[Any], x: Any, y: Any = None, *, show: str = "probability"
 ) -> list[Axes]:
-    """Surfaces that are computed already, `[up, across]` by title, over the two `sides` of their grid."""
-    surfaces = {title: _array(value).reshape(len(sides[1]), len(sides[0])) for title, value in values.items()}
-    points = _array(x)
-    top = 1.0 if show == "probability" else max(float(one.max()) for one in surfaces.values()) or 1.0
+    """Computed surfaces, `[up, across]` by title, over the two `sides` of their grid."""
+    surfaces = {title: as_floats(value).reshape(len(sides[1]), len(sides[0])) for title, value in values.items()}
+    points = as_floats(x)
+    top = 1.0 if show == "probability" else max(float(value.max()) for value in surfaces.values()) or 1.0
     drawn = panels(len(surfaces))
     for axes, (title, value) in zip(drawn, surfaces.items(), strict=True):
         picture = axes.imshow(
@@ -89,7 +91,7 @@ def draw_surfaces(
         )
         if show == "probability":
             axes.contour(*sides, value, [0.5], colors=[style.ON_PICTURE], linewidths=0.9)
-        _examples(axes, points, None if y is None else _array(y).reshape(-1))
+        _examples(axes, points, None if y is None else as_floats(y).reshape(-1))
         style.dress(axes, title=title, grid="")
     bar = drawn[0].figure.colorbar(picture, ax=drawn, shrink=0.6, pad=0.01)
     bar.outline.set_visible(False)
@@ -107,8 +109,8 @@ def predictive_bands(
     resolution: int = 201,
     margin: float = 0.4,
 ) -> list[Axes]:
-    """One panel for each method over one input: mean, what the weights are unsure of, and the 95% interval."""
-    points = _array(x)
+    """One panel for each method over one input: the mean, its uncertainty, and the 95% interval."""
+    points = as_floats(x)
     if points.ndim != 2 or points.shape[1] != 1:
         raise ValueError(f"bands need inputs [n, 1], got {list(points.shape)}")
     low, high = points.min(), points.max()
@@ -118,12 +120,12 @@ def predictive_bands(
     looks = style.looks(methods, {title: method.name for title, method in methods.items()})
     for axes, (title, method) in zip(drawn, methods.items(), strict=True):
         inputs = torch.from_numpy(place[:, None]).to(method.network.dtype)
-        answer = method.predict(inputs, draws=draws, seed=seed)
-        data = None if y is None else (points, _array(y))
-        regression_bands(place, answer, data, title=title, look=looks[title], x_name="", y_name="", axes=axes)
-        named = axes.get_legend()
-        if named is not None:
-            named.remove()
+        predictive = method.predict(inputs, draws=draws, seed=seed)
+        data = None if y is None else (points, as_floats(y))
+        regression_bands(place, predictive, data, title=title, look=looks[title], x_name="", y_name="", axes=axes)
+        legend = axes.get_legend()
+        if legend is not None:
+            legend.remove()
     limits = [axes.get_ylim() for axes in drawn]
     for axes in drawn:
         axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
@@ -133,7 +135,7 @@ def predictive_bands(
 def panels(count: int) -> list[Axes]:
     """Empty axes of one figure, up to four in a row."""
     if count < 1:
-        raise ValueError("side by side needs at least one method, got none")
+        raise ValueError("panels need at least one method, got none")
     columns = min(count, _COLUMNS)
     rows = -(-count // columns)
     figure = style.new_figure(2.6 * columns + 0.4, 2.1 * rows)
@@ -141,8 +143,8 @@ def panels(count: int) -> list[Axes]:
 
 
 def _examples(axes: Axes, points: Array, labels: Array | None) -> None:
-    """A few of the examples, small and as pixels, dark on the panel's own colours."""
-    some = np.linspace(0, len(points) - 1, min(len(points), _MOST_POINTS)).round().astype(int)
+    """A few of the examples, small and as pixels, dark on the panel's colours."""
+    some = evenly_spaced(len(points), _MOST_POINTS)
     groups = np.zeros(len(some)) if labels is None else labels[some]
     for number, group in enumerate(np.unique(groups)):
         chosen = points[some][groups == group]
@@ -160,10 +162,4 @@ def _examples(axes: Axes, points: Array, labels: Array | None) -> None:
 
 def _values(predictive: Predictive, show: str, label: int) -> Array:
     chosen = {"probability": lambda: predictive.probs[:, label], "uncertainty": lambda: predictive.std[:, label]}
-    return _array(chosen[show]() if show in chosen else predictive.entropy)
-
-
-def _array(values: Any) -> Array:
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-    return np.asarray(values, dtype=np.float64)
+    return as_floats(chosen[show]() if show in chosen else predictive.entropy)

@@ -1,4 +1,4 @@
-"""How training went: the objective, or one of its parts, and the weights, by epoch."""
+"""Plots of training: the objective or one of its parts, and histograms of the weights, by epoch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from bayesify.errors import choose
 from bayesify.plots import arguments, style
+from bayesify.plots.arrays import evenly_spaced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,10 +35,26 @@ def training_history(
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """One column of the history by epoch: `loss`, `nll`, `kl`, `validation_nll` or `validation_error`.
+    """One column of the training history by epoch.
 
-    A sampler has no epochs: alone it is drawn by iteration, beside others by the blocks in which it keeps its history.
-    Values that are all above zero and span more than a factor of ten get a logarithmic scale.
+    A sampler has no epochs. Alone it is drawn by iteration, beside others by the blocks in which it keeps its history.
+    Positive values that span more than a factor of ten get a logarithmic scale.
+
+    Args:
+        histories: a method, its history, or several of them by name.
+        show: `loss`, `nll`, `kl`, `validation_nll` or `validation_error`.
+        title: over the plot.
+        looks: colour, marker and dash by name. By default each method has its own.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> axes = bf.plots.training_history(bnn, show="kl")
+        >>> len(axes.lines[0].get_xdata())
+        5
+
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -45,7 +62,7 @@ def training_history(
     named = arguments.histories("training_history", histories)
     axes = style.canvas(axes)
     looks = looks or style.looks(named)
-    seen: list[float] = []
+    drawn: list[float] = []
     along, label = time_axis(named.values())
     for name, history in named.items():
         points = [(record[along], record[show]) for record in history.records if record.get(show) is not None]
@@ -54,17 +71,17 @@ def training_history(
         times, values = zip(*points, strict=True)
         line = looks[name].line(marker_size=4.5 if len(times) == 1 else 0.0)
         axes.plot(times, values, label=style.key(name) or None, **line)
-        seen += values
+        drawn += values
     style.dress(axes, title=title, x=label, y=COLUMNS[show])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if seen and np.all(np.isfinite(seen)) and min(seen) > 0 and max(seen) > 10 * min(seen):
+    if drawn and np.all(np.isfinite(drawn)) and min(drawn) > 0 and max(drawn) > 10 * min(drawn):
         axes.set_yscale("log")
     style.legend(axes, "upper right")
     return axes
 
 
 def time_axis(histories: Iterable[History]) -> tuple[str, str]:
-    """What histories are drawn along: the record's entry, and what it is called."""
+    """What histories are drawn along: the key of a record, and the label of the axis."""
     sampled = ["phase" in history.records[-1] for history in histories if history.records]
     if sampled and all(sampled):
         return "step", "iteration"
@@ -80,24 +97,42 @@ def weight_histograms(
     look: Look | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """How the weights of one tensor were spread after some of the epochs, the last in front, all equally high.
+    """Histograms of the weights of one tensor after some of the epochs, the last in front, all equally high.
 
-    Training records the means of a posterior (an ensemble's members together) at up to 40 epochs; `layer` is a
-    tensor's name (the largest, unless given), and at most `most` epochs are drawn, evenly chosen.
+    Training records the means of a posterior (all members of an ensemble together) at up to 40 epochs.
+
+    Args:
+        history: a method or its history.
+        layer: the name of a tensor. By default the largest.
+        most: at most these many epochs are drawn, evenly chosen.
+        title: over the plot.
+        look: colour, marker and dash. By default those of `variational`.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Raises:
+        ValueError: where the history has no histograms of the weights.
+
+    Example:
+        >>> axes = bf.plots.weight_histograms(bnn, most=3)
+        >>> axes.get_ylabel()
+        'epoch'
+
     """
     from matplotlib.ticker import FixedLocator
 
     history = arguments.history("weight_histograms", history)
-    snapshots = {record["epoch"]: record["weights"] for record in history.records if record.get("weights")}
-    if not snapshots:
-        raise ValueError("this history has no weights: it was recorded by an earlier version, or for another method")
-    layer = largest_tensor(history) if layer is None else choose("tensor", layer, next(iter(snapshots.values())))
+    histograms = {record["epoch"]: record["weights"] for record in history.records if record.get("weights")}
+    if not histograms:
+        raise ValueError("the history must have histograms of the weights, got none: an earlier version recorded it")
+    layer = largest_tensor(history) if layer is None else choose("tensor", layer, next(iter(histograms.values())))
     axes = style.canvas(axes, 3.7, 3.1)
     look = look or style.METHOD_LOOKS["variational"]
-    epochs = sorted(snapshots)
-    places = np.linspace(0, len(epochs) - 1, min(most, len(epochs))).round().astype(int)
-    shown = [epochs[place] for place in dict.fromkeys(places.tolist())]
-    curves = [density_of(snapshots[epoch][layer]) for epoch in shown]
+    epochs = sorted(histograms)
+    shown = [epochs[place] for place in evenly_spaced(len(epochs), most)]
+    curves = [density_of(histograms[epoch][layer]) for epoch in shown]
     for row, (edges, density) in enumerate(curves):
         base = -float(row)
         # Taller than a row, so that the shapes stay readable; each in front hides the one behind.

@@ -1,4 +1,4 @@
-"""What the posterior says about the weights: their densities, their signal-to-noise, and what pruning costs.
+"""Plots of the weights: their densities, their signal-to-noise, and the error after pruning.
 
 SNR = |mu| / sigma          (A. Graves, Practical variational inference for neural networks, 2011)
 """
@@ -35,7 +35,26 @@ def weight_densities(
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """How the weights (not the biases, where there is anything else) of each method are spread, over several draws."""
+    """The densities of each method's weights over several posterior draws.
+
+    Biases are left out, unless there is nothing else.
+
+    Args:
+        methods: a fitted method, or several by name.
+        bins: number of bins, on a symmetric range that holds 99% of each method's weights.
+        title: over the plot.
+        looks: colour, marker and dash by name. By default each method has its own.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> axes = bf.plots.weight_densities(bnn, bins=21)
+        >>> len(axes.lines[0].get_xdata())
+        21
+
+    """
     named = arguments.methods("weight_densities", methods)
     axes = style.canvas(axes)
     looks = looks or style.looks(named)
@@ -82,9 +101,31 @@ def snr_histogram(
     look: Look | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """The weights' signal-to-noise on a logarithmic scale; left of a cut lies that share of them.
+    """The signal-to-noise of the weights, on a logarithmic scale.
+
+        SNR = |mu| / sigma
 
     Values below a thousandth of the median are gathered at the left edge.
+
+    Args:
+        method: a fitted `Variational`.
+        cuts: shares of the weights; a line marks the signal-to-noise below which each lies.
+        bins: number of bins.
+        title: over the plot.
+        look: colour, marker and dash. By default those of `variational`.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Raises:
+        ValueError: where every weight has mean zero or was pruned.
+
+    Example:
+        >>> axes = bf.plots.snr_histogram(bnn, cuts=[0.5])
+        >>> axes.get_xscale()
+        'log'
+
     """
     axes = style.canvas(axes, 3.7, 2.8)
     look = look or style.METHOD_LOOKS["variational"]
@@ -109,7 +150,29 @@ def snr_cumulative(
     look: Look | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """The share of weights whose signal-to-noise lies below each value, with the cuts as steps."""
+    """The share of weights whose signal-to-noise lies below each value.
+
+        SNR = |mu| / sigma
+
+    Args:
+        method: a fitted `Variational`.
+        cuts: shares of the weights to mark with steps.
+        title: over the plot.
+        look: colour, marker and dash. By default those of `variational`.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Raises:
+        ValueError: where every weight has mean zero or was pruned.
+
+    Example:
+        >>> axes = bf.plots.snr_cumulative(bnn)
+        >>> axes.get_ylabel()
+        'weights below'
+
+    """
     axes = style.canvas(axes, 3.7, 2.8)
     look = look or style.METHOD_LOOKS["variational"]
     snr = _in_view(signal_to_noise(method))
@@ -135,18 +198,33 @@ def pruning_curve(
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """The error (or `show="nll"`) after pruning each share of the weights.
+    """The error, or the NLL, after pruning each share of the weights.
 
-    Of a method the curve is that on `data`, `(x, y)`. `error_name` is "error" (shown in percent; the default, but of a
-    regression's method "RMSE") or any other name.
+    Args:
+        curves: a fitted `Variational`, what `bf.pruning_curve` returns, or several of them by name.
+        data: `(x, y)`, which a method needs.
+        show: `error` or `nll`.
+        error_name: what the error is. By default "error", which is shown in percent, or "RMSE" for a regression.
+        title: over the plot.
+        looks: colour, marker and dash by name. By default each method has its own.
+        axes: where to draw. By default a new figure.
+
+    Returns:
+        The matplotlib Axes.
+
+    Example:
+        >>> axes = bf.plots.pruning_curve(bnn, (x, y), show="nll")
+        >>> axes.lines[0].get_xdata()[:3]
+        array([0.  , 0.25, 0.5 ])
+
     """
     if show not in {"error", "nll"}:
         raise ValueError(f"show must be 'error' or 'nll', got {show!r}")
     named = arguments.pruning_curves("pruning_curve", curves, data)
     if error_name is None:
-        parts = curves.values() if isinstance(curves, Mapping) else [curves]
-        numbers = any(isinstance(part, Method) and part.likelihood.kind == "regression" for part in parts)
-        error_name = "RMSE" if numbers else "error"
+        drawn = curves.values() if isinstance(curves, Mapping) else [curves]
+        regression = any(isinstance(curve, Method) and curve.likelihood.kind == "regression" for curve in drawn)
+        error_name = "RMSE" if regression else "error"
     axes = style.canvas(axes, 3.7, 2.8)
     looks = looks or style.looks(named)
     for name, curve in named.items():
@@ -174,7 +252,7 @@ def signal_to_noise(method: Method) -> NDArray[np.float64]:
     snr = scores(method, "snr")[prunable_weights(method)].detach().double().cpu().numpy()
     snr = np.sort(snr[snr > 0])
     if len(snr) == 0:
-        raise ValueError("no weight with a signal is left: every one has mean zero or was pruned")
+        raise ValueError("signal-to-noise needs weights that are not zero: every one has mean zero or was pruned")
     return snr
 
 

@@ -1,4 +1,4 @@
-"""What to know before trusting a result: pure functions that return a sentence, or None where all is well."""
+"""Warnings about a result: pure functions that return a sentence, or None where there is nothing to warn about."""
 
 from __future__ import annotations
 
@@ -25,7 +25,18 @@ STUCK_WIDTH = 0.05
 
 @dataclass(frozen=True)
 class Alert:
-    """Whom it is about, what kind it is (`not_converged`, ...), and the sentence."""
+    """A warning about a result.
+
+    Args:
+        about: the label of the result.
+        kind: `never_fitted`, `blew_up`, `not_converged`, `overconfident`, `widths_stuck` or `kl_frozen`.
+        text: the sentence.
+
+    Example:
+        >>> bf.report.Alert("Mine", "overconfident", "overconfident: it is 99% sure and right 80% of the time").kind
+        'overconfident'
+
+    """
 
     about: str
     kind: str
@@ -35,8 +46,27 @@ class Alert:
 def alerts(
     label: str, method: Method, losses: Sequence[float], kls: Sequence[float], predictive: Predictive, targets: Any
 ) -> list[Alert]:
-    """All alerts on one result, by `label`; `losses` and `kls` are one number per epoch."""
-    found = {
+    """All warnings about one result.
+
+    Args:
+        label: what the result is called.
+        method: a fitted method.
+        losses: its training loss, one number per epoch.
+        kls: its KL, one number per epoch.
+        predictive: its predictions for the test inputs.
+        targets: the test targets.
+
+    Returns:
+        The warnings; none where all is well.
+
+    Example:
+        >>> history = bnn.history
+        >>> found = bf.report.alerts("Mine", bnn, history["loss"], history["kl"], bnn.predict(x), y)
+        >>> [alert.kind for alert in found]
+        [...]
+
+    """
+    texts = {
         "never_fitted": never_fitted(method, losses),
         "blew_up": None if hasattr(method, "diagnose") else blew_up(method.history["nll"]),
         "not_converged": chains_disagree(method) if hasattr(method, "diagnose") else not_converged(losses),
@@ -44,46 +74,40 @@ def alerts(
     }
     if isinstance(method, Variational):
         start = torch.nn.functional.softplus(initialisation.start_rho(method.network, method.initial_rho, method.seed))
-        found["widths_stuck"] = widths_stuck(method.std, start)
-        found["kl_frozen"] = kl_frozen(kls)
-    return [Alert(label, kind, text) for kind, text in found.items() if text is not None]
+        texts["widths_stuck"] = widths_stuck(method.std, start)
+        texts["kl_frozen"] = kl_frozen(kls)
+    return [Alert(label, kind, text) for kind, text in texts.items() if text is not None]
 
 
 def never_fitted(method: Method, losses: Sequence[float]) -> str | None:
-    """Whether nothing says that the method was ever trained: no plan, and no epoch in its history."""
+    """Whether no training is recorded: no plan, and no epoch in the history."""
     if method.plan is not None or len(losses):
         return None
-    return (
-        "no training is recorded: it was never fitted, and unless a loop of your own trained it, its scores are those "
-        "of the weights it started from"
-    )
+    return "no training is recorded: unless your own loop trained it, these are the scores of its initial weights"
 
 
 def chains_disagree(method: Any) -> str | None:
-    """Whether a sampler's chains predict differently (its own `diagnose()`), or some of its trajectories diverged."""
+    """Whether a sampler's chains predict differently (by `diagnose()`), or some of its trajectories diverged."""
     try:
-        found = method.diagnose()
+        diagnosis = method.diagnose()
     except ValueError:
-        # Nothing was drawn, or nothing says at which inputs to judge: `never_fitted` speaks of the first.
+        # There are no draws, which `never_fitted` reports, or no inputs to judge predictions at.
         return None
-    if not found.converged:
+    if not diagnosis.converged:
         return (
-            f"not converged: its {found.chains} chains disagree on predictions (largest R-hat {found.r_hat:.3f}); "
-            "sample longer before comparing"
+            f"not converged: its {diagnosis.chains} chains disagree on predictions (largest R-hat "
+            f"{diagnosis.r_hat:.3f}); sample longer before comparing"
         )
-    if found.divergences:
+    if diagnosis.divergences:
         return (
-            f"{found.divergences:,} trajectories diverged: parts of the posterior may be missing; ask for a higher "
+            f"{diagnosis.divergences:,} trajectories diverged: parts of the posterior may be missing; set a higher "
             "acceptance"
         )
     return None
 
 
 def overconfident(predictive: Predictive, targets: Any) -> str | None:
-    """Whether answers are less often right than they claim: mean confidence against accuracy.
-
-    For regression the 95% intervals are compared with the share of targets that they hold.
-    """
+    """Whether accuracy is below mean confidence or, for regression, 95% intervals hold too few targets."""
     truth = predictive.likelihood.prepare(targets).to(predictive.outputs.device)
     if predictive.kind == "classification":
         right = (predictive.labels == truth.reshape(predictive.labels.shape)).double().reshape(-1)
@@ -95,7 +119,7 @@ def overconfident(predictive: Predictive, targets: Any) -> str | None:
         excess, right, claimed = 0.95 - inside, inside, 0.95
         words = "its {claimed:.0%} intervals hold {kept:.1%} of the targets"
     gap, count = float(excess.mean()), excess.numel()
-    # With no spread at all (every answer sure and wrong) one example's worth of doubt still remains.
+    # Where every prediction is sure and wrong there is no spread: the error is then that of one example.
     error = max(float(excess.std(correction=0)), 1.0 / count) / math.sqrt(count)
     if gap <= GAP or gap <= STANDARD_ERRORS * error:
         return None

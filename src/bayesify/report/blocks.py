@@ -21,7 +21,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Column:
-    """A table's column: how its numbers are written (`.3f`, `.1%`), a unit, which way is better, and a note."""
+    """A column of a report's table.
+
+    Args:
+        title: its heading.
+        form: how its numbers are written, as Python's format specification: `.3f`, `.1%`.
+        unit: written after each number.
+        better: `higher` or `lower`, to make the best value bold; empty for neither.
+        note: in small type under the heading.
+
+    Raises:
+        ValueError: where `better` is something else.
+
+    Example:
+        >>> bf.report.Column("accuracy", ".1%", better="higher").write(0.984)
+        '98.4%'
+
+    """
 
     title: str
     form: str = ""
@@ -34,7 +50,15 @@ class Column:
             raise ValueError(f"better must be 'higher', 'lower' or empty, got {self.better!r}")
 
     def write(self, value: Any) -> str:
-        """A value as the page shows it; a dash where there is none, an error beside a mean over seeds."""
+        """A value as the page shows it.
+
+        Args:
+            value: a number, a text, a `Spread` (written as mean ± standard error), or None (written as a dash).
+
+        Returns:
+            The text.
+
+        """
         if isinstance(value, Written):
             return value.by.write(value.value)
         if isinstance(value, Spread):

@@ -1,4 +1,4 @@
-"""The parts of a comparison of classifiers: the scores, and what there is to see."""
+"""The parts of a comparison of classifiers: scores, images with predictions, uncertainty, mistakes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify import metrics, plots
-from bayesify.evaluation.results import MethodResult, Seeds, plain_result, told
+from bayesify.evaluation.results import MethodResult, Seeds, list_by_label, plain_result
 from bayesify.evaluation.selective import risk_coverage
 from bayesify.plots import style
 from bayesify.plots.predictions import histogram_of_scores
@@ -25,25 +25,24 @@ _COVERAGES = tuple(round(0.1 * step, 1) for step in range(1, 11))
 
 
 def scores(report: Report, seeds: Seeds, *, unknown_name: str, at_least: float) -> None:
-    """The numbers that stand out, the table, and the two scores that chance moves most with their intervals."""
+    """The large numbers, the table, and two scores with their intervals."""
     results = seeds.first
     known, unknown = len(results[0].predictive), _unknown_count(results)
-    listed = scoring.classification_scores(at_least)
-    scoring.stand_out(report, seeds, listed)
-    draws = told({result.label: str(result.predictive.draws) for result in results})
+    listed = scoring.reported_scores("classification", at_least)
+    scoring.large_numbers(report, seeds, listed)
+    draws = list_by_label({result.label: str(result.predictive.draws) for result in results})
     others = f" and {unknown:,} of {unknown_name}" if unknown else ""
     cost = " Cost is against the plain network." if any(result.cost is not None for result in results) else ""
     scoring.table(report, seeds, listed, f"{known:,} known test examples{others}. Draws: {draws}.{cost}")
     if len(seeds.runs) > 1:
-        by_title = {score.column.title: score for score in listed}
-        chosen = {"accuracy on known": "accuracy"}
-        chosen |= {"AUROC for the unknown": "AUROC"} if unknown else {"NLL (nats)": "NLL"}
-        scoring.seed_figure(report, seeds, {name: by_title[title] for name, title in chosen.items()})
+        chosen = {"accuracy on known": listed["accuracy"]}
+        chosen |= {"AUROC for the unknown": listed["auroc"]} if unknown else {"NLL (nats)": listed["nll"]}
+        scoring.seed_figure(report, seeds, chosen)
     else:
         scoring.interval_figure(report, results)
 
 
-def shown_answers(
+def shown_predictions(
     report: Report,
     results: Sequence[MethodResult],
     known: tuple[Any, Any],
@@ -53,22 +52,22 @@ def shown_answers(
     unknown_name: str,
     at_least: float,
 ) -> None:
-    """One known and one or two unknown images with every method's answer."""
+    """Two known and up to two unknown images with every method's prediction."""
     report.section(
         "One image at a time",
         f"Bars are the mean over draws, ticks the single draws: where they spread, the method is unsure. Below the "
-        f"dashed line at {at_least:.0%} the answer is “I do not know”.",
+        f"dashed line at {at_least:.0%} the prediction is “I do not know”.",
     )
     easy, hard = examples.easiest_known(results), examples.hardest_known(results)
     chosen = {
-        easy: "A known image, the one that is answered right with most confidence",
-        hard: "The known image that is doubted most",
+        easy: "The known image with the most confident right prediction",
+        hard: "The known image with the least confident prediction",
     }
     all_panels: list[Axes] = []
     all_words: list[str] = []
     for index, reason in chosen.items():
         truth = class_names[int(known[1].reshape(-1)[index])]
-        panels, words = examples.answers(
+        panels, words = examples.predictions_for(
             results,
             known[0][index],
             index,
@@ -89,16 +88,16 @@ def shown_answers(
     surest, telling = examples.surest_unknown(results), examples.most_telling_unknown(results, at_least)
     why = {
         surest: f"{plain.label} is most confidently wrong on it",
-        telling: f"{plain.label} is at least {at_least:.0%} sure of it and the others doubt it most",
+        telling: f"{plain.label} is at least {at_least:.0%} sure of it and the others are least sure",
     }
     for place, reason in why.items():
-        panels, words = examples.answers(
-            results, unknown[place], place, class_names, unknown=True, at_least=at_least, caption="never taught"
+        panels, words = examples.predictions_for(
+            results, unknown[place], place, class_names, unknown=True, at_least=at_least, caption="not in training"
         )
         report.figure(
             panels,
-            f"One of {len(unknown):,} images of {unknown_name}, which was never taught; chosen because {reason}. Every "
-            "certain answer is wrong here; the honest one is “I do not know”.",
+            f"One of {len(unknown):,} images of {unknown_name}, which was not in training; chosen because {reason}. "
+            "Every confident prediction is wrong here; the right one is “I do not know”.",
             words,
         )
 
@@ -134,7 +133,7 @@ def uncertainty(report: Report, results: Sequence[MethodResult], *, unknown_name
     more = ["Risk against coverage for " + ", ".join(curves), "Reliability diagram for " + ", ".join(curves)]
     data = {
         "risk_coverage": coverage,
-        "reliability": {label: _reliability_data(results[0], part) for label, part in predictives.items()},
+        "reliability": {label: _reliability_data(results[0], predictive) for label, predictive in predictives.items()},
     }
     entropies, risks = _about_entropies(results), _about_risk(results, curves)
     if alone:
@@ -152,54 +151,54 @@ def galleries(
     alone = len(results) == 1
     least = [examples.gallery(result, images, class_names, mistakes=False, named=not alone)[0] for result in results]
     wrong = [examples.gallery(result, images, class_names, mistakes=True, named=not alone)[0] for result in results]
-    doubted = [panel for panel in least if panel is not None]
-    mistaken = [panel for panel in wrong if panel is not None]
+    unsure_panels = [panel for panel in least if panel is not None]
+    mistake_panels = [panel for panel in wrong if panel is not None]
     counts = {result.label: _mistakes(result, at_least) for result in results}
     data = {label: {"mistakes": made, "confident_mistakes": sure} for label, (made, sure) in counts.items()}
-    made = told({label: f"{made:,} and {sure:,}" for label, (made, sure) in counts.items()})
-    first = "The known test images that are answered with least confidence. Are they hard for you too?"
-    second = f"Mistakes, the most confident first. How many in all and while at least {at_least:.0%} sure: {made}."
+    made = list_by_label({label: f"{made:,} and {sure:,}" for label, (made, sure) in counts.items()})
+    first = "The known test images with the least confident predictions. Are they hard for you too?"
+    second = f"Mistakes, the most confident first. In all, and with at least {at_least:.0%} confidence: {made}."
     words = [f"The images that {result.label} is least sure of" for result in results]
     more = [
         f"The most confident mistakes of {result.label}"
         for result, panel in zip(results, wrong, strict=True)
         if panel is not None
     ]
-    if alone and mistaken:
-        report.figure([*doubted, *mistaken], "", [*words, *more], data, [first, second])
+    if alone and mistake_panels:
+        report.figure([*unsure_panels, *mistake_panels], "", [*words, *more], data, [first, second])
         return
-    report.figure(doubted, first, words)
-    if mistaken:
-        report.figure(mistaken, second, more, data)
+    report.figure(unsure_panels, first, words)
+    if mistake_panels:
+        report.figure(mistake_panels, second, more, data)
     else:
-        report.text("No method made a single mistake on the known test images.")
+        report.text("No method made a mistake on the known test images.")
 
 
 def _about_entropies(results: Sequence[MethodResult]) -> str:
     opening = "Entropy of the predictive distribution, in nats."
     if all(result.unknown is None for result in results):
-        medians = told({result.label: f"{_median(result.predictive):.2f}" for result in results})
-        return f"{opening} What lies at the right is worth a second look. Median: {medians}."
-    pairs = told(
+        medians = list_by_label({result.label: f"{_median(result.predictive):.2f}" for result in results})
+        return f"{opening} Inputs at the right are worth a second look. Median: {medians}."
+    pairs = list_by_label(
         {r.label: f"{_median(r.predictive):.2f} and {_median(r.unknown):.2f}" for r in results if r.unknown is not None}
     )
     return (
-        f"{opening} A method that notices the unknown keeps the two apart: known at the left, unknown (hatched) at the "
-        f"right. Medians of the known and the unknown: {pairs}."
+        f"{opening} Known inputs should lie at the left, unknown ones (hatched) at the right. Medians of the known and "
+        f"the unknown: {pairs}."
     )
 
 
 def _about_risk(results: Sequence[MethodResult], curves: dict[str, Any]) -> tuple[str, str]:
-    at_90 = told({label: f"{curve.risk_at(0.9):.1%}" for label, curve in curves.items()})
-    sure = {result.label: float(result.predictive.confidence.double().mean()) for result in results}
-    honest = told({r.label: f"{sure[r.label]:.1%} and {r.evaluation.accuracy:.1%}" for r in results})
+    at_90 = list_by_label({label: f"{curve.risk_at(0.9):.1%}" for label, curve in curves.items()})
+    confidence = {result.label: float(result.predictive.confidence.double().mean()) for result in results}
+    overall = list_by_label({r.label: f"{confidence[r.label]:.1%} and {r.evaluation.accuracy:.1%}" for r in results})
     risk = (
-        "The error among the surest answers: the further a curve stays at the floor, the more can be answered without "
-        f"mistakes. At the dashed line, with nine in ten answered: {at_90}."
+        "The error of the surest predictions: the further a curve stays at zero, the more can be accepted without "
+        f"mistakes. At the dashed line, with nine in ten accepted: {at_90}."
     )
     calibration = (
-        "How often answers are right against how sure they are: below the diagonal is overconfident, bars are 95% "
-        f"intervals, bins of fewer than ten examples are left out. Overall, sure and right: {honest}."
+        "Accuracy against confidence: below the diagonal is overconfident, bars are 95% intervals, bins of fewer than "
+        f"ten examples are left out. Overall, confidence and accuracy: {overall}."
     )
     return risk, calibration
 
@@ -233,7 +232,7 @@ def _short(unknown_name: str) -> str:
 
 
 def images_of(inputs: Any) -> Any:
-    """Images as an array that numbers can pick from, or None where these are no images but rows of a table."""
+    """Images as an array `[n, ...]`, or None where the inputs are rows of a table."""
     if inputs is None:
         return None
     array = np.asarray(inputs.detach().cpu() if hasattr(inputs, "detach") else inputs)

@@ -1,4 +1,4 @@
-"""Several methods on one test set, or one method alone, as a report: the demo's, `compare`'s and `report`'s page."""
+"""The report on several methods on one test set, or on one method alone: the page of `demo`, `compare` and `report`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from bayesify.evaluation.results import MethodResult, Seeds, checked
+from bayesify.evaluation.results import MethodResult, Seeds, check_comparable
 from bayesify.methods import Variational
+from bayesify.plots.predictions import names_of_classes
 from bayesify.report import classification, formulas, headlines, posterior, regression
 from bayesify.report.alerts import Alert, alerts
 from bayesify.report.model_card import write_model_card
@@ -34,7 +35,7 @@ def comparison_report(
     licence: str = "other",
     tested_on: str = "",
 ) -> Path:
-    """Write the report, its JSON twin and a model card in each result's run folder; returns the page's path.
+    """Write the report, its numbers as JSON, and a model card in each result's run folder.
 
     Args:
         results: one for each method, all on the same test set.
@@ -44,43 +45,58 @@ def comparison_report(
         class_names: in the order of the labels.
         known: the test set as people see it, (images `[n, height, width]` or `[n, channels, height, width]`,
             labels), in the order of the predictives; rows of a table are not shown.
-        unknown: images behind the results' `unknown` predictives.
+        unknown: the images of the unknown inputs, in the order of the results' `unknown` predictives.
         unknown_name: what they are, as it reads in a sentence: "the digit 4".
-        inputs: the test inputs as the methods take them, for pruning and surfaces; `known`'s where they fit.
-        at_least: the confidence below which an answer is "I do not know".
-        seeds: the results of every seed, where there were several: the table then has their means and standard errors,
-            and the pictures are those of `results`, the first.
+        inputs: the test inputs as the methods take them, for pruning and surfaces. By default those of `known`, where
+            the methods take them.
+        at_least: the confidence below which a prediction is "I do not know".
+        seeds: the results of every seed, where there were several. The table then has means and standard errors, and
+            the figures show `results`, the first seed.
         licence: of the model, for its card: an identifier such as `apache-2.0`.
         tested_on: what the test set is, for the card, where it is not the test part of the run's own data.
 
+    Returns:
+        The path of the page.
+
+    Raises:
+        ValueError: where the results cannot be compared, or an argument does not fit them.
+
+    Example:
+        >>> result = bf.report.MethodResult(
+        ...     "variational", "Mine", bnn, bf.evaluate(bnn, (x, y), draws=5), bnn.predict(x, draws=5), y
+        ... )
+        >>> page = bf.report.comparison_report([result], path="mine.html", title="Three clouds")
+        >>> page.name, page.with_suffix(".json").exists()
+        ('mine.html', True)
+
     """
-    given = checked(results)
-    every = _every_seed(given, seeds)
+    results = check_comparable(results)
+    every = _every_seed(results, seeds)
     if not 0 < at_least <= 1:
         raise ValueError(f"at_least must be a confidence above 0 and up to 1, got {at_least}")
     report = Report(title, subtitle)
     warned: dict[str, list[str]] = {}
     for same in every.by_method():
-        found = [_alerts_on(result) for result in same]
-        for kind, alert in {alert.kind: alert for part in reversed(found) for alert in part}.items():
-            times = sum(kind in {alert.kind for alert in part} for part in found)
-            seldom = f" (in {times} of {len(found)} seeds)" if len(found) > 1 else ""
+        by_seed = [_alerts_on(result) for result in same]
+        for kind, alert in {alert.kind: alert for raised in reversed(by_seed) for alert in raised}.items():
+            times = sum(kind in {alert.kind for alert in raised} for raised in by_seed)
+            seldom = f" (in {times} of {len(by_seed)} seeds)" if len(by_seed) > 1 else ""
             report.alert(alert.text + seldom, alert.about, kind)
-        warned[same[0].label] = [alert.text for alert in found[0]]
-    inputs = _usable_inputs(given, known) if inputs is None else inputs
+        warned[same[0].label] = [alert.text for alert in by_seed[0]]
+    inputs = _usable_inputs(results, known) if inputs is None else inputs
     flat = inputs if isinstance(inputs, Tensor) or hasattr(inputs, "shape") else None
-    if given[0].predictive.kind == "regression":
+    if results[0].predictive.kind == "regression":
         _regression(report, every, flat)
     else:
-        names = _class_names(given, class_names)
+        names = names_of_classes(results[0].predictive, class_names)
         _classification(report, every, known, unknown, names, unknown_name, at_least)
         if flat is not None:
-            posterior.surfaces(report, given, flat)
-    posterior.weights(report, given, inputs)
-    posterior.training(report, given)
-    _definitions(report, given)
+            posterior.surfaces(report, results, flat)
+    posterior.weights(report, results, inputs)
+    posterior.training(report, results)
+    _definitions(report, results)
     written = report.write(path)
-    for result in given:
+    for result in results:
         if result.method.run is not None and result.method.run.is_dir():
             write_model_card(
                 result, result.method.run, alerts=warned[result.label], licence=licence, tested_on=tested_on
@@ -94,7 +110,7 @@ def _alerts_on(result: MethodResult) -> list[Alert]:
 
 
 def _every_seed(results: list[MethodResult], seeds: Sequence[Sequence[MethodResult]] | None) -> Seeds:
-    every = [results] if seeds is None else [checked(run) for run in seeds]
+    every = [results] if seeds is None else [check_comparable(run) for run in seeds]
     labels = [result.label for result in results]
     if not every or any([result.label for result in run] != labels for run in every):
         raise ValueError("seeds must hold results of the same methods for every seed, in the order of results")
@@ -122,13 +138,13 @@ def _classification(
     results = seeds.first
     headlines.headline(report, seeds, unknown_name=unknown_name, at_least=at_least)
     classification.scores(report, seeds, unknown_name=unknown_name, at_least=at_least)
-    # With a label for every pixel there is no single answer to show beside an image.
+    # With a label for every pixel there is no single prediction to show beside an image.
     single = results[0].predictive.labels.ndim == 1
     images = classification.images_of(known[0] if known is not None and single else None)
     if known is not None and images is not None:
         if len(images) != len(results[0].predictive):
             raise ValueError(
-                f"known must have one image for each of {len(results[0].predictive)} answers, got {len(images)}"
+                f"known must have one image for each of {len(results[0].predictive)} predictions, got {len(images)}"
             )
         others = classification.images_of(unknown)
         for result in results:
@@ -136,7 +152,7 @@ def _classification(
                 raise ValueError(
                     f"unknown must have {len(result.unknown)} images like its predictive, got {len(others)}"
                 )
-        classification.shown_answers(
+        classification.shown_predictions(
             report, results, (images, results[0].targets), others, names, unknown_name=unknown_name, at_least=at_least
         )
     classification.uncertainty(report, results, unknown_name=unknown_name)
@@ -153,19 +169,10 @@ def _definitions(report: Report, results: list[MethodResult]) -> None:
     report.definitions(listed)
 
 
-def _class_names(results: list[MethodResult], given: Sequence[str] | None) -> list[str]:
-    classes = results[0].predictive.probs.shape[-1]
-    names = given if given is not None else results[0].predictive.class_names
-    names = [str(number) for number in range(classes)] if not names else [str(name) for name in names]
-    if len(names) != classes:
-        raise ValueError(f"class_names must have one name for each of {classes} classes, got {len(names)}")
-    return names
-
-
 def _usable_inputs(results: list[MethodResult], known: tuple[Any, Any] | None) -> Any:
     if known is None or not hasattr(known[0], "shape"):
         return None
     shape = [list(known[0].shape[1:])]
-    # Raw levels (whole numbers) are for people: a method takes prepared ones.
+    # Whole numbers are raw pixels: a method takes prepared ones.
     whole = "int" in str(getattr(known[0], "dtype", ""))
     return known[0] if not whole and all(result.method.input_shapes == shape for result in results) else None

@@ -1,4 +1,4 @@
-"""Which inputs to show, and how they look with every method's answer beside them."""
+"""Which inputs to show, and their images with every method's prediction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from bayesify import plots
-from bayesify.evaluation.results import MethodResult, checked, plain_result
+from bayesify.evaluation.results import MethodResult, check_comparable, plain_result
 from bayesify.plots import style
 from bayesify.plots.predictions import verdict
 from bayesify.plots.style import looks_of
@@ -38,22 +38,22 @@ def hardest_known(results: Sequence[MethodResult]) -> int:
 
 
 def surest_unknown(results: Sequence[MethodResult]) -> int:
-    """The unknown input on which the plain network is most confidently wrong: it knows no right answer."""
+    """The unknown input on which the plain network is most confident, and so most wrong."""
     return int(_unknown(plain_result(results)).confidence.argmax())
 
 
 def most_telling_unknown(results: Sequence[MethodResult], at_least: float = 0.9) -> int:
-    """The unknown input that the plain network is sure of, and the others doubt most."""
+    """The unknown input that the plain network is sure of and the others are least sure of."""
     plain = plain_result(results)
     others = [_unknown(result).confidence.double().cpu() for result in results if result is not plain]
     sure = _unknown(plain).confidence.double().cpu()
     if not others or not bool((sure >= at_least).any()):
         return surest_unknown(results)
-    doubt = 1.0 - torch.stack(others).mean(0)
-    return int(torch.where(sure >= at_least, doubt, -1.0).argmax())
+    unsure = 1.0 - torch.stack(others).mean(0)
+    return int(torch.where(sure >= at_least, unsure, -1.0).argmax())
 
 
-def answers(
+def predictions_for(
     results: Sequence[MethodResult],
     image: Any,
     index: int,
@@ -63,7 +63,7 @@ def answers(
     at_least: float,
     caption: str,
 ) -> tuple[list[Axes], list[str]]:
-    """One input as its image and every method's distribution, with words for each."""
+    """One input as its image and every method's predictive distribution, with words for each."""
     looks = looks_of(results)
     panels, words = [plots.image_gallery(image[None], [caption])], [caption]
     figure_of(panels[0]).set_size_inches(1.9, 2.0)
@@ -81,15 +81,15 @@ def answers(
                 look=looks[result.label],
             )
         )
-        said = verdict(predictive, index, class_names, at_least=at_least, truth=truth)[0]
-        words.append(f"{result.label} answers {said}")
+        text, _ = verdict(predictive, index, class_names, at_least=at_least, truth=truth)
+        words.append(f"{result.label} predicts {text}")
     return panels, words
 
 
 def gallery(
     result: MethodResult, images: Any, class_names: Sequence[str], *, mistakes: bool, named: bool = True
 ) -> tuple[Axes | None, list[int]]:
-    """The least confident answers of a method, or its most confident mistakes; None where it made none."""
+    """The least confident predictions of a method, or its most confident mistakes; None where it made none."""
     confidence = result.predictive.confidence.double().cpu().numpy()
     labels = result.predictive.labels.cpu().numpy()
     truth = result.targets.reshape(-1).cpu().numpy()
@@ -120,12 +120,35 @@ def hero_figure(
     title: str = "",
     caption: str = "",
 ) -> Figure:
-    """One unknown image at the left, and what each network says of it: the picture that makes the point.
+    """One unknown image at the left, and each method's predictive distribution beside it.
 
-    `images` are those behind the results' `unknown` predictives. Unless `index` chooses, it is the one that
-    the plain network is sure of and the others doubt most; say so where you show it.
+    Args:
+        results: one for each method, with predictions for the same unknown inputs.
+        images: the images of those unknown inputs, `[n, height, width]` or `[n, channels, height, width]`.
+        class_names: in the order of the labels.
+        index: which image. By default the one that the plain network is sure of and the others are least sure of; say
+            so where you show it.
+        at_least: the confidence below which a prediction is "I do not know".
+        title: over the figure.
+        caption: under the image.
+
+    Returns:
+        A matplotlib Figure.
+
+    Raises:
+        ValueError: where a result has no predictions for unknown inputs, or the results cannot be compared.
+
+    Example:
+        >>> images = torch.rand(4, 8, 8)
+        >>> digits = bf.PointEstimate(bf.networks.mlp(64, 3, units=4), "categorical")
+        >>> p = digits.predict(images.reshape(4, 64))
+        >>> score = bf.evaluate(digits, (images.reshape(4, 64), torch.arange(4) % 3))
+        >>> result = bf.report.MethodResult("point", "Plain", digits, score, p, torch.arange(4) % 3, unknown=p)
+        >>> len(bf.report.hero_figure([result], images, ["a", "b", "c"]).axes)
+        2
+
     """
-    results = checked(results)
+    results = check_comparable(results)
     index = most_telling_unknown(results, at_least) if index is None else index
     names = [str(name) for name in class_names or []]
     tall = max((len(name) for name in names), default=0) > 4

@@ -1,4 +1,4 @@
-"""What the scores of a report are, as formulas: MathML, which browsers show without any script, and plain text.
+"""The formulas of a report's scores: MathML, which browsers show without a script, and plain text.
 
 p_d are the class probabilities of draw d of D, p their mean; w are weights, x inputs and y targets.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
+
+from bayesify.evaluation.scores import SCORES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,7 +104,7 @@ _MEAN_OVER_EXAMPLES = _over(_n("1"), _i("N")) + _sum(_i("n"))
 _MEAN_OVER_DRAWS = _over(_n("1"), _i("D")) + _sum(_i("d"))
 
 _NLL = Definition(
-    "NLL",
+    SCORES["nll"].heading,
     _formula(
         [
             _word("NLL"),
@@ -117,11 +119,10 @@ _NLL = Definition(
         ]
     ),
     "NLL = -(1/N) sum_n log((1/D) sum_d p(y_n | x_n, w_d))",
-    "Negative log-likelihood in nats: how surprised the predictive is by the truth. Lower is better; being sure and "
-    "wrong costs most.",
+    "Negative log-likelihood in nats. Lower is better; confident mistakes cost most.",
 )
 _ECE = Definition(
-    "ECE",
+    SCORES["ece"].heading,
     _formula(
         [
             _word("ECE"),
@@ -134,8 +135,7 @@ _ECE = Definition(
         ]
     ),
     "ECE = sum_b (n_b / N) |accuracy(b) - confidence(b)|",
-    "Expected calibration error over 15 equal bins b of confidence: how far, on average, answers are from being right "
-    "as often as they claim.",
+    "Expected calibration error over 15 equal bins b of confidence: the mean gap between accuracy and confidence.",
 )
 _ENTROPY = Definition(
     "Entropy, aleatoric and epistemic",
@@ -148,11 +148,11 @@ _ENTROPY = Definition(
         ]
     ),
     "H[p] = (1/D) sum_d H[p_d] + I, H[p] = -sum_c p_c log p_c",
-    "The whole doubt about an input, in nats, is what the classes themselves leave open (aleatoric, the mean over "
-    "draws) and what the weights do (epistemic, I: the draws disagree). More data can only lower the second.",
+    "The total uncertainty about an input, in nats, is the mean over draws of each draw's entropy (aleatoric) plus the "
+    "disagreement of the draws (epistemic, I). More data lowers only the second.",
 )
 _RISK = Definition(
-    "Accuracy at 90%",
+    SCORES["accuracy_at_90"].heading.capitalize(),
     _formula(
         [
             _word("accuracy"),
@@ -167,28 +167,28 @@ _RISK = Definition(
             _word("risk"),
             _bracketed(_i("c")),
             _o("="),
-            _over(_word("mistakes among the surest share c"), _word("answers among the surest share c")),
+            _over(_word("mistakes among the surest share c"), _word("predictions among the surest share c")),
         ]
     ),
-    "accuracy(0.9) = 1 - risk(0.9), risk(c) = mistakes / answers among the surest share c",
-    "How often answers are right when the least sure tenth of them is withheld.",
+    "accuracy(0.9) = 1 - risk(0.9), risk(c) = mistakes / predictions among the surest share c",
+    "The accuracy when the least sure tenth of the predictions is withheld.",
 )
 _AUROC = Definition(
-    "AUROC",
+    SCORES["auroc"].heading,
     _formula(
         [
             _word("AUROC"),
             _o("="),
             _i("P"),
-            _bracketed(_sub(_word("doubt"), _word("unknown")), _o(">"), _sub(_word("doubt"), _word("known"))),
+            _bracketed(_sub(_i("u"), _word("unknown")), _o(">"), _sub(_i("u"), _word("known"))),
         ]
     ),
-    "AUROC = P(doubt of an unknown input > doubt of a known one)",
-    "The chance that an unknown input is doubted more than a known one, ties counting half: 0.5 is guessing, 1 is "
-    "perfect.",
+    "AUROC = P(u_unknown > u_known)",
+    "The probability that the uncertainty u of an unknown input is above that of a known one, ties counting half: 0.5 "
+    "is chance, 1 is perfect.",
 )
 _RMSE = Definition(
-    "RMSE",
+    SCORES["rmse"].heading,
     _formula(
         [
             _word("RMSE"),
@@ -200,7 +200,7 @@ _RMSE = Definition(
     "The typical distance from the predicted mean m, in the units of the target.",
 )
 _CRPS = Definition(
-    "CRPS",
+    SCORES["crps"].heading,
     _formula(
         [
             _word("CRPS"),
@@ -229,7 +229,7 @@ _VARIANCE = Definition(
         ]
     ),
     "variance = (1/D) sum_d sigma_d^2 + (1/D) sum_d (m_d - m)^2",
-    "The noise that stays however much is known, and what the draws disagree on: the second part shrinks with data.",
+    "The mean noise variance (aleatoric) plus the variance of the draws' means (epistemic), which shrinks with data.",
 )
 _OBJECTIVE = Definition(
     "Objective",
@@ -245,13 +245,13 @@ _OBJECTIVE = Definition(
         ]
     ),
     "loss = -(1/N) sum_n E_q[log p(y_n | x_n, w)] + KL(q || p) / N",
-    "What a variational network minimises: the misfit to the data, and how far the posterior q has moved from the "
-    "prior p. It is minus the evidence lower bound, per example.",
+    "What a variational network minimises: the expected negative log-likelihood plus the KL divergence of the "
+    "posterior q from the prior p. It is minus the evidence lower bound, per example.",
 )
 _SNR = Definition(
     "Signal-to-noise",
     _formula([_word("SNR"), _o("="), _over(_absolute(_i("μ")), _i("σ"))]),
     "SNR = |mu| / sigma",
-    "A weight's posterior mean over its width: below one, zero is well within what the posterior allows, and the "
-    "weight can often go.",
+    "A weight's posterior mean over its standard deviation. Below one, zero is within one standard deviation, and the "
+    "weight can often be removed.",
 )

@@ -1,20 +1,21 @@
-"""A model card: the `README.md` of a run, with the usual YAML header, every field of it filled from the run itself.
+"""A model card: the `README.md` of a run, with the usual YAML header, filled from the run itself.
 
 The fields follow M. Mitchell et al. (Model cards for model reporting, 2019) and the header that model hubs read. What a
-run does not know is left out, never left empty; the scores are those of its `metrics.json`.
+run does not know is left out; the scores are those of its `metrics.json`.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from typing import TYPE_CHECKING, Any
 
 from bayesify import files
 from bayesify.errors import RunError
+from bayesify.evaluation.scores import SCORES
 from bayesify.methods import saving
 from bayesify.methods.cards import CARDS
-from bayesify.report.yaml_text import write_yaml
 from bayesify.runs import CARD, CARD_MARK
 
 if TYPE_CHECKING:
@@ -23,24 +24,9 @@ if TYPE_CHECKING:
 
     from bayesify.evaluation.results import MethodResult
 
-SCORES = {
-    "accuracy": "accuracy",
-    "error": "error",
-    "nll": "negative log-likelihood (nats)",
-    "brier": "Brier score",
-    "ece": "expected calibration error",
-    "rmse": "root mean squared error",
-    "mae": "mean absolute error",
-    "crps": "continuous ranked probability score",
-    "coverage_95": "share of targets inside 95% intervals",
-    "aurc": "area under the risk-coverage curve",
-    "accuracy_at_90": "accuracy with the least sure tenth withheld",
-    "auroc": "AUROC for unknown inputs",
-    "aupr": "AUPR for unknown inputs",
-    "fpr95": "false alarms when 95% of the unknown inputs are noticed",
-}
-
 logger = logging.getLogger("bayesify")
+# Texts, which stay as they are, and numbers that YAML 1.1 would read as text.
+_JSON_NOT_YAML = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d+(?=e)|-?Infinity|NaN')
 
 
 def write_model_card(
@@ -51,7 +37,31 @@ def write_model_card(
     licence: str = "other",
     tested_on: str = "",
 ) -> Path | None:
-    """Put the card of a result into its run folder; a `README.md` that is not a card of ours is left as it is."""
+    """Write the card of a result into its run folder.
+
+    A `README.md` that bayesify did not write is left as it is, with a warning.
+
+    Args:
+        result: a fitted method with its scores.
+        folder: the run folder; its name is the model's name.
+        alerts: warnings about the result, one sentence each.
+        licence: of the model: an identifier such as `apache-2.0`.
+        tested_on: what the test set is, where it is not the test part of the run's own data.
+
+    Returns:
+        The path of the card, or None where somebody else's `README.md` is in its place.
+
+    Raises:
+        RunError: where the file cannot be written.
+
+    Example:
+        >>> run = bnn.save("run")
+        >>> p = bnn.predict(x, draws=5)
+        >>> result = bf.report.MethodResult("variational", "Mine", bnn, bf.evaluate(bnn, (x, y), draws=5), p, y)
+        >>> bf.report.write_model_card(result, run).name
+        'README.md'
+
+    """
     path = folder / CARD
     try:
         if path.exists() and CARD_MARK not in path.read_text(encoding="utf-8", errors="replace")[:2000]:
@@ -67,12 +77,37 @@ def write_model_card(
 def model_card(
     result: MethodResult, *, name: str, alerts: Sequence[str] = (), licence: str = "other", tested_on: str = ""
 ) -> str:
-    """The card of a result as Markdown, under the name of its run."""
+    """The card of a result as Markdown with a YAML header.
+
+    The fields follow M. Mitchell et al. ("Model cards for model reporting", 2019) and the header that model hubs read.
+
+    Args:
+        result: a fitted method with its scores.
+        name: the model's name.
+        alerts: warnings about the result, one sentence each.
+        licence: of the model: an identifier such as `apache-2.0`.
+        tested_on: what the test set is, where it is not the test part of the run's own data.
+
+    Returns:
+        The text of the card. A field that the run does not know is left out.
+
+    Example:
+        >>> p = bnn.predict(x, draws=5)
+        >>> result = bf.report.MethodResult("variational", "Mine", bnn, bf.evaluate(bnn, (x, y), draws=5), p, y)
+        >>> card = bf.report.model_card(result, name="clouds", licence="mit")
+        >>> card.splitlines()[:3]
+        ['---', 'library_name: bayesify', 'license: "mit"']
+
+    """
     config = saving.describe(result.method)
     about = config["data"] or {}
-    scores = {key: value for key in SCORES if (value := getattr(result.evaluation, key)) is not None}
+    scores = {
+        name: value
+        for name, score in SCORES.items()
+        if score.on_card and (value := getattr(result.evaluation, name)) is not None
+    }
     parts = [
-        f"---\n{write_yaml(_header(result, name, about, scores, licence))}---",
+        f"---\n{CARD_MARK}\n{_yaml(_header(result, name, about, scores, licence))}---",
         f"# {_words(name)}",
         _summary(result, config, about),
         "## Before you trust it",
@@ -101,12 +136,11 @@ def _header(
     task = _task(result, about)
     data = about.get("name")
     tested = {"name": data or "test examples", "type": data or "test", "split": "test"}
-    listed = [{"type": key, "name": SCORES[key], "value": value} for key, value in scores.items()]
+    listed = [{"type": key, "name": SCORES[key].title, "value": value} for key, value in scores.items()]
     results = [{"task": {"type": task, "name": task.replace("-", " ")}, "dataset": tested, "metrics": listed}]
     tags = ["bayesian", "uncertainty", "pytorch", result.method.name, result.predictive.kind]
     return {
         "license": licence,
-        "library_name": "bayesify",
         "pipeline_tag": task,
         "tags": tags,
         **({"datasets": [data]} if data else {}),
@@ -115,20 +149,37 @@ def _header(
     }
 
 
+def _yaml(header: Mapping[str, Any]) -> str:
+    """A line of JSON for each key, which is YAML but for infinities and exponents of whole numbers."""
+
+    def translate(match: re.Match[str]) -> str:
+        if match[0].startswith('"'):
+            return match[0]
+        return {"NaN": ".nan", "Infinity": ".inf", "-Infinity": "-.inf"}.get(match[0], f"{match[0]}.0")
+
+    lines = [
+        f"{name}: {_JSON_NOT_YAML.sub(translate, json.dumps(header[name], ensure_ascii=False))}" for name in header
+    ]
+    return "".join(f"{''.join(map(_printable, line))}\n" for line in lines)
+
+
+def _printable(letter: str) -> str:
+    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
+
+
 def _summary(result: MethodResult, config: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     examples = (about.get("examples") or {}).get("train")
-    taught = f", trained on {examples:,} examples of {_words(about['name'])}" if examples else ""
+    trained_on = f", trained on {examples:,} examples of {_words(about['name'])}" if examples else ""
     e = result.evaluation
     if e.accuracy is not None:
-        answer = f"It answers {e.accuracy:.1%} of {e.examples:,} test examples right (NLL {e.nll:.3f}, ECE {e.ece:.3f})"
+        quality = f"It gets {e.accuracy:.1%} of {e.examples:,} test examples right (NLL {e.nll:.3f}, ECE {e.ece:.3f})"
     else:
-        answer = (
+        quality = (
             f"On {e.examples:,} test examples its RMSE is {e.rmse:.3g} and its NLL {e.nll:.3f}; its 95% intervals hold "
             f"{e.coverage_95:.1%} of the targets"
         )
-    noticed = "" if e.auroc is None else f"; unknown inputs are told by their doubt with AUROC {e.auroc:.3f}"
-    kind = CARDS[result.method.name].sentence if result.method.name in CARDS else result.method.name
-    return f"A {_network(config)} with {kind}{taught}. {answer}{noticed}."
+    noticed = "" if e.auroc is None else f"; its uncertainty separates unknown inputs with AUROC {e.auroc:.3f}"
+    return f"A {_network(config)} with {_sentence(result.method.name)}{trained_on}. {quality}{noticed}."
 
 
 def _alerts(alerts: Sequence[str]) -> str:
@@ -138,32 +189,32 @@ def _alerts(alerts: Sequence[str]) -> str:
 
 
 def _use(result: MethodResult, name: str, config: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-    own = "" if config["network"] is not None else ", network=your_network"
+    network = "" if config["network"] is not None else ", network=your_network"
     folder = re.sub(r"[^A-Za-z0-9._-]", "_", name)
-    lines = ["```python", "import bayesify as bf", "", f'model = bf.load("{folder}"{own})']
+    lines = ["```python", "import bayesify as bf", "", f'model = bf.load("{folder}"{network})']
     if about.get("preparation"):
         lines.append(f'inputs = bf.prepare("{folder}", raw)  # a file, a DataFrame or an array')
-    lines.append(f"answer = model.predict(inputs, draws={result.predictive.draws})")
+    lines.append(f"p = model.predict(inputs, draws={result.predictive.draws})")
     classes = result.predictive.kind == "classification"
-    lines.append("answer.labels, answer.confidence, answer.epistemic" if classes else "answer.mean, answer.std")
-    wanted = config["input_shapes"]
-    shape = f" Inputs have the shape {', '.join(str(['n', *part]) for part in wanted)}" if wanted else ""
+    lines.append("p.labels, p.confidence, p.epistemic" if classes else "p.mean, p.std")
+    shapes = config["input_shapes"]
+    shape = f" Inputs have the shape {', '.join(str(['n', *shape]) for shape in shapes)}" if shapes else ""
     prepared = ", once prepared as under *Training data*" if about.get("preparation") and shape else ""
     end = "." if shape else ""
-    refuse = " An answer whose confidence is low is better not given: see `accept`." if classes else ""
+    refuse = " Do not use predictions with low confidence: see `accept`." if classes else ""
     return "\n".join([*lines, "```", "", f"{shape.replace(chr(39), '').strip()}{prepared}{end}{refuse}".strip()])
 
 
 def _model(result: MethodResult, config: Mapping[str, Any], about: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     method = result.method
     prior = config["prior"]
-    yield "method", f"{method.name}: {CARDS[method.name].sentence if method.name in CARDS else method.name}"
+    yield "method", f"{method.name}: {_sentence(method.name)}"
     yield "settings", _settings(config["settings"]) or "none"
     yield "network", _network(config)
     yield "trained weights", f"{method.network.size:,}, of which {method.network.random_size:,} may be random"
     yield "prior", "none (maximum likelihood)" if prior is None else _settings(prior)
     yield "likelihood", _settings(config["likelihood"])
-    yield "draws for an answer", result.predictive.draws
+    yield "posterior draws for a prediction", result.predictive.draws
     if about.get("class_names"):
         yield "classes", ", ".join(map(str, about["class_names"]))
     if about.get("pruned"):
@@ -189,7 +240,7 @@ def _data(about: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 def _training(result: MethodResult, config: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     plan = config["plan"]
     if plan is None:
-        yield "training", "not recorded: never fitted, or by a loop of one's own"
+        yield "training", "not recorded: never fitted, or trained by another loop"
         return
     yield from ((name.replace("_", " "), value) for name, value in plan.items() if not name.startswith("validation"))
     records = result.history.records
@@ -204,38 +255,43 @@ def _training(result: MethodResult, config: Mapping[str, Any]) -> Iterable[tuple
 
 def _evaluation(result: MethodResult, about: Mapping[str, Any], scores: Mapping[str, float], tested_on: str) -> str:
     e = result.evaluation
-    own = f"the test part of {about['name']}" if about.get("name") else "test examples"
-    where = _words(tested_on or own)
+    test_part = f"the test part of {about['name']}" if about.get("name") else "test examples"
+    where = _words(tested_on or test_part)
     unknown = "" if result.unknown is None else f", against {len(result.unknown):,} unknown inputs"
-    table = _table([(SCORES[name], f"{value:.4f}") for name, value in scores.items()], ("score", "value"))
+    table = _table([(SCORES[name].title, f"{value:.4f}") for name, value in scores.items()], ("score", "value"))
     return f"{e.examples:,} examples, {where}{unknown}; {e.draws} draws.\n\n{table}"
 
 
 def _limits(result: MethodResult, about: Mapping[str, Any]) -> str:
     kind = "classes" if result.predictive.kind == "classification" else "range of targets"
     lines = [
-        f"It knows only the {kind} it was taught, and its scores hold for inputs like those of its test examples.",
-        "Doubt is a reason to look again, not a proof: inputs far from training data can still get a confident answer.",
+        f"It knows only the {kind} of its training data, and its scores hold for inputs like its test examples.",
+        "Inputs far from the training data can still get a confident prediction.",
     ]
     if result.unknown is None:
-        lines.append("It has not been tried on unknown inputs.")
+        lines.append("It has not been tested on unknown inputs.")
     elif about.get("withheld"):
-        lines.append("Of unknown inputs it has been tried on the withheld classes alone.")
+        lines.append("Its only unknown test inputs were the withheld classes.")
     if result.method.held == 1:
-        lines.append("It has no epistemic uncertainty: one set of weights cannot disagree with itself.")
+        lines.append("It has no epistemic uncertainty: it has only one set of weights.")
     lines += [f"{note[0].upper()}{note[1:]}." for note in result.method.summary().notes]
     return "\n".join(f"- {_words(line)}" for line in lines)
 
 
+def _sentence(method: str) -> str:
+    """What a method is; one that has no card is called by its name."""
+    return CARDS[method].sentence if method in CARDS else method
+
+
 def _task(result: MethodResult, about: Mapping[str, Any]) -> str:
-    pictures = bool((about.get("preparation") or {}).get("image"))
-    return f"{'image' if pictures else 'tabular'}-{result.predictive.kind}"
+    images = bool((about.get("preparation") or {}).get("image"))
+    return f"{'image' if images else 'tabular'}-{result.predictive.kind}"
 
 
 def _network(config: Mapping[str, Any]) -> str:
     spec = config["network"]
     if spec is None:
-        return f"network of {len(config['parameters'])} tensors, made by code of its owner"
+        return f"network of {len(config['parameters'])} tensors, from the user's own code"
     rest = {key: value for key, value in spec.items() if key != "type" and value not in (None, 0.0, [])}
     return f"network ({spec['type']}: {_settings(rest)})"
 
@@ -256,7 +312,7 @@ def _settings(value: Any) -> str:
 
 
 def _table(rows: Iterable[tuple[str, Any]], heads: tuple[str, str] = ("field", "value")) -> str:
-    """Two columns; what has no value has no row."""
+    """Two columns; rows without a value are left out."""
     shown = [(name, _words(str(value))) for name, value in rows if value is not None and str(value).strip()]
     return "\n".join(
         [f"| {heads[0]} | {heads[1]} |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in shown)]
@@ -264,6 +320,6 @@ def _table(rows: Iterable[tuple[str, Any]], heads: tuple[str, str] = ("field", "
 
 
 def _words(text: object) -> str:
-    """Somebody's words as one line of Markdown that is nothing but words."""
+    """A user's text as one line of Markdown, with every special character escaped."""
     line = re.sub(r"[\s\x00-\x1f\x7f]+", " ", str(text)).strip()
     return re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", line).replace("&", "&amp;").replace(r"\<", "&lt;")

@@ -1,4 +1,4 @@
-"""The parts of a comparison that look inside: training, surfaces over two inputs, weights, signal-to-noise, pruning."""
+"""The parts of a comparison about the networks: training, surfaces over two inputs, weights, pruning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from bayesify import plots
 from bayesify.evaluation.pruning import PruningCurve, prunable_weights, pruning_curve, scores
-from bayesify.evaluation.results import told
+from bayesify.evaluation.results import list_by_label
 from bayesify.methods import Variational
 from bayesify.plots import style
 from bayesify.plots.style import looks_of
@@ -30,31 +30,31 @@ PRUNING_DRAWS = 20
 
 def surfaces(report: Report, results: Sequence[MethodResult], inputs: Any) -> None:
     """For two inputs: how unsure each method is over the plane."""
-    given = [torch.as_tensor(result.inputs_or(inputs)) for result in results]
-    if any(x.shape[1:] != (2,) for x in given) or results[0].predictive.kind != "classification":
+    all_inputs = [torch.as_tensor(result.inputs_or(inputs)) for result in results]
+    if any(x.shape[1:] != (2,) for x in all_inputs) or results[0].predictive.kind != "classification":
         return
     report.section("Over the plane of the two inputs")
     report.figure(
         [
             plots.uncertainty_surface(result.method, x, result.targets, title=result.label)
-            for result, x in zip(results, given, strict=True)
+            for result, x in zip(results, all_inputs, strict=True)
         ],
-        "Entropy of the predictive distribution: dark is unsure. Along the boundary every method doubts; far from the "
-        "examples only some do.",
+        "Entropy of the predictive distribution: dark is unsure. Every method is unsure along the boundary; only some "
+        "are unsure far from the examples.",
         [f"Uncertainty surface of {result.label}" for result in results],
     )
 
 
 def weights(report: Report, results: Sequence[MethodResult], inputs: Any = None) -> None:
-    """How the weights are spread and, for Gaussian posteriors that are not pruned to nothing, which are needed."""
+    """Densities of the weights and, for Gaussian posteriors, signal-to-noise and pruning."""
     looks = looks_of(results)
     methods = {result.label: result.method for result in results}
     report.section("Inside the network")
     densities = plots.weight_densities(methods, looks=looks, axes=style.canvas(None, 3.7, 2.8))
     binned = binned_weights(methods, 31)
     caption = (
-        "The weights (not the biases) over draws of each posterior. Weights gathered at zero are ones that the data "
-        f"did not ask for. Half of them lie within {_listed_halves(results)}."
+        "The weights (not the biases) over draws of each posterior. The data do not need the weights near zero. Half "
+        f"of the weights lie within {_listed_halves(results)}."
     )
     words = "Densities of the weights of " + ", ".join(methods)
     data: dict[str, Any] = {label: {"weight": at, "density": density} for label, (at, density) in binned.items()}
@@ -68,7 +68,7 @@ def weights(report: Report, results: Sequence[MethodResult], inputs: Any = None)
 
 
 def training(report: Report, results: Sequence[MethodResult]) -> None:
-    """The objective's parts by epoch (or iteration), the validation's where measured, and where the weights went."""
+    """The parts of the objective by epoch (or iteration), the validation NLL, and histograms of the weights."""
     histories = {result.label: result.history for result in results if len(result.history)}
     if not histories:
         return
@@ -82,20 +82,24 @@ def training(report: Report, results: Sequence[MethodResult]) -> None:
     words = [f"{column.replace('_', ' ')} by {along}" for column in shown]
     data: dict[str, Any] = {label: {column: part[column] for column in shown} for label, part in histories.items()}
     for result in results:
-        # Of several, the ones with a posterior to watch; a single one whatever it is.
+        # Of several methods only those with a posterior over single weights; one method alone in any case.
         if any(result.history["weights"]) and (isinstance(result.method, Variational) or len(results) == 1):
             panels.append(_histograms(result, looks[result.label], alone=len(results) == 1))
             words.append(f"Weights of {result.label} by epoch")
-    falls = told({label: f"{part['nll'][0]:.3g} to {part['nll'][-1]:.3g}" for label, part in histories.items()})
+    falls = list_by_label(
+        {label: f"{part['nll'][0]:.3g} to {part['nll'][-1]:.3g}" for label, part in histories.items()}
+    )
     about = {
         "nll": f"The data's part of the objective, which should level off. From first to last: {falls}.",
-        "validation_nll": "On examples held out: where it rises while training falls, the network memorises.",
+        "validation_nll": "On held-out examples: where it rises while the training NLL falls, the network overfits.",
         "kl": "How far the posterior is from the prior: a flat line means that it did not respond to the data."
         if along != "iteration"
-        else "Minus the log prior density where the chains are: once it is level they are no longer on their way.",
+        else "Minus the log prior density of the chains: while it still falls or rises, they have not converged.",
     }
     notes = [about[column] for column in shown]
-    notes += ["Rows that no longer change have settled; all are drawn equally high."] * (len(panels) - len(shown))
+    notes += ["Once rows no longer change, the weights have converged; all rows are drawn equally high."] * (
+        len(panels) - len(shown)
+    )
     report.section("Training")
     report.figure(panels, "", words, data, notes)
 
@@ -117,7 +121,7 @@ def _has_signal(result: MethodResult) -> bool:
 
 
 def _listed_halves(results: Sequence[MethodResult]) -> str:
-    return told({r.label: f"±{float(np.median(np.abs(sampled_weights(r.method)))):.2g}" for r in results})
+    return list_by_label({r.label: f"±{float(np.median(np.abs(sampled_weights(r.method)))):.2g}" for r in results})
 
 
 def _signal_to_noise(

@@ -31,12 +31,20 @@ _SMALLER_DPI = (DPI, 110, 80)
 
 
 class Report:
-    """Builds a report from top to bottom; `write` draws the figures and saves it.
+    """A report, built from top to bottom; `write` draws the figures and saves the page.
 
-    >>> report = Report("Digits", "with one of them withheld")
-    >>> report.headline("The ensemble notices the unknown digit.")
-    >>> report.section("Scores", "The same test set for all.")
-    >>> report.table([Column("method"), Column("accuracy", ".1%", better="higher")], [["ensemble", 0.984]])
+    Args:
+        title: of the page.
+        subtitle: what was trained on what, in a line.
+
+    Example:
+        >>> report = bf.report.Report("Digits", "with one of them withheld")
+        >>> report.headline("The ensemble notices the unknown digit.")
+        >>> report.section("Scores", "The same test set for all.")
+        >>> report.table(["method", bf.report.Column("accuracy", ".1%", better="higher")], [["ensemble", 0.984]])
+        >>> report.write("digits.html").name
+        'digits.html'
+
     """
 
     def __init__(self, title: str, subtitle: str = "") -> None:
@@ -47,29 +55,69 @@ class Report:
         self._sections: list[Section] = [Section("")]
 
     def headline(self, text: str) -> None:
-        """Add the result in a sentence, above everything else; further calls add to it in smaller type."""
+        """Add the result in a sentence, before everything else; further calls add sentences in smaller type.
+
+        Args:
+            text: the sentence.
+
+        """
         self._headline.append(text)
 
     def alert(self, text: str, about: str = "", kind: str = "") -> None:
-        """Add something to know before trusting the rest, what it is about, and its kind."""
+        """Add a warning, which stands before the results.
+
+        Args:
+            text: the warning.
+            about: the label of the result.
+            kind: what kind of warning it is, for the JSON file.
+
+        """
         self._alerts.append((about, text, kind))
 
     def number(self, name: str, value: str, note: str = "") -> None:
-        """Add one of the few numbers that stand out under the headline."""
+        """Add one of the large numbers under the headline.
+
+        Args:
+            name: what it is.
+            value: the number as it is shown.
+            note: in small type under it.
+
+        """
         self._numbers.append((name, value, note))
 
     def section(self, title: str, text: str = "") -> None:
-        """Begin a section."""
+        """Start a section; what is added later belongs to it.
+
+        Args:
+            title: its heading.
+            text: its first paragraph.
+
+        """
         self._sections.append(Section(title))
         if text:
             self.text(text)
 
     def text(self, text: str) -> None:
-        """Add a paragraph; a blank line starts another one."""
+        """Add a paragraph.
+
+        Args:
+            text: the paragraph; a blank line starts another one.
+
+        """
         self._sections[-1].blocks.append(Text(text))
 
     def table(self, columns: Sequence[Column | str], rows: Sequence[Sequence[Any]], caption: str = "") -> None:
-        """Add rows of values, one for each column; the first names the row, the best of a column is bold."""
+        """Add a table; the first value of a row names it, and the best value of a column is bold.
+
+        Args:
+            columns: `Column`s, or headings alone.
+            rows: plain values, one for each column.
+            caption: under the table.
+
+        Raises:
+            ValueError: where a row has more or fewer values than there are columns.
+
+        """
         named = [Column(column) if isinstance(column, str) else column for column in columns]
         for row in rows:
             if len(row) != len(named):
@@ -84,14 +132,19 @@ class Report:
         data: Mapping[str, Any] | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        """Add one figure, or several in even rows; they are drawn when the report is written.
+        """Add one figure, or several side by side in even rows, which wrap on a narrow screen.
+
+        Figures are drawn when the report is written.
 
         Args:
-            pictures: matplotlib figures or axes.
-            caption: below all of them.
-            alt: the alternative text of each; by default the caption.
-            data: the numbers of the figures, for the twin.
-            notes: a text below each figure.
+            pictures: matplotlib Figures or Axes.
+            caption: under them.
+            alt: what each shows, in words. By default the caption.
+            data: the numbers behind them, for the JSON file.
+            notes: what to notice in each.
+
+        Raises:
+            ValueError: where `alt` or `notes` do not have one text for each figure.
 
         """
         several = list(pictures) if isinstance(pictures, Sequence) else [pictures]
@@ -104,13 +157,24 @@ class Report:
         self._sections[-1].blocks.append(Figures(figures, words, caption, plain(data or {}), list(notes)))
 
     def definitions(self, listed: Sequence[Definition]) -> None:
-        """Add formulas with their names and what they mean."""
+        """Add formulas with their names and meanings.
+
+        Args:
+            listed: the definitions.
+
+        """
         self._sections[-1].blocks.append(Definitions(list(listed)))
 
     def html(self, largest: int = LARGEST_REPORT, *, twin: str = "") -> str:
-        """The page; beyond `largest` bytes figures become PNG images, the biggest first, then coarser ones.
+        """The page. Where it is too large, figures become pixels, the largest first, then coarser pixels.
 
-        `twin` is the name of the JSON file, where there is one.
+        Args:
+            largest: bytes that the page should not exceed.
+            twin: the name of the JSON file with its numbers, where there is one.
+
+        Returns:
+            The page as HTML.
+
         """
         blocks = [block for part in self._sections for block in part.blocks if isinstance(block, Figures)]
         for block in blocks:
@@ -132,7 +196,12 @@ class Report:
         return text
 
     def to_dict(self) -> dict[str, Any]:
-        """The twin: the same texts, and the same numbers unrounded."""
+        """The content of the JSON file.
+
+        Returns:
+            The same words as on the page, and the same numbers unrounded.
+
+        """
         return {
             "format": "bayesify-report",
             "version": 1,
@@ -145,7 +214,19 @@ class Report:
         }
 
     def write(self, path: str | Path) -> Path:
-        """Save the page and its twin (`.json`) beside it; both are written whole before either replaces a file."""
+        """Save the page, and its numbers as JSON beside it; both are complete before either is put in place.
+
+        Args:
+            path: of the page, ending in `.html`.
+
+        Returns:
+            The path of the page.
+
+        Raises:
+            ValueError: where the path does not end in `.html`.
+            RunError: where the files cannot be written.
+
+        """
         path = Path(path)
         if path.suffix.lower() not in {".html", ".htm"}:
             raise ValueError(f"a report is an .html file, got {path.name!r}")

@@ -1,7 +1,7 @@
-"""The numbers of a comparison: the headline, the few that stand out, the table, and how sure of them one can be.
+"""The numbers of a comparison: the large ones under the headline, the table, and their intervals.
 
-With one seed the intervals say what so many test examples can tell apart; with several, means and standard errors over
-the seeds say what another training run would change.
+With one seed the intervals show the error from a finite test set. With several seeds, means and standard errors over
+them show how much another training run would differ.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from bayesify import plots
 from bayesify.evaluation.auroc_intervals import auroc_interval
-from bayesify.evaluation.results import Seeds, Spread, doubts, share_sure
-from bayesify.plots.quality import wilson_interval
+from bayesify.evaluation.results import Seeds, Spread, share_confident, uncertainties
+from bayesify.evaluation.scores import COST, HIGHLIGHTED, REPORTED, SCORES, Score
+from bayesify.evaluation.statistics import wilson_intervals
 from bayesify.plots.style import looks_of
 from bayesify.report.blocks import Column, Written
 
@@ -25,103 +26,45 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Score:
-    """A column of the table: how it is written, where a result has it, and what it says in a few words."""
+class ReportedScore:
+    """A score of the table, where a result has it, and whether it is one of the large numbers."""
 
-    column: Column
+    score: Score
     value: Callable[[MethodResult], float | None]
-    meaning: str
-    stands_out: bool = False
+    highlighted: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What the score is, in a few words."""
+        return self.score.sentence
+
+    @property
+    def column(self) -> Column:
+        """The score's column in the table."""
+        score = self.score
+        return Column(score.heading, score.form, score.unit, score.better, score.note)
 
 
-def classification_scores(at_least: float) -> list[Score]:
-    """What a classifier is judged by."""
-    return [
-        Score(
-            Column("accuracy", ".2%", better="higher", note="known"),
-            lambda result: result.evaluation.accuracy,
-            "share of the known test examples answered right",
-            stands_out=True,
-        ),
-        Score(
-            Column("NLL", ".3f", better="lower", note="nats"),
-            lambda result: result.evaluation.nll,
-            "surprise at the truth, in nats; lower is better",
-        ),
-        Score(
-            Column("ECE", ".3f", better="lower", note="calibration"),
-            lambda result: result.evaluation.ece,
-            "distance between how sure and how often right; lower is better",
-            stands_out=True,
-        ),
-        Score(
-            Column("AUROC", ".3f", better="higher", note="unknown noticed"),
-            lambda result: result.evaluation.auroc,
-            "how well doubt tells unknown inputs from known ones; 0.5 is chance",
-            stands_out=True,
-        ),
-        Score(
-            Column("accuracy at 90%", ".2%", better="higher", note="surest 90% answered"),
-            lambda result: result.evaluation.accuracy_at_90,
-            "share right when the least sure tenth is withheld",
-            stands_out=True,
-        ),
-        Score(
-            Column("sure of unknown", ".1%", better="lower", note=f"at least {at_least:.0%} sure"),
-            lambda result: share_sure(result, at_least),
-            f"share of the unknown inputs answered with at least {at_least:.0%} confidence; lower is better",
-            stands_out=True,
-        ),
-        _COST,
-    ]
+def reported_scores(kind: str, at_least: float = 0.9) -> dict[str, ReportedScore]:
+    """The scores of a report on a `kind` of problem, by name, in the order of the table."""
+    found = {
+        name: ReportedScore(SCORES[name], _from_evaluation(name), name in HIGHLIGHTED[kind]) for name in REPORTED[kind]
+    }
+    if kind == "classification":
+        confident = Score(
+            heading="sure of unknown",
+            title="share of the unknown inputs with high confidence",
+            form=".1%",
+            better="lower",
+            sentence=f"share of the unknown inputs with at least {at_least:.0%} confidence; lower is better",
+            note=f"at least {at_least:.0%} sure",
+        )
+        found["share_confident"] = ReportedScore(confident, lambda result: share_confident(result, at_least), True)
+    return found | {"cost": ReportedScore(COST, lambda result: result.cost)}
 
 
-def regression_scores() -> list[Score]:
-    """What a regression is judged by."""
-    return [
-        Score(
-            Column("RMSE", ".3g", better="lower", note="units of the target"),
-            lambda result: result.evaluation.rmse,
-            "typical distance from the truth, in units of the target; lower is better",
-            stands_out=True,
-        ),
-        Score(
-            Column("MAE", ".3g", better="lower", note="units of the target"),
-            lambda result: result.evaluation.mae,
-            "mean distance from the truth, in units of the target; lower is better",
-        ),
-        Score(
-            Column("NLL", ".3f", better="lower", note="nats"),
-            lambda result: result.evaluation.nll,
-            "surprise at the truth, in nats; lower is better",
-            stands_out=True,
-        ),
-        Score(
-            Column("CRPS", ".3g", better="lower", note="units of the target"),
-            lambda result: result.evaluation.crps,
-            "distance of the whole predicted distribution from the truth; lower is better",
-        ),
-        Score(
-            Column("95% intervals", ".1%", note="targets inside"),
-            lambda result: result.evaluation.coverage_95,
-            "share of the targets inside the 95% intervals; best at 95%",
-            stands_out=True,
-        ),
-        Score(
-            Column("AUROC", ".3f", better="higher", note="unknown noticed"),
-            lambda result: result.evaluation.auroc,
-            "how well doubt tells unknown inputs from known ones; 0.5 is chance",
-            stands_out=True,
-        ),
-        _COST,
-    ]
-
-
-_COST = Score(
-    Column("cost", ".2g", "×", note="training time"),
-    lambda result: result.cost,
-    "training time over the plain network's",
-)
+def _from_evaluation(name: str) -> Callable[[MethodResult], float | None]:
+    return lambda result: getattr(result.evaluation, name)
 
 
 def over_seeds(same: Sequence[MethodResult], value: Callable[[MethodResult], float | None]) -> Spread | None:
@@ -131,10 +74,10 @@ def over_seeds(same: Sequence[MethodResult], value: Callable[[MethodResult], flo
     return Spread.of(known) if len(known) == len(values) else None
 
 
-def stand_out(report: Report, seeds: Seeds, scores: Sequence[Score]) -> None:
-    """The best value of each of the few scores that matter most, and whose it is."""
+def large_numbers(report: Report, seeds: Seeds, scores: Mapping[str, ReportedScore]) -> None:
+    """The best value of each of the highlighted scores, and which method has it."""
     by_method = seeds.by_method()
-    for score in (score for score in scores if score.stands_out):
+    for score in (score for score in scores.values() if score.highlighted):
         values = {same[0].label: over_seeds(same, score.value) for same in by_method}
         known = {label: value for label, value in values.items() if value is not None}
         if len(known) < len(values):
@@ -151,24 +94,24 @@ def stand_out(report: Report, seeds: Seeds, scores: Sequence[Score]) -> None:
             report.number(f"{column.better.replace('er', 'est')} {column.title}", text, f"{holders[0]}{others}")
 
 
-def table(report: Report, seeds: Seeds, scores: Sequence[Score], caption: str) -> None:
+def table(report: Report, seeds: Seeds, scores: Mapping[str, ReportedScore], caption: str) -> None:
     """All scores: a row for each method or, for a single one, a row for each score."""
     by_method = seeds.by_method()
-    kept = [score for score in scores if any(over_seeds(same, score.value) is not None for same in by_method)]
+    kept = [score for score in scores.values() if any(over_seeds(same, score.value) is not None for same in by_method)]
     report.section("Scores")
-    told = f" Means and standard errors over {len(seeds.runs)} seeds." if len(seeds.runs) > 1 else ""
+    over = f" Means and standard errors over {len(seeds.runs)} seeds." if len(seeds.runs) > 1 else ""
     if len(by_method) == 1:
         rows = [
-            [score.column.title, Written(_shown(over_seeds(by_method[0], score.value)), score.column), score.meaning]
+            [score.column.title, Written(_shown(over_seeds(by_method[0], score.value)), score.column), score.sentence]
             for score in kept
         ]
-        report.table([Column("score"), Column("value"), Column("what it is")], rows, caption + told)
+        report.table([Column("score"), Column("value"), Column("what it is")], rows, caption + over)
         return
     listed = [[same[0].label, *(_shown(over_seeds(same, score.value)) for score in kept)] for same in by_method]
-    report.table([Column("method"), *(score.column for score in kept)], listed, f"{caption}{told} Bold is best.")
+    report.table([Column("method"), *(score.column for score in kept)], listed, f"{caption}{over} Bold is best.")
 
 
-def seed_figure(report: Report, seeds: Seeds, chosen: Mapping[str, Score]) -> None:
+def seed_figure(report: Report, seeds: Seeds, chosen: Mapping[str, ReportedScore]) -> None:
     """Each seed's score and the mean, with two standard errors to either side."""
     if len(seeds.runs) < 2:
         return
@@ -197,8 +140,8 @@ def seed_figure(report: Report, seeds: Seeds, chosen: Mapping[str, Score]) -> No
         }
     report.figure(
         panels,
-        f"Ticks are the {len(seeds.runs)} seeds, markers their mean, lines two standard errors to either side: where "
-        "lines overlap widely, another seed could turn the order round.",
+        f"Ticks are the {len(seeds.runs)} seeds, markers their mean, lines two standard errors to either side. Where "
+        "lines overlap widely, another seed could reverse the order.",
         words,
         {"seeds": data},
     )
@@ -210,17 +153,16 @@ def interval_figure(report: Report, results: Sequence[MethodResult]) -> None:
         return
     looks = looks_of(results)
     accuracy = {result.label: result.evaluation.accuracy or 0.0 for result in results}
-    spans: dict[str, tuple[float, float]] = {}
-    for result in results:
-        count = result.targets.numel()
-        low, high = wilson_interval(accuracy[result.label] * count, count)
-        spans[result.label] = (float(low), float(high))
+    counts = [result.targets.numel() for result in results]
+    right = [share * count for share, count in zip(accuracy.values(), counts, strict=True)]
+    low, high = wilson_intervals(right, counts)
+    spans = dict(zip(accuracy, zip(low.tolist(), high.tolist(), strict=True), strict=True))
     panels = [plots.method_comparison(accuracy, spans, label="accuracy on known", share=True, looks=looks)]
     data: dict[str, Any] = {"accuracy": _with_intervals(accuracy, spans)}
     words = ["Accuracy of each method with its 95% interval"]
     if all(result.unknown is not None for result in results):
         by = (results[0].evaluation.unknown_by or "entropy").replace("_", " ")
-        areas = {result.label: auroc_interval(*doubts(result)) for result in results}
+        areas = {result.label: auroc_interval(*uncertainties(result)) for result in results}
         values = {label: area[0] for label, area in areas.items()}
         reach = {label: (area[1], area[2]) for label, area in areas.items()}
         panels.append(plots.method_comparison(values, reach, label=f"AUROC for the unknown (by {by})", looks=looks))
@@ -228,8 +170,8 @@ def interval_figure(report: Report, results: Sequence[MethodResult]) -> None:
         words.append("AUROC of each method with its 95% interval")
     report.figure(
         panels,
-        "The same scores with 95% intervals: they show what this many test examples can tell apart, not how much "
-        "another training run would differ.",
+        "The same scores with 95% intervals. They show the error from a finite test set, not how much another training "
+        "run would differ.",
         words,
         data,
     )

@@ -23,6 +23,7 @@ from bayesify import likelihoods
 from bayesify.errors import at_least
 from bayesify.evaluation import read_targets, score
 from bayesify.evaluation.results import MethodResult, Spread
+from bayesify.evaluation.scores import COMPARED, COST, SCORES
 from bayesify.methods import HMC, METHODS, Method
 from bayesify.methods.cards import CARDS
 from bayesify.training.examples import as_examples, take
@@ -170,23 +171,12 @@ def summarise(runs: Sequence[Sequence[TrainedResult]]) -> list[Row]:
     return rows
 
 
+# The heading and the number format of every score in the table, by kind of problem and by name.
 COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
-    "classification": {
-        "accuracy": ("accuracy", ".1%"),
-        "nll": ("NLL", ".3f"),
-        "ece": ("ECE", ".3f"),
-        "auroc": ("AUROC", ".3f"),
-        "accuracy_at_90": ("at 90%", ".1%"),
-        "cost": ("cost", ".1f"),
-    },
-    "regression": {
-        "rmse": ("RMSE", ".4g"),
-        "nll": ("NLL", ".3f"),
-        "crps": ("CRPS", ".4g"),
-        "coverage_95": ("in 95%", ".1%"),
-        "auroc": ("AUROC", ".3f"),
-        "cost": ("cost", ".1f"),
-    },
+    kind: {
+        score.name: (score.terminal_heading, score.terminal_form) for score in [*(SCORES[name] for name in names), COST]
+    }
+    for kind, names in COMPARED.items()
 }
 
 
@@ -274,4 +264,4 @@ def _written(spread: Spread | None, name: str, form: str) -> str:
     if spread is None:
         return "–"
     error = "" if spread.standard_error is None else f" ± {spread.standard_error:{form}}"
-    return f"{spread.mean:{form}}{'×' if name == 'cost' else ''}{error}"
+    return f"{spread.mean:{form}}{COST.unit if name == COST.name else ''}{error}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bayesify.evaluation.scores import COST, SCORES
 from bayesify.evaluation.statistics import estimate
 from bayesify.methods import saving
 from bayesify.methods.hmc.diagnostics import CONVERGED_BELOW
@@ -19,17 +20,18 @@ if TYPE_CHECKING:
 Scores = Mapping[str, Mapping[str, Any]]
 # Name, heading, form; of the test inputs unless the name says around.
 COLUMNS = (
-    ("accuracy", "accuracy", ".1%"),
-    ("rmse", "RMSE", ".3f"),
-    ("nll", "NLL", ".3f"),
-    ("ece", "ECE", ".3f"),
+    ("accuracy", SCORES["accuracy"].terminal_heading, SCORES["accuracy"].terminal_form),
+    # The targets of these data sets are of order one, so that decimals are comparable over rows.
+    ("rmse", SCORES["rmse"].terminal_heading, ".3f"),
+    ("nll", SCORES["nll"].terminal_heading, SCORES["nll"].terminal_form),
+    ("ece", SCORES["ece"].terminal_heading, SCORES["ece"].terminal_form),
     ("agreement", "agreement", ".1%"),
     ("mean_distance", "means apart", ".3f"),
     ("total_variation", "TV", ".4f"),
     ("std_ratio", "std ratio", ".2f"),
     ("around_total_variation", "TV around", ".4f"),
     ("around_std_ratio", "std around", ".2f"),
-    ("cost", "cost", ".1f"),
+    (COST.name, COST.terminal_heading, COST.terminal_form),
 )
 FLOOR = "HMC, half against half"
 VARIES = (
@@ -153,10 +155,11 @@ def write(out: Path, results: Mapping[str, Any], figures: Sequence[tuple[str, Pa
     if not results["reference"]["converged"]:
         report.alert(verdict(results), "HMC", "convergence")
     shown = _shown(results)
-    better = {"accuracy": "higher", "agreement": "higher", "nll": "lower", "rmse": "lower", "ece": "lower"}
+    better = {name: score.better for name, score in SCORES.items()} | {"agreement": "higher"}
     columns = [Column("method")]
     columns += [
-        Column(heading, form, "×" if name == "cost" else "", better.get(name, "")) for name, heading, form in shown
+        Column(heading, form, COST.unit if name == COST.name else "", better.get(name, ""))
+        for name, heading, form in shown
     ]
     rows = []
     for row in results["rows"]:
@@ -211,7 +214,7 @@ def _written(found: Mapping[str, Any] | None, name: str, form: str) -> str:
     if found is None:
         return "–"
     error = f"\n±{found['standard_error']:{form}}" if "standard_error" in found else ""
-    return f"{found['mean']:{form}}{'×' if name == 'cost' else ''}{error}"
+    return f"{found['mean']:{form}}{COST.unit if name == COST.name else ''}{error}"
 
 
 def _explained(results: Mapping[str, Any]) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from bayesify.evaluation.statistics import wilson_intervals
 from bayesify.plots import style
 from bayesify.plots.images import image_gallery
-from bayesify.plots.quality import wilson_interval
 
 
 def histograms(found: Mapping[str, Any], variances: Any, errors: Any) -> Any:
@@ -38,7 +38,7 @@ def reliability(found: Mapping[str, Any], edges: Any) -> Any:
     middles = np.array([0.0, *(0.5 * (edges[1:-1] + edges[2:]))])
     enough = right + wrong >= 5
     total, share = (right + wrong)[enough], (wrong / np.maximum(right + wrong, 1))[enough]
-    low, high = wilson_interval(wrong[enough], total)
+    low, high = wilson_intervals(wrong[enough], total)
     axes = style.canvas(None, 4.2, 3.2)
     axes.plot([0, 1], [0, 1], color=style.MUTED, linewidth=1.0, linestyle=":")
     reach = np.stack((share - low, high - share)).clip(0)
