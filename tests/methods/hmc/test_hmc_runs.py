@@ -183,7 +183,7 @@ def test_the_history_is_what_reports_read():
         ({"prior": "flat"}, "hmc needs a proper prior"),
         ({"prior": "normal:learned"}, "hmc cannot learn a scale"),
         ({"chains": 0}, "chains must be an integer of at least 1, got 0"),
-        ({"likelihood": "gaussian-logits"}, "likelihood without noise of its own"),
+        ({"likelihood": "gaussian-logits"}, "likelihood without sampling noise"),
         ({"likelihood": bf.likelihoods.Gaussian("learned")}, "give the noise as a number"),
     ],
 )
