@@ -18,7 +18,7 @@ def check_whole_plan(method: str, what: str, plan: Plan) -> None:
 
 
 @dataclass(frozen=True)
-class CollectionSchedule:
+class Calendar:
     """Which steps give a sample; steps are counted from zero.
 
     Without cycles the first share `burn_in` of the steps gives none, and the rest gives `samples` samples, evenly

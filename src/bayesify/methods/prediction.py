@@ -248,8 +248,8 @@ class Prediction(nn.Module, ABC):
             kept = None if by == "mean" else self._kept(some, seed)
             rows = []
             for start in range(0, total, batch_size):
-                batch = to_device(take(x, slice(start, start + batch_size)), device)
-                rows.append(self._evaluate(theta, batch, dropout, kept))
+                part = to_device(take(x, slice(start, start + batch_size)), device)
+                rows.append(self._evaluate(theta, part, dropout, kept))
             return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
 
         # A chain is a function of tensors alone; other modules cannot run in several threads at once.

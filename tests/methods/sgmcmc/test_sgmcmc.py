@@ -12,7 +12,7 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.errors import TrainingError
-from bayesify.methods.collection import CollectionSchedule
+from bayesify.methods.collection import Calendar
 from bayesify.methods.sgmcmc.sghmc import SGHMC, sghmc_update
 from bayesify.methods.sgmcmc.sgld import SGLD, sgld_update
 
@@ -275,25 +275,25 @@ def test_a_scale_with_a_hyperprior_matches_quadrature():
 def test_samples_are_spread_over_the_second_part_of_each_cycle(steps, samples, burn_in, cycles):
     if (cycles or 1) > min(steps, samples):
         return
-    schedule = CollectionSchedule(steps, samples, burn_in, cycles)
-    kept = [step for step in range(steps) if schedule.keeps(step)]
+    calendar = Calendar(steps, samples, burn_in, cycles)
+    kept = [step for step in range(steps) if calendar.keeps(step)]
     assert steps - 1 in kept
     assert 1 <= len(kept) <= samples
     for number in range(cycles or 1):
         own = [step for step in range(steps) if step * (cycles or 1) // steps == number]
-        sampled = [step for step in own if schedule.keeps(step)]
+        sampled = [step for step in own if calendar.keeps(step)]
         first = own[0] + min(round(burn_in * len(own)), len(own) - 1)
         assert sampled
         assert min(sampled) >= first
         gaps = np.diff([first - 1, *sampled])
         assert gaps.max() - gaps.min() <= 1
-        assert [schedule.explores(step) for step in own] == [cycles is not None and step < first for step in own]
-        assert schedule.factor(own[0]) == 1.0
-        factors = [schedule.factor(step) for step in own]
+        assert [calendar.explores(step) for step in own] == [cycles is not None and step < first for step in own]
+        assert calendar.factor(own[0]) == 1.0
+        factors = [calendar.factor(step) for step in own]
         assert factors == sorted(factors, reverse=True)
 
 
-def test_a_cycle_explores_without_noise_and_stores_what_the_schedule_says():
+def test_a_cycle_explores_without_noise_and_stores_what_the_calendar_says():
     line = Line()
     torch.manual_seed(0)
     network, likelihood = nn.Linear(2, 1, bias=False).double(), bf.likelihoods.Gaussian(0.5)

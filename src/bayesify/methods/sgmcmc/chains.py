@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from bayesify import noise
 from bayesify.errors import at_least, positive
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.collection import CollectionSchedule, check_whole_plan
+from bayesify.methods.collection import Calendar, check_whole_plan
 from bayesify.methods.ensemble import Ensemble
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.storage import check_room, shuffled
@@ -106,7 +106,7 @@ class StochasticGradientMCMC(Ensemble):
         kept = self.network.kept()
         for name in self.network.buffer_names:
             self.register_buffer(_slot(name), kept[name].new_zeros(rows, *kept[name].shape))
-        self._schedule: CollectionSchedule | None = None
+        self._calendar: Calendar | None = None
         self._n_data, self._heat, self._step, self._looked_back = 1, 1.0, 0, False
 
     @abstractmethod
@@ -221,15 +221,15 @@ class StochasticGradientMCMC(Ensemble):
 
         """
         super().absorb(objective)
-        schedule = self._schedule
-        if schedule is None:
+        calendar = self._calendar
+        if calendar is None:
             return
         if not self._looked_back:
             # Samples of an earlier fit, or of a shorter plan, lie in the burn-in of this one.
             self._looked_back = True
-            if self._step <= schedule.burnt_in:
+            if self._step <= calendar.burnt_in:
                 self._forget()
-        if schedule.keeps(self._step):
+        if calendar.keeps(self._step):
             self._store()
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
@@ -242,11 +242,11 @@ class StochasticGradientMCMC(Ensemble):
         if steps < (self.cycles or 1):
             raise ValueError(f"cycles must be at most the number of steps, {steps}, got {self.cycles}")
         super()._begin(plan, examples)
-        self._schedule = CollectionSchedule(steps, self.samples, self.burn_in, self.cycles)
+        self._calendar = Calendar(steps, self.samples, self.burn_in, self.cycles)
         self._n_data, self._heat, self._looked_back = examples.n_data, self.temperature * kl.temperature, False
 
     def _end(self) -> None:
-        self._schedule = None
+        self._calendar = None
 
     def _register_scales(self, rows: int) -> None:
         assert isinstance(self.prior, WeightPrior)
@@ -318,12 +318,12 @@ class _Moves(Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         method = self.method
-        schedule = method._schedule
-        assert schedule is not None
+        calendar = method._calendar
+        assert calendar is not None
         for group in self.param_groups:
-            group["lr"] *= schedule.factor(method._step)
+            group["lr"] *= calendar.factor(method._step)
         rate = self.param_groups[0]["lr"]
-        heat = 0.0 if schedule.explores(method._step) else method._heat
+        heat = 0.0 if calendar.explores(method._step) else method._heat
         for place, parameter in enumerate(self.sampled):
             assert parameter.grad is not None
             random = method.network.random_size if place == 0 else parameter.shape[1]
