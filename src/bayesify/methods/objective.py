@@ -140,9 +140,9 @@ class Learning(Prediction):
         """The loss of one batch, for a training loop of one's own: mean negative log-likelihood + KL / n_data.
 
         It is the loss that `fit` minimises with `kl="uniform"`. Call `backward()` on it and step any torch optimiser
-        over `method.parameters()`. In training mode (`method.train()`) it also updates running statistics. SGLD, SGHMC
-        and IVON have update rules of their own, which only `fit` applies; such a loop gives their point estimate or
-        their variational objective.
+        over `method.parameters()`. In training mode (`method.train()`) it also updates running statistics. Only
+        `fit` applies the update rules of SGLD, SGHMC and IVON. With another optimiser this loop finds the point
+        estimate of SGLD and SGHMC, and minimises the variational objective of IVON.
 
         Args:
             x: inputs of the batch.

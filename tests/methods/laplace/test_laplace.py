@@ -681,7 +681,7 @@ def test_a_layer_used_twice_is_refused_by_kronecker_before_training_and_known_to
         ({"prior": "laplace:1"}, "laplace needs Gaussian priors, got laplace:1"),
         ({"per_layer": True}, 'need prior_precision="marginal_likelihood"'),
         ({"rounds": 0}, "rounds must be an integer of at least 1"),
-        ({"likelihood": "gaussian-logits"}, "not of GaussianLogits"),
+        ({"likelihood": "gaussian-logits"}, "got GaussianLogits"),
         ({"likelihood": "gaussian:heteroscedastic"}, "noise known or learned"),
         ({"prior": {"*.weight": "normal:1", "*": "normal:2"}}, "one prior scale per layer, '0' has 1 and 2"),
         ({"network": nn.Sequential(nn.Conv1d(1, 1, 1))}, r"not Conv1d \(layer '0'\): use structure=\"diagonal\""),
@@ -699,7 +699,7 @@ def test_what_it_cannot_do_is_refused_in_one_line_before_any_work(given, message
 
 def test_too_many_outputs_are_refused_before_training():
     net = nn.Sequential(nn.Linear(2, 2001))
-    with pytest.raises(ValueError, match="2,001 for each example are more than 2,000"):
+    with pytest.raises(ValueError, match="at most 2,000 per example, got 2,001"):
         LaplaceApproximation(net, "gaussian").fit((torch.randn(4, 2), torch.randn(4, 2001)), progress=False)
 
 
