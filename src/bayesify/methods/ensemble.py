@@ -183,9 +183,9 @@ class Ensemble(Method):
         member = step % self.members
         kept = self._member_buffers([member])
         dropout = self._training_dropout(x, step, 1, member)
-        one = pytree.tree_map_only(Tensor, lambda t: t.unsqueeze(0), x)
+        batch = pytree.tree_map_only(Tensor, lambda t: t.unsqueeze(0), x)
         return self.network.outputs(
-            self._member_weights()[member : member + 1], one, train=True, dropout=dropout, each=True, kept=kept
+            self._member_weights()[member : member + 1], batch, train=True, dropout=dropout, each=True, kept=kept
         )
 
     def _kept(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:

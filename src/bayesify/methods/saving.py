@@ -170,23 +170,23 @@ def _check_model(method: Method, config: dict[str, Any], folder: Path) -> None:
     """
     here = json.loads(json.dumps(describe(method)))
     for key in ("prior", "likelihood", "settings"):
-        own, saved = (value if isinstance(value, dict) else {key: value} for value in (here[key], config.get(key)))
+        current, saved = (value if isinstance(value, dict) else {key: value} for value in (here[key], config.get(key)))
         # Names that only one version knows are not compared.
-        for name in sorted(own.keys() & saved.keys() - _ONLY_AT_START):
-            if own[name] != saved[name]:
+        for name in sorted(current.keys() & saved.keys() - _ONLY_AT_START):
+            if current[name] != saved[name]:
                 what = name if key in {name, "settings"} else f"{key}'s {name}"
                 raise RunError(
-                    f"{folder} was trained with the {what} {saved[name]!r}, this method has {own[name]!r}: "
+                    f"{folder} was trained with the {what} {saved[name]!r}, this method has {current[name]!r}: "
                     "resume needs the same method"
                 )
 
 
 def _check_tensors(method: Method, tensors: dict[str, Tensor], folder: Path, grows: tuple[str, ...] = ()) -> None:
     saved = {name: tuple(shape) for name, shape in runs.read_config(folder).get("parameters", {}).items()}
-    own = {place.name: tuple(place.shape) for place in method.network.places}
-    for name in sorted(saved.keys() | own.keys()):
-        if saved and own.get(name) != saved.get(name):
-            here, there = (shapes.get(name, "absent") for shapes in (own, saved))
+    current = {place.name: tuple(place.shape) for place in method.network.places}
+    for name in sorted(saved.keys() | current.keys()):
+        if saved and current.get(name) != saved.get(name):
+            here, there = (shapes.get(name, "absent") for shapes in (current, saved))
             raise RunError(f"the network does not fit {folder}: {name} is {here} here and {there} in the run")
     state = method.state_dict()
     for name in sorted(state.keys() | tensors.keys()):

@@ -94,8 +94,8 @@ class LogJoint:
             leaf = position.detach().requires_grad_()
             theta = self.weights(leaf)
             surrogate = self._log_prior(leaf).sum() + (self._of_data(theta.detach()) * theta).sum()
-            (found,) = torch.autograd.grad(surrogate, leaf)
-        return found
+            (gradient,) = torch.autograd.grad(surrogate, leaf)
+        return gradient
 
     def starts(self, seed: int, chains: int) -> tuple[Tensor, Tensor]:
         """Positions drawn from the prior, `[chains, size]`, and the variance of each coordinate under it, `[size]`.

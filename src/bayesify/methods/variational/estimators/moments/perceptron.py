@@ -190,11 +190,11 @@ class _Layer:
         self._product(slope, self.slopes, into, memory)
         return into
 
-    def _product(self, one: Tensor, two: Tensor, into: Tensor, memory: _Memory) -> None:
+    def _product(self, left: Tensor, right: Tensor, into: Tensor, memory: _Memory) -> None:
         if self.half:
-            into.copy_(torch.mm(memory.halved(one), two, out=memory.half(into)))
+            into.copy_(torch.mm(memory.halved(left), right, out=memory.half(into)))
         else:
-            torch.mm(one, two, out=into)
+            torch.mm(left, right, out=into)
 
 
 def _rectify(place: _Place, memory: _Memory) -> None:
