@@ -53,7 +53,7 @@ def test_a_curvature_that_overflows_leaves_the_point_estimate(structure):
     # One step takes the learned noise to nothing: the loss before it is finite, the curvature after it is not.
     torch.manual_seed(0)
     laplace = bf.LaplaceApproximation(plain(1), "gaussian:learned", structure=structure)
-    with pytest.raises(bf.TrainingError, match="the curvature at the weights that training found is not finite"):
+    with pytest.raises(bf.TrainingError, match="the curvature at the trained weights is not finite"):
         laplace.fit((X, CURVE), **{**PLAN, "epochs": 1, "batch_size": 16, "learning_rate": 1e2})
     assert finite(laplace)
     assert laplace.held == 1

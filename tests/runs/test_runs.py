@@ -126,7 +126,7 @@ def test_resuming_needs_a_checkpoint_and_a_whole_one(run, blobs):
     with pytest.raises(bf.RunError, match="damaged"):
         method.resume(blobs, run, progress=False)
     state.unlink()
-    with pytest.raises(bf.RunError, match="no checkpoint to go on from"):
+    with pytest.raises(bf.RunError, match="no checkpoint to resume from"):
         method.resume(blobs, run, progress=False)
 
 

@@ -152,7 +152,7 @@ def test_what_was_only_saved_says_what_resuming_needs(blobs, tmp_path):
     method.fit(blobs, epochs=1, progress=False)
     method.save(tmp_path / "saved")
     for one in (method, bf.load(tmp_path / "saved")):
-        with pytest.raises(bf.RunError, match=r"has no checkpoint to go on from: .*fit\(data, run=\.\.\.\)") as caught:
+        with pytest.raises(bf.RunError, match=r"has no checkpoint to resume from: .*fit\(data, run=\.\.\.\)") as caught:
             one.resume(blobs, tmp_path / "saved", extend=1, progress=False)
         assert "\n" not in str(caught.value)
     with pytest.raises(bf.RunError, match="there is no run at"):
@@ -168,7 +168,7 @@ def test_a_run_of_another_method_or_network_is_refused_in_one_line(blobs, tmp_pa
     small = nn.Sequential(nn.Linear(2, 3))
     for method, folder, words in (
         (bf.Ensemble(network, "categorical"), run, r"is a run of variational, which ensemble cannot .*bayesify\.load"),
-        (bf.HMC(network, "categorical", prior="normal:1", chains=2), run, "which hmc cannot go on with"),
+        (bf.HMC(network, "categorical", prior="normal:1", chains=2), run, "which hmc cannot resume"),
         (bf.Variational(small, "categorical"), run, "the network does not fit"),
         (bf.Variational(network, "categorical", family="low_rank"), run, "the method does not fit .* in the run"),
         (bf.Ensemble(network, "categorical", members=3), tmp_path / "two", "the method does not fit"),

@@ -1,4 +1,4 @@
-"""Looking before leaping: one small pass shows a mismatch of data, network and likelihood as one clear error."""
+"""Checks before training: one small pass turns a mismatch of data, network and likelihood into one clear error."""
 
 from __future__ import annotations
 
@@ -23,35 +23,37 @@ if TYPE_CHECKING:
 Shapes = list[list[int]]
 
 
-def check_likelihood(given: Any) -> None:
-    """Refuse what is no likelihood."""
-    if isinstance(given, type) and issubclass(given, Likelihood):
-        raise TypeError(f"likelihood must be made, got the class {given.__name__}: write {given.__name__}()")
-    if not isinstance(given, Likelihood):
-        raise TypeError(f"likelihood must be one of bayesify.likelihoods, got {type(given).__name__}")
+def check_likelihood(likelihood: Any) -> None:
+    """Refuse anything but an instance of `Likelihood`."""
+    if isinstance(likelihood, type) and issubclass(likelihood, Likelihood):
+        name = likelihood.__name__
+        raise TypeError(f"likelihood must be an instance, got the class {name}: write {name}()")
+    if not isinstance(likelihood, Likelihood):
+        raise TypeError(f"likelihood must be one of bayesify.likelihoods, got {type(likelihood).__name__}")
 
 
 def check_prior(
     method: str, kind: str, prior: WeightPrior | None, *, hyperpriors: bool = False, learned_scales: bool = False
 ) -> None:
     """Refuse a prior that a method's mathematics does not cover, before any work starts."""
-    for name, one in {} if prior is None else prior.assignments.items():
-        if isinstance(one.scale, Learned) and not learned_scales:
+    for name, density in {} if prior is None else prior.assignments.items():
+        text, scale = density.text, density.scale
+        if isinstance(scale, Learned) and not learned_scales:
             raise ValueError(
-                f"{method} cannot learn a scale, {one.text} on {name!r}: use variational, or a number as the scale"
+                f"{method} cannot learn a scale, {text} on {name!r}: use variational, or a number as the scale"
             )
-        if isinstance(one.scale, Hyperprior) and not one.scale.learned and not hyperpriors:
+        if isinstance(scale, Hyperprior) and not scale.learned and not hyperpriors:
             raise ValueError(
-                f"{method} does not infer scales, {one.text} on {name!r}: use variational, or a number as the scale"
+                f"{method} does not infer scales, {text} on {name!r}: use variational, or a number as the scale"
             )
-        if kind == "proper" and not one.proper:
-            raise ValueError(f"{method} needs a proper prior, {one.text} on {name!r} is improper: use normal:1")
-        if kind == "gaussian" and not isinstance(one, Normal):
-            raise ValueError(f"{method} needs Gaussian priors, got {one.text} on {name!r}: use normal:SCALE")
+        if kind == "proper" and not density.proper:
+            raise ValueError(f"{method} needs a proper prior, {text} on {name!r} is improper: use normal:1")
+        if kind == "gaussian" and not isinstance(density, Normal):
+            raise ValueError(f"{method} needs Gaussian priors, got {text} on {name!r}: use normal:SCALE")
 
 
 def few(network: Network, x: Any) -> Any:
-    """Two examples where the network is."""
+    """The first two examples, on the device of the network."""
     return to_device(take(x, slice(2)), network.initial.device)
 
 
@@ -66,7 +68,7 @@ def names_of(x: Any) -> list[str] | None:
 
 
 def try_network(network: Network, x: Any) -> Tensor:
-    """The network's output for x, or one line on why it has none."""
+    """The output of the network for x; an error of one line where it fails."""
     with explained(network, x), torch.no_grad():
         output = network.call(network.unflatten(network.initial), x)[0]
     if output.dim() == 0 or output.shape[0] != count(x):
@@ -78,11 +80,11 @@ def try_network(network: Network, x: Any) -> Tensor:
 
 @contextmanager
 def explained(network: Network, x: Any) -> Iterator[None]:
-    """Turn what a network says of inputs that it cannot take into one line about them."""
+    """Turn any error of a network inside the block into one line about its inputs."""
     try:
         yield
     except (InterfaceError, EscapedWeightsError, torch.OutOfMemoryError, MemoryError):
-        raise  # inputs are not at fault, or the line says it all
+        raise  # the inputs are not the reason, or the error is one clear line already
     except Exception as problem:
         raise _refusal(network, x, problem) from problem
 
@@ -90,7 +92,7 @@ def explained(network: Network, x: Any) -> Iterator[None]:
 def check_last_batch(network: Network, examples: Examples, batch_size: int) -> None:
     """Refuse batches of one example where the network cannot train on one (batch normalisation)."""
     if isinstance(examples, LoaderExamples):
-        # Asked, not read: a pass over a user's loader may change the order of the next.
+        # From the attribute: a pass over the loader could change the order of the next one.
         single = getattr(examples.loader, "batch_size", None) == 1
         which, remedy = "each batch of this loader is", "make them larger"
     elif batch_size == 1:
@@ -100,10 +102,10 @@ def check_last_batch(network: Network, examples: Examples, batch_size: int) -> N
         which, remedy = "the last batch of an epoch would be", f"choose another batch_size than {batch_size}"
     if not single or examples.n_data == 1:
         return
-    one = to_device(take(examples.first()[0], slice(1)), network.initial.device)
+    first = to_device(take(examples.first()[0], slice(1)), network.initial.device)
     try:
         with torch.no_grad():
-            network.call(network.unflatten(network.initial), one, train=True)
+            network.call(network.unflatten(network.initial), first, train=True)
     except Exception as problem:
         raise ValueError(
             f"{which} a single example, which the network cannot train on ({first_line(problem)}): {remedy}"
@@ -113,21 +115,21 @@ def check_last_batch(network: Network, examples: Examples, batch_size: int) -> N
 def same_kind(x: Any, trained_on: Shapes) -> bool:
     """Whether inputs have the shapes seen in training; a wrong number of axes or of features is an error.
 
-    A length that varies (sequences, image sizes) is the network's own business, so it is not an error here.
+    A length that varies (sequences, image sizes) is no error here: the network may support it.
     """
-    given = shapes_of(x)
-    axes = [len(shape) for shape in given] == [len(shape) for shape in trained_on]
-    table = all(len(shape) == 1 for shape in given)
-    if not axes or (table and given != trained_on):
-        now, then = (_text(shapes, names_of(x)) for shapes in (given, trained_on))
+    shapes = shapes_of(x)
+    axes = [len(shape) for shape in shapes] == [len(shape) for shape in trained_on]
+    table = all(len(shape) == 1 for shape in shapes)
+    if not axes or (table and shapes != trained_on):
+        now, then = (_text(each, names_of(x)) for each in (shapes, trained_on))
         raise ValueError(f"inputs have shape {now}, the network was trained on {then}")
-    return given == trained_on
+    return shapes == trained_on
 
 
 def _refusal(network: Network, x: Any, problem: Exception) -> Exception:
     if isinstance(x, Mapping):
         if isinstance(problem, KeyError) and problem.args and problem.args[0] not in x:
-            return ValueError(f"the network asks for an input {problem} that is not there: given are {listed(x)}")
+            return ValueError(f"the network needs an input {problem}, the inputs are {listed(x)}")
         if len(network.signature.parameters) > 1 and set(x) & set(network.signature.parameters):
             try:
                 check_names(network.signature, x)

@@ -9,21 +9,28 @@ from bayesify.training.loop import Plan
 
 
 def check_whole_plan(method: str, what: str, plan: Plan) -> None:
-    """Refuse early stopping, which would end a plan before what its last part collects, or put back what was before."""
+    """Refuse early stopping for a method that collects samples or snapshots until the end of its plan."""
     if plan.patience is not None or plan.keep == "best":
         raise ValueError(
-            f"{method} collects {what} to the end of its plan, which early stopping (patience=, keep='best') would cut "
-            f"short: choose epochs= instead"
+            f"{method} collects {what} until the end of its plan and cannot stop early: leave out patience= and "
+            f"keep='best', and choose epochs="
         )
 
 
 @dataclass(frozen=True)
 class Calendar:
-    """What happens at which step; steps are counted from zero.
+    """Which steps give a sample; steps are counted from zero.
 
-    Without cycles there is one stretch: the share `burn_in` of it is left out and the rest gives `samples` samples,
-    evenly spread. With `cycles` (Zhang et al. 2020) each is such a stretch: its step size falls as a cosine from the
-    whole to nothing, its first part explores without noise, its second part samples.
+    Without cycles the first share `burn_in` of the steps gives none, and the rest gives `samples` samples, evenly
+    spread. With `cycles` (Zhang et al. 2020) each cycle is divided in the same way: its step size falls to zero as a
+    cosine, its first part explores without noise, and its second part samples.
+
+    Args:
+        steps: of the whole plan.
+        samples: how many to collect.
+        burn_in: the share of the steps (of each cycle) that gives no samples.
+        cycles: the number of cycles, or None.
+
     """
 
     steps: int
@@ -44,7 +51,7 @@ class Calendar:
         return self.cycles is not None and step < self._first(start, stop)
 
     def factor(self, step: int) -> float:
-        """What multiplies the learning rate."""
+        """The factor of the learning rate at a step."""
         if self.cycles is None:
             return 1.0
         _, start, stop = self._cycle(step)

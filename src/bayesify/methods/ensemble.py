@@ -1,7 +1,7 @@
-"""A deep ensemble: several networks from different starts and in different orders (Lakshminarayanan et al. 2017).
+"""A deep ensemble: several networks from different starts and orders of batches (Lakshminarayanan et al. 2017).
 
-Members are trained together, one step each, on batches of their own order; each minimises the point estimate's loss. A
-draw is a member, so a prediction has at most as many draws as there are members.
+Members are trained together, one step each; each has another order of batches and minimises the loss of a point
+estimate. A draw is a member, so a prediction has at most as many draws as there are members.
 """
 
 from __future__ import annotations
@@ -22,11 +22,41 @@ from bayesify.training.examples import Batch
 
 
 class Ensemble(Method):
-    """Independently trained networks as draws.
+    """A deep ensemble: independently trained networks, each of them one draw.
+
+        p(y | x) = 1/M sum over members m of p(y | f(x; w_m))
+
+    Each member minimises the loss of a point estimate, from another start and with another order of batches.
 
     Args:
-        members: how many.
-        start: `fresh` by default, so that members differ; `given` starts all from the given weights.
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        members: the number of networks, M.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            None is maximum likelihood; a prior makes it maximum a posteriori.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`. Here they are the weights that have the prior.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`. `fresh` by default, so that members differ; `given` starts all of them
+            from the same weights.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
+
+    Raises:
+        ValueError: `members` is below 1, or the members do not fit in memory.
+
+    References:
+        B. Lakshminarayanan, A. Pritzel and C. Blundell, "Simple and Scalable Predictive Uncertainty Estimation using
+        Deep Ensembles", 2017, arXiv:1612.01474.
+
+    Example:
+        >>> ensemble = bf.Ensemble(net, "categorical", members=3)
+        >>> history = ensemble.fit((x, y), epochs=30, learning_rate=0.05, progress=False)
+        >>> predictive = ensemble.predict(x)
+        >>> predictive.outputs.shape  # [members, batch, classes]
+        torch.Size([3, 60, 3])
+        >>> bool(predictive.epistemic.max() > 0)  # the members disagree somewhere
+        True
 
     """
 
@@ -46,9 +76,9 @@ class Ensemble(Method):
         start: str = "fresh",
         seed: int = 0,
     ) -> None:
-        self_members = at_least("members", members, 1)
+        at_least("members", members, 1)
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
-        self.members = self_members
+        self.members = members
         check_room(self.name, members, self.network.size, self.network.dtype, "have fewer of them")
         starts = [initialisation.start_weights(self.network, start, seed, member) for member in range(members)]
         self.theta = nn.Parameter(torch.stack(starts))
@@ -58,27 +88,67 @@ class Ensemble(Method):
             self.register_buffer(_slot(name), tensor.expand(members, *tensor.shape).clone())
 
     def settings(self) -> dict[str, Any]:
+        """The number of members."""
         return {"members": self.members}
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        """The sum of the members' losses, each on its batch.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
         return self.objective_of(range(self.members), batches, step=step, share=share)
 
     def objective_of(
         self, members: Sequence[int | Tensor], batches: list[Batch], *, step: int, share: float
     ) -> Objective:
-        """The sum over some members, with a batch for each; `theta` and the buffers have just their rows."""
+        """The sum of the losses of some members, while `theta` and the buffers hold the rows of these members only.
+
+        Args:
+            members: the numbers of the members.
+            batches: one batch `(x, y)` for each of them.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that a batch carries.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
         x = pytree.tree_map(lambda *leaves: torch.stack(leaves), *[batch[0] for batch in batches])
         outputs, buffers = self._member_outputs(members, x, step)
         pairs = zip(outputs.split(1), members, batches, strict=True)
-        losses = [self._nll(own, y, step, network=member) for own, member, (_, y) in pairs]
+        losses = [self._nll(output, y, step, network=member) for output, member, (_, y) in pairs]
         nll, penalty = torch.stack(losses).sum(), self._penalty(step, 1)
         return Objective(nll + share / batches[0][1].shape[0] * penalty, nll, penalty, buffers)
 
     def absorb(self, objective: Objective) -> None:
+        """Store the running statistics of each member.
+
+        Args:
+            objective: what `objective` or `backward` returned for the step.
+
+        """
         for name, values in objective.buffers.items():
             self.get_buffer(_slot(name)).copy_(values)
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        """The weights of members, by their numbers.
+
+        Args:
+            draws: the numbers of the draws; a draw is the same alone and among others.
+            seed: of the draws.
+
+        Returns:
+            One set of weights per draw, `[draws, P]`.
+
+        """
         return self.theta.detach()[list(draws)]
 
     @property
@@ -88,15 +158,17 @@ class Ensemble(Method):
 
     @property
     def mean_weights(self) -> Tensor:
-        raise ValueError('an ensemble has no mean weights that mean anything: use by="draws"')
+        """Refused: the mean of members from different modes is in none of them."""
+        raise ValueError('an ensemble has no meaningful mean weights: use by="draws"')
 
     @property
     def held(self) -> int | None:
+        """The number of members."""
         return self.members
 
     def _member_outputs(self, members: Sequence[int | Tensor], x: Any, step: int) -> tuple[Tensor, dict[str, Tensor]]:
-        one = pytree.tree_map_only(Tensor, lambda t: t[0], x)
-        keys = [self._training_dropout(one, step, 1, member) for member in members]
+        first = pytree.tree_map_only(Tensor, lambda t: t[0], x)
+        keys = [self._training_dropout(first, step, 1, member) for member in members]
         dropout = None if keys[0] is None else torch.cat([k for k in keys if k is not None])
         kept = self._member_buffers(range(len(members)))
         return self.network.outputs(self._member_weights(), x, train=True, dropout=dropout, each=True, kept=kept)
@@ -107,13 +179,13 @@ class Ensemble(Method):
         return -self.prior.log_density(self.theta[:, : self.network.random_size]).sum()
 
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """The pass of one member, the step's turn."""
+        """The pass of one member; steps go through the members in turn."""
         member = step % self.members
         kept = self._member_buffers([member])
         dropout = self._training_dropout(x, step, 1, member)
-        one = pytree.tree_map_only(Tensor, lambda t: t.unsqueeze(0), x)
+        batch = pytree.tree_map_only(Tensor, lambda t: t.unsqueeze(0), x)
         return self.network.outputs(
-            self._member_weights()[member : member + 1], one, train=True, dropout=dropout, each=True, kept=kept
+            self._member_weights()[member : member + 1], batch, train=True, dropout=dropout, each=True, kept=kept
         )
 
     def draw_buffers(self, draws: Sequence[int], seed: int = 0) -> dict[str, Tensor] | None:
@@ -133,8 +205,8 @@ class Ensemble(Method):
         return self.theta
 
     def _member_buffers(self, members: Sequence[int]) -> dict[str, Tensor] | None:
-        held = {name: self.get_buffer(_slot(name))[list(members)] for name in self.network.buffer_names}
-        return held or None
+        buffers = {name: self.get_buffer(_slot(name))[list(members)] for name in self.network.buffer_names}
+        return buffers or None
 
 
 def _slot(name: str) -> str:

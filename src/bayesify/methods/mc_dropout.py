@@ -1,8 +1,8 @@
 """Monte Carlo dropout: dropout that stays on, one mask per draw (Gal and Ghahramani 2016).
 
-Training is a point estimate with dropout. In prediction each draw fixes one mask for every input: a draw is a function.
-The network's own dropout is used wherever it is (modules, functions, attention, recurrent layers); a network without
-any gets it before every weight layer but the first. Nothing else changes mode: batch normalisation keeps its averages.
+Training is a point estimate with dropout. In prediction each draw has one mask, the same for every input: a draw is a
+function. The network's dropout is used wherever it is (modules, functions, attention, recurrent layers). A network
+without any gets it before every weight layer but the first. Batch normalisation stays in evaluation mode.
 """
 
 from __future__ import annotations
@@ -20,10 +20,38 @@ from bayesify.methods.point import PointEstimate
 
 
 class MCDropout(PointEstimate):
-    """Dropout as approximate inference.
+    """Monte Carlo dropout: dropout that stays on in prediction, one mask per draw.
+
+        p(y | x) ~ 1/D sum over masks m_d of p(y | f(x; w, m_d)),    m_d ~ Bernoulli(1 - p) for every unit
+
+    Training is that of a network with dropout. A draw keeps its mask for all inputs, so it is one function.
 
     Args:
-        p: the rate. None keeps the network's own rates; a number replaces them, or adds dropout where there is none.
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        p: the dropout rate. None keeps the rates of the network; a number replaces them, or adds dropout before every
+            weight layer but the first where the network has none.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            None is maximum likelihood; a prior makes it maximum a posteriori.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`. Here they are the weights that have the prior.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
+
+    Raises:
+        ValueError: `p` is not between 0 and 1, or (in `fit`) it is None and the network has no dropout.
+
+    References:
+        Y. Gal and Z. Ghahramani, "Dropout as a Bayesian Approximation: Representing Model Uncertainty in Deep
+        Learning", 2016, arXiv:1506.02142.
+
+    Example:
+        >>> dropout = bf.MCDropout(net, "categorical", p=0.2)
+        >>> history = dropout.fit((x, y), epochs=30, learning_rate=0.05, progress=False)
+        >>> bool((dropout.predict(x, draws=50).epistemic > 0).all())
+        True
 
     """
 
@@ -50,11 +78,13 @@ class MCDropout(PointEstimate):
         self.network.dropout_rate = p
 
     def settings(self) -> dict[str, Any]:
+        """The rate, and the layers before which dropout was added."""
         added = {"added_dropout": self.network.added_dropout} if self.network.added_dropout else {}
         return {"p": self.p, **added}
 
     @property
     def held(self) -> int | None:
+        """None: there is any number of masks."""
         return None
 
     def _try(self, x: Any) -> Tensor:

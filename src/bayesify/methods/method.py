@@ -1,7 +1,7 @@
-"""The contract of every method: a network, a prior and a likelihood become a posterior that answers with draws.
+"""The contract of every method: a network, a prior and a likelihood become a posterior that predicts with draws.
 
-A method is an `nn.Module`. Its file gives the objective of a training step (`objective.py`) and how to draw a set of
-weights (`answering.py`); everything else is written once: answering there, fitting, saving and summarising here.
+A method is an `nn.Module`. Its own file defines the objective of a training step (`objective.py`) and how to draw a set
+of weights (`prediction.py`). Everything else is written once: prediction there; fitting, saving and the summary here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,33 @@ NetworkLike = nn.Module | Callable[[], nn.Module]
 
 
 class Method(Learning):
-    """What all methods share."""
+    """The base class of all methods: `fit`, `predict`, `save`, `resume` and `summary`.
+
+    A subclass defines `objective` and `weights`, and what else differs: `docs/adding-a-method.md`.
+
+    Args:
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            None is maximum likelihood, or the method's default prior.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
+
+    Raises:
+        TypeError: the network cannot be copied, or the likelihood is not a `Likelihood`.
+        ValueError: the method cannot use this prior, or another argument is out of range.
+
+    Example:
+        >>> isinstance(bnn, bf.Method)
+        True
+        >>> bnn.predict(x[:2], draws=20).probs.shape  # [batch, classes]
+        torch.Size([2, 3])
+
+    """
 
     name: ClassVar[str]
     plan_type: ClassVar[type[Any]] = Plan
@@ -46,7 +72,7 @@ class Method(Learning):
     prior_kind: ClassVar[str] = "any"
     # Whether a training step is a function of tensors alone, which can be traced and compiled.
     capturable: ClassVar[bool] = False
-    # Whether its members share nothing, so that each can be trained on a core of its own.
+    # Whether its members share nothing, so that they can be trained in parallel.
     independent_members: ClassVar[bool] = False
     # Whether several of its networks can be stacked along one axis and trained as one (`fleets`).
     stackable: ClassVar[bool] = False
@@ -91,15 +117,25 @@ class Method(Learning):
         self.input_names: list[str] | None = None
         self._passes = 0
 
-    # What a method's own file may give.
+    # What a method may override.
 
     def settings(self) -> dict[str, Any]:
-        """Constructor arguments beyond the shared ones, JSON-able."""
+        """The constructor arguments beyond the shared ones, as JSON values: `load` builds the method from them."""
         return {}
 
-    def make_optimizer(self, given: str | OptimizerFactory, learning_rate: float) -> Optimizer:
-        """What turns gradients into updates; a method whose update is part of its idea brings its own."""
-        return make_optimizer(given, self.parameters(), learning_rate)
+    def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float) -> Optimizer:
+        """The optimiser that `fit` uses; a method with an update rule returns that rule here.
+
+        Args:
+            optimizer: its name, a name with options such as `sgd:momentum=0.9`, or a function
+                `(parameters, lr=) -> Optimizer`.
+            learning_rate: of the mean loss over a batch.
+
+        Returns:
+            A torch optimiser over the method's parameters.
+
+        """
+        return make_optimizer(optimizer, self.parameters(), learning_rate)
 
     # What users call.
 
@@ -127,29 +163,49 @@ class Method(Learning):
         checkpoint_every: int = 1,
         validation_draws: int = 10,
     ) -> History:
-        """Train.
+        """Train on data.
+
+        Each step minimises, for a batch of B of N examples,
+
+            loss = mean negative log-likelihood of the batch + KL / N
+
+        with `kl="uniform"`; `KL` has the other weightings. Point methods have minus the log prior in place of the KL.
 
         Args:
             data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; x may be any pytree.
             epochs: passes over the data.
             batch_size: examples per step.
-            optimizer: a name of torch's (`adam`, `sgd:momentum=0.9`), or a function `(parameters, lr=) -> Optimizer`.
+            optimizer: the name of a torch optimiser (`adam`, `sgd:momentum=0.9`), or a function
+                `(parameters, lr=) -> Optimizer`.
             learning_rate: of the mean loss over a batch.
             schedule: `constant`, `cosine`, `linear`, `step:0.5,0.1`, or a function of the share of steps done.
             draws: weight draws per step.
             kl: `uniform` or `reweighted`, with `warm-up=` epochs and `temperature=`; see `KL`.
             validation: data like `data`, scored after every epoch.
             patience: stop after this many epochs without a better validation NLL.
-            keep: the `last` state, or the one `best` on validation.
-            seed: of the noise and the shuffling.
-            n_data: the number of examples, where a loader cannot tell.
+            keep: the `last` state, or the one that is `best` on validation.
+            seed: of the noise and the order of the batches.
+            n_data: the number of examples, where a loader has no length.
             device: where to train; the method is moved there.
-            compiled: compile the sampling pass; None decides by the size of the work.
+            compiled: compile the training step; None decides by the size of the work.
             progress: show a bar (never when the output is not a terminal).
             run: a folder for checkpoints, history and the result.
             overwrite: allow a run folder that already holds a run.
             checkpoint_every: epochs between checkpoints.
             validation_draws: draws for each validation score.
+
+        Returns:
+            The history: one record per epoch, columns by name (`history["nll"]`).
+
+        Raises:
+            ValueError: data, network and likelihood do not fit together, or a setting is out of range.
+            TrainingError: training diverged. The method is left as it was after the last good epoch.
+
+        Example:
+            >>> point = bf.PointEstimate(net, "categorical")
+            >>> history = point.fit((x, y), epochs=10, learning_rate=0.05, progress=False)
+            >>> len(history), history["nll"][-1] < history["nll"][0]
+            (10, True)
 
         """
         plan, own_optimizer, own_schedule = make_plan(
@@ -187,7 +243,7 @@ class Method(Learning):
             show=progress,
         )
         if folder is not None:
-            # Only now is everything known to fit: what an earlier run left may go.
+            # An earlier run is deleted only here, after every check has passed.
             runs.clear(folder)
             self.run = folder.resolve()
             self.history = trainer.history
@@ -209,9 +265,31 @@ class Method(Learning):
         device: torch.device | str | None = None,
         progress: bool = True,
     ) -> History:
-        """Go on with an interrupted run to the end of its plan; with `extend`, that many epochs more.
+        """Continue an interrupted run to the end of its plan, with the result of a run that was never interrupted.
 
-        The data must be the run's own, in the same order: other data is refused.
+        Args:
+            data: the data of the run, in the same order; other data is refused.
+            run: the run folder that `fit(run=)` wrote.
+            validation: the validation data of the run, where it had any.
+            extend: epochs to add to the plan.
+            optimizer: the function that `fit` was given, where it was given a function.
+            schedule: the function that `fit` was given, where it was given a function.
+            n_data: the number of examples, where a loader has no length.
+            device: where to train; the method is moved there.
+            progress: show a bar (never when the output is not a terminal).
+
+        Returns:
+            The history of the whole run.
+
+        Raises:
+            RunError: the folder has no checkpoint, or it is a run of another method, prior, likelihood or data.
+
+        Example:
+            >>> point = bf.PointEstimate(net, "categorical")
+            >>> history = point.fit((x, y), epochs=2, run="runs/point", progress=False)
+            >>> len(bf.load("runs/point").resume((x, y), "runs/point", extend=3, progress=False))
+            5
+
         """
         if not isinstance(run, str | Path):
             raise TypeError(f"run must be a run folder, got {type(run).__name__}: resume(data, run)")
@@ -231,11 +309,40 @@ class Method(Learning):
         return self._carry_out(trainer, folder)
 
     def summary(self, x: Any = None) -> Summary:
-        """Each tensor: random or not, its prior, estimator and tier, and whatever is approximate."""
+        """A table of the tensors with their priors and estimators, and notes on everything that is approximate.
+
+        Args:
+            x: a batch of inputs. With it the summary also names the estimator of each layer and how draws are
+                evaluated.
+
+        Returns:
+            A `Summary`; print it, or read its `rows`, `facts` and `notes`.
+
+        Example:
+            >>> print(bnn.summary().rows[0].prior)
+            normal:1
+
+        """
         return summarise(self, x)
 
     def save(self, path: str | Path) -> Path:
-        """Write the method to a run folder that `bayesify.load` reads."""
+        """Write the method to a run folder that `bayesify.load` reads.
+
+        Args:
+            path: the folder. It is made where it does not exist.
+
+        Returns:
+            The folder.
+
+        Raises:
+            RunError: the folder holds files that are not a run.
+
+        Example:
+            >>> folder = bnn.save("runs/mine")
+            >>> torch.equal(bf.load(folder).mean_weights, bnn.mean_weights)
+            True
+
+        """
         return saving.save(self, Path(path))
 
     # What the above is made of.
@@ -247,10 +354,10 @@ class Method(Learning):
         self.seed = plan.seed
 
     def _conclude(self, examples: Examples) -> None:
-        """What the data still has to give once training is over: a curvature, running statistics."""
+        """Compute what needs the trained weights and the data: a curvature, running statistics."""
 
     def _end(self) -> None:
-        """Let go of what only training needs."""
+        """Release what only training needs; called at the end even where training fails."""
 
     def _warning(self, kls: Sequence[float]) -> str | None:
         """A warning that the KLs of all epochs so far give reason for, or None."""

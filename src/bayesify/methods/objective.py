@@ -1,9 +1,9 @@
-"""The objective of a training step: how the data and the prior pull at the weights.
+"""The objective of a training step, and what a training loop of one's own calls.
 
     loss = mean negative log-likelihood of the batch + share / B * penalty
 
-for a batch of B examples: the penalty is the KL (or minus the log prior density, for point methods) over all weights,
-and the shares of an epoch's batches sum to one (times any tempering).
+for a batch of B examples. The penalty is the KL over all weights (minus the log prior density, for point methods). The
+shares of an epoch's batches sum to one, times any temperature.
 """
 
 from __future__ import annotations
@@ -16,58 +16,158 @@ from torch import Tensor
 
 from bayesify import noise
 from bayesify.errors import at_least
-from bayesify.methods.prediction import Answering
+from bayesify.methods.prediction import Prediction
 from bayesify.training.examples import Batch, as_inputs, to_device
 from bayesify.training.trainable import Objective
 
 __all__ = ["Learning", "Objective"]
 
 
-class Learning(Answering):
-    """What has an objective, and so can be trained."""
+class Learning(Prediction):
+    """A module with an objective: what `fit` and a training loop of one's own need of a method."""
 
     members: int = 1
     seed: int
     _passes: int
 
-    # What a method's own file must give.
+    # What a method must define.
 
     @abstractmethod
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
-        """The loss of one training step; `batches` has one batch per member, `share` is pi_i times any tempering."""
+        """The loss of one training step: `nll + share / B * penalty`.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
 
     def captured(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
-        """The objective that a compiled step differentiates: step and share are tensors there."""
+        """The objective that a compiled step differentiates: `step` and `share` are tensors there.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
         return self.objective(batches, step=step, share=share, draws=draws)
 
     def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
-        """The objective, with its gradients left where an optimiser looks for them."""
+        """The objective of a step, with its gradients in `.grad` of the parameters.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
         objective = self.objective(batches, step=step, share=share, draws=draws)
         torch.autograd.backward(objective.loss)
         return objective
 
     @abstractmethod
     def _penalty(self, step: int, draws: int) -> Tensor:
-        """What the objective adds to the data's part, for the draws of a step."""
+        """The KL for the draws of a step, or minus the log prior density."""
 
     @abstractmethod
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Outputs `[draws, batch, ...]` of a step's training passes, and each draw's buffers."""
 
-    # What users call, for a training loop of their own.
+    # What users call in a training loop of their own.
 
     def forward(self, x: Any) -> Tensor:
-        """One stochastic pass, `[batch, ...]`, differentiable; every call is the next draw of the training noise."""
+        """Run the network once at drawn weights, differentiably: `method(x)`.
+
+        Each call uses the next draw of the training noise. With `kl()`, which belongs to the same draw, this is all
+        that a training loop of one's own needs:
+
+            loss = F.cross_entropy(method(x), y) + method.kl() / n_data
+
+        An ensemble (and chains) runs its members in turn. For predictions use `predict`, which averages over draws.
+
+        Args:
+            x: a batch of inputs, as the network takes them.
+
+        Returns:
+            The outputs of the network, `[batch, ...]`.
+
+        Example:
+            >>> first, second = bnn(x), bnn(x)
+            >>> first.shape, torch.equal(first, second)
+            (torch.Size([60, 3]), False)
+
+        """
         self._passes += 1
         return self._training_outputs(x, step=self._passes, draws=1)[0][0]
 
     def kl(self, step: int | None = None, draws: int = 1) -> Tensor:
-        """What the objective adds to the data's part: the KL (or minus the log prior density, for point methods)."""
+        """KL(posterior || prior) over all weights, in nats; for point methods, minus the log prior density.
+
+        The loss of a batch is its mean negative log-likelihood plus this number divided by the number of training
+        examples: the KL belongs to the whole data set, not to a batch.
+
+        Args:
+            step: the training step whose draws to use where the KL has no closed form. None is the last call of
+                `method(x)`.
+            draws: weight draws to average over, where the KL has no closed form.
+
+        Returns:
+            A scalar that can be differentiated.
+
+        Example:
+            >>> bool(bnn.kl() > 0)
+            True
+
+        """
         step = self._passes if step is None else step
         return self._penalty(step, draws)
 
     def loss(self, x: Any, y: Tensor, n_data: int, step: int, draws: int = 1) -> Tensor:
-        """The objective for a training loop of one's own: mean NLL of the batch + KL / n_data."""
+        """The loss of one batch, for a training loop of one's own: mean negative log-likelihood + KL / n_data.
+
+        It is the loss that `fit` minimises with `kl="uniform"`. Call `backward()` on it and step any torch optimiser
+        over `method.parameters()`. In training mode (`method.train()`) it also updates running statistics. Only
+        `fit` applies the update rules of SGLD, SGHMC and IVON. With another optimiser this loop finds the point
+        estimate of SGLD and SGHMC, and minimises the variational objective of IVON.
+
+        Args:
+            x: inputs of the batch.
+            y: targets of the batch.
+            n_data: the number of examples in the whole training set.
+            step: the number of the step. It decides the noise: count it up, once per step.
+            draws: weight draws to average over.
+
+        Returns:
+            A scalar that can be differentiated.
+
+        Example:
+            >>> method = bf.Variational(net, "categorical", prior="normal:1")
+            >>> optimizer = torch.optim.Adam(method.parameters(), lr=0.05)
+            >>> losses = []
+            >>> for step in range(30):
+            ...     loss = method.loss(x, y, n_data=len(x), step=step)
+            ...     optimizer.zero_grad()
+            ...     loss.backward()
+            ...     optimizer.step()
+            ...     losses.append(loss.item())
+            >>> losses[-1] < losses[0]
+            True
+
+        """
         at_least("n_data", n_data, 1)
         device = next(self.parameters()).device
         x = to_device(as_inputs(x, self.network.dtype), device)
@@ -78,7 +178,12 @@ class Learning(Answering):
         return objective.loss
 
     def absorb(self, objective: Objective) -> None:
-        """Update running statistics once a step: the mean over the step's draws."""
+        """Update running statistics after an optimiser step: their mean over the draws of the step.
+
+        Args:
+            objective: what `objective` or `backward` returned for the step.
+
+        """
         kept = self.network.kept()
         for name, values in objective.buffers.items():
             mean = values.double().mean(0) if values.is_floating_point() else values[0]

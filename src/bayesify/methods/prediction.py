@@ -1,7 +1,7 @@
-"""From a posterior to answers: functions are drawn whole, evaluated in pieces that fit in memory, and gathered.
+"""Prediction: draw whole functions from a posterior, and evaluate them in pieces that fit in memory.
 
-A draw is one set of weights (or one dropout mask) shared by every input, so an input's answer depends neither on its
-batch mates nor on the pieces.
+A draw is one set of weights (or one dropout mask) shared by every input. The prediction for an input depends neither on
+the other inputs of its batch nor on the size of the pieces.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ Drawing = Callable[[Sequence[int]], Tensor]
 _DRAW_ELEMENTS = 1 << 24
 _PASS_ELEMENTS = 1 << 22
 _CACHED_ELEMENTS = 1 << 19
-# What is not a CPU has room, and waits for Python between pieces: so many times the numbers above and the inputs, or
-# less where its memory is less than this many bytes.
+# An accelerator has more memory than a CPU's cache and waits for Python between pieces. The limits above, and the
+# number of inputs, are multiplied by these factors there, or by less where its memory is below `_MEMORY` bytes.
 _ROOM = {"draws": 4, "pass": 32, "inputs": 10}
 _MEMORY = 1 << 34
 _INPUTS = 1000
-# A pass with moments keeps about this many tensors of a layer's size for its way back.
+# A pass with moments keeps about this many tensors of a layer's size for its backward pass.
 _COPIES_FOR_MOMENTS = 8
-# Weights times inputs in a piece of work, from which (some milliseconds) it is worth a core of its own.
+# Weights times inputs from which a piece of work (some milliseconds) is worth a thread.
 _WORTH_A_CORE = 1 << 26
 
 
 def pieces(weights: int, widest: int, batch_size: int, device: torch.device) -> tuple[int, int]:
     """How many draws and how many inputs are evaluated together, so that both fit in memory.
 
-    The weights of the draws are at most `_DRAW_ELEMENTS` numbers, and what a pass of all of them holds of its widest
-    layer at most `_PASS_ELEMENTS`, wherever one draw and one input are not more than that by themselves.
+    The weights of the draws take at most `_DRAW_ELEMENTS` numbers, and the widest layer of a pass at most
+    `_PASS_ELEMENTS`, unless a single draw or input is larger.
     """
-    held, passed = _DRAW_ELEMENTS * _room("draws", device), _PASS_ELEMENTS * _room("pass", device)
+    drawn, passed = _DRAW_ELEMENTS * _room("draws", device), _PASS_ELEMENTS * _room("pass", device)
     inputs = max(1, min(batch_size, passed // widest))
     if weights >= LOOP_FROM_WEIGHTS and device.type == "cpu":
-        # Evaluated one by one, they are also best drawn so: weights and their noise then stay in the cache.
-        held = _CACHED_ELEMENTS
-    return max(1, min(held // weights, passed // (widest * inputs))), inputs
+        # Large networks are evaluated draw by draw. Drawing them in the same way keeps weights and noise in the cache.
+        drawn = _CACHED_ELEMENTS
+    return max(1, min(drawn // weights, passed // (widest * inputs))), inputs
 
 
 def _room(what: str, device: torch.device) -> int:
@@ -62,8 +62,8 @@ def _room(what: str, device: torch.device) -> int:
     return max(1, int(_ROOM[what] * min(1.0, memory / _MEMORY)))
 
 
-class Answering(nn.Module, ABC):
-    """What can draw sets of weights for a network, and so predict."""
+class Prediction(nn.Module, ABC):
+    """A module that draws sets of weights for a network, and predicts with them."""
 
     network: Network
     likelihood: Likelihood
@@ -73,21 +73,30 @@ class Answering(nn.Module, ABC):
 
     @abstractmethod
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
-        """Sets of weights number `draws` of the posterior, `[draws, P]`."""
+        """Sets of weights drawn from the posterior, by their numbers.
+
+        Args:
+            draws: the numbers of the draws; a draw is the same alone and among others.
+            seed: of the draws.
+
+        Returns:
+            One set of weights per draw, `[draws, P]`.
+
+        """
 
     @property
     @abstractmethod
     def mean_weights(self) -> Tensor:
-        """The posterior's mean, `[P]`."""
+        """The mean of the posterior, `[P]`; a ValueError where it means nothing (ensembles, several chains)."""
 
     @property
     def held(self) -> int | None:
-        """How many draws the method holds, where that is finite."""
+        """The number of draws that the method stores; None where it can draw any number."""
         return None
 
     @property
     def at_weights(self) -> bool:
-        """Whether a draw is the network at the drawn weights, and not another function of them."""
+        """Whether a draw is the network at the drawn weights, and not the linearised network."""
         return True
 
     @property
@@ -97,7 +106,7 @@ class Answering(nn.Module, ABC):
 
     @property
     def inputs_at_once(self) -> int:
-        """How many inputs are evaluated together, at most, where nobody says."""
+        """How many inputs are evaluated together at most, by default."""
         return _INPUTS * _room("inputs", self.network.initial.device)
 
     def predict(
@@ -109,18 +118,33 @@ class Answering(nn.Module, ABC):
         batch_size: int | None = None,
         precision: str = "full",
     ) -> Predictive:
-        """The predictive distribution of inputs x.
+        """The predictive distribution at inputs x: an average over functions drawn from the posterior.
+
+            p(y | x) ~ 1/D sum over draws d of p(y | f(x; w_d))
 
         Args:
             x: inputs, in the form that `fit` was given.
-            draws: functions drawn from the posterior; a method that holds fewer gives what it holds.
+            draws: functions drawn from the posterior; a method that stores fewer uses all that it stores.
             seed: of the draws.
-            by: `draws`; `moments`, which carries means and variances through the network instead (mean-field posteriors
-                of plain chains); or `mean` for the one function at the posterior's mean weights.
-            batch_size: inputs evaluated together, at most (the answer does not depend on it); by default 1,000 on a
-                CPU and 10,000 elsewhere, or as many as fit.
-            precision: of the passes: `full`, that of the weights; `bfloat16`, which keeps fewer digits; or `auto`, that
-                is bfloat16 where a probe finds it faster. Moments keep their means in full.
+            by: `draws`; `moments`, which propagates means and variances through the network instead (mean-field
+                posteriors of plain chains); or `mean` for the one function at the mean weights.
+            batch_size: inputs evaluated together at most; predictions do not depend on it. None is 1,000 on a CPU and
+                10,000 elsewhere, or as many as fit.
+            precision: of the passes: `full`, that of the weights; `bfloat16`, which keeps fewer digits; or `auto`,
+                which is bfloat16 where a probe finds it faster. Moments keep their means in full precision.
+
+        Returns:
+            A `Predictive`: probabilities or mean and variance, and the split into aleatoric and epistemic uncertainty.
+
+        Raises:
+            ValueError: the inputs have another shape than those trained on, or `by` does not suit the method.
+
+        Example:
+            >>> predictive = bnn.predict(x, draws=50)
+            >>> predictive.outputs.shape  # [draws, batch, classes]
+            torch.Size([50, 60, 3])
+            >>> torch.allclose(predictive.aleatoric + predictive.epistemic, predictive.entropy, atol=1e-5)
+            True
 
         """
         at_least("draws", draws, 1)
@@ -137,7 +161,22 @@ class Answering(nn.Module, ABC):
         return Predictive(outputs, self.likelihood, keys, class_names=self.notes.get("class_names"))
 
     def draw(self, x: Any, draws: int = 100, seed: int = 0, batch_size: int | None = None) -> Tensor:
-        """Raw outputs of functions drawn from the posterior, `[draws, batch, ...]`: one set of weights per draw."""
+        """Raw outputs of functions drawn from the posterior: one set of weights per draw, shared by all inputs.
+
+        Args:
+            x: inputs, in the form that `fit` was given.
+            draws: functions drawn from the posterior; a method that stores fewer uses all that it stores.
+            seed: of the draws.
+            batch_size: inputs evaluated together at most; the outputs do not depend on it.
+
+        Returns:
+            Outputs of the network, `[draws, batch, ...]`.
+
+        Example:
+            >>> bnn.draw(x[:4], draws=10).shape  # [draws, batch, classes]
+            torch.Size([10, 4, 3])
+
+        """
         at_least("draws", draws, 1)
         return self._outputs(x, range(min(draws, self.held or draws)), seed, "draws", batch_size)
 
@@ -171,11 +210,11 @@ class Answering(nn.Module, ABC):
         return try_network(self.network, x)
 
     def _by_name(self, x: Any) -> Any:
-        """Inputs that have names, in the order of those trained on."""
+        """Inputs with names, in the order of training."""
         return x if self.input_names is None or not isinstance(x, Mapping) else by_name(x, self.input_names)
 
     def _drawing(self, seed: int) -> Drawing:
-        """`weights` of one seed, by the draws' numbers; what they have in common may be computed once."""
+        """`weights` under one seed, as a function of the draws' numbers; what draws share is computed once."""
         return lambda draws: self.weights(draws, seed)
 
     def _by_moments(self, x: Any, batch_size: int | None, precision: str) -> Tensor:
@@ -197,17 +236,17 @@ class Answering(nn.Module, ABC):
         number, workers = -(-total // batch_size), parallel.workers_for(device)
         worth = batch_size * self.network.size >= _WORTH_A_CORE and number >= workers
         if worth:
-            number = -(-number // workers) * workers  # as many pieces for every core
+            number = -(-number // workers) * workers  # the same number of pieces for every thread
 
         def propagate(rows: slice) -> Gaussians:
             return propagation(to_device(take(x, rows), device), contrast)
 
-        parts = parallel.side_by_side(propagate, _even(total, number), device, worth=worth)
-        means, variances = (torch.cat([getattr(part, name) for part in parts]) for name in ("mean", "variance"))
+        moments = parallel.side_by_side(propagate, _even(total, number), device, worth=worth)
+        means, variances = (torch.cat([getattr(piece, name) for piece in moments]) for name in ("mean", "variance"))
         return stand_ins(Gaussians(means, variances))
 
     def _looked_at(self, x: Any, batch_size: int | None) -> tuple[Any, int, int]:
-        """Inputs as the network takes them, how many numbers of one its widest layer sees, and how many at once."""
+        """Inputs as the network takes them, the size of its widest layer for one input, and the batch size."""
         batch_size = self.inputs_at_once if batch_size is None else at_least("batch_size", batch_size, 1)
         x = self._by_name(as_inputs(x, self.network.dtype))
         if self.input_shapes is None or not same_kind(x, self.input_shapes):
@@ -232,7 +271,7 @@ class Answering(nn.Module, ABC):
                 rows.append(self.outputs_at(theta, part, dropout, kept))
             return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
 
-        # A chain is a function of tensors; other modules are called one at a time.
+        # A chain is a function of tensors alone; other modules cannot run in several threads at once.
         worth = self.network.is_chain and self.network.size >= LOOP_FROM_WEIGHTS
         worth &= chunk * total * self.network.size >= _WORTH_A_CORE
         draws = [numbers[first : first + chunk] for first in range(0, len(numbers), chunk)]
@@ -260,7 +299,7 @@ class Answering(nn.Module, ABC):
 
 
 def _even(total: int, number: int) -> list[slice]:
-    """Parts of a range that differ by one at most, the larger ones first."""
+    """Split a range into slices whose sizes differ by one at most, the larger ones first."""
     size, larger = divmod(total, number)
-    starts = [part * size + min(part, larger) for part in range(number + 1)]
+    starts = [piece * size + min(piece, larger) for piece in range(number + 1)]
     return [slice(*ends) for ends in pairwise(starts)]

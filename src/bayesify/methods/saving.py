@@ -1,4 +1,4 @@
-"""Methods in run folders: a method is written as a description and its tensors, and built again from both."""
+"""Saving and loading: a run folder stores a method as a description and its tensors."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from bayesify.methods.method import Method
 
 OWN_FUNCTION = "a function of yours"
-# What decides only where training starts: a resumed run has left it behind.
+# Settings that matter only at the start of training, which a resumed run has passed.
 _ONLY_AT_START = {"rho", "hessian_init", "initial"}
 
 logger = logging.getLogger("bayesify")
 
 
 def save(method: Method, folder: Path) -> Path:
-    """Write a method into a run folder; files of its own that are there are replaced one by one, each when whole."""
+    """Write a method into a run folder; each file is replaced only when its new version is complete."""
     runs.check_no_other_content(folder)
     if method.run != folder.resolve():
         runs.clear(folder)
@@ -49,7 +49,7 @@ def load(
     device: torch.device | str = "cpu",
     output: Callable[[Any], Tensor] | None = None,
 ) -> Method:
-    """Read a method from a run folder: `bayesify.load` for who prepares inputs as the run does."""
+    """Read a method from a run folder, without the warning of `bayesify.load` about raw inputs."""
     folder = Path(path)
     config = runs.read_config(folder)
     if config.get("output") == OWN_FUNCTION and output is None:
@@ -58,11 +58,11 @@ def load(
     if config.get("complete", True):
         tensors, _ = checkpoint.read(folder / runs.MODEL)
     else:
-        held, state = checkpoint.read(folder / runs.STATE)
+        saved, state = checkpoint.read(folder / runs.STATE)
         logger.warning(
             "%s was interrupted after step %d: this is its last checkpoint", folder, state["progress"]["step"]
         )
-        tensors = {name.removeprefix("model/"): t for name, t in held.items() if name.startswith("model/")}
+        tensors = {name.removeprefix("model/"): t for name, t in saved.items() if name.startswith("model/")}
     _check_tensors(method, tensors, folder)
     method.load_state_dict(tensors)
     try:
@@ -83,24 +83,24 @@ def load(
 def to_resume(
     method: Method, folder: Path, grows: tuple[str, ...] = ()
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-    """The plan, tensors and state with which a method goes on with a run, or one line on why it cannot.
+    """The plan, tensors and state with which a method resumes a run; a RunError where it cannot.
 
     Tensors whose names begin with one of `grows` may have another shape in the run.
     """
     config = runs.read_config(folder)
     if config.get("method") != method.name:
         raise RunError(
-            f"{folder} is a run of {config.get('method')}, which {method.name} cannot go on with: "
-            f"bayesify.load({str(folder)!r}) gives the method that can"
+            f"{folder} is a run of {config.get('method')}, which {method.name} cannot resume: "
+            f"use bayesify.load({str(folder)!r}).resume(...)"
         )
     if not (folder / runs.STATE).exists():
         raise RunError(
-            f"{folder} has no checkpoint to go on from: save() keeps the result alone, "
-            f"fit(data, run=...) also what resume needs"
+            f"{folder} has no checkpoint to resume from: save() writes only the result, "
+            f"fit(data, run=...) writes checkpoints too"
         )
     plan, tensors, state = resume_plan(folder, method.plan_type)
-    held = {name.removeprefix("model/"): tensor for name, tensor in tensors.items() if name.startswith("model/")}
-    _check_tensors(method, held, folder, grows)
+    model = {name.removeprefix("model/"): tensor for name, tensor in tensors.items() if name.startswith("model/")}
+    _check_tensors(method, model, folder, grows)
     _check_model(method, config, folder)
     return plan, tensors, state
 
@@ -164,38 +164,38 @@ def _rebuild(
 
 
 def _check_model(method: Method, config: dict[str, Any], folder: Path) -> None:
-    """Refuse to go on with a prior, a likelihood or settings that the run was not trained with.
+    """Refuse to resume with another prior, likelihood or settings than those of the run.
 
-    Their tensors have the same shapes, so nothing else would notice, and the run would be half of each.
+    The tensors would have the same shapes, so nothing else would notice the change.
     """
     here = json.loads(json.dumps(describe(method)))
-    for part in ("prior", "likelihood", "settings"):
-        found, wanted = (one if isinstance(one, dict) else {part: one} for one in (here[part], config.get(part)))
-        # What another version does not name is not compared, nor is where training starts, which it has left behind.
-        for name in sorted(found.keys() & wanted.keys() - _ONLY_AT_START):
-            if found[name] != wanted[name]:
-                what = name if part in {name, "settings"} else f"{part}'s {name}"
+    for key in ("prior", "likelihood", "settings"):
+        current, saved = (value if isinstance(value, dict) else {key: value} for value in (here[key], config.get(key)))
+        # Names that only one version knows are not compared.
+        for name in sorted(current.keys() & saved.keys() - _ONLY_AT_START):
+            if current[name] != saved[name]:
+                what = name if key in {name, "settings"} else f"{key}'s {name}"
                 raise RunError(
-                    f"{folder} was trained with the {what} {wanted[name]!r}, this method has {found[name]!r}: "
+                    f"{folder} was trained with the {what} {saved[name]!r}, this method has {current[name]!r}: "
                     "resume needs the same method"
                 )
 
 
 def _check_tensors(method: Method, tensors: dict[str, Tensor], folder: Path, grows: tuple[str, ...] = ()) -> None:
-    there = {name: tuple(shape) for name, shape in runs.read_config(folder).get("parameters", {}).items()}
-    here = {place.name: tuple(place.shape) for place in method.network.places}
-    for name in sorted(there.keys() | here.keys()):
-        if there and here.get(name) != there.get(name):
-            found, wanted = (shapes.get(name, "absent") for shapes in (here, there))
-            raise RunError(f"the network does not fit {folder}: {name} is {found} here and {wanted} in the run")
-    own = method.state_dict()
-    for name in sorted(own.keys() | tensors.keys()):
+    saved = {name: tuple(shape) for name, shape in runs.read_config(folder).get("parameters", {}).items()}
+    current = {place.name: tuple(place.shape) for place in method.network.places}
+    for name in sorted(saved.keys() | current.keys()):
+        if saved and current.get(name) != saved.get(name):
+            here, there = (shapes.get(name, "absent") for shapes in (current, saved))
+            raise RunError(f"the network does not fit {folder}: {name} is {here} here and {there} in the run")
+    state = method.state_dict()
+    for name in sorted(state.keys() | tensors.keys()):
         if name.startswith(("kept_weights", *grows)):
             continue
-        found, wanted = (tuple(part[name].shape) if name in part else "absent" for part in (own, tensors))
-        if found != wanted:
-            raise RunError(f"the method does not fit {folder}: {name} is {found} here and {wanted} in the run")
+        here, there = (tuple(group[name].shape) if name in group else "absent" for group in (state, tensors))
+        if here != there:
+            raise RunError(f"the method does not fit {folder}: {name} is {here} here and {there} in the run")
 
 
-# A prior `posterior:FOLDER` reads a run, and priors cannot import what stands above them.
+# A prior `posterior:FOLDER` reads a run, and priors cannot import from methods.
 posterior.load_method = load

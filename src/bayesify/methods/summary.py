@@ -1,4 +1,4 @@
-"""What a method is made of, tensor by tensor, with everything that is approximate named."""
+"""The summary of a method: its tensors, facts about it, and notes on everything that is approximate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bayesify.training.loop import Plan
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
 
-# Estimators that serve every layer of the networks they take.
+# Estimators that apply to every layer of a network.
 WHOLE = ("weight", "moments")
 
 
@@ -40,6 +40,7 @@ class Summary:
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
+        """The summary as JSON values."""
         return {
             "method": self.method,
             "parameters": [row.__dict__ | {"shape": list(row.shape)} for row in self.rows],

@@ -1,14 +1,15 @@
-"""SWAG: a Gaussian through the weights that an optimiser passes on its way around a minimum (Maddox et al. 2019).
+"""SWAG: a Gaussian fitted to the weights that an optimiser visits around a minimum (Maddox et al. 2019).
 
-From snapshots w_1 ... w_n of the last part of training: their running mean m, their running variance s^2 (the paper's
-second moment minus the squared mean, kept centred, which rounding cannot make negative), and the last K deviations
-D_i = w_i - m_i from the mean as it was then. A draw is
+From snapshots w_1 ... w_n of the last part of training it keeps their running mean m, their running variance s^2 and
+the last K deviations D_i = w_i - m_i from the running mean. The variance is computed in centred form, which rounding
+cannot make negative (the paper subtracts the squared mean from the second moment). A draw is
 
     w = m + s * z1 / sqrt(2) + D z2 / sqrt(2 (K - 1)),    z1 ~ N(0, I_P), z2 ~ N(0, I_K)
 
-so its covariance is half the diagonal one and half the low-rank one. From `begin` on the learning rate is held at what
-its schedule has reached: at a rate that goes on falling, the snapshots would say how fast it fell, not how wide the
-minimum is. A network with running statistics needs them anew for every draw: a fixed number of draws is then held.
+so its covariance is half the diagonal one and half the low-rank one. From `begin` on the learning rate is constant, at
+the value that its schedule has reached: with a falling rate the spread of the snapshots would show how fast the rate
+falls, not how wide the minimum is. A network with running statistics needs new ones for every draw: a fixed number of
+draws is then stored with theirs.
 """
 
 from __future__ import annotations
@@ -38,15 +39,43 @@ logger = logging.getLogger("bayesify")
 
 
 class SWAG(PointEstimate):
-    """Stochastic weight averaging, Gaussian.
+    """SWAG (stochastic weight averaging, Gaussian): a Gaussian posterior from the path of the optimiser.
+
+        w = m + s * z1 / sqrt(2) + D z2 / sqrt(2 (K - 1)),    z1 ~ N(0, I_P), z2 ~ N(0, I_K)
+
+    with m and s^2 the mean and variance of snapshots of the weights, and D the last K deviations from their mean. The
+    learning rate is constant from `begin` on.
 
     Args:
-        rank: how many deviations are kept, K.
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        rank: the number of deviations that are kept, K.
         begin: the share of the steps after which snapshots are taken.
         every: steps between snapshots; None takes one at the end of each epoch.
-        held_draws: draws that are held with their own running statistics, where the network has such.
-        prior: None for maximum likelihood on the way, otherwise maximum a posteriori.
-        bayesian: which weights are drawn; the others are at the mean of the snapshots.
+        held_draws: the number of draws stored with their running statistics, where the network has such.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            None is maximum likelihood; a prior makes training maximum a posteriori.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`. The others stay at the mean of the snapshots.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
+
+    Raises:
+        ValueError: `rank`, `begin`, `every` or `held_draws` is out of range, or the deviations do not fit in memory.
+
+    References:
+        W. Maddox, T. Garipov, P. Izmailov, D. Vetrov and A. G. Wilson, "A Simple Baseline for Bayesian Uncertainty in
+        Deep Learning", 2019, arXiv:1902.02476.
+
+    Example:
+        >>> swag = bf.SWAG(net, "categorical", rank=10)
+        >>> history = swag.fit((x, y), epochs=40, optimizer="sgd", learning_rate=0.1, progress=False)
+        >>> swag.facts()["snapshots"]
+        '20 taken, 10 deviations kept'
+        >>> swag.predict(x, draws=30).outputs.shape  # [draws, batch, classes]
+        torch.Size([30, 60, 3])
 
     """
 
@@ -98,19 +127,31 @@ class SWAG(PointEstimate):
         self._batches, self._step, self._looked_back = 1, 0, False
 
     def settings(self) -> dict[str, Any]:
+        """The rank, when snapshots are taken, and the number of stored draws."""
         return {"rank": self.rank, "begin": self.begin, "every": self.every, "held_draws": self.held_draws}
 
     def facts(self) -> dict[str, str]:
-        """What a summary says about the whole."""
+        """What a summary adds: the number of snapshots and of deviations."""
         return {"snapshots": f"{int(self.count):,} taken, {self._columns:,} deviations kept"}
 
     @property
     def held(self) -> int | None:
+        """None: the Gaussian gives any number of draws; `held_draws` for networks with running statistics."""
         if int(self.count) == 0:
             return 1
         return self.held_draws if bool(self.concluded) else None
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        """Sets of weights drawn from the Gaussian; the current weights before there are snapshots.
+
+        Args:
+            draws: the numbers of the draws; a draw is the same alone and among others.
+            seed: of the draws.
+
+        Returns:
+            One set of weights per draw, `[draws, P]`.
+
+        """
         if int(self.count) == 0:
             return super().weights(draws, seed)
         if bool(self.concluded):
@@ -119,6 +160,7 @@ class SWAG(PointEstimate):
 
     @property
     def mean_weights(self) -> Tensor:
+        """The mean of the snapshots, `[P]`; the current weights before there are any."""
         return self.average if int(self.count) else super().mean_weights
 
     @property
@@ -129,20 +171,49 @@ class SWAG(PointEstimate):
         return torch.diag(self.variance) / 2 + shared
 
     def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        """The objective of a point estimate, with its gradients; it also notes the number of the step.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
         self._step = step
         return super().backward(batches, step=step, share=share, draws=draws)
 
-    def make_optimizer(self, given: str | OptimizerFactory, learning_rate: float) -> Optimizer:
-        optimizer = super().make_optimizer(given, learning_rate)
-        optimizer.register_step_pre_hook(self._hold_rate)
-        return optimizer
+    def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float) -> Optimizer:
+        """The optimiser, with a learning rate that is constant while snapshots are taken.
+
+        Args:
+            optimizer: its name, a name with options such as `sgd:momentum=0.9`, or a function
+                `(parameters, lr=) -> Optimizer`.
+            learning_rate: of the mean loss over a batch.
+
+        Returns:
+            A torch optimiser over the method's parameters.
+
+        """
+        made = super().make_optimizer(optimizer, learning_rate)
+        made.register_step_pre_hook(self._hold_rate)
+        return made
 
     def absorb(self, objective: Objective) -> None:
+        """Update running statistics, and take a snapshot where one is due.
+
+        Args:
+            objective: what `objective` or `backward` returned for the step.
+
+        """
         super().absorb(objective)
         if self._steps is None:
             return
         if not self._looked_back:
-            # Snapshots of an earlier fit, or of a shorter plan, from before what is the beginning now.
+            # Snapshots of an earlier fit, or of a shorter plan, lie before the first step that counts now.
             self._looked_back = True
             if self._step <= self._first:
                 self._forget()
@@ -204,30 +275,30 @@ class SWAG(PointEstimate):
         theta[:, :size] += math.sqrt(0.5) * self.variance.sqrt() * z
         if columns > 1:
             z = noise.normal(noise.fold(keys, 1), columns).to(self.theta.dtype) / math.sqrt(2 * (columns - 1))
-            for row, own in zip(theta, z, strict=True):
-                # One product per draw: a product of several rounds in an order that depends on how many they are.
-                row[:size] += own @ self.deviations[:columns]
+            for row, coefficients in zip(theta, z, strict=True):
+                # One product per draw: the rounding of a product of several draws depends on their number.
+                row[:size] += coefficients @ self.deviations[:columns]
         return theta
 
     @torch.no_grad()
     def _conclude(self, examples: Examples) -> None:
-        """Give each held draw, and the mean, the running statistics that its own weights have on the training data."""
+        """Compute the running statistics of each stored draw, and of the mean, on the training data."""
         if not bool(torch.isfinite(self.variance).all()):
             self._forget()
             raise TrainingError(
-                "the spread of swag's snapshots is not finite: lower learning_rate; it answers as the point estimate"
+                "the spread of swag's snapshots is not finite: lower learning_rate; it predicts as the point estimate"
             )
         if int(self.count) < 2:
-            logger.warning("swag took %d snapshots, and two are the fewest that have a spread", int(self.count))
+            logger.warning("swag needs at least 2 snapshots for a spread, it took %d: train longer", int(self.count))
         first = to_device(examples.first()[0], self.theta.device)
         if int(self.count) == 0 or not self.network.traced(first).updates_buffers:
             return
         for draw in range(self.held_draws):
             for name, values in self._statistics(self._draws([draw], self.seed)[0], examples).items():
                 self.get_buffer(_slot(name))[draw] = values
-        own = self.network.kept()
+        buffers = self.network.kept()
         for name, values in self._statistics(self.average, examples).items():
-            own[name].copy_(values)
+            buffers[name].copy_(values)
         self.concluded.fill_(True)
 
     def _statistics(self, theta: Tensor, examples: Examples) -> dict[str, Tensor]:
@@ -260,9 +331,9 @@ class SWAG(PointEstimate):
 
 @contextmanager
 def _cumulative(template: nn.Module, kept: dict[str, Tensor]) -> Iterator[Callable[[float], None]]:
-    """Normalisation layers that start anew and average over batches: call it with each batch's share of those so far.
+    """Reset normalisation layers and let them average over batches: call it with each batch's share of the examples.
 
-    Layers of other kinds that keep statistics go on from theirs, in their own way.
+    Other layers with statistics continue from their current values.
     """
     layers = {
         name: layer

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bayesify.methods.hmc.adaptation import DualAveraging, PooledVariance, TrajectoryLength, chees_slope, halton
-from bayesify.methods.hmc.hamiltonian import Leapfrog, look
+from bayesify.methods.hmc.hamiltonian import Leapfrog, state_at
 from bayesify.methods.hmc.sampler import Sampler
 
 
@@ -71,7 +71,7 @@ def test_the_slope_is_that_of_the_criterion():
     target, mass = Scaled(3), torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     position, momentum = torch.randn(2, 32, 3, generator=generator, dtype=torch.float64)
-    start, moves = look(target, position), Leapfrog(target, position)
+    start, moves = state_at(target, position), Leapfrog(target, position)
     scale = mass.sqrt()
 
     def end(steps, step_size=0.001):

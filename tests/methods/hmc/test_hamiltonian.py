@@ -8,7 +8,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from bayesify.methods.hmc.hamiltonian import Leapfrog, Proposal, State, _Graph, choose_end, kinetic_energy, look
+from bayesify.methods.hmc.hamiltonian import Leapfrog, Proposal, State, _Graph, choose_end, kinetic_energy, state_at
 
 
 class Bent:
@@ -29,7 +29,7 @@ class Bent:
 def chains(count=64, seed=0):
     generator = torch.Generator().manual_seed(seed)
     position, momentum = torch.randn(2, count, 2, generator=generator, dtype=torch.float64)
-    return look(Bent(), position), momentum
+    return state_at(Bent(), position), momentum
 
 
 MASS = torch.tensor([0.5, 2.0], dtype=torch.float64)
@@ -52,7 +52,7 @@ def test_a_trajectory_run_backwards_returns_to_its_start():
 def test_a_trajectory_preserves_volume():
     def end(point):
         point = point.unsqueeze(0)
-        state = look(Bent(), point[:, :2].clone())
+        state = state_at(Bent(), point[:, :2].clone())
         position, momentum, _ = leapfrog(1).follow(state, point[:, 2:].clone(), MASS, 0.15, 12)
         return torch.cat((position, momentum), 1)[0]
 

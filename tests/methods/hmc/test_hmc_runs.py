@@ -183,7 +183,7 @@ def test_the_history_is_what_reports_read():
         ({"prior": "flat"}, "hmc needs a proper prior"),
         ({"prior": "normal:learned"}, "hmc cannot learn a scale"),
         ({"chains": 0}, "chains must be an integer of at least 1, got 0"),
-        ({"likelihood": "gaussian-logits"}, "likelihood without noise of its own"),
+        ({"likelihood": "gaussian-logits"}, "likelihood without sampling noise"),
         ({"likelihood": bf.likelihoods.Gaussian("learned")}, "give the noise as a number"),
     ],
 )
@@ -211,7 +211,7 @@ def test_networks_that_are_more_than_their_weights_are_refused(network, message)
         ({"warm_up": 5}, "warm_up must be an integer of at least 20, got 5"),
         ({"samples": 0}, "samples must be an integer of at least 1, got 0"),
         ({"target_accept": 1.0}, "target_accept must lie strictly between 0 and 1"),
-        ({"samples": 10**10}, r"would hold 30,000,000,000 vectors of 17 weights, .* GiB"),
+        ({"samples": 10**10}, r"would store 30,000,000,000 vectors of 17 weights, .* GiB"),
     ],
 )
 def test_impossible_plans_are_refused_before_anything_is_allocated(settings, message):
@@ -221,16 +221,18 @@ def test_impossible_plans_are_refused_before_anything_is_allocated(settings, mes
 
 def test_more_than_memory_holds_is_refused_before_anything_is_allocated_or_written(tmp_path):
     needed = 2 * 10**12 * 17 * 4 / 2**30
-    message = rf"hmc would hold 1,000,000,000,000 vectors of 17 weights, {needed:.1f} GiB .*: lower chains= or samples="
+    message = (
+        rf"hmc would store 1,000,000,000,000 vectors of 17 weights, {needed:.1f} GiB .*: lower chains= or samples="
+    )
     for settings in ({"chains": 10**12}, {"chains": 10**6, "stored": 10**6}):
         with pytest.raises(ValueError, match=message):
             make(**settings)
-    with pytest.raises(ValueError, match=r"would hold 3,000,000,000,000 vectors"):
+    with pytest.raises(ValueError, match=r"would store 3,000,000,000,000 vectors"):
         make().fit((X, Y), **{**SHORT, "samples": 10**12}, run=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     method = make()
     method.fit((X, Y), **SHORT, run=tmp_path / "short")
-    with pytest.raises(ValueError, match=r"would hold 3,000,000,000,060 vectors"):
+    with pytest.raises(ValueError, match=r"would store 3,000,000,000,060 vectors"):
         method.resume((X, Y), tmp_path / "short", extend=10**12, progress=False)
     # The run is as it was.
     assert bf.load(tmp_path / "short").complete

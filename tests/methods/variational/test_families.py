@@ -497,7 +497,7 @@ def test_a_factor_that_would_not_fit_is_refused_before_it_is_allocated(monkeypat
 def test_a_correlated_posterior_is_not_pruned_and_a_hierarchical_mean_field_is():
     x, y = moons()
     correlated = bf.Variational(nn.Linear(2, 2), "categorical", family="full_rank")
-    with pytest.raises(ValueError, match="full_rank posterior cannot be set to zero alone"):
+    with pytest.raises(ValueError, match="'full_rank' cannot be pruned, its weights are correlated"):
         bf.prune(correlated, 0.5)
     for gradient in ("reparametrised", "stick_the_landing"):
         bnn = bf.Variational(nn.Linear(2, 2), "categorical", prior="normal:half-cauchy(1)", gradient=gradient)

@@ -487,7 +487,7 @@ REFUSED = {
     "a network of its own": (Own, "type Own, which is no nn.Sequential"),
     "an unknown layer": (lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)), r"layer '1' \(LayerNorm\)"),
     "nested": (lambda: nn.Sequential(nn.Sequential(nn.Linear(3, 4), nn.Softmax(1))), r"layer '0.1' \(Softmax\)"),
-    "hooks": (with_a_hook, r"layer '1' \(ReLU\) with hooks"),
+    "hooks": (with_a_hook, r"layer '1' \(ReLU\) with forward hooks"),
     "tied weights": (tied, "used twice"),
     "rounded-up windows": (
         lambda: nn.Sequential(

@@ -1,4 +1,4 @@
-"""What warm-up learns: the step size, the mass matrix and the length of trajectories, shared by all chains.
+"""What warm-up adapts: the step size, the mass matrix and the length of trajectories, shared by all chains.
 
 - Step size: dual averaging of the mean acceptance over the chains towards a target (M. Hoffman and A. Gelman, The
   No-U-Turn sampler, 2014).
@@ -8,8 +8,8 @@
 
       ChEES = E[(|q' - E q'|^2 - |q - E q|^2)^2] / 4,
 
-  measured in coordinates in which the mass is one, with Adam on log T. A trajectory's own length is u T, u a Halton
-  sequence's next number, which breaks resonances.
+  measured in coordinates in which the mass is one, with Adam on log T. Each trajectory has length u T, with u the next
+  number of a Halton sequence, which avoids resonances.
 
 All of it is frozen before the first draw that is kept.
 """
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from bayesify.methods.hmc.hamiltonian import Proposal, State
 
-# Warm-up by shares: finding the posterior, three windows for the mass matrix, and the step size alone at the end.
+# Shares of warm-up: approaching the posterior, three windows for the mass matrix, then only the step size.
 WINDOWS = (0.12, 0.28, 0.5, 0.85)
 
 
@@ -42,21 +42,21 @@ class DualAveraging:
 
     @classmethod
     def start(cls, step_size: float, target: float, ambition: float) -> DualAveraging:
-        """From a step size that is about right; the search leans towards `ambition` times as much."""
+        """Start the search at a step size that is about right; it is drawn towards `ambition` times that size."""
         return cls(target, math.log(step_size), math.log(ambition * step_size), math.log(step_size))
 
     @property
     def step_size(self) -> float:
-        """To be tried next."""
+        """The step size to try next."""
         return math.exp(self.log_step)
 
     @property
     def average(self) -> float:
-        """What the search has settled on."""
+        """The averaged step size, used after warm-up."""
         return math.exp(self.log_average)
 
     def update(self, acceptance: float) -> None:
-        """Learn from an iteration (Hoffman and Gelman's equation 6; a mean over chains needs half of their gain)."""
+        """Update after an iteration (Hoffman and Gelman's equation 6; a mean over chains needs half of their gain)."""
         self.count += 1
         share = 1.0 / (self.count + 10.0)
         self.error += share * (self.target - acceptance - self.error)
@@ -82,7 +82,7 @@ class TrajectoryLength:
         return math.exp(self.log_length)
 
     def update(self, slope: float, shortest: float, longest: float) -> None:
-        """Learn from the slope of the criterion with respect to log T, staying within bounds."""
+        """Follow the slope of the criterion with respect to log T, within bounds."""
         if not math.isfinite(slope):
             return
         self.count += 1
@@ -95,11 +95,11 @@ class TrajectoryLength:
         self.summed += 1
 
     def start_averaging(self) -> None:
-        """Forget the way here: the average is over what follows."""
+        """Start the average over."""
         self.log_sum, self.summed = 0.0, 0
 
     def settle(self) -> None:
-        """Stay at the average of log T."""
+        """Set log T to its average."""
         if self.summed:
             self.log_length = self.log_sum / self.summed
 
@@ -107,22 +107,22 @@ class TrajectoryLength:
 class PooledVariance:
     """The variance of every coordinate around its chain's mean, averaged over chains, from one pass (Welford 1962).
 
-    Around each chain's own mean: chains of a network sit in different copies of the same mode (permuted units), and the
-    distance between copies says nothing about the width of one.
+    The mean is that of each chain: chains of a network may be in different copies of the same mode (permuted units),
+    and the distance between copies is unrelated to the width of one.
     """
 
     def __init__(self, position: Tensor) -> None:
         self.mean, self.sum, self.count = torch.zeros_like(position), torch.zeros_like(position), 0
 
     def add(self, position: Tensor) -> None:
-        """Take in one iteration's positions, `[chains, size]`."""
+        """Add the positions of one iteration, `[chains, size]`."""
         self.count += 1
         difference = position - self.mean
         self.mean += difference / self.count
         self.sum += difference * (position - self.mean)
 
     def shrunk(self, towards: Tensor) -> Tensor:
-        """The variances `[size]`, drawn a little towards the prior's, the more the fewer draws there were."""
+        """The variances `[size]`, shrunk towards those of the prior; less so with more draws."""
         draws = self.sum.shape[0] * max(self.count - 1, 0)
         variance = self.sum.sum(0) / max(draws, 1)
         return (draws * variance + 5.0 * towards) / (draws + 5.0)
@@ -130,7 +130,7 @@ class PooledVariance:
 
 @dataclass
 class Adaptation:
-    """Everything that warm-up decides, and where it is in its windows."""
+    """Everything that warm-up adapts, and the windows in which it does so."""
 
     warm_up: int
     step: DualAveraging
@@ -151,12 +151,12 @@ class Adaptation:
     def steps(self, iteration: int) -> int:
         """How many leapfrog steps an iteration's trajectories have."""
         length = halton(iteration + 1) * self.length.length
-        # Far from the posterior a long way is a waste: the first stretch only has to come down.
+        # Far from the posterior long trajectories are wasted: the first window only has to approach it.
         longest = min(self.longest, 32) if iteration < self.windows[0] else self.longest
         return min(max(1, math.ceil(length / self.step_size(iteration))), longest)
 
     def learn(self, iteration: int, start: State, proposal: Proposal, after: State, steps: int) -> None:
-        """Take in a warm-up iteration: trajectories from `start` ended in `proposal`, and the chains are at `after`."""
+        """Adapt after a warm-up iteration: trajectories went from `start` to `proposal`; the chains are at `after`."""
         step_size = self.step_size(iteration)
         self.step.update(float(proposal.acceptance.mean()))
         first, last = self.windows[0], self.windows[-1]
@@ -170,7 +170,7 @@ class Adaptation:
             self._close_window(iteration + 1)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and numbers that `restore` takes back."""
+        """Tensors and numbers that `restore` loads."""
         tensors = {"inverse_mass": self.inverse_mass}
         numbers: dict[str, Any] = {"step": asdict(self.step), "length": asdict(self.length), "count": None}
         if self.variance is not None:
@@ -179,7 +179,7 @@ class Adaptation:
         return tensors, numbers
 
     def restore(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Load what `state` returned."""
         self.inverse_mass = tensors["inverse_mass"].to(self.inverse_mass)
         self.step, self.length = DualAveraging(**numbers["step"]), TrajectoryLength(**numbers["length"])
         self.variance = None

@@ -1,8 +1,8 @@
-"""Chains and their draws, as a method: what is held, how it answers, and how much memory it may ask for.
+"""Chains and their draws, as a method: what is stored, how it predicts, and how much memory it needs.
 
-Draws of all chains are kept together, in the order in which they were made (`sampling/store.py`), and answered with in
-a fair order. Weights of a network can be permuted, so chains sit in different copies of the same modes: a mean over
-draws is taken of predictions, never of weights.
+Draws of all chains are stored together, in the order in which they were made (`store.py`). Predictions use them in a
+random order, so that a few are a fair subset. Weights of a network can be permuted, so chains may be in different
+copies of the same mode: averages are taken over predictions, never over weights.
 """
 
 from __future__ import annotations
@@ -26,13 +26,21 @@ from bayesify.training.examples import Batch
 
 
 class Chains(Method):
-    """Positions of several chains and the draws that they have left; how they move is a subclass's idea.
+    """Positions of several chains and their stored draws; a subclass decides how chains move.
 
     Args:
-        chains: how many.
-        prior: proper; standard normal by default.
-        start: where the weights that are not random (`bayesian=`) are held: `given` or `fresh`.
-        stored: room for this many draws of each chain.
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            It must be proper. None is `normal:1`.
+        chains: the number of chains.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`. This is for weights that are not random.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
+        stored: the number of draws of each chain that there is room for.
         judged: the shape of the inputs on which convergence is judged.
 
     """
@@ -63,51 +71,53 @@ class Chains(Method):
         assert isinstance(self.prior, WeightPrior)
         if self.likelihood.noisy:
             raise ValueError(
-                f"{self.name} needs a likelihood without noise of its own, got {self.likelihood}: use categorical"
+                f"{self.name} needs a likelihood without sampling noise, got {self.likelihood}: use categorical"
             )
         if any(True for _ in self.likelihood.parameters()):
             raise ValueError(
-                f"{self.name} samples the weights alone, {self.likelihood} has a parameter of its own: give the noise "
-                "as a number, or noise='heteroscedastic'"
+                f"{self.name} samples only weights, {self.likelihood} has a learned parameter: give the noise as a "
+                "number, or noise='heteroscedastic'"
             )
         self.chains = chains
         self._check_room(at_least("stored", stored, 0))
         size = self.network.random_size
-        held = initialisation.start_weights(self.network, start, seed)
+        weights = initialisation.start_weights(self.network, start, seed)
         self.rest: Tensor
-        self.register_buffer("rest", held[size:].clone())
-        # Until `fit` draws the starts, all chains are at the given weights (and the scales at their own start).
-        begin = torch.cat((held[:size], self.prior.initial_log_scales().to(held)))
+        self.register_buffer("rest", weights[size:].clone())
+        # Until `fit` draws the starts, all chains are at these weights.
+        begin = torch.cat((weights[:size], self.prior.initial_log_scales().to(weights)))
         self.position = nn.Parameter(begin.expand(chains, -1).clone())
         self.inputs: Tensor
-        self.register_buffer("inputs", held.new_zeros(tuple(judged) or (0,)))
+        self.register_buffer("inputs", weights.new_zeros(tuple(judged) or (0,)))
         self.learned: Tensor
         self.register_buffer("learned", torch.zeros(2, dtype=torch.float64))
         self.store = DrawStore(chains, self.position, size, stored)
 
     def settings(self) -> dict[str, Any]:
+        """The number of chains, the room for draws, and the shape of the judged inputs."""
         return {"chains": self.chains, "stored": self.store.room, "judged": list(self.inputs.shape)}
 
     def facts(self) -> dict[str, str]:
-        """What a summary says about the whole."""
-        found = {"chains": f"{self.chains}, {self.store.drawn:,} draws of each kept"}
+        """What a summary adds: the chains, the warm-up, the step size and the divergences."""
+        facts = {"chains": f"{self.chains}, {self.store.drawn:,} draws of each kept"}
         if isinstance(self.plan, Sampling):
-            found["warm-up"] = f"{self.plan.warm_up} iterations"
-            found["sampling path"] = "compiled" if self.plan.compiled else "plain"
+            facts["warm-up"] = f"{self.plan.warm_up} iterations"
+            facts["sampling path"] = "compiled" if self.plan.compiled else "plain"
         if self.store.drawn:
-            found["step size"] = f"{self.step_size:.4g}, trajectory length {float(self.learned[1]):.4g}"
-            found["divergences"] = f"{self.store.divergences}"
-        return found
+            facts["step size"] = f"{self.step_size:.4g}, trajectory length {float(self.learned[1]):.4g}"
+            facts["divergences"] = f"{self.store.divergences}"
+        return facts
 
-    # What is held.
+    # The stored draws.
 
     @property
     def step_size(self) -> float:
-        """What warm-up settled on."""
+        """The leapfrog step size after warm-up."""
         return float(self.learned[0])
 
     @property
     def held(self) -> int | None:
+        """The number of stored draws of all chains."""
         return self.chains * max(1, self.store.drawn)
 
     @property
@@ -121,9 +131,18 @@ class Chains(Method):
         return self.store.by_chain(self.store.log_scales).exp() if self.store.log_scales.shape[1] else None
 
     def predictions_by_chain(self, x: Any = None, *, every_class: bool = False) -> Tensor:
-        """Class probabilities or means at x of every draw, `[chains, draws, inputs, ...]`.
+        """Class probabilities or means of every draw, by chain.
 
-        Of two classes only one is given unless `every_class`: the other one says the same.
+        Args:
+            x: inputs; None is the inputs that `fit` chose to judge convergence.
+            every_class: also give the first of two classes, which says the same as the second.
+
+        Returns:
+            Predictions `[chains, draws, inputs, ...]`.
+
+        Raises:
+            ValueError: there are no draws, or no inputs.
+
         """
         if x is None and not self.inputs.numel():
             raise ValueError("there are no inputs to judge convergence on: give x=")
@@ -143,6 +162,16 @@ class Chains(Method):
         return ordered
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        """Stored draws in a random order under the seed, so that a few of them are a fair subset.
+
+        Args:
+            draws: the numbers of the draws; a draw is the same alone and among others.
+            seed: of the draws.
+
+        Returns:
+            One set of weights per draw, `[draws, P]`.
+
+        """
         if not self.store.drawn:
             return self._current()[list(draws)]
         # On the CPU, so that the order is the same wherever the draws are.
@@ -151,22 +180,45 @@ class Chains(Method):
 
     @property
     def mean_weights(self) -> Tensor:
-        raise ValueError('chains sit in different copies of a mode, whose mean is in none: use by="draws"')
+        """Refused: chains may be in different copies of a mode."""
+        raise ValueError('chains have no meaningful mean weights, they may be in different modes: use by="draws"')
 
-    # What a run writes.
+    # What a sampling run calls.
 
     def settle(self, adaptation: Adaptation) -> None:
-        """Remember what warm-up learned."""
+        """Store the step size and the trajectory length that warm-up found.
+
+        Args:
+            adaptation: the state of the adaptation after warm-up.
+
+        """
         self.learned.copy_(torch.tensor([adaptation.step.average, adaptation.length.length], dtype=torch.float64))
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take back the tensors of a checkpoint, which may hold fewer draws than there is room for."""
+        """Load the tensors of a checkpoint, which may hold fewer draws than there is room for.
+
+        Args:
+            tensors: the state by name.
+
+        """
         self.inputs = torch.zeros_like(tensors["inputs"]).to(self.position)
         self.load_state_dict(tensors)
 
-    # The contract's other parts: the objective of a loop of one's own, at the chains' positions.
+    # The objective, for a training loop of one's own, at the positions of the chains.
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        """The mean over the chains of the negative log-likelihood and of minus the log prior density.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
         ((x, y),) = batches
         nll = self._nll(self.network.outputs(self._current(grad=True), x)[0], y, step)
         penalty = self._penalty(step, draws)
@@ -180,18 +232,18 @@ class Chains(Method):
         return -self.prior.log_density(self.position).mean()
 
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """The pass of one chain, the step's turn."""
+        """The pass of one chain; steps go through the chains in turn."""
         chain = step % self.chains
         return self.network.outputs(self._current(grad=True)[chain : chain + 1], x)
 
     # What the above is made of.
 
     def _check_room(self, draws: int) -> None:
-        """Refuse chains, or draws of them, that memory does not hold."""
+        """Refuse draws that do not fit in memory."""
         assert isinstance(self.prior, WeightPrior)
         size = self.network.random_size + self.prior.n_random_scales
         advice = "lower chains= or samples=, raise thin=, or use variational, which holds no draws"
-        # The chains' own positions are there before anything is drawn.
+        # The positions of the chains take the room of one draw each.
         check_room(self.name, self.chains * max(draws, 1), size, self.network.dtype, advice)
 
     def _current(self, *, grad: bool = False) -> Tensor:

@@ -1,9 +1,9 @@
-"""Whether chains agree, judged on what they predict: R-hat and effective sample sizes, as ArviZ computes them.
+"""Convergence of chains, judged on their predictions: R-hat and effective sample sizes, computed by ArviZ.
 
 Rank-normalised split R-hat and bulk and tail effective sample sizes (A. Vehtari, A. Gelman, D. Simpson, B. Carpenter
 and P.-C. Buerkner, Rank-normalization, folding, and localization, 2021). The weights of a network can be permuted and
 change sign without changing its function, so chains in different copies of one mode disagree on weights and agree on
-every answer.
+every prediction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONVERGED_BELOW = 1.01
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the chains of a run say about each other.
+    """The convergence of a sampling run.
 
     Args:
         r_hat: the largest over the predictions (class probabilities, or means) on the fixed inputs.
@@ -56,7 +56,7 @@ class Diagnosis:
 
     @property
     def converged(self) -> bool:
-        """Whether every prediction's R-hat is below 1.01 (and every random scale's, which no symmetry touches)."""
+        """Whether R-hat is below 1.01 for every prediction and every random scale."""
         return max(self.r_hat, self.r_hat_scales or 0.0) < CONVERGED_BELOW
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,20 +78,20 @@ class Diagnosis:
 def r_hat(values: Any) -> Array:
     """Rank-normalised split R-hat of each quantity: `[chains, draws, ...]` -> `[quantities]`.
 
-    A prediction that never moves (a probability of exactly one) is agreed on: 1. Chains that each stay at a value of
-    their own agree on nothing: infinity.
+    A constant prediction (a probability of exactly one) has R-hat 1. Chains that each stay at another value have R-hat
+    infinity.
     """
-    return _each(values, lambda one: arviz_module().rhat(one, method="rank"), constant=1.0, otherwise=float("inf"))
+    return _each(values, lambda draws: arviz_module().rhat(draws, method="rank"), constant=1.0, otherwise=float("inf"))
 
 
 def effective(values: Any, method: str = "bulk") -> Array:
     """Effective sample sizes of each quantity (`bulk` or `tail`): `[chains, draws, ...]` -> `[quantities]`."""
-    draws = float(np.prod(np.shape(values)[:2]))
-    return _each(values, lambda one: arviz_module().ess(one, method=method), constant=draws, otherwise=1.0)
+    total = float(np.prod(np.shape(values)[:2]))
+    return _each(values, lambda draws: arviz_module().ess(draws, method=method), constant=total, otherwise=1.0)
 
 
 def arviz_module() -> Any:
-    """ArviZ, which takes seconds to import and is an extra."""
+    """Import ArviZ, an optional dependency that takes seconds to import."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -105,7 +105,7 @@ def diagnose(method: HMC, x: Any = None) -> Diagnosis:
     """Judge a method's chains on the inputs x (those it was fitted with, by default)."""
     predictions = method.predictions_by_chain(x)
     weights = method.draws_by_chain
-    some = weights[..., :: max(1, weights.shape[-1] // 200)]
+    chosen = weights[..., :: max(1, weights.shape[-1] // 200)]
     bulk = effective(predictions)
     scales = method.scales_by_chain
     return Diagnosis(
@@ -113,7 +113,7 @@ def diagnose(method: HMC, x: Any = None) -> Diagnosis:
         ess_bulk=float(bulk.min()),
         ess_bulk_median=float(np.median(bulk)),
         ess_tail=float(effective(predictions, "tail").min()),
-        r_hat_weights=float(r_hat(some).max()),
+        r_hat_weights=float(r_hat(chosen).max()),
         r_hat_scales=float(r_hat(scales).max()) if scales is not None else None,
         divergences=method.store.divergences,
         acceptance=float(method.store.statistic("acceptance").mean()),
@@ -130,8 +130,8 @@ def to_arviz(method: HMC, x: Any = None) -> Any:
     draws = method.draws_by_chain
     for place in method.network.places:
         if place.random:
-            part = draws[..., place.start : place.stop]
-            posterior[place.name] = _array(part).reshape(*part.shape[:2], *place.shape)
+            tensor = draws[..., place.start : place.stop]
+            posterior[place.name] = _array(tensor).reshape(*tensor.shape[:2], *place.shape)
     scales = method.scales_by_chain
     if scales is not None and method.prior is not None:
         for index, name in enumerate(method.prior.scale_names):
@@ -160,14 +160,14 @@ def _each(values: Any, statistic: Callable[[Array], Any], *, constant: float, ot
     if array.ndim < 2 or array.shape[1] < 4:
         raise ValueError(f"convergence needs at least 4 draws of each chain, got an array of shape {array.shape}")
     flat = array.reshape(*array.shape[:2], -1)
-    found = []
+    statistics = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for column in range(flat.shape[-1]):
-            one = flat[..., column]
-            value = float(statistic(one)) if one.min() < one.max() else constant
-            found.append(value if np.isfinite(value) else otherwise)
-    return np.array(found)
+            draws = flat[..., column]
+            value = float(statistic(draws)) if draws.min() < draws.max() else constant
+            statistics.append(value if np.isfinite(value) else otherwise)
+    return np.array(statistics)
 
 
 def _array(values: Any) -> Array:

@@ -5,7 +5,7 @@ A chain at position q with momentum p ~ N(0, M) has the energy H = -log pi(q) + 
     p <- p + eps/2 grad log pi(q),    q <- q + eps M^-1 p,    p <- p + eps/2 grad log pi(q),
 
 reversible and volume-preserving, so that accepting its end with probability min(1, exp(H_before - H_after)) leaves pi
-as it is. The two half kicks between neighbouring steps are one kick here.
+invariant. The two half kicks between neighbouring steps are one kick here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bayesify.errors import first_line
 
 logger = logging.getLogger("bayesify")
 
-# A change of energy that no step of a stable integrator makes (Stan's convention).
+# A larger change of energy is a divergence (Stan's convention).
 DIVERGES_FROM = 1000.0
 
 
@@ -33,7 +33,7 @@ class Target(Protocol):
     size: int
 
     def value(self, position: Tensor) -> Tensor:
-        """`[chains, size]` -> `[chains]`, float64: its differences decide about acceptance."""
+        """`[chains, size]` -> `[chains]`, in float64: acceptance depends on small differences."""
         ...
 
     def gradient(self, position: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class State:
 
 @dataclass
 class Proposal:
-    """The ends of trajectories, the momenta there, and what the way cost in energy (`[chains]`)."""
+    """The ends of trajectories, the momenta there, and the change of energy on the way (`[chains]`)."""
 
     end: State
     momentum: Tensor
@@ -61,16 +61,16 @@ class Proposal:
 
     @property
     def acceptance(self) -> Tensor:
-        """The probability of accepting each end; nought where the energy is no number."""
+        """The probability of accepting each end; zero where the energy is not a number."""
         return torch.exp(-self.energy_change).clamp(max=1.0).nan_to_num(0.0)
 
     @property
     def diverging(self) -> Tensor:
-        """Where the integrator lost its hold on the energy."""
+        """Where the integrator did not conserve the energy."""
         return ~(self.energy_change < DIVERGES_FROM)
 
 
-def look(target: Target, position: Tensor) -> State:
+def state_at(target: Target, position: Tensor) -> State:
     """The state of chains at these positions."""
     return State(position, target.value(position), target.gradient(position))
 
@@ -87,18 +87,18 @@ class Leapfrog:
         target: what is followed.
         position: an example of positions, `[chains, size]`.
         fast: compile or record one step; where that is not possible, the plain step is used and `path` says so.
-        workers: groups of chains that go their ways in threads of their own; it must divide the number of chains, and
-            the target must not know the chains apart.
+        workers: the number of threads, each with a group of chains. It must divide the number of chains, and the
+            target must treat all chains alike.
 
     """
 
     def __init__(self, target: Target, position: Tensor, *, fast: bool = False, workers: int = 1) -> None:
         self.target = target
         self.path = "plain"
-        # Whole trajectories side by side: cores that share every single operation would mostly wait for each other.
+        # Threads follow whole trajectories: sharing each operation would make them wait for each other.
         self._workers = 1 if position.is_cuda else workers
-        # A thread takes over torch's number of threads when it first asks for it; compiled code never does, and its
-        # matrix products would each start threads of their own.
+        # A thread adopts torch's number of threads when it first reads it. Compiled code never reads it, and each of
+        # its matrix products would start more threads.
         self._pool = ThreadPoolExecutor(self._workers, initializer=torch.get_num_threads) if self._workers > 1 else None
         self._step: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, ...]] | None = None
         self._graph: _Graph | None = None
@@ -124,15 +124,15 @@ class Leapfrog:
         """Position, momentum and gradient after this many steps."""
         if self._pool is None:
             return self._follow(start.position, momentum, start.gradient, inverse_mass, step_size, steps)
-        parts = [held.chunk(self._workers) for held in (start.position, momentum, start.gradient)]
+        groups = [tensor.chunk(self._workers) for tensor in (start.position, momentum, start.gradient)]
 
-        def one(group: int) -> tuple[Tensor, Tensor, Tensor]:
-            position, momentum, gradient = (part[group] for part in parts)
+        def follow_group(number: int) -> tuple[Tensor, Tensor, Tensor]:
+            position, momentum, gradient = (group[number] for group in groups)
             with torch.no_grad():
                 return self._follow(position, momentum, gradient, inverse_mass, step_size, steps)
 
-        ways = self._pool.map(one, range(self._workers))
-        position, momentum, gradient = (torch.cat(ends) for ends in zip(*ways, strict=True))
+        trajectories = self._pool.map(follow_group, range(self._workers))
+        position, momentum, gradient = (torch.cat(ends) for ends in zip(*trajectories, strict=True))
         return position, momentum, gradient
 
     def _follow(
@@ -170,7 +170,7 @@ class Leapfrog:
 
 
 def choose_end(start: State, proposal: Proposal, uniform: Tensor) -> tuple[State, Tensor]:
-    """The end where `uniform [chains]` falls below the acceptance, the start elsewhere; and where it was the end."""
+    """Accept the end where `uniform [chains]` is below the acceptance: the new state, and where it was accepted."""
     accepted = uniform < proposal.acceptance
     row, end = accepted.unsqueeze(-1), proposal.end
     return (
@@ -195,21 +195,21 @@ def _compile(step: Callable[..., Any], position: Tensor) -> Callable[..., Any]:
     def traced(position: Tensor, momentum: Tensor, drift: Tensor, kick: Tensor) -> Any:
         return step(position, momentum, drift, kick)
 
-    # Plainly first: what a network finds out about itself in its first pass cannot be found out while it is traced.
+    # A plain pass first: a network records facts in its first pass that it cannot record while it is traced.
     expected = step(*example)[2]
-    # One call into C++ for the whole step: no Python between its kernels, and workers need not wait for each other's.
-    # Its graphs cannot be cached, and trying to would be told to the user.
+    # One call into C++ for the whole step: without Python between kernels, threads do not wait for each other. Such
+    # graphs cannot be cached, and trying to would print a warning.
     with compiler_config.patch(cpp_wrapper=True), autograd_config.patch(enable_autograd_cache=False):
         compiled = compile_function(traced, example)
-    found = compiled(*example)[2]
+    gradient = compiled(*example)[2]
     scale = expected.abs().amax().clamp(min=1.0)
-    if not torch.allclose(expected / scale, found / scale, atol=1e-4, equal_nan=True):
+    if not torch.allclose(expected / scale, gradient / scale, atol=1e-4, equal_nan=True):
         raise RuntimeError("the compiled gradient differs from the plain one")
     return compiled
 
 
 class _Graph:
-    """One leapfrog step recorded on a GPU: the launches of its kernels would take longer than their work."""
+    """One leapfrog step as a CUDA graph: launching its kernels one by one would take longer than running them."""
 
     def __init__(self, step: Callable[..., Any], position: Tensor) -> None:
         self.position, self.momentum = position.detach().clone(), torch.zeros_like(position)
@@ -217,9 +217,9 @@ class _Graph:
         self.gradient = torch.zeros_like(position)
 
         def move() -> None:
-            found = step(self.position, self.momentum, self.drift, self.kick)
-            for held, new in zip((self.position, self.momentum, self.gradient), found, strict=True):
-                held.copy_(new)
+            moved = step(self.position, self.momentum, self.drift, self.kick)
+            for buffer, value in zip((self.position, self.momentum, self.gradient), moved, strict=True):
+                buffer.copy_(value)
 
         stream = torch.cuda.Stream(position.device)
         stream.wait_stream(torch.cuda.current_stream(position.device))

@@ -1,11 +1,11 @@
-"""Hamiltonian Monte Carlo: draws from the posterior itself, the judge of every other method (R. Neal 2011).
+"""Hamiltonian Monte Carlo: draws from the posterior itself, the reference for every other method (R. Neal 2011).
 
-Chains start from the prior, follow the gradient of the whole data's log posterior along trajectories whose step size,
-mass matrix and length are learned in warm-up (`sampling/adaptation.py`), and are all one batched computation:
+Chains start from the prior and follow the gradient of the log posterior of all data,
 
     log pi(w) = sum over the data of log p(y | x, w) + log p(w).
 
-Weights of a network can be permuted, so convergence is judged on predictions: `diagnose()`.
+The step size, the mass matrix and the length of trajectories are adapted in warm-up (`adaptation.py`). All chains are
+one batched computation. Weights of a network can be permuted, so convergence is judged on predictions: `diagnose()`.
 """
 
 from __future__ import annotations
@@ -42,15 +42,46 @@ _TYPICAL_LEAPFROGS = 60
 
 
 class HMC(Chains):
-    """Draws of the posterior by Hamiltonian Monte Carlo, many chains as one batch.
+    """Hamiltonian Monte Carlo: draws from the posterior itself, with many chains as one batch.
+
+    The energy of weights w with momenta p ~ N(0, M) is H = -log pi(w) + p' M^-1 p / 2. Each iteration follows the
+    dynamics by leapfrog steps of size eps,
+
+        p <- p + eps/2 grad log pi(w);   w <- w + eps M^-1 p;   p <- p + eps/2 grad log pi(w)
+
+    and accepts the end with probability min(1, exp(H_before - H_after)). Warm-up adapts eps, M and the trajectory
+    length. Every gradient uses all data, so this is for small networks and small data. `diagnose()` says whether it
+    converged.
 
     Args:
-        chains: how many; on a small network 64 cost little more than 4, and agree the more convincingly.
-        prior: proper; standard normal by default. Scales with a hyperprior are sampled, non-centred.
-        start: where the weights that are not random (`bayesian=`) are held: `given` or `fresh`. Chains themselves start
-            from draws of the prior, which is wider than the posterior.
-        stored: room for this many draws of each chain; `fit` makes it.
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            It must be proper; scales with a hyperprior are sampled. None is `normal:1`.
+        chains: the number of chains. On a small network 64 cost little more than 4, and test convergence better.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`. This is for weights that are not random: chains start from draws of the
+            prior.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
+        stored: the number of draws of each chain that there is room for; `fit` sets it.
         judged: the shape of the inputs on which convergence is judged; `fit` sets it.
+
+    Raises:
+        ValueError: the prior is improper, the likelihood has parameters or noise, or the draws do not fit in memory.
+
+    References:
+        R. Neal, "MCMC using Hamiltonian dynamics", 2011, arXiv:1206.1901.
+
+    Example:
+        >>> hmc = bf.HMC(net, "categorical", prior="normal:1", chains=4)
+        >>> history = hmc.fit((x, y), warm_up=20, samples=20, max_leapfrogs=20, progress=False)
+        >>> hmc.draws_by_chain.shape  # [chains, draws, random weights]
+        torch.Size([4, 20, 123])
+        >>> hmc.predict(x, draws=50).outputs.shape  # [draws, batch, classes]
+        torch.Size([50, 60, 3])
 
     """
 
@@ -79,27 +110,35 @@ class HMC(Chains):
         block: int = 25,
         **unknown: Any,
     ) -> History:
-        """Sample.
+        """Sample from the posterior.
 
         Args:
-            data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; all of it is used for every gradient.
-            warm_up: iterations that adapt and are not kept.
-            samples: draws kept of each chain.
-            thin: iterations per draw that is kept.
+            data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; every gradient uses all of it.
+            warm_up: iterations that adapt the sampler and are not kept.
+            samples: draws kept from each chain.
+            thin: iterations per kept draw.
             target_accept: the mean acceptance that the step size is adapted to.
-            max_leapfrogs: steps of a trajectory at most.
-            inputs: where convergence is judged; by default some of the training inputs, and for inputs of two numbers
-                also a grid around them.
+            max_leapfrogs: the largest number of leapfrog steps in a trajectory.
+            inputs: where convergence is judged. None is a part of the training inputs and, where inputs are two
+                numbers, also a grid around them.
             validation: data like `data`, scored at the end.
             seed: of everything random.
-            n_data: the number of examples, where a loader cannot tell.
+            n_data: the number of examples, where a loader has no length.
             device: where to sample; the method is moved there.
             compiled: compile the leapfrog step (record it as a graph on a GPU); None decides by the size of the work.
             progress: show a bar (never when the output is not a terminal).
             run: a folder for checkpoints, history and the result.
             overwrite: allow a run folder that already holds a run.
             block: iterations between records of the history (and checkpoints).
-            unknown: refused, with a word on what to use instead.
+            **unknown: refused with an error that says what to use instead.
+
+        Returns:
+            The history: one record per block of iterations, columns by name (`history["acceptance"]`).
+
+        Raises:
+            ValueError: the network has dropout or running statistics, or a setting is out of range.
+            TypeError: a setting of optimisation, such as `epochs`, was given.
+            TrainingError: the log posterior is not finite, or every proposal diverged.
 
         """
         _refuse(unknown, self.fit, Method.fit)
@@ -143,10 +182,28 @@ class HMC(Chains):
         progress: bool = True,
         **unknown: Any,
     ) -> History:
-        """Go on with an interrupted run to the end of its plan; with `extend`, keep that many draws more per chain."""
+        """Continue an interrupted run to the end of its plan, with the result of a run that was never interrupted.
+
+        Args:
+            data: the data of the run; other data is refused.
+            run: the run folder that `fit(run=)` wrote.
+            validation: data like `data`, scored at the end.
+            extend: draws to add to each chain.
+            n_data: the number of examples, where a loader has no length.
+            device: where to sample; the method is moved there.
+            progress: show a bar (never when the output is not a terminal).
+            **unknown: refused with an error that says what to use instead.
+
+        Returns:
+            The history of the whole run.
+
+        Raises:
+            RunError: the folder has no checkpoint, or it is a run of another method, prior, likelihood or data.
+
+        """
         _refuse(unknown, self.resume, Method.resume)
         folder = Path(run)
-        # What is drawn, and where it is judged, have the size that the run has.
+        # The stored draws and the judged inputs take the sizes of the run.
         plan, tensors, state = saving.to_resume(self, folder, grows=("store.", "inputs"))
         if extend:
             plan = plan.extended(extend)
@@ -165,11 +222,30 @@ class HMC(Chains):
         return self._conclude_run(chains, folder, checks)
 
     def diagnose(self, x: Any = None) -> Diagnosis:
-        """Whether the chains agree on their predictions at x (by default, at the inputs that `fit` fixed)."""
+        """Judge convergence: R-hat and effective sample sizes of the predictions (needs `bayesify[mcmc]`).
+
+        Args:
+            x: inputs to judge predictions at; None is the inputs that `fit` chose.
+
+        Returns:
+            A `Diagnosis`; print it, or read `converged`, `r_hat`, `ess_bulk` and the rest.
+
+        Raises:
+            ValueError: there are fewer than 4 draws of each chain.
+
+        """
         return diagnose(self, x)
 
     def to_arviz(self, x: Any = None) -> Any:
-        """The draws by name, sample statistics and predictions as ArviZ's `InferenceData`."""
+        """The draws by tensor name, sample statistics and predictions, for ArviZ (needs `bayesify[mcmc]`).
+
+        Args:
+            x: inputs to predict at; None is the inputs that `fit` chose.
+
+        Returns:
+            An `arviz.InferenceData`.
+
+        """
         return to_arviz(self, x)
 
     # What the above is made of.
@@ -193,7 +269,7 @@ class HMC(Chains):
         return activations * steps * _SECONDS_PER_ACTIVATION > _SECONDS_TO_COMPILE
 
     def _settle_path(self, chains: SamplingRun) -> None:
-        """The plan says what was done, not what was wished for."""
+        """Record in the plan whether the step was compiled in fact."""
         plan = replace(self._sampling, compiled=chains.sampler.leapfrog.path != "plain")
         self.plan = chains.plan = plan
 
@@ -219,10 +295,10 @@ class HMC(Chains):
         return {"validation_nll": nll / max(rows, 1.0)}
 
 
-def _refuse(given: dict[str, Any], taken_by: Callable[..., Any], elsewhere: Callable[..., Any]) -> None:
-    """Say of settings that sampling does not have whether optimisation has them, or what was probably meant."""
-    for name in given:
+def _refuse(settings: dict[str, Any], taken_by: Callable[..., Any], elsewhere: Callable[..., Any]) -> None:
+    """Refuse unknown settings: say whether they belong to optimisation, or which name is nearest."""
+    for name in settings:
         if name in inspect.signature(elsewhere).parameters:
             raise TypeError(f"{name} is a setting of optimisation, hmc samples: see warm_up=, samples= and thin=")
-        known = [one for one in inspect.signature(taken_by).parameters if one != "unknown"]
+        known = [parameter for parameter in inspect.signature(taken_by).parameters if parameter != "unknown"]
         raise TypeError(f"hmc has no setting {name!r}{nearest(name, known)}")

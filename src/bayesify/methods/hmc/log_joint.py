@@ -2,8 +2,8 @@
 
     log pi(raw, log tau) = sum over the data of log p(y | x, w) + log p(raw, log tau),    w = mean + tau * raw
 
-where a scale tau has a hyperprior (non-centred: O. Papaspiliopoulos, G. Roberts and M. Skoeld, 2007); other weights are
-themselves. The data is always whole; where it is large it is read in pieces, whose gradients add up.
+where a scale tau has a hyperprior (non-centred: O. Papaspiliopoulos, G. Roberts and M. Skoeld, 2007). Every gradient
+uses all data; large data is read in pieces, whose gradients add up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bayesify.methods.hmc.perceptron import Perceptron
 from bayesify.priors import Normal, WeightPrior
 from bayesify.training.examples import Batch, Examples, TensorExamples, take, to_device
 
-# Activations of one pass of all chains: what is larger is read in pieces.
+# The largest number of activations in one pass of all chains; beyond it data is read in pieces.
 LARGEST_PASS = 1 << 26
 _DRAWS_OF_THE_PRIOR = 64
 
@@ -32,7 +32,7 @@ class LogJoint:
 
     Args:
         network: whose first `random_size` weights are sampled.
-        likelihood: of the targets; without noise of its own.
+        likelihood: of the targets; without sampling noise.
         prior: of the random weights, with H random scales.
         rest: the weights that are not random, `[P - R]`.
         x: all inputs.
@@ -94,15 +94,15 @@ class LogJoint:
             leaf = position.detach().requires_grad_()
             theta = self.weights(leaf)
             surrogate = self._log_prior(leaf).sum() + (self._of_data(theta.detach()) * theta).sum()
-            (found,) = torch.autograd.grad(surrogate, leaf)
-        return found
+            (gradient,) = torch.autograd.grad(surrogate, leaf)
+        return gradient
 
     def starts(self, seed: int, chains: int) -> tuple[Tensor, Tensor]:
         """Positions drawn from the prior, `[chains, size]`, and the variance of each coordinate under it, `[size]`.
 
-        The prior is wider than the posterior and knows all copies of its modes, so chains that start there and end in
-        agreement have found it from different sides. Heavy tails have no variance, and far out the density is flat: the
-        variance is that of a normal with the same quartiles, and starts stay within five of its standard deviations.
+        The prior is wider than the posterior and covers all copies of its modes, so agreement of chains that start
+        there is evidence of convergence. Heavy tails have no variance, and far out their density is flat: the variance
+        is that of a normal with the same quartiles, and starts stay within five of its standard deviations.
         """
         device = self.network.initial.device
         total = max(chains, _DRAWS_OF_THE_PRIOR)
@@ -118,11 +118,11 @@ class LogJoint:
         runs += [(place, place + 1) for place in range(self.random, self.size)]
         starts, variances = [], []
         for first, last in runs:
-            some = draws[:, first:last]
-            values = some.flatten().sort().values
+            columns = draws[:, first:last]
+            values = columns.flatten().sort().values
             low, middle, high = (values[int(share * (len(values) - 1))] for share in (0.25, 0.5, 0.75))
             deviation = ((high - low) / (2 * 0.6745)).clamp(min=1e-10)
-            starts.append(some[:chains].clamp(middle - 5 * deviation, middle + 5 * deviation))
+            starts.append(columns[:chains].clamp(middle - 5 * deviation, middle + 5 * deviation))
             variances.append(deviation.square().expand(last - first))
         dtype = self.network.dtype
         return torch.cat(starts, 1).to(dtype), torch.cat(variances).to(dtype)
@@ -148,8 +148,8 @@ class LogJoint:
         return total
 
     def _linear_slope(self) -> tuple[Tensor | None, Tensor] | None:
-        """A normal prior's slope is `constant + factor * w`: no pass through autograd for it."""
-        if self.scales or not all(isinstance(one, Normal) for one in self.prior.assignments.values()):
+        """The gradient of a normal prior as `constant + factor * w`, which needs no autograd."""
+        if self.scales or not all(isinstance(density, Normal) for density in self.prior.assignments.values()):
             return None
         with torch.enable_grad():
             points = torch.stack((torch.zeros_like(self._initial()), torch.ones_like(self._initial()))).requires_grad_()
@@ -170,6 +170,6 @@ def whole(examples: Examples, device: torch.device) -> Batch:
     y = torch.cat([batch[1] for batch in batches])
     if y.shape[0] != examples.n_data:
         raise ValueError(
-            f"the data set gave {y.shape[0]} examples and has {examples.n_data}: hmc needs each of them once"
+            f"the data set has {examples.n_data} examples and returned {y.shape[0]}: hmc needs each of them once"
         )
     return to_device(x, device), y.to(device)

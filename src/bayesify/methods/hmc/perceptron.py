@@ -4,8 +4,8 @@ For layers a_l = W_l h_(l-1) + b_l, h_l = f(a_l), and the gradient e of the log-
 
     dW_l = e_l h_(l-1)',    db_l = sum over examples of e_l,    e_(l-1) = (W_l' e_l) * f'(a_(l-1)).
 
-Examples are the last axis, so that the elementwise work runs along memory, and nothing is recorded for autograd: small
-networks spend their time on operations, not on arithmetic.
+Examples are the last axis, so that elementwise operations run along memory. Nothing is recorded for autograd: small
+networks spend more time on launching operations than on arithmetic.
 """
 
 from __future__ import annotations
@@ -84,20 +84,20 @@ class Perceptron:
             values.append(value)
         assert value is not None
         error = self.towards(value)
-        found: dict[str, Tensor] = {}
+        gradients: dict[str, Tensor] = {}
         for number in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[number]
             if layer.activation is not None:
                 error = ACTIVATIONS[layer.activation][1](error, values[number])
             if layer.bias is not None:
-                found[layer.bias] = error.sum(-1)
+                gradients[layer.bias] = error.sum(-1)
             if number == 0:
                 flat = torch.mm(error.reshape(-1, error.shape[-1]), self.inputs)
-                found[layer.weight] = flat.view(chains, -1)
+                gradients[layer.weight] = flat.view(chains, -1)
             else:
-                found[layer.weight] = torch.bmm(error, values[number - 1].mT).flatten(1)
+                gradients[layer.weight] = torch.bmm(error, values[number - 1].mT).flatten(1)
                 error = torch.bmm(tensors[layer.weight].mT, error)
-        return torch.cat([found[place.name] for place in self.network.places], -1)
+        return torch.cat([gradients[place.name] for place in self.network.places], -1)
 
 
 def dense_layers(network: Network) -> list[_Dense] | None:

@@ -1,4 +1,4 @@
-"""What a sampling run does, as numbers that a run folder can hold."""
+"""The plan of a sampling run, as numbers that a run folder stores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bayesify.errors import at_least, whole_number
 
 @dataclass(frozen=True)
 class Sampling:
-    """Everything that decides how sampling goes; JSON-able, so that a run can be continued or repeated."""
+    """All settings of sampling, as JSON values, so that a run can be continued or repeated."""
 
     warm_up: int = 500
     samples: int = 500
@@ -21,7 +21,7 @@ class Sampling:
     compiled: bool | None = None
 
     def __post_init__(self) -> None:
-        # Four windows, each with something to learn from.
+        # Warm-up has four windows, each of which needs a few iterations.
         at_least("warm_up", self.warm_up, 20)
         for name in ("samples", "thin", "max_leapfrogs", "block"):
             at_least(name, getattr(self, name), 1)
@@ -31,7 +31,7 @@ class Sampling:
 
     @property
     def iterations(self) -> int:
-        """Of every chain, warm-up included."""
+        """Iterations of every chain, warm-up included."""
         return self.warm_up + self.samples * self.thin
 
     @property

@@ -1,6 +1,6 @@
-"""A sampling run: a plan followed iteration by iteration in blocks, with a history, checkpoints and a way to give up.
+"""A sampling run: a plan followed in blocks of iterations, with a history, checkpoints and a check for divergence.
 
-A run is the chains' positions, what warm-up has learned, and the draws so far; a checkpoint holds just that.
+The state of a run is the positions of the chains, the result of warm-up so far, and the draws so far.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from bayesify import files
 from bayesify.errors import TrainingError
-from bayesify.methods.hmc.hamiltonian import look
+from bayesify.methods.hmc.hamiltonian import state_at
 from bayesify.methods.hmc.sampler import Iteration, Sampler
 from bayesify.runs import checkpoint
 from bayesify.training import data_identity
@@ -36,7 +36,7 @@ _STATE = Path("checkpoint") / "state.safetensors"
 
 @dataclass
 class Progress:
-    """Where a run is, and the sums of the block it is in: kept in checkpoints next to the tensors."""
+    """The iteration that a run has reached, and the sums over the current block; stored in checkpoints."""
 
     step: int = 0
     done: bool = False
@@ -48,7 +48,17 @@ class Progress:
 
 
 class SamplingRun:
-    """Follows a plan with one method's chains."""
+    """Follows a sampling plan with the chains of a method.
+
+    Args:
+        method: whose chains move.
+        target: the log density.
+        plan: how many iterations, and how.
+        examples: the data, for its size and identity.
+        run: the folder for checkpoints, or None.
+        show: show a progress bar.
+
+    """
 
     def __init__(
         self, method: HMC, target: LogJoint, plan: Sampling, examples: Examples, *, run: Path | None, show: bool
@@ -76,7 +86,7 @@ class SamplingRun:
 
     @torch.no_grad()
     def carry_out(self) -> History:
-        """Go on from where the progress is to the end of the plan."""
+        """Sample from the current iteration to the end of the plan."""
         plan, progress = self.plan, self.progress
         self._check_start()
         bar = tqdm(
@@ -111,12 +121,12 @@ class SamplingRun:
         return self.history
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Put a checkpoint back."""
-        held = {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
-        self.method.restore(held)
+        """Load a checkpoint."""
+        model = {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
+        self.method.restore(model)
         learned = {name.removeprefix("learned/"): t for name, t in tensors.items() if name.startswith("learned/")}
         self.sampler.adaptation.restore(learned, state["adaptation"])
-        self.sampler.state = look(self.target, self.method.position.detach().clone())
+        self.sampler.state = state_at(self.target, self.method.position.detach().clone())
         self.progress = Progress(**state["progress"])
         self.progress.done = False
         self.history = History(state["history"], state.get("stopped", ""), self.method.name)
@@ -144,20 +154,20 @@ class SamplingRun:
 
     def _iterate(self) -> None:
         plan, progress = self.plan, self.progress
-        found: Iteration = self.sampler.iterate(progress.step)
+        iteration: Iteration = self.sampler.iterate(progress.step)
         progress.step += 1
         progress.since += 1
-        progress.acceptance += float(found.acceptance.mean())
-        progress.divergences += int(found.diverging.sum())
-        progress.leapfrogs += found.steps
+        progress.acceptance += float(iteration.acceptance.mean())
+        progress.divergences += int(iteration.diverging.sum())
+        progress.leapfrogs += iteration.steps
         kept = progress.step - plan.warm_up
         if kept > 0:
             store, position = self.method.store, self.sampler.state.position
-            store.note_divergences(found.diverging)
+            store.note_divergences(iteration.diverging)
             if kept % plan.thin == 0:
                 size = self.target.random
                 weights = self.target.weights(position)[:, :size]
-                store.keep(kept // plan.thin - 1, weights, position[:, size:], found)
+                store.keep(kept // plan.thin - 1, weights, position[:, size:], iteration)
 
     def _check_start(self) -> None:
         wrong = ~torch.isfinite(self.sampler.state.log_density)
@@ -170,7 +180,7 @@ class SamplingRun:
             )
 
     def _check_block(self, good: dict[str, Any]) -> None:
-        """Stop where sampling has come to nothing, and go back to the last good state."""
+        """Stop where sampling has diverged, and restore the last good state."""
         progress, state = self.progress, self.sampler.state
         lost = progress.divergences == progress.since * self.method.chains and progress.since >= 10
         if not lost and bool(torch.isfinite(state.log_density).all()):
@@ -206,7 +216,7 @@ class SamplingRun:
         bar.set_postfix({name: f"{record[name]:.3g}" for name in ("acceptance", "step_size", "divergences")})
         progress.acceptance, progress.seconds = 0.0, 0.0
         progress.divergences = progress.leapfrogs = progress.since = 0
-        # Draws can be large: writing them takes at most about a tenth of the time.
+        # Draws can be large: spend at most about a tenth of the time on writing them.
         if time.perf_counter() - self._written > 10 * self._cost:
             self.save_checkpoint()
 
@@ -221,14 +231,14 @@ class SamplingRun:
 
     def _go_back(self, good: dict[str, Any]) -> None:
         self.method.position.copy_(good["position"])
-        self.sampler.state = look(self.target, good["position"])
+        self.sampler.state = state_at(self.target, good["position"])
         self.sampler.adaptation.restore(*good["adaptation"])
         self.progress = Progress(**good["progress"])
         self.method.store.counts.copy_(good["counts"])
 
 
 def _workers(target: LogJoint, chains: int) -> int:
-    """Groups of chains for the cores: where nothing of a gradient needs Python's attention, and groups are equal."""
+    """The number of threads: more than one where gradients run without Python; it divides the number of chains."""
     if any(perceptron is None for perceptron in target.perceptrons) or target.rest.is_cuda:
         return 1
     return max(groups for groups in range(1, min(chains, torch.get_num_threads()) + 1) if chains % groups == 0)
@@ -236,7 +246,7 @@ def _workers(target: LogJoint, chains: int) -> int:
 
 @contextmanager
 def _threads_of_each(workers: int) -> Iterator[None]:
-    """Share torch's threads among the workers, for the time being."""
+    """Divide torch's threads among the workers inside the block."""
     before = torch.get_num_threads()
     if workers > 1:
         torch.set_num_threads(max(1, before // workers))

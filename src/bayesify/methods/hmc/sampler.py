@@ -1,7 +1,7 @@
-"""Hamiltonian Monte Carlo, one iteration of all chains at a time: momenta, trajectories, acceptance, learning.
+"""Hamiltonian Monte Carlo, one iteration of all chains at a time: momenta, trajectories, acceptance, adaptation.
 
 Every number is a function of (seed, chain, iteration) and the positions, so that a run can stop between any two
-iterations and go on to the same bits.
+iterations and continue to the same bits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bayesify import noise
 from bayesify.methods.hmc.adaptation import Adaptation, DualAveraging, TrajectoryLength
-from bayesify.methods.hmc.hamiltonian import Leapfrog, Target, choose_end, look
+from bayesify.methods.hmc.hamiltonian import Leapfrog, Target, choose_end, state_at
 
 # Uniforms are elements far from the momenta's (the priors' draws use the same distance).
 _UNIFORM = 1 << 30
@@ -41,9 +41,9 @@ class Sampler:
         warm_up: iterations that adapt.
         seed: of the momenta and the acceptance.
         target_accept: the mean acceptance that the step size is adapted to.
-        longest: leapfrog steps of a trajectory at most.
+        longest: the largest number of leapfrog steps in a trajectory.
         fast: compile a step (or record it, on a GPU).
-        workers: groups of chains in threads of their own; see `Leapfrog`.
+        workers: the number of threads, each with a group of chains; see `Leapfrog`.
 
     """
 
@@ -62,7 +62,7 @@ class Sampler:
     ) -> None:
         self.target, self.seed = target, seed
         self.leapfrog = Leapfrog(target, position, fast=fast, workers=workers)
-        self.state = look(target, position.detach().clone())
+        self.state = state_at(target, position.detach().clone())
         variance = torch.ones_like(position[0]) if variance is None else variance.to(position)
         step = DualAveraging.start(1.0, target_accept, ambition=10.0)
         self.adaptation = Adaptation(warm_up, step, TrajectoryLength(), variance, variance, longest)
@@ -84,7 +84,7 @@ class Sampler:
         return step_size
 
     def iterate(self, iteration: int) -> Iteration:
-        """One iteration of every chain; while it is part of warm-up, learn from it."""
+        """One iteration of every chain; in warm-up it also adapts."""
         adaptation, start = self.adaptation, self.state
         momentum, uniform = self._noise(iteration)
         step_size, steps = adaptation.step_size(iteration), adaptation.steps(iteration)

@@ -1,4 +1,4 @@
-"""Draws of all chains, kept in the order in which they were made: row `number * chains + chain`."""
+"""Stored draws of all chains, in the order in which they were made: row `number * chains + chain`."""
 
 from __future__ import annotations
 
@@ -44,35 +44,36 @@ class DrawStore(nn.Module):
 
     @property
     def drawn(self) -> int:
-        """The draws of each chain that are there."""
+        """The number of stored draws of each chain."""
         return int(self.counts[0])
 
     @property
     def divergences(self) -> int:
-        """Proposals after warm-up that lost the energy, of all chains, kept or not."""
+        """The number of divergent proposals after warm-up, of all chains, kept or not."""
         return int(self.counts[1])
 
     def make_room(self, room: int) -> None:
-        """Grow or shrink to this many draws of each chain, with those that are there."""
+        """Grow or shrink to this many draws of each chain, and keep the stored ones."""
         for name in ("draws", "log_scales", "statistics", "leapfrogs"):
-            held: Tensor = self.get_buffer(name)
+            stored: Tensor = self.get_buffer(name)
             rows = room if name == "leapfrogs" else room * self.chains
-            fresh = held.new_zeros((rows, *held.shape[1:]))
-            fresh[: len(held)] = held[:rows]
-            setattr(self, name, fresh)
+            resized = stored.new_zeros((rows, *stored.shape[1:]))
+            resized[: len(stored)] = stored[:rows]
+            setattr(self, name, resized)
 
     def clear(self) -> None:
-        """Nothing has been drawn."""
+        """Forget all draws."""
         self.counts.zero_()
 
-    def keep(self, number: int, weights: Tensor, log_scales: Tensor, found: Iteration) -> None:
-        """Hold an iteration as draw `number` of every chain."""
+    def keep(self, number: int, weights: Tensor, log_scales: Tensor, iteration: Iteration) -> None:
+        """Store an iteration as draw `number` of every chain."""
         rows = slice(number * self.chains, (number + 1) * self.chains)
         self.draws[rows] = weights
         self.log_scales[rows] = log_scales
-        told = torch.stack((found.acceptance, found.diverging.to(found.acceptance), found.energy), 1)
-        self.statistics[rows] = told.to(self.statistics.dtype)
-        self.leapfrogs[number] = found.steps
+        acceptance = iteration.acceptance
+        statistics = torch.stack((acceptance, iteration.diverging.to(acceptance), iteration.energy), 1)
+        self.statistics[rows] = statistics.to(self.statistics.dtype)
+        self.leapfrogs[number] = iteration.steps
         self.counts[0] = number + 1
 
     def note_divergences(self, diverging: Tensor) -> None:
@@ -90,7 +91,7 @@ class DrawStore(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: object) -> None:
         # A checkpoint may hold another number of draws than there is room for.
-        held = state_dict.get(f"{prefix}leapfrogs")
-        if held is not None:
-            self.make_room(len(held))
+        leapfrogs = state_dict.get(f"{prefix}leapfrogs")
+        if leapfrogs is not None:
+            self.make_room(len(leapfrogs))
         super()._load_from_state_dict(state_dict, prefix, *rest)

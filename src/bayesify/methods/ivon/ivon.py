@@ -11,7 +11,7 @@ taken. With `a` and `b` for one minus beta1 and beta2, one step is
     m <- m - rate * (v / (1 - beta1^t) + delta (m - p)) / (h + delta)
 
 The last term of h is the Riemannian correction: h + delta never falls below half of what it was, so sigma stays real.
-Where h is negative all the same (a hill, or noise), no sigma exceeds sqrt(2) times the prior's.
+Where h is negative (a maximum, or noise), no sigma exceeds sqrt(2) times the prior's.
 """
 
 from __future__ import annotations
@@ -39,18 +39,46 @@ __all__ = ["IVON", "hessian_rate", "ivon_update"]
 
 
 class IVON(Method):
-    """Mean-field variational inference by natural gradients.
+    """Mean-field variational inference by natural gradients, at about the cost of Adam.
 
-    `fit(learning_rate=)` is the share of a Newton step with the running Hessian estimate: 0.1 to 0.3, falling to zero
-    (`schedule="cosine"`), since with M batches an epoch a constant rate r lets the mean wander about with up to r M / 2
-    of the posterior's variance. Without a schedule keep it below 1 / M. What is not random (normalisation layers,
-    learned observation noise) follows Adam at the same rate.
+    The posterior is N(m, sigma^2) with sigma^2 = 1 / (N (h + delta)), delta = 1 / (N s^2) for a prior of scale s. From
+    the gradient g at drawn weights m + sigma eps, and c = g eps / sigma as an estimate of the Hessian's diagonal:
+
+        v <- beta1 v + (1 - beta1) g,    h <- beta2 h + (1 - beta2) c + correction
+        m <- m - rate * (v / (1 - beta1^t) + delta m) / (h + delta)
+
+    `fit(learning_rate=)` is the share of a Newton step: 0.1 to 0.3 with `schedule="cosine"`. A constant rate r with M
+    batches per epoch adds up to r M / 2 of the posterior variance to the mean: keep it below 1 / M. Parameters without
+    a posterior (normalisation layers, learned observation noise) follow Adam at the same rate.
 
     Args:
-        prior: Gaussian, of a fixed scale; `normal:1` by default.
-        hessian_init: where the Hessian estimate starts: sigma starts at 1 / sqrt(n (hessian_init + delta)).
-        beta1: memory of the gradient's running mean.
-        beta2: memory of the Hessian's running mean in the long run; it begins shorter, see `hessian_rate`.
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            It must be Gaussian with a fixed scale. None is `normal:1`.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`.
+        hessian_init: where the Hessian estimate h starts; sigma starts at 1 / sqrt(N (hessian_init + delta)).
+        beta1: the decay of the running mean of gradients.
+        beta2: the decay of the running mean of Hessian estimates in the long run; early steps average over less.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
+
+    Raises:
+        ValueError: the prior is not Gaussian with a fixed scale, or no weight is random.
+
+    References:
+        Y. Shen et al., "Variational Learning is Effective for Large Deep Networks", 2024, arXiv:2402.17641.
+
+    Example:
+        >>> ivon = bf.IVON(net, "categorical", prior="normal:1", hessian_init=0.1)
+        >>> history = ivon.fit((x, y), epochs=50, learning_rate=0.2, schedule="cosine", progress=False)
+        >>> bool(history["nll"][-1] < 0.5 * history["nll"][0])
+        True
+        >>> bool((ivon.std <= 2**0.5).all())  # at most sqrt(2) times the scale of the prior
+        True
 
     """
 
@@ -77,7 +105,7 @@ class IVON(Method):
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         if self.network.random_size == 0:
-            raise ValueError("no weight is random: bayesian= selects none that a posterior could be placed on")
+            raise ValueError(f"no weight is random: bayesian={bayesian!r} selects none, use bayesian='all'")
         self.hessian_init = positive("hessian_init", hessian_init)
         self.beta1, self.beta2 = _share("beta1", beta1), _share("beta2", beta2)
         theta, size = initialisation.start_weights(self.network, start, seed), self.network.random_size
@@ -91,11 +119,12 @@ class IVON(Method):
         location, precision = _gaussian(self.prior)
         self.register_buffer("prior_mean", location.to(theta), persistent=False)
         self.register_buffer("prior_precision", precision.to(theta), persistent=False)
-        # What a plan says of the data; the buffer holds what training has seen.
+        # The size of the data according to the plan; the buffer holds the one that training used.
         self._planned_data: float | None = None
         self._batches, self._natural = 1, False
 
     def settings(self) -> dict[str, Any]:
+        """Where the Hessian estimate starts, and the two decays."""
         return {"hessian_init": self.hessian_init, "beta1": self.beta1, "beta2": self.beta2}
 
     @property
@@ -105,12 +134,25 @@ class IVON(Method):
 
     @property
     def independent(self) -> bool:
+        """True: the posterior is a mean-field Gaussian."""
         return True
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        """The negative log-likelihood of the batch plus its part of the KL, at the current widths.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
         ((x, y),) = batches
         if not isinstance(share, Tensor) and share <= 0:
-            raise ValueError(f"ivon's widths follow from the KL's weight, which must be above 0, got {share!r}")
+            raise ValueError(f"ivon needs a KL weight above 0, its widths depend on it, got {share!r}")
         data = y.shape[0] / share
         if self.training:
             self.effective_data.fill_(data)
@@ -121,7 +163,18 @@ class IVON(Method):
         return Objective(nll + kl / data, nll, kl, buffers)
 
     def captured(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
-        """The likelihood's part, with the gradient at the drawn weights and, for the Hessian's estimate, Price's c."""
+        """The negative log-likelihood, whose gradients are g for the mean and c for the Hessian estimate.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
         self._natural = True
         try:
             objective = self.objective(batches, step=step, share=share, draws=draws)
@@ -130,18 +183,40 @@ class IVON(Method):
         return Objective(objective.nll, objective.nll, objective.kl.detach(), objective.buffers)
 
     def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
-        """Leave the gradient at the drawn weights in `mean.grad`, and Price's curvature in `hessian.grad`."""
+        """The objective, with the gradient at the drawn weights in `mean.grad` and c in `hessian.grad`.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
         objective = self.captured(batches, step=step, share=share, draws=draws)
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        found = torch.autograd.grad(objective.nll, trained, allow_unused=True)
-        for parameter, gradient in zip(trained, found, strict=True):
+        gradients = torch.autograd.grad(objective.nll, trained, allow_unused=True)
+        for parameter, gradient in zip(trained, gradients, strict=True):
             parameter.grad = gradient
         nll, kl = objective.nll.detach(), objective.kl
         return Objective(nll + share / batches[0][1].shape[0] * kl, nll, kl, objective.buffers)
 
-    def make_optimizer(self, given: str | OptimizerFactory, learning_rate: float) -> Optimizer:
-        if given != "adam":
-            raise ValueError(f"ivon's update is its own: leave out optimizer=, got {given!r}")
+    def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float) -> Optimizer:
+        """IVON's update rule; any other optimiser is refused.
+
+        Args:
+            optimizer: its name, a name with options such as `sgd:momentum=0.9`, or a function
+                `(parameters, lr=) -> Optimizer`.
+            learning_rate: of the mean loss over a batch.
+
+        Returns:
+            A torch optimiser over the method's parameters.
+
+        """
+        if optimizer != "adam":
+            raise ValueError(f"ivon has its own update rule: leave out optimizer=, got {optimizer!r}")
         others = [p for p in self.parameters() if p is not self.mean and p is not self.hessian]
         return NaturalGradient(
             self.mean,
@@ -156,18 +231,31 @@ class IVON(Method):
         )
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        """Sets of weights drawn from the posterior.
+
+        Args:
+            draws: the numbers of the draws; a draw is the same alone and among others.
+            seed: of the draws.
+
+        Returns:
+            One set of weights per draw, `[draws, P]`.
+
+        """
         keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mean.device)
         with torch.no_grad():
             return self._draw(self.std, keys)
 
     @property
     def mean_weights(self) -> Tensor:
+        """The mean m of the posterior, `[P]`."""
         return self.mean.detach()
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
         kl = KL.parse(plan.kl)
         if kl.weighting != "uniform" or kl.warm_up:
-            raise ValueError(f"ivon's widths follow from the KL's weight, which must not change: kl={plan.kl!r}")
+            raise ValueError(
+                f"ivon needs a constant KL weight, its widths depend on it: use kl='uniform', got {plan.kl!r}"
+            )
         super()._begin(plan, examples)
         self._batches = examples.count_batches(plan.batch_size)
         self._planned_data = examples.n_data / kl.temperature
@@ -179,7 +267,7 @@ class IVON(Method):
         return torch.rsqrt(bounded.detach() + (precision - precision.detach()))
 
     def _carrying_price(self, std: Tensor) -> Tensor:
-        """In value sigma; its derivative by h is 1 / sigma, so that by the chain rule h has g eps / sigma."""
+        """Sigma in value, with derivative 1 / sigma by h: by the chain rule the gradient of h is g eps / sigma."""
         return std + (self.hessian - self.hessian.detach()) / std
 
     def _draw(self, std: Tensor, keys: Tensor) -> Tensor:
@@ -213,8 +301,8 @@ def _gaussian(prior: WeightPrior) -> tuple[Tensor, Tensor]:
     if getattr(prior, "n_random_scales", 0) or getattr(prior, "n_learned_scales", 0):
         raise ValueError(f"ivon needs Gaussian priors of a fixed scale, got {prior.spec()}: use normal:SCALE")
     assigned = [(prior.assignments[weight.name], weight) for weight in prior.weights]
-    means = [one.mean for one, _ in assigned]
-    precisions = [one.scale_for(weight.fan_in) ** -2 for one, weight in assigned]
+    means = [density.mean for density, _ in assigned]
+    precisions = [density.scale_for(weight.fan_in) ** -2 for density, weight in assigned]
     sizes = torch.tensor([weight.size for _, weight in assigned])
     location, precision = (
         torch.tensor(values[:1], dtype=torch.float64)

@@ -1,6 +1,6 @@
 """IVON's update of a mean and a Hessian estimate, as an optimiser and as a part of the fused step.
 
-The formulas are those of `ivon.py` (Shen et al. 2024). What is not random follows Adam (Kingma and Ba 2015) at the same
+The formulas are those of `ivon.py` (Shen et al. 2024). Other parameters follow Adam (Kingma and Ba 2015) at the same
 rate. The optimiser finds the gradient at the drawn weights in `mean.grad` and Price's curvature in `hessian.grad`.
 """
 
@@ -44,10 +44,10 @@ def ivon_update(
         momentum: the running mean of the gradients.
         gradient: of the mean negative log-likelihood, averaged over this step's draws.
         curvature: this step's estimate of its second derivatives, likewise.
-        prior_mean: the weights that decay goes to.
+        prior_mean: the mean of the prior, towards which weights decay.
         prior_precision: delta, the prior's precision per effective example.
-        rate: the share of a whole natural-gradient (Newton) step.
-        beta1: how much of the momentum stays.
+        rate: the share of a natural-gradient (Newton) step.
+        beta1: the decay of the momentum.
         hessian_rate: one minus beta2.
         debias: one minus beta1 to the power of the number of steps.
 
@@ -60,10 +60,10 @@ def ivon_update(
 
 
 def hessian_rate(step: int, batches: int, beta2: float) -> float:
-    """One minus beta2 at a step: the larger of the given one and what a run this short can afford.
+    """One minus beta2 at a step: the larger of the given one and a rate that suits a run of this length.
 
-    An estimate from one of M batches has about sqrt(M) times its own size as noise, and the correction adds a bias of
-    M (1 - beta2) / 2: so h remembers at least five epochs and a hundred steps, and later half of all steps.
+    An estimate from one of M batches has noise of about sqrt(M) times its size, and the correction adds a bias of
+    M (1 - beta2) / 2. So h averages over at least five epochs and a hundred steps, and later over half of all steps.
     """
     return max(1.0 - beta2, min(FASTEST, PER_EPOCH / batches, MEMORY / (step + 1)))
 
@@ -78,9 +78,9 @@ class NaturalGradient(Optimizer):
         prior_mean: of the random weights.
         prior_precision: delta, per effective example.
         learning_rate: the share of a Newton step.
-        beta1: memory of the gradient's running mean.
-        beta2: memory of the Hessian's running mean in the long run.
-        batches: of an epoch.
+        beta1: the decay of the running mean of gradients.
+        beta2: the decay of the running mean of Hessian estimates in the long run.
+        batches: the number of batches in an epoch.
 
     """
 
@@ -111,12 +111,12 @@ class NaturalGradient(Optimizer):
         rule.record(done + 1)
 
     def update_rule(self) -> NaturalGradientRule:
-        """The update as expressions that a compiler can take in."""
+        """The update as tensor expressions that can be compiled."""
         return NaturalGradientRule(self)
 
 
 class NaturalGradientRule(UpdateRule):
-    """IVON's update; of the first parameter it keeps the gradient's momentum and, for its tail, Adam's moments."""
+    """IVON's update; the state of the mean is the momentum and, for the weights that are not random, Adam's moments."""
 
     optimizer: NaturalGradient
 
@@ -127,11 +127,11 @@ class NaturalGradientRule(UpdateRule):
         self.state = [self._own_state(parameter) for parameter in self.parameters]
 
     def numbers(self, rate: float, done: int) -> tuple[float, ...]:
-        own, (first, second) = self.optimizer, _ADAM_BETAS
+        optimizer, (first, second) = self.optimizer, _ADAM_BETAS
         return (
             rate,
-            hessian_rate(done, own.batches, own.beta2),
-            1 - own.beta1 ** (done + 1),
+            hessian_rate(done, optimizer.batches, optimizer.beta2),
+            1 - optimizer.beta1 ** (done + 1),
             rate / (1 - first ** (done + 1)),
             1 / math.sqrt(1 - second ** (done + 1)),
         )
@@ -143,7 +143,7 @@ class NaturalGradientRule(UpdateRule):
         state: Sequence[Sequence[Tensor]],
         numbers: Sequence[Tensor] | Sequence[float],
     ) -> None:
-        own, size = self.optimizer, self.size
+        optimizer, size = self.optimizer, self.size
         (mean, hessian, *others), (gradient, curvature, *slopes) = parameters, gradients
         (momentum, *tail), _, *rest = state
         rate, follow, debias, *adam = numbers
@@ -155,10 +155,10 @@ class NaturalGradientRule(UpdateRule):
             momentum,
             gradient[:size],
             curvature,
-            own.prior_mean,
-            own.prior_precision,
+            optimizer.prior_mean,
+            optimizer.prior_precision,
             rate=rate,
-            beta1=own.beta1,
+            beta1=optimizer.beta1,
             hessian_rate=follow,
             debias=debias,
         )
@@ -171,7 +171,7 @@ class NaturalGradientRule(UpdateRule):
                 _adam(parameter, slope, slots, adam)
 
     def apply(self, parameter: Tensor, gradient: Tensor, state: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
-        raise TypeError("a mean moves together with its Hessian estimate: use apply_all")
+        raise TypeError("IVON updates a mean together with its Hessian estimate: use apply_all")
 
     def count(self) -> int:
         return int(self.optimizer.state[self.parameters[0]]["steps"])

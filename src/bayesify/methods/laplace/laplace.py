@@ -1,10 +1,10 @@
-"""The Laplace approximation: a Gaussian around the weights that training found, as wide as the data leave it.
+"""The Laplace approximation: a Gaussian around the trained weights, with the inverse curvature as its covariance.
 
     q(w) = N(w*, (H + D)^-1)      w* maximum a posteriori,  H the generalised Gauss-Newton matrix of the data at w*,
                                   D the prior's precision    (MacKay 1992; Daxberger et al. 2021)
 
-Training is the point estimate's; the Gaussian comes after it, in one pass over the data. The matrix is the Hessian of
-the linearised network, so by default predictions are those of the linearised network too (Immer et al. 2021):
+Training is that of a point estimate. The Gaussian follows in one pass over the data. H is the Hessian of the linearised
+network, so by default predictions come from the linearised network too (Immer et al. 2021):
 
     f_d(x) = f(x; w*) + J(x) (w_d - w*)
 """
@@ -39,18 +39,46 @@ PRECISIONS = ("fixed", "marginal_likelihood")
 
 
 class LaplaceApproximation(PointEstimate):
-    """A Gaussian at the maximum a posteriori.
+    """The Laplace approximation: a Gaussian posterior around the maximum a posteriori.
+
+        q(w) = N(w*, (H + D)^-1),    f_d(x) = f(x; w*) + J(x) (w_d - w*)
+
+    with H the generalised Gauss-Newton matrix of the data at the trained weights w*, D the prior's precision and J the
+    Jacobian of the network. Training is that of a point estimate; H takes one more pass over the data.
 
     Args:
-        prior: Gaussian: `normal:SCALE`, or a mapping from name patterns to such priors.
-        subset: `last_layer` is short for `bayesian="last_layer"`; `all` leaves the choice to `bayesian=`. Weights that
-            are not random are trained without a prior and stay as they are.
-        bayesian: which weights are random: "all", "last_layer" or name patterns.
-        structure: what of the curvature is kept: `diagonal`, `kronecker` (by layer) or `full`.
-        predictive: draws are functions `linearised` at the centre, or the network at the drawn `weights`.
-        prior_precision: `fixed` as the prior says, or multiplied by what maximises the `marginal_likelihood`.
-        per_layer: one such factor for each layer, not one for all.
-        rounds: how often that happens, evenly over training; 1 is once, after it.
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            It must be Gaussian. None is `normal:1`.
+        subset: `last_layer` is short for `bayesian="last_layer"`; `all` leaves the choice to `bayesian=`.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`. Other weights are trained without a prior and stay fixed.
+        structure: the part of the curvature that is kept: `diagonal`, `kronecker` (by layer) or `full`.
+        predictive: whether draws are functions `linearised` at w*, or the network at the drawn `weights`.
+        prior_precision: `fixed` as given, or multiplied by the factor that maximises the `marginal_likelihood`.
+        per_layer: use one such factor for each layer, not one for all.
+        rounds: how often the factors are tuned, evenly over training; 1 is once, at the end.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
+
+    Raises:
+        ValueError: the prior is not Gaussian, the curvature of the likelihood or of a layer is not known, or the
+            curvature does not fit in memory.
+
+    References:
+        A. Immer, M. Korzepa and M. Bauer, "Improving predictions of Bayesian neural nets via local linearization",
+        2021, arXiv:2008.08400.
+
+    Example:
+        >>> laplace = bf.LaplaceApproximation(net, "categorical", prior="normal:1")
+        >>> history = laplace.fit((x, y), epochs=20, learning_rate=0.05, progress=False)
+        >>> bool((laplace.std <= 1).all())  # never wider than the prior
+        True
+        >>> bool(laplace.log_marginal_likelihood() < 0)
+        True
 
     """
 
@@ -76,12 +104,12 @@ class LaplaceApproximation(PointEstimate):
     ) -> None:
         if choose("subset", subset, ("all", "last_layer")) == "last_layer":
             if bayesian not in ("all", "last_layer"):
-                raise ValueError(f'subset="last_layer" and bayesian={bayesian!r} name different weights: give one')
+                raise ValueError(f'subset="last_layer" and bayesian={bayesian!r} name different weights: give only one')
             bayesian = "last_layer"
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         if self.network.random_size == 0:
-            raise ValueError("no weight is random: bayesian= selects none that a posterior could be placed on")
+            raise ValueError(f"no weight is random: bayesian={bayesian!r} selects none, use bayesian='all'")
         curvature.check_likelihood(self.name, self.likelihood)
         self.structure = choose("structure", structure, curvature.STRUCTURES)
         self.predictive = choose("predictive", predictive, PREDICTIVES)
@@ -102,6 +130,7 @@ class LaplaceApproximation(PointEstimate):
         self._examples: Examples | None = None
 
     def settings(self) -> dict[str, Any]:
+        """The structure, the predictive, and how the prior precision is chosen."""
         return {
             "structure": self.structure,
             "predictive": self.predictive,
@@ -111,7 +140,25 @@ class LaplaceApproximation(PointEstimate):
         }
 
     def approximate(self, data: Any, *, n_data: int | None = None, device: torch.device | str | None = None) -> Self:
-        """Place the Gaussian around the weights as they are, without training: for networks trained elsewhere."""
+        """Fit the Gaussian around the weights as they are, without training: for networks trained elsewhere.
+
+        Args:
+            data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`, as for `fit`.
+            n_data: the number of examples, where a loader has no length.
+            device: where to compute; the method is moved there.
+
+        Returns:
+            The method itself, ready to predict.
+
+        Raises:
+            TrainingError: the curvature is not finite at these weights.
+
+        Example:
+            >>> laplace = bf.LaplaceApproximation(net, "categorical", subset="last_layer").approximate((x, y))
+            >>> laplace.std.shape  # the last layer: 8 x 3 weights and 3 biases
+            torch.Size([27])
+
+        """
         examples, _ = self._read(data, None, n_data, device)
         self._check(examples)
         self.concluded.fill_(False)
@@ -120,7 +167,17 @@ class LaplaceApproximation(PointEstimate):
         return self.eval()
 
     def log_marginal_likelihood(self) -> Tensor:
-        """The approximate log evidence of the data it was fitted to, given whatever is not random."""
+        """The approximate log marginal likelihood of the training data, given the weights that are not random.
+
+            log p(D | w*) - (w* - m)' D (w* - m) / 2 + log |D| / 2 - log |H + D| / 2
+
+        Returns:
+            A scalar in float64, in nats. Larger is better when priors or networks are compared.
+
+        Raises:
+            ValueError: the method has not been fitted.
+
+        """
         self._check_concluded()
         return curvature.log_marginal_likelihood(
             self.curvature, self.log_likelihood, self.prior_precision, self._deviation()
@@ -139,13 +196,25 @@ class LaplaceApproximation(PointEstimate):
 
     @property
     def held(self) -> int | None:
+        """None: the Gaussian gives any number of draws; 1 before it is fitted."""
         return None if self.concluded else 1
 
     @property
     def at_weights(self) -> bool:
+        """Whether draws are the network at drawn weights, and not the linearised network."""
         return self.predictive == "weights" or not self.concluded
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        """Sets of weights drawn from the Gaussian; the trained weights before it is fitted.
+
+        Args:
+            draws: the numbers of the draws; a draw is the same alone and among others.
+            seed: of the draws.
+
+        Returns:
+            One set of weights per draw, `[draws, P]`.
+
+        """
         centre = self.theta.detach().expand(len(draws), -1)
         if not self.concluded:
             return centre
@@ -156,6 +225,12 @@ class LaplaceApproximation(PointEstimate):
         return theta
 
     def absorb(self, objective: Objective) -> None:
+        """Update running statistics, and tune the prior precision where a round is due.
+
+        Args:
+            objective: what `objective` or `backward` returned for the step.
+
+        """
         super().absorb(objective)
         self.steps += 1
         if self._due and self._examples is not None and int(self.steps) in self._due:
@@ -163,6 +238,15 @@ class LaplaceApproximation(PointEstimate):
             self._tune()
 
     def summary(self, x: Any = None) -> Summary:
+        """The summary of every method, with the curvature, the predictive and the prior precision.
+
+        Args:
+            x: a batch of inputs. With it the summary also says how draws are evaluated.
+
+        Returns:
+            A `Summary`; print it, or read its `rows`, `facts` and `notes`.
+
+        """
         plain = super().summary(x)
         rows = [
             replace(row, random=place.random, estimator=f"laplace ({self.structure})" if place.random else "")
@@ -237,7 +321,7 @@ class LaplaceApproximation(PointEstimate):
         problem = shared(self.network, x) if self.structure == "kronecker" else None
         if problem is not None:
             raise ValueError(
-                f'structure="kronecker" does not know {problem}: use structure="diagonal" or structure="full", '
+                f'structure="kronecker" does not support {problem}: use structure="diagonal" or structure="full", '
                 "or leave the layer out of bayesian="
             )
         if self.predictive == "linearised":
@@ -246,7 +330,7 @@ class LaplaceApproximation(PointEstimate):
 
     @torch.no_grad()
     def _measure(self, examples: Examples) -> None:
-        """The curvature and the log-likelihood of the data at the weights as they are."""
+        """Compute the curvature and the log-likelihood of the data at the current weights."""
         theta, seen = self.theta.detach(), 0
         self.curvature.start()
         self.log_likelihood.zero_()
@@ -255,14 +339,14 @@ class LaplaceApproximation(PointEstimate):
             columns = self._outputs_of(take(x, slice(1)))[0].numel()
             size = self.curvature.chunk(self.network, x, columns)
             for first in range(0, count(x), size):
-                part, targets = take(x, slice(first, first + size)), y[first : first + size]
-                outputs = self._outputs_of(part)
+                inputs, targets = take(x, slice(first, first + size)), y[first : first + size]
+                outputs = self._outputs_of(inputs)
                 self.log_likelihood += self.likelihood.log_prob(outputs.unsqueeze(0), targets).double().sum()
                 self.curvature.add(
-                    self.network, theta, part, curvature.root(self.likelihood, outputs, targets).to(outputs.dtype)
+                    self.network, theta, inputs, curvature.root(self.likelihood, outputs, targets).to(outputs.dtype)
                 )
             seen += count(x)
-        # A loader may show fewer examples than there are (or some twice); a temperature T makes the likelihood p^(1/T).
+        # A loader may skip or repeat examples; a temperature T makes the likelihood p^(1/T).
         temperature = 1.0 if self.plan is None else KL.parse(self.plan.kl).temperature
         scale = examples.n_data / seen / temperature
         self.log_likelihood *= scale
@@ -270,20 +354,20 @@ class LaplaceApproximation(PointEstimate):
 
     def _finish(self, scale: float) -> None:
         self.curvature.finish(scale)
-        found = (self.log_likelihood, *self.curvature.buffers())
-        if not all(bool(torch.isfinite(tensor).all()) for tensor in found):
-            for tensor in found:
+        tensors = (self.log_likelihood, *self.curvature.buffers())
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
+            for tensor in tensors:
                 tensor.zero_()
             raise TrainingError(
-                "the curvature at the weights that training found is not finite: lower learning_rate or scale the "
-                "data; laplace answers as the point estimate"
+                "the curvature at the trained weights is not finite: lower learning_rate or scale the data; laplace "
+                "predicts as the point estimate"
             )
 
     def _tune(self) -> None:
-        found = curvature.precision_factors(
+        log_factors = curvature.precision_factors(
             self.curvature, self._precision, self._groups, self._deviation(), self.log_factors
         )
-        self.log_factors.copy_(found)
+        self.log_factors.copy_(log_factors)
 
     def _outputs_of(self, x: Any) -> Tensor:
         return self.network.call(self.network.unflatten(self.theta.detach()), x)[0]
@@ -293,7 +377,7 @@ class LaplaceApproximation(PointEstimate):
 
     def _check_concluded(self) -> None:
         if not self.concluded:
-            raise ValueError("there is no Gaussian yet: call fit(data), or approximate(data) for trained weights")
+            raise ValueError("laplace has not been fitted: call fit(data), or approximate(data) for trained weights")
 
     def _place_prior(self) -> None:
         """The prior's precision, mean and group for each random weight, `[R]`, and the groups' log factors."""
@@ -306,7 +390,7 @@ class LaplaceApproximation(PointEstimate):
             scale = prior.scale_for(weight.fan_in)
             if self.structure == "kronecker" and scales.setdefault(owner, scale) != scale:
                 raise ValueError(
-                    f'structure="kronecker" needs one prior scale in a layer, {owner!r} has {scales[owner]:g} and '
+                    f'structure="kronecker" needs one prior scale per layer, {owner!r} has {scales[owner]:g} and '
                     f'{scale:g}: give its tensors the same prior, or use structure="diagonal" or structure="full"'
                 )
             precisions.append(torch.full((weight.size,), scale**-2, dtype=torch.float64))

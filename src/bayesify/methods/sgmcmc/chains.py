@@ -1,10 +1,10 @@
-"""What SGLD and SGHMC share: chains that move by noisy gradients, and the samples that they leave behind.
+"""What SGLD and SGHMC share: chains that move by noisy gradients, and their stored samples.
 
 With the loss per example L = mean negative log-likelihood - log prior / N, the potential is U = N L and the target is
-exp(-U / T). Chains are trained like an ensemble's members, each with its own order of batches; each step adds noise of
-the size that turns descent into sampling. Parameters without a posterior (normalisation layers, learned observation
-noise) take the same steps without noise. Scales with a hyperprior are sampled in non-centred coordinates: `theta` holds
-the raw weights and `log_scales` the logarithms of the scales; what is stored and answered with are the weights.
+exp(-U / T). Chains are trained like the members of an ensemble, each with another order of batches. Each step adds the
+noise that turns descent into sampling. Parameters without a posterior (normalisation layers, learned observation noise)
+take the same steps without noise. Scales with a hyperprior are sampled in non-centred coordinates: `theta` holds the
+raw weights and `log_scales` the logarithms of the scales. The stored samples are weights.
 """
 
 from __future__ import annotations
@@ -34,16 +34,26 @@ from bayesify.training.optimisation import OptimizerFactory
 class StochasticGradientMCMC(Ensemble):
     """Chains driven by gradients of batches; `samples` of each are stored, evenly spread after the burn-in.
 
-    `fit(learning_rate=)` is that of SGD on the loss per example; how it becomes a step size of U is each sampler's own
-    formula. A `temperature` in `fit(kl=)` means what it means for the variational methods: likelihood^(1/T) * prior.
+    `fit(learning_rate=)` is that of SGD on the loss per example; each sampler has its formula for the step size of U. A
+    `temperature` in `fit(kl=)` means the same as for variational methods: likelihood^(1/T) * prior.
 
     Args:
-        chains: how many, run together.
-        samples: stored per chain.
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            It must be proper; its scales may have hyperpriors. None is `normal:1`.
+        chains: the number of chains, run together.
+        samples: the number of samples stored per chain, evenly spread after the burn-in.
         burn_in: the share of the steps (of each cycle) that gives no samples.
-        cycles: None for the given schedule; a number for that many cosine cycles.
-        temperature: of the whole posterior, exp(-U / T): 1 is Bayes, 0 is descent.
-        start: `fresh` by default, so that chains differ; `given` starts all from the given weights.
+        cycles: the number of cosine cycles of the step size; None follows `fit(schedule=)`.
+        temperature: T of the posterior, exp(-U / T): 1 is Bayes, 0 is plain descent.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`. `fresh` by default, so that chains differ; `given` starts all of them
+            from the same weights.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
 
     """
 
@@ -101,9 +111,20 @@ class StochasticGradientMCMC(Ensemble):
 
     @abstractmethod
     def move(self, x: Tensor, gradient: Tensor, eps: Tensor, rate: float, heat: float, state: dict[str, Any]) -> None:
-        """One step in place, of weights (or log scales) `[chains, ...]` with the gradient of U; `heat` is T."""
+        """Take one step in place.
+
+        Args:
+            x: weights or log scales, `[chains, ...]`.
+            gradient: of U, of the same shape.
+            eps: standard normals, of the same shape.
+            rate: the learning rate.
+            heat: the temperature T.
+            state: what the sampler keeps between steps; its tensors are checkpointed.
+
+        """
 
     def settings(self) -> dict[str, Any]:
+        """The number of chains and samples, the burn-in, the cycles and the temperature."""
         return {
             "chains": self.chains,
             "samples": self.samples,
@@ -113,14 +134,15 @@ class StochasticGradientMCMC(Ensemble):
         }
 
     def facts(self) -> dict[str, str]:
-        """What a summary says about the whole."""
-        found = {"samples": f"{min(int(self.count), self.samples):,} stored per chain (chains: {self.chains})"}
+        """What a summary adds: the number of stored samples, and a temperature other than 1."""
+        facts = {"samples": f"{min(int(self.count), self.samples):,} stored per chain (chains: {self.chains})"}
         if self.temperature != 1:
-            found["temperature"] = f"{self.temperature:g}: not the posterior of the model"
-        return found
+            facts["temperature"] = f"{self.temperature:g}: not the posterior of the model"
+        return facts
 
     @property
     def held(self) -> int | None:
+        """The number of stored samples of all chains."""
         return self.chains * max(1, min(int(self.count), self.samples))
 
     @property
@@ -132,36 +154,78 @@ class StochasticGradientMCMC(Ensemble):
     def scales_by_chain(self) -> Tensor:
         """The stored scales that have a hyperprior, the oldest first: `[chains, samples, H]`."""
         if self.log_scales is None:
-            raise ValueError("no scale of the prior is random: there is none to show")
+            raise ValueError("the prior has no random scale: give it a hyperprior, such as normal:half-cauchy(1)")
         return self._in_time(self.get_buffer("stored_log_scales")).exp()
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        """Stored samples in a random order under the seed, so that a few of them are a fair subset.
+
+        Args:
+            draws: the numbers of the draws; a draw is the same alone and among others.
+            seed: of the draws.
+
+        Returns:
+            One set of weights per draw, `[draws, P]`.
+
+        """
         if int(self.count) == 0:
             return self._member_weights().detach()[list(draws)]
         return self.stored[shuffled(self.held or 1, draws, seed, self.stored.device)]
 
     @property
     def mean_weights(self) -> Tensor:
+        """The mean of the samples of a single chain, `[P]`."""
         if self.chains > 1:
-            raise ValueError('chains may be in different modes, whose mean is in none: use by="draws"')
+            raise ValueError(
+                'several chains have no meaningful mean weights, they may be in different modes: use by="draws"'
+            )
         return self._member_weights().detach()[0] if int(self.count) == 0 else self.samples_by_chain[0].mean(0)
 
     def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        """The objective, with its gradients; it also notes the number of the step.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
         self.step_number = step
         return super().backward(batches, step=step, share=share, draws=draws)
 
-    def make_optimizer(self, given: str | OptimizerFactory, learning_rate: float) -> Optimizer:
-        if given != "adam":
-            raise ValueError(f"{self.name}'s update is its own: leave out optimizer=, got {given!r}")
+    def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float) -> Optimizer:
+        """The sampler's update rule; any other optimiser is refused.
+
+        Args:
+            optimizer: its name, a name with options such as `sgd:momentum=0.9`, or a function
+                `(parameters, lr=) -> Optimizer`.
+            learning_rate: of the mean loss over a batch.
+
+        Returns:
+            A torch optimiser over the method's parameters.
+
+        """
+        if optimizer != "adam":
+            raise ValueError(f"{self.name} has its own update rule: leave out optimizer=, got {optimizer!r}")
         return _Moves(self, learning_rate)
 
     def absorb(self, objective: Objective) -> None:
+        """Update running statistics, and store a sample where one is due.
+
+        Args:
+            objective: what `objective` or `backward` returned for the step.
+
+        """
         super().absorb(objective)
         calendar = self.calendar
         if calendar is None:
             return
         if not self._looked_back:
-            # Samples of an earlier fit, or of a shorter plan, from what is burn-in now.
+            # Samples of an earlier fit, or of a shorter plan, lie in the burn-in of this one.
             self._looked_back = True
             if self.step_number <= calendar.burnt_in:
                 self._forget()
@@ -174,7 +238,7 @@ class StochasticGradientMCMC(Ensemble):
             raise ValueError(f"{self.name} needs the same prior at every step, so kl='uniform', got {plan.kl!r}")
         check_whole_plan(self.name, "samples", plan)
         if self.cycles is not None and plan.schedule != "constant":
-            raise ValueError(f"cycles= is a schedule of its own: leave out schedule=, got {plan.schedule!r}")
+            raise ValueError(f"cycles= replaces the schedule: leave out schedule=, got {plan.schedule!r}")
         if steps < (self.cycles or 1):
             raise ValueError(f"cycles must be at most the number of steps, {steps}, got {self.cycles}")
         super()._begin(plan, examples)
@@ -193,9 +257,9 @@ class StochasticGradientMCMC(Ensemble):
         self.register_buffer("stored_log_scales", start.new_zeros(rows, start.shape[0]))
         with torch.no_grad():
             random = self.theta[:, : self.network.random_size]
-            nothing = self.prior.centred(torch.zeros_like(random), self.log_scales)
-            one = self.prior.centred(torch.ones_like(random), self.log_scales)
-            random.copy_((random - nothing) / (one - nothing))
+            location = self.prior.centred(torch.zeros_like(random), self.log_scales)
+            upper = self.prior.centred(torch.ones_like(random), self.log_scales)
+            random.copy_((random - location) / (upper - location))
 
     def _member_weights(self) -> Tensor:
         if self.log_scales is None:
@@ -252,7 +316,7 @@ class StochasticGradientMCMC(Ensemble):
 
 
 class _Moves(Optimizer):
-    """The sampler's step for what has a posterior, plain descent for what has none."""
+    """The sampler's step for parameters with a posterior, plain gradient descent for the others."""
 
     def __init__(self, method: StochasticGradientMCMC, learning_rate: float) -> None:
         self.sampled = [p for p in (method.theta, method.log_scales) if p is not None]

@@ -1,4 +1,4 @@
-"""SGHMC: Langevin dynamics with momentum, which crosses a valley where SGLD diffuses (Chen, Fox and Guestrin 2014).
+"""SGHMC: Langevin dynamics with momentum, which moves faster through the posterior (Chen, Fox and Guestrin 2014).
 
     v <- v - h * grad U(w);   w <- w + h/2 * v;   v <- c v + sqrt((1 - c^2) T) * eps;   w <- w + h/2 * v
 
@@ -6,10 +6,10 @@ with c = 1 - friction: the paper's second-order Langevin dynamics, in the symmet
 step (BAOAB of Leimkuhler and Matthews 2013, its two half kicks at one place merged). `fit(learning_rate=r)` is that of
 SGD with momentum c on the loss per example, U / N, so `h = sqrt(r / N)`.
 
-On a Gaussian with precision A and whole gradients the stationary covariance of the weights is `T A^-1`, exactly, for
-any step with h^2 a < 4: this splitting has no discretisation bias there (the paper's own update is too wide by about
-h^2 a / (2 (2 - friction)) of itself). The noise of batches adds to it: with gradient covariance V of U, about
-h^2 V / ((1 - c^2) T) in relative terms; more friction or a smaller rate makes it smaller.
+On a Gaussian with precision A and full-batch gradients the stationary covariance of the weights is exactly `T A^-1`,
+for any step with h^2 a < 4: this splitting has no discretisation bias there. (The update in the paper is too wide by a
+relative h^2 a / (2 (2 - friction)).) The noise of batches adds about h^2 V / ((1 - c^2) T), with V the covariance of
+the gradient of U; more friction or a smaller rate reduces it.
 """
 
 from __future__ import annotations
@@ -30,24 +30,56 @@ def sghmc_update(
     theta: Tensor, velocity: Tensor, gradient: Tensor, eps: Tensor, *, step: float, friction: float, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """One step from weights, their velocity, the gradient of U and standard normals, all of one shape."""
-    kept = 1.0 - friction
+    momentum = 1.0 - friction
     velocity = velocity - step * gradient
     theta = theta + 0.5 * step * velocity
-    velocity = kept * velocity + math.sqrt((1.0 - kept**2) * temperature) * eps
+    velocity = momentum * velocity + math.sqrt((1.0 - momentum**2) * temperature) * eps
     return theta + 0.5 * step * velocity, velocity
 
 
 class SGHMC(StochasticGradientMCMC):
-    """Stochastic gradient Hamiltonian Monte Carlo.
+    """Stochastic gradient Hamiltonian Monte Carlo: posterior samples from gradient descent with momentum and noise.
+
+        v <- v - h grad U(w);   w <- w + h/2 v;   v <- c v + sqrt((1 - c^2) T) eps;   w <- w + h/2 v
+
+    with c = 1 - friction. `fit(learning_rate=r)` is that of SGD with momentum c on the loss per example, so
+    h = sqrt(r / N).
 
     Args:
-        friction: the share of the velocity that is replaced in a step: 1 - momentum.
-        chains: how many, run together.
-        samples: stored per chain.
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            It must be proper; its scales may have hyperpriors. None is `normal:1`.
+        chains: the number of chains, run together.
+        samples: the number of samples stored per chain, evenly spread after the burn-in.
         burn_in: the share of the steps (of each cycle) that gives no samples.
-        cycles: None for the given schedule; a number for that many cosine cycles.
-        temperature: of the whole posterior, exp(-U / T): 1 is Bayes, 0 is descent.
-        start: `fresh` by default, so that chains differ; `given` starts all from the given weights.
+        cycles: the number of cosine cycles of the step size; None follows `fit(schedule=)`.
+        temperature: T of the posterior, exp(-U / T): 1 is Bayes, 0 is plain descent.
+        friction: the share of the velocity that is replaced in a step: 1 - momentum.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`. `fresh` by default, so that chains differ; `given` starts all of them
+            from the same weights.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
+
+    Raises:
+        ValueError: an argument is out of range, the prior is improper, or the samples do not fit in memory.
+
+    References:
+        T. Chen, E. Fox and C. Guestrin, "Stochastic Gradient Hamiltonian Monte Carlo", 2014, arXiv:1402.4102.
+
+        R. Zhang, C. Li, J. Zhang, C. Chen and A. G. Wilson, "Cyclical Stochastic Gradient MCMC for Bayesian Deep
+        Learning", 2020, arXiv:1902.03932 (`cycles`).
+
+    Example:
+        >>> sghmc = bf.SGHMC(net, "categorical", prior="normal:1", chains=2, samples=10)
+        >>> history = sghmc.fit((x, y), epochs=40, learning_rate=0.02, progress=False)
+        >>> sghmc.samples_by_chain.shape  # [chains, samples, P]
+        torch.Size([2, 10, 123])
+        >>> bool(sghmc.predict(x).epistemic.max() > 0)  # the samples disagree somewhere
+        True
 
     """
 
@@ -89,9 +121,21 @@ class SGHMC(StochasticGradientMCMC):
         self.friction = float(friction)
 
     def settings(self) -> dict[str, Any]:
+        """Those of all chains, and the friction."""
         return {**super().settings(), "friction": self.friction}
 
     def move(self, x: Tensor, gradient: Tensor, eps: Tensor, rate: float, heat: float, state: dict[str, Any]) -> None:
+        """Take one step of the underdamped dynamics in place.
+
+        Args:
+            x: weights or log scales, `[chains, ...]`.
+            gradient: of U, of the same shape.
+            eps: standard normals, of the same shape.
+            rate: the learning rate.
+            heat: the temperature T.
+            state: the velocity.
+
+        """
         velocity = state.get("velocity", torch.zeros_like(x))
         moved, state["velocity"] = sghmc_update(
             x,

@@ -1,13 +1,13 @@
-"""SGLD: gradient descent with as much noise as a diffusion needs to visit the posterior (Welling and Teh 2011).
+"""SGLD: gradient descent with the noise that makes it a diffusion through the posterior (Welling and Teh 2011).
 
     w <- w - step / 2 * grad U(w) + sqrt(step * T) * eps,    U = -log posterior, estimated from a batch
 
 `fit(learning_rate=r)` is a learning rate of the loss per example, U / N, so `step = 2 r / N`: descent as fast as SGD at
-the rate r, and noise of variance `2 r T / N`. With twice the data, the same r takes the same way and half the noise.
+the rate r, and noise of variance `2 r T / N`. With twice the data, the same r descends as fast, with half the noise.
 
-On a Gaussian with precision A and whole gradients the stationary covariance is `T A^-1 (I - step A / 4)^-1`: too wide
-by about step * a / 4 of itself in a direction of precision a, and the step must stay below 4 / a. The noise of batches
-adds to it: with gradient covariance V of U, about step * V / (4 T) in relative terms (Mandt, Hoffman and Blei 2017).
+On a Gaussian with precision A and full-batch gradients the stationary covariance is `T A^-1 (I - step A / 4)^-1`. In a
+direction of precision a it is too wide by a relative step * a / 4, and the step must stay below 4 / a. The noise of
+batches adds about step * V / (4 T), with V the covariance of the gradient of U (Mandt, Hoffman and Blei 2017).
 """
 
 from __future__ import annotations
@@ -26,19 +26,62 @@ def sgld_update(theta: Tensor, gradient: Tensor, eps: Tensor, *, step: float, te
 
 
 class SGLD(StochasticGradientMCMC):
-    """Stochastic gradient Langevin dynamics; with `cycles`, the cyclical one of Zhang et al. 2020.
+    """Stochastic gradient Langevin dynamics: posterior samples from gradient descent with added noise.
+
+        w <- w - step / 2 * grad U(w) + sqrt(step * T) * eps,    U = -log posterior, estimated from a batch
+
+    `fit(learning_rate=r)` is a learning rate of the loss per example, so step = 2 r / N. With `cycles` the step size
+    follows cosine cycles and samples come from the second part of each.
 
     Args:
-        chains: how many, run together.
-        samples: stored per chain.
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            It must be proper; its scales may have hyperpriors. None is `normal:1`.
+        chains: the number of chains, run together.
+        samples: the number of samples stored per chain, evenly spread after the burn-in.
         burn_in: the share of the steps (of each cycle) that gives no samples.
-        cycles: None for the given schedule; a number for that many cosine cycles.
-        temperature: of the whole posterior, exp(-U / T): 1 is Bayes, 0 is descent.
-        start: `fresh` by default, so that chains differ; `given` starts all from the given weights.
+        cycles: the number of cosine cycles of the step size; None follows `fit(schedule=)`.
+        temperature: T of the posterior, exp(-U / T): 1 is Bayes, 0 is plain descent.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`. `fresh` by default, so that chains differ; `given` starts all of them
+            from the same weights.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
+
+    Raises:
+        ValueError: an argument is out of range, the prior is improper, or the samples do not fit in memory.
+
+    References:
+        M. Welling and Y. W. Teh, "Bayesian Learning via Stochastic Gradient Langevin Dynamics", 2011.
+
+        R. Zhang, C. Li, J. Zhang, C. Chen and A. G. Wilson, "Cyclical Stochastic Gradient MCMC for Bayesian Deep
+        Learning", 2020, arXiv:1902.03932 (`cycles`).
+
+    Example:
+        >>> sgld = bf.SGLD(net, "categorical", prior="normal:1", chains=2, samples=10)
+        >>> history = sgld.fit((x, y), epochs=40, learning_rate=0.1, progress=False)
+        >>> sgld.samples_by_chain.shape  # [chains, samples, P]
+        torch.Size([2, 10, 123])
+        >>> sgld.predict(x).outputs.shape  # all 20 samples
+        torch.Size([20, 60, 3])
 
     """
 
     name: ClassVar[str] = "sgld"
 
     def move(self, x: Tensor, gradient: Tensor, eps: Tensor, rate: float, heat: float, state: dict[str, Any]) -> None:
+        """Take one Langevin step in place.
+
+        Args:
+            x: weights or log scales, `[chains, ...]`.
+            gradient: of U, of the same shape.
+            eps: standard normals, of the same shape.
+            rate: the learning rate.
+            heat: the temperature T.
+            state: not used.
+
+        """
         x.copy_(sgld_update(x, gradient, eps, step=2.0 * rate / self.n_data, temperature=heat))

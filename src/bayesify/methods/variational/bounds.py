@@ -1,4 +1,4 @@
-"""What a variational method may maximise and how it differentiates it, and which combinations make sense.
+"""The bounds that a variational method maximises, their gradients, and which combinations are valid.
 
     elbo                   E_q[log p(y, z) - log q(z)]                        (one draw or many, any estimator)
     importance_weighted    E_q[log 1/K sum_k p(y, z_k) / q(z_k)]              (K >= 2 draws; Burda et al. 2016)
@@ -19,13 +19,13 @@ BOUNDS = ("elbo", "importance_weighted")
 
 
 def check_combination(family: Family, estimator: str, gradient: str, bound: str, *, proper: bool) -> None:
-    """Refuse what makes no sense together, in one line, before work starts."""
+    """Refuse combinations that are not valid, before any work starts."""
     choose("gradient", gradient, GRADIENTS)
     choose("bound", bound, BOUNDS)
     if family.correlated and estimator != "weight":
         raise ValueError(f"family={family.name!r} needs estimator='weight', got {estimator!r}")
     if family.name == "low_rank" and not proper:
-        raise ValueError("family='low_rank' needs a proper prior, nothing else bounds its factor: use normal:1")
+        raise ValueError("family='low_rank' needs a proper prior, which bounds its factor: use normal:1")
     for name, value, default in (("gradient", gradient, GRADIENTS[0]), ("bound", bound, BOUNDS[0])):
         if value != default and estimator != "weight":
             raise ValueError(

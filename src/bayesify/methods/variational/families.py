@@ -1,4 +1,4 @@
-"""Gaussian families for a posterior over n numbers: what they can express, draw, and score.
+"""Gaussian families for a posterior over n variables: their draws, entropies and densities.
 
     mean_field   z = mean + width * eps                                          covariance  D^2, D = diag(width)
     full_rank    z = mean + width * (eps + F eps), F strictly lower triangular   covariance  L L', L = D (I + F)
@@ -6,10 +6,10 @@
 
 (Kucukelbir et al. 2017 for the first two, Ong, Nott and Smith 2018 for the third). The entropy is exact,
 `n log(2 pi e) / 2 + log|covariance| / 2`; for low rank by the determinant lemma `|I + F F'| = |I + F' F|`. F is in the
-widths' units, and its parameter is F times the root of the length of its rows: a step of an optimiser that moves every
-parameter alike (Adam) then changes a standard deviation by a share of it that does not grow with n.
+widths' units, and its parameter is F times the root of the length of its rows: a step of Adam, which moves every
+parameter alike, then changes a standard deviation by a share that does not grow with n.
 
-A family holds no tensors: means, widths and the factor are given, so that its functions can be compiled as they are.
+A family stores no tensors: means, widths and the factor are arguments, so that its functions can be compiled.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from bayesify import noise
 from bayesify.errors import at_least, choose
 from bayesify.priors.prior import HALF_LOG_TWO_PI_E, LOG_TWO_PI
 
-# What the factor of a family, its gradient, Adam's two moments and what a step computes from it may take.
+# The memory limit of a factor with its gradient, Adam's two moments and the tensors of a step.
 FACTOR_BYTES = 4 << 30
 _COPIES = 6
-# At zero the factor of a low-rank family would be at a saddle point: its signs are free, so that its expected gradient
-# vanishes there. It starts small, in units of the widths.
+# Zero is a saddle point of a low-rank factor: its sign is arbitrary, so its expected gradient vanishes there. It starts
+# small, in units of the widths.
 _FIRST_FACTOR = 0.1
 _FACTOR = 0xFAC7
 
@@ -43,7 +43,7 @@ class Family(ABC):
     correlated: ClassVar[bool] = True
 
     def noise_size(self, n: int) -> int:
-        """How many standard normals a draw takes."""
+        """The number of standard normals that a draw needs."""
         return n
 
     def factor_shape(self, n: int) -> tuple[int, int] | None:
@@ -60,7 +60,7 @@ class Family(ABC):
 
     @abstractmethod
     def entropy(self, width: Tensor, factor: Tensor | None) -> Tensor:
-        """The entropy of the whole, in nats."""
+        """The joint entropy, in nats."""
 
     @abstractmethod
     def std(self, width: Tensor, factor: Tensor | None) -> Tensor:
@@ -130,7 +130,7 @@ class FullRank(Family):
 
 @dataclass(frozen=True)
 class LowRank(Family):
-    """The `rank` directions in which numbers move together most, and a width of each number's own."""
+    """The `rank` directions in which variables move together most, and a separate width for each variable."""
 
     name: ClassVar[str] = "low_rank"
 
@@ -178,7 +178,7 @@ class LowRank(Family):
     def _capacitance(self, shared: Tensor) -> Tensor:
         identity = torch.eye(self.rank, dtype=shared.dtype, device=shared.device)
         root, failed = torch.linalg.cholesky_ex(identity + shared.T @ shared)
-        # It only fails where numbers have overflowed: no number, as elsewhere, so that training stops and says why.
+        # It fails only after an overflow: NaN makes training stop with an error.
         return torch.where(failed == 0, root, torch.nan)
 
 
@@ -192,7 +192,7 @@ def make_family(name: str, rank: int) -> Family:
 
 
 def check_memory(family: Family, n: int, itemsize: int) -> None:
-    """Refuse a factor that would not fit, before it is allocated."""
+    """Refuse a factor that does not fit in memory, before it is allocated."""
     shape = family.factor_shape(n)
     if shape is None:
         return

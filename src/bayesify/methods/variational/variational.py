@@ -1,13 +1,13 @@
-"""Variational inference: a Gaussian for every unknown, fitted by maximising the evidence lower bound (ADVI).
+"""Variational inference: a Gaussian over all random variables, fitted by maximising the evidence lower bound (ADVI).
 
-    z = [random weights, log tau of every random prior scale] ~ q, a family of `families.py`, widths softplus(rho)
+    z = [random weights, log tau of every random prior scale] ~ q, a family in `families.py`, widths softplus(rho)
     loss = mean over draws and batch of -log p(y | x, w) + pi_i * KL(q || p) / B_i
     KL = -entropy of q - E_q[log p(w | tau)] - E_q[log p(log tau)]
 
-(Blundell et al. 2015; Kucukelbir et al. 2017). The entropy is exact, E log p(w | tau) is exact for the step's tau where
-the prior allows it, and the rest is averaged over the step's draws. Two variants: `stick_the_landing` (Roeder et al.
-2017) differentiates log q through the draws alone, which costs nothing where q is right: the gradient's noise vanishes
-there; `importance_weighted` (Burda et al. 2016) bounds the evidence by log mean_k p(y, z_k) / q(z_k).
+(Blundell et al. 2015; Kucukelbir et al. 2017). The entropy is exact. E log p(w | tau) is exact given tau where the
+prior allows it. The rest is an average over the draws of the step. There are two variants. `stick_the_landing` (Roeder
+et al. 2017) differentiates log q through the draws alone: the noise of the gradient vanishes where q is the posterior.
+`importance_weighted` (Burda et al. 2016) bounds the evidence by log mean_k p(y, z_k) / q(z_k).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bayesify.methods.variational.bounds import check_combination, check_plan
 from bayesify.methods.variational.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
 from bayesify.methods.variational.estimators.moments import chain_of, moment_outputs
 from bayesify.methods.variational.families import check_memory, make_family
-from bayesify.methods.variational.variables import Unknowns
+from bayesify.methods.variational.variables import Variables
 from bayesify.priors import Normal
 from bayesify.priors.prior import entropy
 from bayesify.training.examples import Batch, Examples
@@ -39,25 +39,58 @@ from bayesify.training.warnings import kl_frozen
 
 # Where the width of a scale's logarithm starts, before softplus: a scale is known to about 13 %.
 FIRST_RHO_OF_SCALES = -2.0
-# Under an improper prior nothing holds back the width of a weight that the data never touches.
+# Under an improper prior nothing bounds the width of a weight that the data does not determine.
 WIDEST_UNDER_IMPROPER_PRIOR = 10.0
 
 
 class Variational(Method):
-    """Variational inference with Gaussian families.
+    """A Gaussian posterior over the weights, fitted by variational inference (Bayes by Backprop).
+
+    It maximises the evidence lower bound, E_q[log p(y | x, w)] - KL(q || p), one batch of B of N examples at a time:
+
+        q(w) = N(mu, sigma^2),  sigma = softplus(rho),  w = mu + sigma * eps,  eps ~ N(0, 1)
+        loss = mean over draws and batch of -log p(y | x, w) + KL(q || p) / N
 
     Args:
-        prior: a prior, its text form, or a mapping from name patterns to priors; scales may have hyperpriors.
-        bayesian: which weights are random: "all", "last_layer" or name patterns.
-        family: `mean_field`, `full_rank` (every correlation; small networks) or `low_rank`.
-        rank: of the low-rank family: how many directions in which weights move together.
-        estimator: how noise enters the gradient in training: `weight`, or (mean field only) `local` or `flipout`; or
-            `moments`, which has none and is for plain chains of known layers.
-        gradient: `reparametrised`, or `stick_the_landing`, whose noise vanishes where the posterior is right.
-        bound: `elbo`, or `importance_weighted` over the draws of a step (at least two); where a batch is not the whole
-            data its likelihood is scaled up, and the bound is biased.
-        start: where the means start: `given`, `fresh`, `normal:0.1`, `uniform:-0.2,0.2`.
+        network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
+            Its scales may have hyperpriors or be learned. None is `normal:1`.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
+            as `head.*`.
+        family: `mean_field` (independent weights), `full_rank` (all correlations, for small networks) or `low_rank`.
+        rank: of the low-rank family: the number of directions in which weights move together.
+        estimator: how noise enters the gradient in training: `weight` draws weights; `local` draws pre-activations and
+            `flipout` flips signs per input, both for `mean_field`; `moments` has no noise, for plain chains of layers.
+        gradient: `reparametrised`, or `stick_the_landing`, whose noise vanishes where q is the posterior.
+        bound: `elbo`, or `importance_weighted` over the draws of a step (at least two). The latter is biased where a
+            batch is not the whole data, because its likelihood is scaled up.
+        output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
+        start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
+            `normal:0.1` or `uniform:-0.2,0.2`.
         rho: where the widths start, before softplus: a number or `uniform:-5,-4`.
+        seed: of the starting weights; `fit(seed=)` sets the seed of training.
+
+    Raises:
+        ValueError: no weight is random, or the family, estimator, gradient, bound and prior do not go together.
+
+    References:
+        C. Blundell, J. Cornebise, K. Kavukcuoglu and D. Wierstra, "Weight Uncertainty in Neural Networks", 2015,
+        arXiv:1505.05424.
+
+        D. Kingma, T. Salimans and M. Welling, "Variational Dropout and the Local Reparameterization Trick", 2015,
+        arXiv:1506.02557 (`local`).
+
+        Y. Wen, P. Vicol, J. Ba, D. Tran and R. Grosse, "Flipout: Efficient Pseudo-Independent Weight Perturbations on
+        Mini-Batches", 2018, arXiv:1803.04386 (`flipout`).
+
+    Example:
+        >>> bnn = bf.Variational(net, "categorical", prior="normal:1", estimator="local")
+        >>> history = bnn.fit((x, y), epochs=25, learning_rate=0.05, progress=False)
+        >>> float((bnn.predict(x, draws=50).probs.argmax(-1) == y).float().mean())
+        1.0
+        >>> bnn.std.shape  # one posterior standard deviation per random weight
+        torch.Size([123])
 
     """
 
@@ -88,19 +121,19 @@ class Variational(Method):
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         if self.network.random_size == 0:
-            raise ValueError("no weight is random: bayesian= selects none that a posterior could be placed on")
+            raise ValueError(f"no weight is random: bayesian={bayesian!r} selects none, use bayesian='all'")
         assert self.prior is not None
         self._family = make_family(family, rank)
         self.family, self.rank = family, rank
         self.estimator = choose("estimator", estimator, ESTIMATORS)
         check_combination(self._family, estimator, gradient, bound, proper=self.prior.proper)
         if estimator == "moments":
-            chain_of(self.network, train=True)  # refuses what it cannot pass
+            chain_of(self.network, train=True)  # raises where a layer has no moments
         self.gradient, self.bound = gradient, bound
         self.initial_rho = rho
         scales = self.prior.n_random_scales, self.prior.n_learned_scales
-        self._unknowns = Unknowns(self.network.size, self.network.random_size, *scales)
-        check_memory(self._family, self._unknowns.random, self.network.dtype.itemsize)
+        self._variables = Variables(self.network.size, self.network.random_size, *scales)
+        check_memory(self._family, self._variables.random, self.network.dtype.itemsize)
         first = initialisation.start_weights(self.network, start, seed)
         self.mu = nn.Parameter(_joined(first, self.prior.initial_log_scales()))
         first_rho = initialisation.start_rho(self.network, rho, seed)
@@ -112,6 +145,7 @@ class Variational(Method):
         self.register_buffer("kept_weights", torch.ones(0, dtype=torch.bool, device=self.mu.device))
 
     def settings(self) -> dict[str, Any]:
+        """The family, the estimator, the gradient, the bound and where the widths start."""
         rank = {"rank": self.rank} if self.family == "low_rank" else {}
         return {
             "family": self.family,
@@ -136,11 +170,20 @@ class Variational(Method):
             return mean.clone(), torch.cat((std, torch.zeros_like(mean[std.shape[0] :])))
 
     def scales(self, draws: Sequence[int], seed: int) -> Tensor:
-        """The prior's scales in draws number `draws`, `[draws, H + L]`, in the order of `prior.scale_names`."""
+        """The scales of the prior in posterior draws, for priors with random or learned scales.
+
+        Args:
+            draws: the numbers of the draws; a draw is the same alone and among others.
+            seed: of the draws.
+
+        Returns:
+            Scales `[draws, H + L]`, in the order of `prior.scale_names`.
+
+        """
         return torch.exp(self._drawn(draws, seed)[:, self.network.size :])
 
     def facts(self) -> dict[str, str]:
-        """What a summary says of the posterior beyond its tensors: the family, the objective and the scales."""
+        """What a summary adds about the posterior: the family, the objective and the scales."""
         assert self.prior is not None
         facts = {"family": f"low_rank (rank {self.rank})" if self.family == "low_rank" else self.family}
         if self.gradient != "reparametrised":
@@ -148,13 +191,25 @@ class Variational(Method):
         if self.bound != "elbo":
             facts["bound"] = f"{self.bound} (biased where a batch is not the whole data)"
         for number, (name, mean, std) in enumerate(zip(self.prior.scale_names, *self.log_scales, strict=True)):
-            # log tau is Gaussian: the quantiles of tau are the exponentials of its own.
+            # log tau is Gaussian: the quantiles of tau are the exponentials of its quantiles.
             low, median, high = (math.exp(float(mean + quantile * std)) for quantile in (-1.6449, 0.0, 1.6449))
-            learned = number >= self._unknowns.random_scales
+            learned = number >= self._variables.random_scales
             facts[name] = f"{median:.4g} (learned)" if learned else f"{median:.4g} (90% from {low:.4g} to {high:.4g})"
         return facts
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        """Minus the bound: the negative log-likelihood of the batch plus its part of the KL.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
         ((x, y),) = batches
         theta, mean, width = self._posterior(self.mu, self.rho, self._noise(self._keys(step, draws)))
         if self.bound == "importance_weighted":
@@ -165,6 +220,16 @@ class Variational(Method):
         return Objective(nll + share / y.shape[0] * kl, nll, kl, buffers)
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
+        """Sets of weights drawn from q.
+
+        Args:
+            draws: the numbers of the draws; a draw is the same alone and among others.
+            seed: of the draws.
+
+        Returns:
+            One set of weights per draw, `[draws, P]`.
+
+        """
         return self._drawn(draws, seed)[:, : self.network.size]
 
     @torch.no_grad()
@@ -174,14 +239,22 @@ class Variational(Method):
 
     @property
     def mean_weights(self) -> Tensor:
+        """The means of q, `[P]`, zero where pruned."""
         return self._mean(self.mu)[: self.network.size].detach()
 
     def prune_to(self, kept: Tensor) -> None:
-        """Keep the weights marked in `kept [R]`; the others are exactly zero, in mean and in every draw."""
+        """Set weights to exactly zero, in the mean and in every draw (mean field only); see `bf.prune`.
+
+        Args:
+            kept: a mask of the random weights, `[R]`: True where a weight stays.
+
+        Raises:
+            ValueError: the weights are correlated.
+
+        """
         if self._family.correlated:
             raise ValueError(
-                f"a weight of a {self.family} posterior cannot be set to zero alone, the others depend on it: "
-                f"prune a family='mean_field'"
+                f"family={self.family!r} cannot be pruned, its weights are correlated: use family='mean_field'"
             )
         self.kept_weights = kept.to(self.mu.device)
 
@@ -199,48 +272,48 @@ class Variational(Method):
     def _warning(self, kls: Sequence[float]) -> str | None:
         return kl_frozen(kls)
 
-    # The model as pure functions of tensors, so that they can be compiled as they are. Means and draws are of all
-    # unknowns, `[..., P + H + L]`; widths are of what is random, `[R + H]`.
+    # Pure functions of tensors, which can be compiled. Means and draws are of all variables, `[..., P + H + L]`; widths
+    # are of the random ones, `[R + H]`.
 
     def _posterior(self, mu: Tensor, rho: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Draws of all unknowns from noise `[draws, R + H]`, their means, and the widths."""
+        """Draws of all variables from noise `[draws, R + H]`, their means, and the widths."""
         mean, width = self._mean(mu), self.widths(rho)
         return self._around(mean, width, eps), mean, width
 
     def _around(self, mean: Tensor, width: Tensor, eps: Tensor) -> Tensor:
-        z = self._family.draw(self._unknowns.pick_random(mean), width, self.factor, eps)
-        return self._unknowns.whole(z, mean)
+        z = self._family.draw(self._variables.pick_random(mean), width, self.factor, eps)
+        return self._variables.whole(z, mean)
 
     def _divergence(self, mean: Tensor, width: Tensor, theta: Tensor) -> Tensor:
         assert self.prior is not None
-        size, family, log_scales = self.network.random_size, self._family, self._unknowns.pick_log_scales(theta)
+        size, family, log_scales = self.network.random_size, self._family, self._variables.pick_log_scales(theta)
         if self.gradient == "stick_the_landing":
             factor = None if self.factor is None else self.factor.detach()
             return -self._log_ratio(theta, mean.detach(), width.detach(), factor).mean(0)
-        if family.correlated and self._unknowns.random_scales:
+        if family.correlated and self._variables.random_scales:
             # Weights and scales are correlated: there is no expectation over the weights alone.
             return -family.entropy(width, self.factor) - self._log_prior(theta).mean(0)
         std, kept = family.std(width, self.factor), self._kept_or_none()
         # A pruned weight is no longer random: it has no KL; any width but zero keeps its gradient finite.
-        own = std[:size] if kept is None else torch.where(kept, std[:size], 1.0)
-        kl = self.prior.kl(mean[:size], own, theta[:, :size], kept, log_scales)
+        weight_std = std[:size] if kept is None else torch.where(kept, std[:size], 1.0)
+        kl = self.prior.kl(mean[:size], weight_std, theta[:, :size], kept, log_scales)
         if family.correlated:
-            # The prior's part asks for marginals only; their entropies make way for that of the whole.
+            # `prior.kl` is that of independent weights: replace their entropies by the joint entropy.
             return kl + entropy(std).sum() - family.entropy(width, self.factor)
-        if self._unknowns.random_scales:
+        if self._variables.random_scales:
             assert log_scales is not None
             return kl - entropy(std[size:]).sum() - self.prior.log_density_of_scales(log_scales).mean(0)
         return kl
 
     def _log_prior(self, theta: Tensor) -> Tensor:
         assert self.prior is not None
-        log_scales = self._unknowns.pick_log_scales(theta)
+        log_scales = self._variables.pick_log_scales(theta)
         log_prior = self.prior.log_density(theta[:, : self.network.random_size], log_scales, self._kept_or_none())
         return log_prior if log_scales is None else log_prior + self.prior.log_density_of_scales(log_scales)
 
     def _log_ratio(self, theta: Tensor, mean: Tensor, width: Tensor, factor: Tensor | None) -> Tensor:
         """Each draw's log p(z) - log q(z), `[draws]`."""
-        z, centre = self._unknowns.pick_random(theta), self._unknowns.pick_random(mean)
+        z, centre = self._variables.pick_random(theta), self._variables.pick_random(mean)
         return self._log_prior(theta) - self._family.log_density(z, centre, width, factor, self._kept_numbers())
 
     def _importance_weighted(
@@ -281,7 +354,7 @@ class Variational(Method):
         return self.kept_weights if self.kept_weights.numel() else None
 
     def _kept_numbers(self) -> Tensor | None:
-        kept, scales = self._kept_or_none(), self._unknowns.random_scales
+        kept, scales = self._kept_or_none(), self._variables.random_scales
         return kept if kept is None or not scales else torch.cat((kept, kept.new_ones(scales)))
 
     def _marginal_std(self) -> Tensor:
@@ -289,9 +362,9 @@ class Variational(Method):
 
     @torch.no_grad()
     def _drawn(self, draws: Sequence[int], seed: int, moments: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """Draws of all unknowns; `moments` are their means and widths, where somebody has them already."""
+        """Draws of all variables; `moments` are their means and widths, where they are known already."""
         keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
-        # A product of one row rounds differently from the same row among others: correlated draws are made one by one.
+        # A matrix product rounds differently for other numbers of rows: correlated draws are made one by one.
         rows = self._noise(keys).split(1 if self._family.correlated else max(1, len(draws)))
         mean, width = moments or (self._mean(self.mu), self.widths(self.rho))
         each = [self._around(mean, width, eps) for eps in rows]

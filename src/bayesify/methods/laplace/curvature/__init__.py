@@ -1,9 +1,9 @@
-"""How sharply the data fix a network's weights: the generalised Gauss-Newton matrix, whole or in part.
+"""The curvature of the data: the generalised Gauss-Newton matrix, whole or in part.
 
     H = sum over examples of J' L J,        J = d outputs / d weights,  L = -d^2 log p(y | outputs) / d outputs^2
 
-It is the Hessian of the negative log-likelihood of the network linearised at its weights, so it has no negative
-direction (Schraudolph 2002; Martens 2020). `structure=` says what of it is kept.
+It is the Hessian of the negative log-likelihood of the network linearised at its weights, so it is positive
+semi-definite (Schraudolph 2002; Martens 2020). `structure=` chooses the part of it that is kept.
 """
 
 from bayesify.methods.laplace.curvature.evidence import log_marginal_likelihood, precision_factors

@@ -1,7 +1,7 @@
 """The diagonal of the curvature: H_ii = sum over examples and columns of (S' J)_i^2, exactly.
 
-For networks of plain Linear and Conv2d layers no example needs a gradient of its own: with one position the sum of
-(g a')^2 is a product of squares, (g^2)' (a^2).
+Networks of plain Linear and Conv2d layers need no gradient per example: with one position the sum of (g a')^2 is a
+product of squares, (g^2)' (a^2).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Diagonal(Curvature):
         if not _by_layers(network, x):
             self.values += curvature_rows(network, theta, x, roots).square().sum(0)
             return
-        own = blocks(network)
-        inputs, columns = factors(network, own, theta, x, roots)
-        totals = [a.new_zeros(block.outputs, block.inputs) for block, a in zip(own, inputs, strict=True)]
+        layers = blocks(network)
+        inputs, columns = factors(network, layers, theta, x, roots)
+        totals = [a.new_zeros(block.outputs, block.inputs) for block, a in zip(layers, inputs, strict=True)]
         for back in columns:
             for total, a, g in zip(totals, inputs, back, strict=True):
                 total.add_(g[:, 0].square().mT @ a[:, 0].square() if a.shape[1] == 1 else (g.mT @ a).square().sum(0))
         added = torch.zeros_like(self.values)
-        for block, total in zip(own, totals, strict=True):
+        for block, total in zip(layers, totals, strict=True):
             block.scatter(total.to(added.dtype), added)
         self.values += added
 

@@ -6,7 +6,7 @@ With D = diag(d) times a factor f_g for each group g of weights, its gradient is
 
     f_g = (R_g - sum over g of D_ii (H + D)^-1_ii) / sum over g of d_i (w*_i - m_i)^2,
 
-the number of well-determined weights over their squared length: iterated to its fixed point, at w* as it is.
+the number of well-determined weights over their squared length. It is iterated to a fixed point, with w* unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bayesify.methods.laplace.curvature.structures import Curvature
 
 _ROUNDS = 500
 _TOLERANCE = 1e-6
-# Where the data say nothing against a precision of zero or infinity, it stops here.
+# The bound where the evidence has its maximum at a precision of zero or infinity.
 _LARGEST_LOG_FACTOR = 18.0
 
 
@@ -39,19 +39,19 @@ def precision_factors(
     count = len(log_factors)
     sizes = _totals(torch.ones_like(precision), groups, count)
     length = _totals(precision * deviation.double().square(), groups, count)
-    found = log_factors
+    current = log_factors
     for _ in range(_ROUNDS):
-        scaled = precision * found.exp()[groups]
+        scaled = precision * current.exp()[groups]
         determined = sizes - _totals(scaled * curvature.variance(scaled), groups, count)
-        # Both ends are allowed: weights that sit at the prior's mean, and ones that the data do not determine.
+        # Both limits occur: weights at the mean of the prior, and weights that the data do not determine.
         ratio = determined.clamp(min=0).log() - length.log()
         new = ratio.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)
         new = new.clamp(-_LARGEST_LOG_FACTOR, _LARGEST_LOG_FACTOR)
-        moved = (new - found).abs().max()
-        found = new
-        if moved < _TOLERANCE:
+        change = (new - current).abs().max()
+        current = new
+        if change < _TOLERANCE:
             break
-    return found
+    return current
 
 
 def _totals(values: Tensor, groups: Tensor, count: int) -> Tensor:

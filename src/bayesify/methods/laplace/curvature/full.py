@@ -1,7 +1,7 @@
-"""The whole curvature: every pair of weights, `[R, R]`, in double precision; draws by the Cholesky factor of H + D.
+"""The full curvature: every pair of weights, `[R, R]`, in double precision; draws by the Cholesky factor of H + D.
 
-Where the random weights are one plain layer's (the last one's, say), H is the sum of (g g') (x) (a a') over the
-examples, which costs a factor of its outputs less than the product of whole rows.
+Where all random weights belong to one plain layer (such as the last), H is the sum of (g g') (x) (a a') over the
+examples. That is cheaper than the product of whole rows, by a factor of the number of its outputs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bayesify.methods.laplace.curvature.layers import blocks, factors, one_row_e
 from bayesify.methods.laplace.curvature.rows import curvature_rows
 from bayesify.methods.laplace.curvature.structures import Curvature
 
-# The matrix, its factor and room to work in.
+# The matrix, its factor and working memory.
 _COPIES = 3
 LARGEST_BYTES = 4 << 30
 _ELEMENTS = 1 << 24

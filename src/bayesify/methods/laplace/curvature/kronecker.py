@@ -2,9 +2,10 @@
 
     H_layer ~ G (x) A,    A = mean of a a',   G = sum of g g'
 
-with a what the layer saw at a position (1 appended for the bias) and g what comes back to its output. Within a layer it
-is exact where a a' and g g' are uncorrelated over the data, so for a single example. In the eigenvectors of both
-factors H + d I is diagonal, with entries l_G l_A + d (Ritter, Botev and Barber 2018): the prior is added exactly.
+with a the input of the layer at a position (1 appended for the bias) and g the gradient with respect to its output.
+Within a layer it is exact where a a' and g g' are uncorrelated over the data, as for a single example. In the
+eigenvectors of both factors H + d I is diagonal, with entries l_G l_A + d (Ritter, Botev and Barber 2018): the prior is
+added exactly.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class Kronecker(Curvature):
         problem = unknown(network)
         if problem is not None:
             raise ValueError(
-                f'structure="kronecker" knows Linear and Conv2d, not {problem}: use structure="diagonal", '
+                f'structure="kronecker" supports Linear and Conv2d, not {problem}: use structure="diagonal", '
                 "or leave the layer out of bayesian="
             )
         self.blocks = blocks(network)
-        # Two factors for each layer in double precision while they are made, with room to decompose the largest.
+        # Two factors for each layer in double precision, and the memory to decompose them.
         needed = sum(2 * 8 * (block.inputs**2 + block.outputs**2) for block in self.blocks)
         if needed > LARGEST_BYTES:
             widest = max(self.blocks, key=lambda block: max(block.inputs, block.outputs))
@@ -88,18 +89,18 @@ class Kronecker(Curvature):
         return torch.stack(parts).sum()
 
     def variance(self, precision: Tensor) -> Tensor:
-        found = torch.zeros_like(precision)
+        variances = torch.zeros_like(precision)
         for index, block in enumerate(self.blocks):
             a, g = self._vectors(index)
-            own = g.double().square() @ (1 / self._eigenvalues(index, precision)) @ a.double().square().mT
-            block.scatter(own, found)
-        return found
+            matrix = g.double().square() @ (1 / self._eigenvalues(index, precision)) @ a.double().square().mT
+            block.scatter(matrix, variances)
+        return variances
 
     def spread(self, white: Tensor, precision: Tensor) -> Tensor:
         drawn = torch.empty_like(white)
         for index, block in enumerate(self.blocks):
             a, g = self._vectors(index)
-            # The symmetric root: eigenvectors are known up to signs and rotations, and a draw must not depend on those.
+            # The symmetric root: a draw must not depend on the signs and rotations of eigenvectors.
             rotated = g.mT @ block.gather(white) @ a
             scaled = rotated * self._eigenvalues(index, precision).rsqrt().to(white.dtype)
             block.scatter(g @ scaled @ a.mT, drawn)
@@ -110,12 +111,12 @@ class Kronecker(Curvature):
 
     def _eigenvalues(self, index: int, precision: Tensor) -> Tensor:
         a, g = (self.get_buffer(f"{factor}_values_{index}").double() for factor in ("input", "output"))
-        # The prior has one precision for a layer; the method sees to that.
+        # The prior has one precision for a layer; the method checks that.
         return g.unsqueeze(-1) * a + self.blocks[index].gather(precision)[0, 0]
 
 
 def _decomposed(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors; no numbers where the matrix has overflowed, which a method looks for."""
+    """Eigenvalues and eigenvectors; NaN where the matrix has overflowed, which the method checks."""
     if not bool(torch.isfinite(matrix).all()):
         nothing = torch.full_like(matrix, torch.nan)
         return nothing.diagonal(), nothing

@@ -1,4 +1,4 @@
-"""Layers whose gradient is a sum of outer products, g a': what a Linear or a Conv2d saw, and what comes back to it.
+"""Layers whose gradient is a sum of outer products g a': the inputs and the output gradients of Linear and Conv2d.
 
 For inputs a (with a 1 appended for the bias) and pulled-back outputs g at each position t, an example's gradient of
 [W b] is `sum over t of g_t a_t'` (Martens and Grosse 2015; Grosse and Martens 2016 for convolutions).
@@ -89,7 +89,7 @@ def shared(network: Network, x: Any) -> str | None:
 
 
 def one_row_each(network: Network, x: Any) -> bool:
-    """Whether every such layer keeps examples apart, one on each row of its input."""
+    """Whether every such layer has one example on each row of its input."""
     return shared(network, x) is None and all(network.traced(x).layers[b.name].batch_axis == 0 for b in blocks(network))
 
 
@@ -100,44 +100,44 @@ def blocks(network: Network) -> list[Block]:
         if place.random:
             owner = owner_of(place.name)
             tensors.setdefault(owner, {})[place.name.rpartition(".")[2]] = place
-    found = []
-    for name, own in tensors.items():
+    result = []
+    for name, places in tensors.items():
         layer = network.template.get_submodule(name)
         assert isinstance(layer, nn.Linear | nn.Conv2d)
-        found.append(Block(name, layer, own.get("weight"), own.get("bias")))
-    return found
+        result.append(Block(name, layer, places.get("weight"), places.get("bias")))
+    return result
 
 
 def factors(
-    network: Network, own: list[Block], theta: Tensor, x: Any, roots: Tensor
+    network: Network, layers: list[Block], theta: Tensor, x: Any, roots: Tensor
 ) -> tuple[list[Tensor], Iterator[list[Tensor]]]:
-    """What each layer saw, a `[batch, positions, inputs (+ 1)]`, and for each column what comes back, g likewise."""
-    seen: dict[str, Tensor] = {}
-    left: dict[str, Tensor] = {}
+    """The inputs a of each layer, `[batch, positions, inputs (+ 1)]`, and for each column its output gradients g."""
+    inputs_by_name: dict[str, Tensor] = {}
+    outputs_by_name: dict[str, Tensor] = {}
 
     def watch(name: str) -> Any:
         def note(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-            seen[name], left[name] = inputs[0].detach(), output
-            # What follows may write into its input: it gets a copy, and `output` stays what the layer gave.
+            inputs_by_name[name], outputs_by_name[name] = inputs[0].detach(), output
+            # The next layer may write into its input: it gets a copy.
             return output.clone()
 
         return note
 
     with torch.enable_grad(), network.lock, ExitStack() as hooks:
-        for block in own:
-            part = network.template.get_submodule(block.name)
-            hooks.callback(part.register_forward_hook(watch(block.name)).remove)
+        for block in layers:
+            module = network.template.get_submodule(block.name)
+            hooks.callback(module.register_forward_hook(watch(block.name)).remove)
         outputs = network.call(network.unflatten(theta.detach().requires_grad_()), x)[0]
-    flat, given = outputs.flatten(1), [left[block.name] for block in own]
+    flat, layer_outputs = outputs.flatten(1), [outputs_by_name[block.name] for block in layers]
 
-    def returning() -> Iterator[list[Tensor]]:
+    def gradients_by_column() -> Iterator[list[Tensor]]:
         for column in roots.unbind(1):
-            back = torch.autograd.grad(
-                flat, given, column.to(flat.dtype), retain_graph=True, allow_unused=True, materialize_grads=True
+            gradients = torch.autograd.grad(
+                flat, layer_outputs, column.to(flat.dtype), retain_graph=True, allow_unused=True, materialize_grads=True
             )
-            yield [_positions(block, part) for block, part in zip(own, back, strict=True)]
+            yield [_positions(block, gradient) for block, gradient in zip(layers, gradients, strict=True)]
 
-    return [_inputs(block, seen[block.name]) for block in own], returning()
+    return [_inputs(block, inputs_by_name[block.name]) for block in layers], gradients_by_column()
 
 
 def _inputs(block: Block, x: Tensor) -> Tensor:

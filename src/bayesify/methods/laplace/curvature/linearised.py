@@ -1,4 +1,4 @@
-"""A network linearised at a centre: f(x; c) + J(x) (w - c), one whole function for each w (Immer et al. 2021)."""
+"""A network linearised at a centre: f(x; c) + J(x) (w - c), one function for each w (Immer et al. 2021)."""
 
 from __future__ import annotations
 

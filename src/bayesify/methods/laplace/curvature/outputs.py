@@ -18,23 +18,23 @@ LARGEST_OUTPUTS = 2000
 
 
 def check_likelihood(method: str, likelihood: Likelihood) -> None:
-    """Refuse a likelihood whose curvature we do not have."""
+    """Refuse a likelihood whose curvature is not implemented."""
     known = isinstance(likelihood, Categorical | Bernoulli | Poisson)
     known |= isinstance(likelihood, Gaussian) and likelihood.noise != "heteroscedastic"
     if not known:
         raise ValueError(
-            f"{method} has the curvature of categorical, bernoulli, poisson and gaussian (noise known or learned), "
-            f"not of {likelihood!r}: use variational"
+            f"{method} needs a categorical, bernoulli, poisson or gaussian likelihood (noise known or learned), "
+            f"got {likelihood!r}: use variational"
         )
 
 
 def check_size(method: str, outputs: Tensor) -> None:
-    """Refuse more outputs per example than can be pulled back through the network one by one."""
+    """Refuse more outputs per example than can be differentiated one by one."""
     size = outputs[0].numel()
     if size > LARGEST_OUTPUTS:
         raise ValueError(
-            f"{method} pulls every output back through the network: {size:,} for each example are more than "
-            f"{LARGEST_OUTPUTS:,}: use variational or ivon"
+            f"{method} differentiates every output and takes at most {LARGEST_OUTPUTS:,} per example, got {size:,}: "
+            f"use variational or ivon"
         )
 
 

@@ -1,4 +1,4 @@
-"""What each example's outputs say about each weight: rows S' J, by one backward pass per output and example."""
+"""Rows S' J of the curvature's root, by one backward pass per output and example."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def curvature_rows(network: Network, theta: Tensor, x: Any, roots: Tensor) -> Te
     size = network.random_size
     free, fixed = theta[:size].detach(), theta[size:].detach()
 
-    def one(example: Any, pulled: Tensor) -> Tensor:
+    def rows_of(example: Any, pulled: Tensor) -> Tensor:
         alone = pytree.tree_map_only(Tensor, lambda t: t.unsqueeze(0), example)
 
         def outputs(weights: Tensor) -> Tensor:
@@ -30,12 +30,12 @@ def curvature_rows(network: Network, theta: Tensor, x: Any, roots: Tensor) -> Te
 
     try:
         with warnings.catch_warnings():
-            # Where torch would go through the examples one by one itself, and tell the user so, we do.
+            # Where vmap falls back to a loop with a warning, the loop below is used without one.
             warnings.filterwarnings("error", "There is a performance drop")
-            found: Tensor = vmap(one)(x, roots)
+            stacked: Tensor = vmap(rows_of)(x, roots)
     except Exception:  # noqa: BLE001 -- whatever vmap cannot do, one example at a time still works
-        found = torch.stack([_rows_of_one(network, free, fixed, _row(x, n), roots[n]) for n in range(len(roots))])
-    return found.flatten(0, 1)
+        stacked = torch.stack([_rows_of_one(network, free, fixed, _row(x, n), roots[n]) for n in range(len(roots))])
+    return stacked.flatten(0, 1)
 
 
 def _rows_of_one(network: Network, free: Tensor, fixed: Tensor, x: Any, pulled: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every structure of the curvature answers, with a diagonal prior precision D added to it.
+"""The interface of every structure of the curvature, with a diagonal prior precision D added to it.
 
 A structure is filled by `start`, `add` for each batch and `finish`; its tensors are buffers whose shapes the network
 decides, so that it is saved, loaded and moved with its method.
@@ -36,7 +36,7 @@ class Curvature(nn.Module, ABC):
 
     @abstractmethod
     def finish(self, scale: float) -> None:
-        """Multiply by `scale`, and keep the result in the form that the answers below need."""
+        """Multiply by `scale`, and bring the result into the form that the methods below need."""
 
     @abstractmethod
     def log_det(self, precision: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class Curvature(nn.Module, ABC):
 
 
 def make(structure: str, network: Network) -> Curvature:
-    """A structure by name, for the random weights of a network; refused before anything large is allocated."""
+    """A structure by name, for the random weights of a network; a ValueError where it does not fit in memory."""
     from bayesify.methods.laplace.curvature.diagonal import Diagonal
     from bayesify.methods.laplace.curvature.full import Full
     from bayesify.methods.laplace.curvature.kronecker import Kronecker

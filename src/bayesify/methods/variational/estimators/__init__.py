@@ -1,4 +1,4 @@
-"""How noise enters a gradient in training: by weights, pre-activations (local), signs (flipout), or not (moments)."""
+"""Estimators of the training gradient: drawn weights, drawn pre-activations (local), signs (flipout), or moments."""
 
 from bayesify.methods.variational.estimators.layers import LayerType, register, stochastic_layers, why_not
 from bayesify.methods.variational.estimators.training_pass import noisy_outputs

@@ -1,7 +1,7 @@
-"""The layer types that lower-variance estimators know, and the check that a layer may use them.
+"""The layer types that lower-variance estimators support, and the check that a layer can use them.
 
-A registered type is exact: a subclass may do something else in its `forward`, so it is not matched. What an estimator
-needs from a type is its operation as a function of (input, weight, bias), and where its features are.
+Types are matched exactly: a subclass may do something else in its `forward`. An estimator needs the operation of a type
+as a function of (input, weight, bias), and the axis of its features.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LayerType:
 
 @dataclass(frozen=True)
 class StochasticLayer:
-    """A layer that passed the check, with what its estimator needs to know."""
+    """A layer that an estimator can serve, with what the estimator needs of it."""
 
     name: str
     layer: nn.Module
@@ -54,12 +54,18 @@ REGISTRY: dict[type[nn.Module], LayerType] = {}
 
 
 def register(module_type: type[nn.Module], kind: LayerType) -> None:
-    """Teach the estimators a layer type of one's own."""
+    """Add a layer type to those that the estimators support.
+
+    Args:
+        module_type: the class of the layer; subclasses are not included.
+        kind: how to run such a layer with given tensors.
+
+    """
     REGISTRY[module_type] = kind
 
 
 def why_not(network: Network, name: str, trace: Trace) -> str | None:
-    """Why a layer's weights must be drawn whole (the weight path), or None where another estimator may be used."""
+    """The reason why a layer's weights must be drawn (estimator `weight`), or None where another estimator works."""
     layer = network.template.get_submodule(name)
     kind = REGISTRY.get(type(layer))
     random = {place.name for place in network.places if place.random}
@@ -81,7 +87,7 @@ def why_not(network: Network, name: str, trace: Trace) -> str | None:
 
 
 def stochastic_layers(network: Network, trace: Trace) -> list[StochasticLayer]:
-    """The layers of a network that a lower-variance estimator may serve."""
+    """The layers of a network for which a lower-variance estimator works."""
     layers = []
     for number, (name, use) in enumerate(trace.layers.items()):
         if why_not(network, name, trace) is None:

@@ -4,9 +4,9 @@ With independent Gaussian weights the pre-activation of one input is Gaussian,
 
     mean = op(x, mu_w, mu_b)        variance = op(x^2, sigma_w^2, sigma_b^2)
 
-and drawing it once per input has the gradient's right mean and less of its variance. Exact for a linear layer on
-`[batch, features]`; where a layer shares weights over positions (convolutions, sequences, embeddings) the positions'
-draws are independent here and correlated in truth: each position is right, their dependence is lost.
+and drawing it once per input gives a gradient with the right mean and less variance. It is exact for a linear layer on
+`[batch, features]`. Where a layer shares weights over positions (convolutions, sequences, embeddings) the draws of
+different positions are independent here, though their true distribution is correlated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def forward(
     centre = apply(layer.layer, x, mean[0], mean[1])
     squared_bias = None if std[1] is None else std[1].square()
     variance = apply(layer.layer, x if layer.kind.looks_up else x.square(), std[0].square(), squared_bias)
-    # A zero variance (an input of zeros, a pruned layer) has no direction to move in: its root's gradient is zero.
+    # Where the variance is zero (an input of zeros, a pruned layer) the gradient of its root is zero.
     spread = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
     eps = noise.normal(noise.fold(key, layer.number), centre.numel()).view(centre.shape)
     return centre + spread * eps.to(centre.dtype)

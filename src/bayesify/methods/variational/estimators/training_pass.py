@@ -1,4 +1,4 @@
-"""One training pass: the layers that qualify use a lower-variance estimator, all other weights are drawn whole."""
+"""One training pass: layers that support it use a lower-variance estimator, all other weights are drawn."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def noisy_outputs(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Outputs `[draws, batch, ...]` of training passes, and each draw's buffers.
 
-    `mean [P]`, `std [R]`, `theta [draws, P]` are the posterior's means, widths and a draw of it; `keys [draws, 2]` the
-    layers' own noise.
+    `mean [P]` and `std [R]` describe the posterior, `theta [draws, P]` are draws from it, and `keys [draws, 2]` are for
+    the noise of the layers.
     """
     centres = network.unflatten(mean)
     widths = network.unflatten(torch.cat((std, torch.zeros_like(mean[std.shape[0] :]))))
@@ -68,7 +68,7 @@ def _names(layer: StochasticLayer) -> tuple[str, str]:
 
 @contextmanager
 def _replaced(forwards: dict[StochasticLayer, Callable[[Tensor], Tensor]]) -> Iterator[None]:
-    # An instance's own `forward` goes before its class's: the copy of the network gets one for the length of a pass.
+    # `forward` in an instance overrides that of its class: the copy of the network gets one for the length of a pass.
     for layer, forward in forwards.items():
         layer.layer.__dict__["forward"] = forward
     try:

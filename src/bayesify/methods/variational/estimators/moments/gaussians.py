@@ -1,4 +1,4 @@
-"""What becomes of independent Gaussians under the functions inside a network: their means and variances afterwards.
+"""Means and variances of functions of independent Gaussians: ReLU, maximum, tanh, and others by quadrature.
 
 With `a = m / s` for a normal of mean m and standard deviation s, `p = Phi(a)`, and the mean excess above and below,
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Beyond this many standard deviations a normal has nothing left, in any precision; and its square is finite.
+# Beyond this many standard deviations the tail of a normal is zero in any precision; and its square is finite.
 FAR = 40.0
 # Points half a standard deviation apart, out to four. For functions that bend on a scale below one standard deviation
 # this rule is better than one of Gauss and Hermite with as many points, whose middle ones lie further apart.

@@ -1,15 +1,15 @@
-"""Moments of linear layers with ReLUs between them: the formulas of `propagation`, in memory that is used again.
+"""Moments of linear layers with ReLUs between them: the formulas of `propagation.py`, in memory that is reused.
 
-New memory costs more than the arithmetic on it, so every tensor has a place that the next piece of inputs overwrites.
-The way back is written out. With `d` the derivative after a ReLU, p its slope, V the variance before it, F the part of
+Allocating memory costs more than the arithmetic on it, so the next piece of inputs overwrites every tensor. The
+backward pass is written out. With `d` the derivative after a ReLU, p its slope, V the variance before it, F the part of
 V that the layer's own weights gave, and v the variance after it,
 
     Var(e . f) = sum over ReLUs and their units of  d^2 (v - p^2 V) + d^2 p^2 F,  + sum of e^2 F of the last layer
 
-where both factors of `d^2` are known on the way there.
+where both factors of `d^2` are known from the forward pass.
 
-Products that make variances, and the derivatives, which are squared, may be made in bfloat16: nothing cancels in a sum
-of variances, and each keeps 8 bits. Means keep the precision of the weights.
+Variances and derivatives, which are squared, may be computed in bfloat16: nothing cancels in a sum of variances, and
+each keeps 8 bits. Means keep the precision of the weights.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _LOG_DENSITY_AT_ZERO = -0.5 * math.log(2.0 * math.pi)
 def prediction_of(
     network: Network, mean: Tensor, std: Tensor, *, half: bool = False, insist: bool = False
 ) -> Propagation:
-    """The fastest propagation for prediction; `half` where that is covered, which some `insist` on."""
+    """The fastest propagation for prediction, in bfloat16 where `half` and supported; with `insist`, or an error."""
     if is_perceptron(network):
         return Perceptron(network, mean, std, half=half)
     if insist:
         raise ValueError(
-            'by="moments" makes variances in bfloat16 only for linear layers with ReLUs between them: '
+            'by="moments" has bfloat16 only for linear layers with ReLUs between them: '
             'precision must be "full" or "auto", got "bfloat16"'
         )
     return Propagation(network, mean, std)
@@ -69,13 +69,13 @@ class Perceptron(Propagation):
         self._own = threading.local()
 
     def passed(self, x: Any) -> tuple[Gaussians, Linked]:
-        given = self.given(x)
+        inputs = self.single_input(x)
         if self._flattens:
-            given = given.flatten(1)
-        if given.dim() != 2:
+            inputs = inputs.flatten(1)
+        if inputs.dim() != 2:
             return super().passed(x)
         with torch.no_grad():
-            return self._passed(given)
+            return self._passed(inputs)
 
     def _passed(self, x: Tensor) -> tuple[Gaussians, Linked]:
         memory = self._memory(x)
@@ -124,7 +124,7 @@ def is_perceptron(network: Network) -> bool:
 
 @dataclass
 class _Place:
-    """What is kept of one layer: its moments, and for the way back what `d^2` is multiplied by, and the slope."""
+    """The tensors of one layer: its moments and, for the backward pass, the factors of `d^2` and the slope."""
 
     mean: Tensor
     variance: Tensor
@@ -190,17 +190,17 @@ class _Layer:
         self._product(slope, self.slopes, into, memory)
         return into
 
-    def _product(self, one: Tensor, two: Tensor, into: Tensor, memory: _Memory) -> None:
+    def _product(self, left: Tensor, right: Tensor, into: Tensor, memory: _Memory) -> None:
         if self.half:
-            into.copy_(torch.mm(memory.halved(one), two, out=memory.half(into)))
+            into.copy_(torch.mm(memory.halved(left), right, out=memory.half(into)))
         else:
-            torch.mm(one, two, out=into)
+            torch.mm(left, right, out=into)
 
 
 def _rectify(place: _Place, memory: _Memory) -> None:
-    """Moments after a ReLU in the place of those before it; also the slope, and what the way back needs.
+    """Replace moments by those after a ReLU; also compute the slope and what the backward pass needs.
 
-    As in `gaussians`, with `b = -a / sqrt 2`, so that `Phi(a) = erfc(b) / 2`, and `d = u - a`.
+    As in `gaussians.py`, with `b = -a / sqrt 2`, so that `Phi(a) = erfc(b) / 2`, and `d = u - a`.
     """
     mean, variance = place.mean, place.variance
     std, b, density, excess = (memory.spare(number, mean) for number in range(4))

@@ -1,6 +1,6 @@
-"""Moments through pooling: the largest of a window by Clark's formulas pair by pair, the average of one exactly.
+"""Moments through pooling: the maximum of a window by Clark's formulas pair by pair, its average exactly.
 
-Both take the members of a window for independent.
+Both treat the members of a window as independent.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def _largest(layer: Any, mean: Tensor, variance: Tensor) -> Gaussians:
         Gaussians(*members)
         for members in zip(_windows(layer, mean, bottom), _windows(layer, variance, 0.0), strict=True)
     ]
-    # In rounds, as in a tournament: the winners of a round are more alike than a champion and a newcomer.
+    # In rounds of pairs: both members of a pair then have similar distributions, where the formula is most accurate.
     while len(window) > 1:
         odd = [window[-1]] if len(window) % 2 else []
-        window = [larger(one, two) for one, two in zip(window[0:-1:2], window[1::2], strict=False)] + odd
+        window = [larger(first, second) for first, second in zip(window[0:-1:2], window[1::2], strict=False)] + odd
     return window[0]
 
 

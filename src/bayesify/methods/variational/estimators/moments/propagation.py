@@ -1,15 +1,15 @@
 """Means and variances of a network's outputs, in one pass and without draws, for independent Gaussian weights.
 
-Forwards, every unit is taken for a Gaussian independent of its neighbours (Frey and Hinton 1999, Roth 2016). That keeps
-the means, but units that share noisy inputs vary together, and at the outputs the covariances that were left out add
-up: on their own the forward variances can be a third of the true ones. So one backward pass follows. With `d_j` the
-derivative of the mean of `e . f` with respect to the mean of unit j, which by Stein's lemma says how f follows j,
+The forward pass treats every unit as a Gaussian independent of its neighbours (Frey and Hinton 1999, Roth 2016). The
+means are accurate, but units that share noisy inputs are correlated, and the neglected covariances add up: the forward
+variances alone can be a third of the true ones. So one backward pass follows. With `d_j` the derivative of the mean of
+`e . f` with respect to the mean of unit j, which by Stein's lemma is the mean sensitivity of f to unit j,
 
     Var(e . f) = sum over weighted layers of  sum_j d_j^2 * (the variance that the layer's own weights give unit j)
                + sum over other layers of     sum_j d_j^2 v_j after it - sum_i d_i^2 v_i before it
 
-the second sum being what bent functions add beyond their straight part. Left out still: what else a unit's
-distribution has than two moments, and that a convolution's weights are the same at every position.
+where the second sum is what nonlinear functions add beyond their linear part. Neglected: higher moments of the units,
+and that a convolution has the same weights at every position.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class Propagation:
                 tensors.variances[leaf] = widths[name].to(network.dtype).square()
 
     def forward_moments(self, x: Any) -> Iterator[tuple[str, Gaussians]]:
-        """Moments after every layer, each with the layer's name, units taken for independent."""
-        now = Gaussians(self.given(x))
+        """Moments after every layer, each with the layer's name, with units treated as independent."""
+        now = Gaussians(self.single_input(x))
         for prefix, layer in self.links:
             now = RULES[type(layer)](layer, now, self.tensors[prefix], self.train)
             if now.variance is not None and not now.mean.requires_grad:
-                now.mean.requires_grad_()  # derivatives are needed back to the first unit that varies
+                now.mean.requires_grad_()  # the backward pass ends at the first unit with a variance
             if now.variance is not None and not self.train:
                 # Only means are differentiated here.
                 fresh = None if now.fresh is None else now.fresh.detach()
@@ -79,8 +79,9 @@ class Propagation:
     def __call__(self, x: Any, contrast: Contrast | None = None) -> Gaussians:
         """Moments of the outputs, `[batch, ...]` each.
 
-        A few outputs get their own variances. Of many, what they inherit is scaled, input by input, by one factor that
-        makes the variance of `contrast(means)` right: a combination of outputs `[batch, ...]`, signs unless given.
+        A few outputs each get a variance from the backward pass. With many, the inherited variances of an input are
+        scaled by one factor, which makes the variance of `contrast(means)` right: a combination of outputs
+        `[batch, ...]`, random signs by default.
         """
         differentiable = self.train and torch.is_grad_enabled()
         with torch.enable_grad():
@@ -94,7 +95,7 @@ class Propagation:
                 variance = torch.stack(each, 1).view(mean.shape)
             else:
                 direction = (contrast or signs)(mean.detach())
-                # What the last layer's own weights add is right already; what it inherits lacks covariances.
+                # The variance from the last layer's weights is right already; the inherited one lacks covariances.
                 fresh = torch.zeros_like(variance) if outputs.fresh is None else outputs.fresh
                 inherited = variance - fresh
                 squares = direction.square()
@@ -104,15 +105,15 @@ class Propagation:
                 variance = fresh + inherited * factor.view(-1, *[1] * (mean.dim() - 1))
         return Gaussians(mean, variance) if differentiable else Gaussians(mean.detach(), variance.detach())
 
-    def given(self, x: Any) -> Tensor:
+    def single_input(self, x: Any) -> Tensor:
         """The one tensor that the network takes."""
-        (given, *more), named = self.network.arguments(x)
-        if more or named or not isinstance(given, Tensor) or not given.is_floating_point():
+        (tensor, *more), named = self.network.arguments(x)
+        if more or named or not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             raise ValueError("moments need one tensor of real numbers as the input: use draws")
-        return given.to(self.network.dtype)
+        return tensor.to(self.network.dtype)
 
     def passed(self, x: Any) -> tuple[Gaussians, Linked]:
-        """Forward moments of the outputs, and the way back, until the next call."""
+        """Forward moments of the outputs, and the backward pass as a function; both are valid until the next call."""
         steps = [(type(layer), now) for (_, layer), (_, now) in zip(self.links, self.forward_moments(x), strict=True)]
         return steps[-1][1], lambda direction: self._linked(steps, direction)
 
@@ -137,7 +138,7 @@ class Propagation:
 def chain_of(network: Network, *, train: bool = False) -> Links:
     """The layers in order, each with its prefix; a ValueError names the first that moments cannot pass."""
     if network.output is not None:
-        raise ValueError("moments need the network's own output, not one picked by output=: use draws")
+        raise ValueError("moments need the output of the network itself, not one picked by output=: use draws")
     links: Links = []
     _collect(network.template, "", links, train)
     tensors = [id(tensor) for _, layer in links for tensor in layer.parameters()]
@@ -147,13 +148,13 @@ def chain_of(network: Network, *, train: bool = False) -> Links:
 
 
 def signs(mean: Tensor) -> Tensor:
-    """A combination of all outputs, each counted by plus or minus one: its variance is about the sum of theirs."""
+    """A combination of all outputs with random signs: its variance is about the sum of theirs."""
     key = noise.keys(0, noise.Stream.LOCAL, device=mean.device)[0]
     return noise.signs(key, mean[0].numel()).to(mean.dtype).view(mean[0].shape).expand_as(mean)
 
 
 def weigh(squares: Tensor, variance: Tensor | None) -> Tensor:
-    """Their sum of products, one number per input."""
+    """The sum of `squares * variance`, one number per input."""
     assert variance is not None
     return (squares * variance).flatten(1).sum(1)
 
@@ -162,11 +163,11 @@ def _collect(module: nn.Module, prefix: str, links: Links, train: bool) -> None:
     kind = type(module).__name__
     where = f"layer {prefix[:-1]!r} ({kind})" if prefix else f"a network of type {kind}, which is no nn.Sequential"
     if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
-        raise ValueError(f"moments cannot pass {where} with hooks of its own: use draws")
+        raise ValueError(f"moments cannot pass {where} with forward hooks: use draws")
     if type(module) is nn.Sequential:
-        for name, part in module._modules.items():
-            if part is not None:
-                _collect(part, f"{prefix}{name}.", links, train)
+        for name, child in module._modules.items():
+            if child is not None:
+                _collect(child, f"{prefix}{name}.", links, train)
         return
     if type(module) not in RULES:
         raise ValueError(f"moments cannot pass {where}: use draws")

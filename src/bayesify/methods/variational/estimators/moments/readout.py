@@ -1,9 +1,9 @@
-"""From the moments of the outputs to answers: a fixed set of points that stands for draws of the outputs.
+"""From the moments of the outputs to predictions: a fixed set of points in place of draws of the outputs.
 
-`outputs = mean + std * z` with 64 points z that are the same for every input and every seed, mirrored, spread over
-equally likely strata in every coordinate (a Latin hypercube, McKay et al. 1979), and turned a little until coordinates
-are uncorrelated. Mean and variance over the points are exactly those given, so that a squared error is exact; and for
-classes the mean softmax of the points is nearer to the truth than one softmax of scaled logits.
+`outputs = mean + std * z` with 64 points z that are the same for every input and every seed. They are mirrored, spread
+over equally likely strata in every coordinate (a Latin hypercube, McKay et al. 1979), and rotated slightly until
+coordinates are uncorrelated. Mean and variance over the points are exactly the given ones, so a squared error is exact.
+For classes the mean softmax of the points is more accurate than one softmax of scaled logits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def stand_ins(outputs: Gaussians) -> Tensor:
 
 
 def contrast_of(likelihood: Likelihood) -> Contrast | None:
-    """The combination of outputs whose variance matters most: of classes, the likeliest minus the runner-up."""
+    """The combination of outputs whose variance matters most: for classes, the most likely minus the second."""
     if not isinstance(likelihood, Labels):
         return None
     share = likelihood.parameters_per_class
@@ -79,7 +79,7 @@ def _points(size: int) -> NDArray[np.float64]:
             words = [noise.key(0, noise.Stream.LOGITS, network=place, draw=stratum) for stratum in range(half)]
             order = sorted(range(half), key=words.__getitem__)
             columns.append(heights[order] * pattern[place - first + 1])
-        # Another block uses the same signs again, turned over by chance for each point.
+        # Every block uses the same signs, flipped at random for each point.
         turned = [1.0 - 2.0 * (noise.key(1, noise.Stream.LOGITS, network=first, draw=i)[0] & 1) for i in range(half)]
         blocks.append(np.multiply(_uncorrelated(np.stack(columns, 1)), np.expand_dims(turned, 1)))
     points = np.concatenate(blocks, 1)

@@ -1,11 +1,11 @@
-"""What each type of layer makes of the means and variances of its inputs.
+"""The means and variances after each type of layer, from those of its inputs.
 
 A layer `y = sum_i w_i x_i + b` of independent weights `(m_w, v_w)` and inputs `(m_x, v_x)` has (Frey and Hinton 1999)
 
     mean = op(m_x, m_w, m_b)        variance = op(v_x, m_w^2) + op(m_x^2 + v_x, v_w, v_b)
 
-three products, or two where the inputs are known exactly; the second term is what its own weights add. A type is
-matched exactly: a subclass may do something else.
+three products, or two where the inputs are known exactly. The second term comes from the weights of the layer. Types
+are matched exactly: a subclass may do something else.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Sloped(torch.autograd.Function):
 
 
 def _normalised(layer: Any, x: Gaussians, tensors: Tensors, _: bool) -> Gaussians:
-    """Batch normalisation in evaluation: an affine map with numbers of its own for every feature."""
+    """Batch normalisation in evaluation: an affine map of each feature."""
     shape = (1, -1, *[1] * (x.mean.dim() - 2))
     values = {name: tensor.view(shape) for name, tensor in tensors.values.items() if tensor.dim() == 1}
     variances = {name: tensor.view(shape) for name, tensor in tensors.variances.items()}
@@ -120,7 +120,7 @@ def _normalised(layer: Any, x: Gaussians, tensors: Tensors, _: bool) -> Gaussian
 
 
 def _dropped(layer: Any, x: Gaussians, _: Tensors, train: bool) -> Gaussians:
-    """Dropout in training: every number times 0 or 1 / (1 - p), one more source of variance (Wang and Manning 2013)."""
+    """Dropout in training: a factor 0 or 1 / (1 - p), one more source of variance (Wang and Manning 2013)."""
     if not train or layer.p == 0.0:
         return x
     squares = x.mean.square() if x.variance is None else x.mean.square() + x.variance
