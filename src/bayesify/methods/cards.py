@@ -1,16 +1,19 @@
 """Everything there is to say about a method, in one table that needs no torch.
 
 The command line, recipes, comparisons, plots, model cards, the studio and the documentation all read a method's name,
-title, options and default settings from its card. A new method is its own file and a card here.
+title and options from its card. A new method is its own file and a card here; its default settings are those in
+`defaults.py`.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from bayesify.methods.defaults import default_settings
 
 if TYPE_CHECKING:
     from bayesify.methods.ensemble import Ensemble as Ensemble
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from bayesify.methods.variational.variational import Variational as Variational
 
 Dash = str | tuple[float, tuple[float, ...]]
-Settings = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,6 @@ class Card:
         label: in comparisons, where that is not the title.
         options: the names of its settings, which `OPTIONS` explains.
         of_fit: those of them that go to `fit`, not to the constructor.
-        defaults: settings by kind of problem: `classification` and `regression` for tables; `images` is laid over
-            either where the inputs are images.
         prior: whether it has a posterior, and so a prior by default.
         draws_per_step: whether a training step may average over several draws of the weights.
         optimised: whether it follows a plan of epochs and batches; HMC samples instead.
@@ -77,7 +77,6 @@ class Card:
     label: str = ""
     options: tuple[str, ...] = ()
     of_fit: tuple[str, ...] = ()
-    defaults: Mapping[str, Settings] = field(default_factory=dict)
     prior: bool = False
     draws_per_step: bool = False
     optimised: bool = True
@@ -112,8 +111,7 @@ class Card:
             'cosine'
 
         """
-        overlay = self.defaults.get("images", {}) if images else {}
-        return {**self.defaults.get(kind, {}), **overlay}
+        return default_settings(self.name, kind, images=images) if self.optimised else {}
 
     def takes(self, setting: str) -> bool:
         """Whether a setting of a recipe says anything to this method."""
@@ -158,27 +156,6 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
 )
 
 
-def _optimised(**more: Any) -> dict[str, Settings]:
-    """Adam's defaults: a falling rate of 0.01 for tables, a constant 0.001 for images; `more` goes to the tables."""
-    table = {"learning_rate": 1e-2, "schedule": "cosine", **more}
-    return {
-        "classification": table,
-        "regression": table,
-        "images": {"learning_rate": 1e-3, "schedule": "constant", **dict.fromkeys(more)},
-    }
-
-
-def _own_rates(classification: float, regression: float, schedule: str) -> dict[str, Settings]:
-    """The defaults of a method with a learning rate of its own kind."""
-    return {
-        "classification": {"learning_rate": classification, "schedule": schedule},
-        "regression": {"learning_rate": regression, "schedule": schedule},
-    }
-
-
-_DROPOUT = _optimised()
-_SWAG = _optimised()
-
 CARDS: Mapping[str, Card] = MappingProxyType(
     {
         card.name: card
@@ -191,7 +168,6 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "one vector",
                 colour="#59636e",
                 marker="o",
-                defaults=_optimised(),
                 usual=True,
             ),
             Card(
@@ -205,7 +181,6 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 dash=(0, (5, 1.5)),
                 label="Ensemble of 5",
                 options=("members",),
-                defaults=_optimised(),
                 usual=True,
             ),
             Card(
@@ -218,11 +193,6 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 marker="^",
                 dash=(0, (3, 1.2)),
                 options=("p",),
-                defaults={
-                    "classification": {**_DROPOUT["classification"], "p": 0.2},
-                    "regression": {**_DROPOUT["regression"], "p": 0.05},
-                    "images": {**_DROPOUT["images"], "p": 0.2},
-                },
                 usual=True,
             ),
             Card(
@@ -234,7 +204,6 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 colour="#0072b2",
                 marker="D",
                 options=("family", "rank", "estimator", "gradient", "bound", "rho"),
-                defaults=_optimised(estimator="local"),
                 usual=True,
                 prior=True,
                 draws_per_step=True,
@@ -249,7 +218,6 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 marker="v",
                 dash=(0, (6, 1.5, 1, 1.5)),
                 options=("hessian_init",),
-                defaults=_own_rates(0.03, 0.03, "cosine"),
                 prior=True,
                 draws_per_step=True,
                 own_update=True,
@@ -265,7 +233,6 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 marker="P",
                 dash=(0, (4, 1.2, 1, 1.2)),
                 options=("structure", "predictive", "prior_precision"),
-                defaults=_optimised(),
                 prior=True,
             ),
             Card(
@@ -278,8 +245,6 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 marker="X",
                 dash=(0, (2, 1)),
                 options=("rank", "begin"),
-                # Snapshots are taken at a constant rate.
-                defaults={kind: {**settings, "schedule": "constant"} for kind, settings in _SWAG.items()},
                 own_update=True,
                 collects=True,
             ),
@@ -293,7 +258,6 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 marker="<",
                 dash=(0, (1, 1)),
                 options=("chains", "samples", "burn_in", "cycles"),
-                defaults=_own_rates(0.1, 0.01, "constant"),
                 prior=True,
                 own_update=True,
                 own_rate=True,
@@ -309,7 +273,6 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 marker=">",
                 dash=(0, (6, 2)),
                 options=("chains", "samples", "burn_in", "cycles", "friction"),
-                defaults=_own_rates(0.02, 0.002, "constant"),
                 prior=True,
                 own_update=True,
                 own_rate=True,

@@ -50,7 +50,7 @@ def test_expected_errors_and_confident_mistakes_are_counts_of_draws():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    out, gather = tmp_path_factory.mktemp("cnn"), cnn_networks.gather
+    out, gather = tmp_path_factory.mktemp("cnn"), cnn_networks.prepare_data
 
     def larger(recipe):
         """The 8x8 digits with every pixel doubled: the study's network needs 16x16."""
@@ -63,7 +63,7 @@ def folder(tmp_path_factory):
         return replace(found, **parts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cnn_networks, "gather", larger)
+        patch.setattr(cnn_networks, "prepare_data", larger)
         reproduce(EXPERIMENT, out, progress=False)
     return out
 

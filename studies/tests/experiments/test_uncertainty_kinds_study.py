@@ -82,7 +82,7 @@ def test_the_true_entropy_is_a_coin_s_when_half_of_the_labels_are_swapped(tmp_pa
     # The same by counting: the labels' log-likelihood under the true probabilities, within 4.5 standard errors.
     raw = uncertainty_parts._moons(work, 0, 60)
     probs = uncertainty_parts.planar.moons(0.4).probs(raw.x_test)
-    losses = -probs.prepare_data(1, raw.y_test[:, None]).log()[:, 0]
+    losses = -probs.gather(1, raw.y_test[:, None]).log()[:, 0]
     assert abs(float(losses.mean()) - clean[0]) < 4.5 * float(losses.std()) / math.sqrt(len(losses))
 
 

@@ -1,0 +1,71 @@
+"""The default settings of every method, by kind of problem; a method that is not listed has those of Adam.
+
+`classification` and `regression` are the settings for tables; `images` is laid over either where the inputs are images.
+Names are those of a recipe: arguments of the constructor and of `fit`. None leaves a setting to the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+Settings = Mapping[str, Any]
+
+_ADAM_TABLE = {"learning_rate": 1e-2, "schedule": "cosine"}
+_ADAM_IMAGES = {"learning_rate": 1e-3, "schedule": "constant"}
+ADAM: Mapping[str, Settings] = MappingProxyType(
+    {"classification": _ADAM_TABLE, "regression": _ADAM_TABLE, "images": _ADAM_IMAGES}
+)
+
+DEFAULTS: Mapping[str, Mapping[str, Settings]] = MappingProxyType(
+    {
+        "mc-dropout": {
+            "classification": {**_ADAM_TABLE, "p": 0.2},
+            "regression": {**_ADAM_TABLE, "p": 0.05},
+            "images": {**_ADAM_IMAGES, "p": 0.2},
+        },
+        # On tables the local estimator is exact, and its gradients have less variance.
+        "variational": {
+            "classification": {**_ADAM_TABLE, "estimator": "local"},
+            "regression": {**_ADAM_TABLE, "estimator": "local"},
+            "images": {**_ADAM_IMAGES, "estimator": None},
+        },
+        # Snapshots are taken at a constant rate.
+        "swag": {kind: {**settings, "schedule": "constant"} for kind, settings in ADAM.items()},
+        # The rates of these are not those of an optimiser of the mean loss (docs/gotchas.md).
+        "ivon": {
+            "classification": {"learning_rate": 0.03, "schedule": "cosine"},
+            "regression": {"learning_rate": 0.03, "schedule": "cosine"},
+        },
+        "sgld": {
+            "classification": {"learning_rate": 0.1, "schedule": "constant"},
+            "regression": {"learning_rate": 0.01, "schedule": "constant"},
+        },
+        "sghmc": {
+            "classification": {"learning_rate": 0.02, "schedule": "constant"},
+            "regression": {"learning_rate": 0.002, "schedule": "constant"},
+        },
+    }
+)
+
+
+def default_settings(method: str, kind: str, *, images: bool = False) -> dict[str, Any]:
+    """The default settings of a method for a kind of problem.
+
+    Args:
+        method: its name.
+        kind: `classification` or `regression`.
+        images: whether the inputs are images.
+
+    Returns:
+        Settings by name.
+
+    Example:
+        >>> from bayesify.methods.defaults import default_settings
+        >>> default_settings("ivon", "regression")["learning_rate"]
+        0.03
+
+    """
+    settings = DEFAULTS.get(method, ADAM)
+    return {**settings[kind], **(settings.get("images", {}) if images else {})}
