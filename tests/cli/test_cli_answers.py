@@ -53,7 +53,7 @@ def test_other_data_is_scored_whole_by_the_names_of_its_classes(call, refused, i
     assert scores["accuracy"] > 0.8  # numbered by the run's three classes, not by the file's two
     later[0][-1] = "tulip"
     write_rows(tmp_path / "tulips.csv", ["sl", "sw", "pl", "pw", "species"], later)
-    refused(["evaluate", iris_run, "--data", tmp_path / "tulips.csv"], "'tulip'", "does not know")
+    refused(["evaluate", iris_run, "--data", tmp_path / "tulips.csv"], "'tulip'", "was not in training")
 
 
 def test_another_table_has_the_target_by_its_name_wherever_it_is(call, refused, place, tmp_path):

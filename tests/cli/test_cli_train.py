@@ -262,20 +262,20 @@ def test_a_factory_is_given_what_it_names(call, refused, tmp_path, monkeypatch):
         refused(["evaluate", data], "--network my_sizes:sized")
         assert call("evaluate", data, "--network", "my_sizes:sized", "--json").code == 0
     moons = ["train", "--data", "moons", "--epochs", 1, "--out", "x", "--network"]
-    refused([*moons, "my_sizes:needy"], "needs 'depth'", "given inputs and outputs")
+    refused([*moons, "my_sizes:needy"], "needs 'depth'", "gets only inputs and outputs")
     # The command line has no output=, so it does not advise one without saying where.
-    refused([*moons, "my_sizes:Heads"], "returns dict", "let its forward return the one output", "in Python")
+    refused([*moons, "my_sizes:Heads"], "returns dict", "make its forward return one tensor", "in Python")
     words = " ".join(call("train", "--help").out.replace("│", " ").split())
-    for part in ("a function that returns an nn.Module", "current folder", "it is given them", "need --network too"):
+    for part in ("a function that returns an nn.Module", "current folder", "it gets them", "need --network too"):
         assert part in words
 
 
 def test_options_of_other_data_are_named_for_what_they_are_for(refused, place, tmp_path):
     out = ["--out", tmp_path / "x"]
-    refused(["train", "--data", place / "iris.csv", "--size", 12, *out], "size is for a folder of pictures", "a table")
+    refused(["train", "--data", place / "iris.csv", "--size", 12, *out], "size is for a folder of images", "a table")
     np.savez(tmp_path / "a.npz", x=np.eye(8), y=np.arange(8) % 2)
-    refused(["train", "--data", tmp_path / "a.npz", "--target", "y", *out], "target is for a .csv", "archive")
-    refused(["train", "--data", "digits", "--ignore", "id", *out], "ignore is for a .csv", "that we know")
+    refused(["train", "--data", tmp_path / "a.npz", "--target", "y", *out], "target is for a .csv", "a file of arrays")
+    refused(["train", "--data", "digits", "--ignore", "id", *out], "ignore is for a .csv", "a known data set")
     refused(["train", "--data", place / "photos", "--target", "y", *out], "target is for a .csv", "a folder")
 
 
@@ -314,7 +314,7 @@ def test_what_suits_one_method_is_refused_for_another_in_one_line(refused, tmp_p
     refused(["train", "--method", "hmc", "--epochs", 3, *out], "epochs is a setting of optimisation", "warm_up")
     refused(["train", "--method", "hmc", "--batch-size", 5, *out], "batch_size is a setting of optimisation")
     refused(["train", "--rank", 5, *out], "rank is a setting of family low_rank, the family is mean_field")
-    refused(["train", "--chains", 5, *out], "chains is a setting of sgld and sghmc and hmc")
+    refused(["train", "--chains", 5, *out], "chains is a setting of sgld, sghmc and hmc")
     refused(["train", "--method", "laplace", "--prior", "cauchy:1", *out], "laplace needs Gaussian priors")
     refused(["train", "--method", "hmc", "--prior", "flat", *out], "hmc needs a proper prior")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bayesify.workflows.recipe import METHOD_NAMES, Recipe, make_recipe, read_config_file, settings_of_run
+from bayesify.workflows.recipe import METHOD_NAMES, make_recipe, read_config_file, settings_of_run
 from bayesify.workflows.train import train
 
 SMALL = {"data": "moons", "units": (3,), "layers": 1}
@@ -30,7 +30,7 @@ def test_a_run_by_any_method_is_a_configuration_of_the_same_run(run, method):
     again = make_recipe(read_config_file(run(method)), {})
     assert again.method == method
     for name, value in {**SMALL, **SHORT.get(method, {"epochs": 2})}.items():
-        assert getattr(again, name) == value, name
+        assert again.setting(name) == value, name
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from torch import Tensor
 from bayesify.data import DataError, Preparation
 from bayesify.serving.limits import Limits
 from bayesify.serving.refusals import Refusal
-from bayesify.workflows.inputs import _cell, fit_array
+from bayesify.workflows.inputs import column_value, fit_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,7 +79,7 @@ def examples_from_json(value: Any, preparation: Preparation) -> Tensor:
             if unknown:
                 raise Refusal(422, f"{where}: there is no column {min(unknown)!r}")
             try:
-                cells = [_cell(row, column.name, column.categories, where) for column in preparation.columns]
+                cells = [column_value(row, column.name, column.categories, where) for column in preparation.columns]
             except DataError as problem:
                 raise Refusal(422, str(problem)) from None
             value.append(cells)

@@ -20,7 +20,7 @@ from bayesify.errors import RunError, nearest
 from bayesify.methods import Method, Variational
 from bayesify.predictive import Predictive
 from bayesify.studio.strokes import BOXED
-from bayesify.workflows.run_data import as_pictures, examples_of
+from bayesify.workflows.run_data import as_images, examples_of
 
 # What a page can hold and a person look through; of a larger test set an evenly spread part is shown, and said so.
 MOST_EXAMPLES = 2000
@@ -65,10 +65,10 @@ class Examples:
         self.x, self.y, self.what = found.x[:: self.step], found.y[:: self.step], found.what
         self.unknown = None if found.unknown is None else found.unknown[: MOST_EXAMPLES // 2]
         self.unknown_what = found.unknown_what
-        self.pictures = None if preparation is None else as_pictures(self.x, preparation)
+        self.pictures = None if preparation is None else as_images(self.x, preparation)
         self.unknown_pictures: Tensor | None = None
         if self.unknown is not None and preparation is not None:
-            self.unknown_pictures = as_pictures(self.unknown, preparation)
+            self.unknown_pictures = as_images(self.unknown, preparation)
 
     @property
     def part(self) -> str:

@@ -10,7 +10,6 @@ import torch
 from rich.console import Console
 
 import bayesify as bf
-from bayesify.workflows.compare import comparison
 from bayesify.workflows.compare.candidates import USUAL, Candidate
 from bayesify.workflows.compare.comparison import (
     Spread,

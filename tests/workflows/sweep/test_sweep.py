@@ -145,7 +145,7 @@ def test_from_the_command_line_with_a_page(tmp_path, capsys):
     # What validation cannot tell apart depends on how many examples it has: a binomial's standard error.
     count, error = said["validated_on"], said["best"]["validation_error"]
     assert round(error * count) == pytest.approx(error * count, abs=1e-6)
-    assert f"best one's error is {100 * binom.std(count, error) / count:.2f} points" in html.unescape(page)
+    assert f"the best error is {100 * binom.std(count, error) / count:.2f} points" in html.unescape(page)
     assert main(["sweep", "small", *flags, "--list"]) == 0
     assert "draws-2-0: 4 networks, finished" in capsys.readouterr().out
     for wrong, line in (
