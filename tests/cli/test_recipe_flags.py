@@ -13,17 +13,6 @@ from bayesify.workflows.recipe import SETTINGS, Recipe, make_recipe, owners_of
 NOT_COMPARED = {"dropout", "method", "bayesian", "start"}
 
 
-def shown_flags(capsys, monkeypatch, command):
-    """The flags in the help text of a command."""
-    monkeypatch.setenv("COLUMNS", "200")
-    assert main([command, "--help"]) == 0
-    return set(re.findall(r"--([a-z][a-z-]*)", capsys.readouterr().out))
-
-
-def as_flag(name):
-    return name.replace("_", "-")
-
-
 def test_settings_and_options_are_the_flags():
     assert set(SETTINGS) & set(OPTIONS) == set()
     assert set(FLAGS) == {*SETTINGS, *OPTIONS}
@@ -36,8 +25,13 @@ def test_options_are_those_of_the_cards():
 
 @pytest.mark.parametrize(("command", "left_out"), [("train", set()), ("compare", NOT_COMPARED)])
 def test_the_help_shows_every_flag(capsys, monkeypatch, command, left_out):
-    shown = shown_flags(capsys, monkeypatch, command)
-    assert {as_flag(name) for name in FLAGS if name not in left_out} <= shown
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    shown = set(re.findall(r"--([a-z][a-z-]*)", text))
+    assert {name.replace("_", "-") for name in FLAGS if name not in left_out} <= shown
+    # A colon on both sides of a word would be shown as an emoji.
+    assert "module:factory" in text
 
 
 @pytest.mark.parametrize("name", OPTIONS)

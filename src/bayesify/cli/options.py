@@ -54,7 +54,7 @@ By = Annotated[
 OtherData = Annotated[
     str | None,
     typer.Option(
-        help="Other data with the same target, or the new place of the run's data. (default: the run's test part) For "
+        help="Other data with the same target, or the new path of the run's data. (default: the run's test part) For "
         "a run fitted in Python: an .npz file with arrays x and y, as its network takes them.",
         autocompletion=complete_data,
     ),

@@ -89,7 +89,7 @@ FLAGS: dict[str, Flag] = {
     "network": Flag(
         str,
         NETWORK,
-        "mlp, cnn, or your own as module:factory: a function that returns an nn.Module, in a module of the current "
+        "mlp, cnn, or your own as module:factory, a function that returns an nn.Module, in a module of the current "
         "folder. If it has parameters inputs (a number for tables, (channels, height, width) for images) and "
         "outputs, it gets them. Later commands on the run need --network too.",
     ),

@@ -45,7 +45,9 @@ def sweep(
     ] = 1 / 6,
     halving: Annotated[
         int,
-        typer.Option(metavar="TIMES", help="How often to drop the worse half, after 1/2^n, ..., 1/2 of the epochs."),
+        typer.Option(
+            metavar="TIMES", help="How many times to drop the worse half, after 1/2^n, ..., 1/2 of the epochs."
+        ),
     ] = 0,
     per_fleet: Annotated[int, typer.Option(help="Networks trained at once.")] = 27,
     precision: Annotated[

@@ -249,7 +249,7 @@ def _train_and_score(
         # HMC samples: settings of optimisation and the budget of epochs do not apply.
         settings = {name: value for name, value in settings.items() if name in _OF_SAMPLING}
     else:
-        _warm_up(make(), train, settings)
+        warm_up(make(), train, settings)
         settings["epochs"] = candidate.epochs(budget)
     method = make()
     began = time.perf_counter()
@@ -277,8 +277,15 @@ def _train_and_score(
     )
 
 
-def _warm_up(method: Method, train: Any, settings: Mapping[str, Any]) -> None:
-    """Take a few steps that are not timed: what torch loads on first use would count for the first method."""
+def warm_up(method: Method, train: Any, settings: Mapping[str, Any]) -> None:
+    """Take a few steps that are not timed: what torch loads on first use would count for the first method.
+
+    Args:
+        method: an untrained method, which is not used afterwards.
+        train: training data, as `fit` takes it.
+        settings: the keyword arguments of `fit`.
+
+    """
     x, y = as_examples(train, method.likelihood, method.network.dtype).first()
     rows = slice(int(settings["batch_size"]))
     alone = {"epochs": 4, "progress": False, "validation": None, "patience": None, "keep": "last"}

@@ -20,8 +20,8 @@ from bayesify import runs
 from bayesify.data import DataSet, load
 from bayesify.data.dataset import two_parts
 from bayesify.methods import HMC, Method, saving
-from bayesify.training.examples import take
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
+from bayesify.workflows.compare.comparison import warm_up
 from bayesify.workflows.compare.hmc_reference import Truth, sample_until_converged
 from bayesify.workflows.compare.hmc_settings import REFERENCE, SETUPS, RecipeCandidate, Setup
 from bayesify.workflows.prepare import PreparedData, open_for, prepare_data
@@ -107,7 +107,8 @@ def _fit(
         if not method.complete:
             method.resume(prepared.train, run, validation=prepared.validation, device=recipe.device, progress=progress)
     else:
-        _warm_up(recipe, prepared, settings)
+        if recipe.method != REFERENCE:
+            warm_up(make_method(recipe, prepared), prepared.train, settings)
         method = make_method(recipe, prepared)
         began = time.perf_counter()
         method.fit(
@@ -118,15 +119,6 @@ def _fit(
     seconds = before + time.perf_counter() - began
     write_metrics(run, {"seconds": seconds})
     return method, seconds
-
-
-def _warm_up(recipe: Recipe, prepared: PreparedData, settings: Mapping[str, Any]) -> None:
-    """Take a few steps that are not timed: what torch loads on first use would count for the first method."""
-    if recipe.method != REFERENCE:
-        few = take(prepared.train[0], slice(recipe.batch_size)), take(prepared.train[1], slice(recipe.batch_size))
-        make_method(recipe, prepared).fit(
-            few, progress=False, **{**settings, "epochs": 4, "patience": None, "keep": "last"}
-        )
 
 
 def _read(run: Path) -> dict[str, Any] | None:
