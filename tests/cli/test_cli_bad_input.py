@@ -158,10 +158,10 @@ SETTINGS = {
 
 @pytest.mark.parametrize("flags", SETTINGS, ids=" ".join)
 def test_settings_that_make_no_sense(refused, tmp_path, flags):
-    own = {flag for flag in flags if flag.startswith("--")}
-    cheap = [] if own & {"--network", "--units", "--preset", "--resume"} else ["--units", "4"]
-    cheap += [] if own & {"--epochs", "--resume", "--epoch"} else ["--epochs", "1"]
-    out = [] if "--resume" in own else ["--out", tmp_path / "deep" / "run"]
+    names = {flag for flag in flags if flag.startswith("--")}
+    cheap = [] if names & {"--network", "--units", "--preset", "--resume"} else ["--units", "4"]
+    cheap += [] if names & {"--epochs", "--resume", "--epoch"} else ["--epochs", "1"]
+    out = [] if "--resume" in names else ["--out", tmp_path / "deep" / "run"]
     refused(["train", *flags, *cheap, *out], SETTINGS[flags])
     assert not (tmp_path / "deep").exists()
 

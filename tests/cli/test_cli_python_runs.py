@@ -52,8 +52,8 @@ def method(folder):
 
 @pytest.fixture
 def test_part(folder):
-    held = np.load(folder / "test.npz")
-    return held["x"], held["y"]
+    arrays = np.load(folder / "test.npz")
+    return arrays["x"], arrays["y"]
 
 
 def test_predict_answers_as_python_does(call, refused, folder, method, monkeypatch):

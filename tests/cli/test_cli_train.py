@@ -62,8 +62,8 @@ def test_flags_reach_the_run(call, tmp_path):
     assert config["network"]["units"] == [7, 5]
     assert config["network"]["activation"] == "tanh"
     assert config["prior"] == "laplace:0.5"
-    told = {name: config["settings"][name] for name in ("family", "estimator", "rho")}
-    assert told == {"family": "mean_field", "estimator": "local", "rho": -4.0}
+    settings = {name: config["settings"][name] for name in ("family", "estimator", "rho")}
+    assert settings == {"family": "mean_field", "estimator": "local", "rho": -4.0}
     assert config["bayesian"] == "last_layer"
     plan = {name: config["plan"][name] for name in ("epochs", "batch_size", "learning_rate", "optimizer", "schedule")}
     wanted = {"epochs": 2, "batch_size": 50, "learning_rate": 0.02, "optimizer": "sgd:momentum=0.9"}
@@ -266,8 +266,8 @@ def test_a_factory_is_given_what_it_names(call, refused, tmp_path, monkeypatch):
     # The command line has no output=, so it does not advise one without saying where.
     refused([*moons, "my_sizes:Heads"], "returns dict", "make its forward return one tensor", "in Python")
     words = " ".join(call("train", "--help").out.replace("│", " ").split())
-    for part in ("a function that returns an nn.Module", "current folder", "it gets them", "need --network too"):
-        assert part in words
+    for phrase in ("a function that returns an nn.Module", "current folder", "it gets them", "need --network too"):
+        assert phrase in words
 
 
 def test_options_of_other_data_are_named_for_what_they_are_for(refused, place, tmp_path):
@@ -323,8 +323,8 @@ def test_hmc_is_interrupted_resumed_and_extended_like_the_others(call, tmp_path)
     flags = ["--data", "moons", "--units", 4, "--layers", 1, "--method", "hmc", "--chains", 4, "--warm-up", 20]
     first = call("train", *flags, "--samples", 10, "--out", tmp_path / "h", "--json").json
     assert any("chains" in alert or "R-hat" in alert for alert in first["alerts"])
-    told = call("train", "--resume", tmp_path / "h", "--extend", 5).out
-    assert "weights, 35 iterations in " in told
+    printed = call("train", "--resume", tmp_path / "h", "--extend", 5).out
+    assert "weights, 35 iterations in " in printed
     assert bayesify.load(tmp_path / "h").store.drawn == 15
 
 

@@ -33,25 +33,25 @@ def command(capsys):
     def run(*arguments):
         capsys.readouterr()
         code = main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return run
 
 
 def test_every_method_is_in_the_table_and_the_numbers_are_those_of_its_run(command, tmp_path):
     out = tmp_path / "moons"
-    code, said, _ = command(
+    code, printed, _ = command(
         "compare", "--against", "hmc", "--data", "moons", "--seeds", 1, *TINY, "--out", out, "--json"
     )
     assert code == 0
-    found = json.loads(said)
-    assert {row["method"] for row in found["rows"]} == set(bf.methods.METHODS)
-    assert found["rows"][-1]["label"] == "HMC, half against half"
+    outcome = json.loads(printed)
+    assert {row["method"] for row in outcome["rows"]} == set(bf.methods.METHODS)
+    assert outcome["rows"][-1]["label"] == "HMC, half against half"
     # A few draws of two chains have not converged, and the result says so.
-    assert found["reference"]["converged"] is False
-    assert len(found["reference"]["diagnoses"]) == 1
-    for row in found["rows"]:
+    assert outcome["reference"]["converged"] is False
+    assert len(outcome["reference"]["diagnoses"]) == 1
+    for row in outcome["rows"]:
         wanted = {"accuracy", "nll", "ece", "agreement", "total_variation", "std_ratio", "cost"}
         assert wanted <= set(row["scores"]), row["label"]
     # Numbers in the table, computed again from what is on the disk.
@@ -59,13 +59,13 @@ def test_every_method_is_in_the_table_and_the_numbers_are_those_of_its_run(comma
     truth = bf.load(out / "seed-0" / "hmc").predict(data.x_test, draws=10**6)
     # It went on sampling, four times as long as planned, before it gave up.
     assert truth.draws == 2 * 4 * LONGEST
-    for row, slug in ((found["rows"][1], "ensemble"), (found["rows"][7], "swag")):
+    for row, slug in ((outcome["rows"][1], "ensemble"), (outcome["rows"][7], "swag")):
         method = bf.load(out / "seed-0" / slug)
         again = distance(method.predict(data.x_test, draws=8, seed=0), truth)
         assert row["scores"]["total_variation"]["values"][0] == pytest.approx(again.total_variation, abs=1e-6)
         assert row["scores"]["agreement"]["values"][0] == pytest.approx(again.agreement)
         assert row["scores"]["std_ratio"]["values"][0] == pytest.approx(again.std_ratio, abs=1e-5)
-    costs = {row["method"]: row["scores"]["cost"]["mean"] for row in found["rows"]}
+    costs = {row["method"]: row["scores"]["cost"]["mean"] for row in outcome["rows"]}
     assert costs["point"] == 1
     assert all((out / name).is_file() for name in ("results.json", "report.html", "probability.png", "uncertainty.png"))
     assert "HMC converged on 0 of 1 data sets" in (out / "report.html").read_text()
@@ -76,24 +76,24 @@ def test_an_interrupted_comparison_goes_on(command, tmp_path, monkeypatch):
     asked += [*TINY, "--out", tmp_path / "gap"]
     fit, fits = bf.Ensemble.fit, []
 
-    def interrupted(self, *given, **settings):
+    def interrupted(self, *arguments, **settings):
         fits.append(settings.get("run"))
         if settings.get("run") is not None and len([run for run in fits if run]) == 2:
             raise KeyboardInterrupt
-        return fit(self, *given, **settings)
+        return fit(self, *arguments, **settings)
 
     monkeypatch.setattr(bf.Ensemble, "fit", interrupted)
-    code, said, err = command(*asked, "--json")
-    assert (code, said) == (1, "")
+    code, printed, err = command(*asked, "--json")
+    assert (code, printed) == (1, "")
     assert err.splitlines()[-1] == f"bayesify: interrupted; resume {tmp_path / 'gap'} with the same command"
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "gap").rglob("metrics.json")}
     # All of the first seed, then HMC and the point estimate of the second.
     assert len(kept) == 3 + 2
     monkeypatch.setattr(bf.Ensemble, "fit", fit)
-    code, said, _ = command(*asked, "--json")
+    code, printed, _ = command(*asked, "--json")
     assert code == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    resumed = json.loads(said)
+    resumed = json.loads(printed)
     assert all(len(row["scores"]["total_variation"]["values"]) == 2 for row in resumed["rows"])
     # The result is that of a comparison that nobody interrupted.
     monkeypatch.setattr(hmc_report, "draw", lambda *_: [])
@@ -150,8 +150,10 @@ def test_wrong_use_is_answered_by_one_line(command, tmp_path):
         (["--against", "hmc", "--methods", "sgld", "--optimizer", "sgd"], "optimizer is a setting of point, ensemble"),
         (["--against", "hmc", "--split", 3], "split has no effect: moons is generated from the seed"),
     ):
-        code, said, err = command("compare", *arguments, *([] if "--out" in arguments else ["--out", tmp_path / "no"]))
-        assert (code, said) == (2, ""), arguments
+        code, printed, err = command(
+            "compare", *arguments, *([] if "--out" in arguments else ["--out", tmp_path / "no"])
+        )
+        assert (code, printed) == (2, ""), arguments
         assert len(err.splitlines()) == 1, err
         assert words in err
     assert not (tmp_path / "no").exists()
@@ -160,8 +162,8 @@ def test_wrong_use_is_answered_by_one_line(command, tmp_path):
 
 def test_early_stopping_goes_by_the_validation_part_and_spares_methods_that_collect_to_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(hmc_report, "draw", lambda *_: [])
-    given = {**FEW, "data": "gap", "validation": 0.25, "patience": 1, "keep": "best", "epochs": 200}
-    compare_against(given, tmp_path / "a", methods=["point", "swag"], seeds=1, draws=8, progress=False)
+    settings = {**FEW, "data": "gap", "validation": 0.25, "patience": 1, "keep": "best", "epochs": 200}
+    compare_against(settings, tmp_path / "a", methods=["point", "swag"], seeds=1, draws=8, progress=False)
     point, swag = (bf.load(tmp_path / "a" / "seed-3" / name) for name in ("point", "swag"))
     # 40 examples, 16 of them to test and a quarter of the others to watch by: the same for everybody.
     assert {method.notes["examples"]["validation"] for method in (point, swag)} == {6}
@@ -178,8 +180,8 @@ def test_a_table_of_numbers_has_one_model_for_all(tmp_path, monkeypatch):
     table = tmp_path / "table.csv"
     table.write_text("a,b\n" + "\n".join(f"{i},{i * i / 7}" for i in range(40)))
     few = {**FEW, "data": str(table)}
-    found = compare_against(few, tmp_path / "a", methods=["point"], seeds=1, draws=8, progress=False)
-    assert {one["likelihood"] for one in found.results["recipes"].values()} == {"gaussian:heteroscedastic"}
+    outcome = compare_against(few, tmp_path / "a", methods=["point"], seeds=1, draws=8, progress=False)
+    assert {recipe["likelihood"] for recipe in outcome.results["recipes"].values()} == {"gaussian:heteroscedastic"}
 
 
 def test_a_setting_goes_to_the_methods_that_have_it():
