@@ -187,7 +187,7 @@ def test_a_table_is_searched_for_the_target_that_is_named_and_says_so(tmp_path, 
     assert main(["sweep", "small-grid", *flags]) == 2
     assert "holds another search" in capsys.readouterr().err
     assert main(["sweep", "small-grid", *flags, "--target", "sl", "--out", str(tmp_path / "number")]) == 2
-    assert "a search is for classes, the target 'sl'" in capsys.readouterr().err
+    assert "a search is for classes, but the target 'sl'" in capsys.readouterr().err
     # What cannot be searched leaves nothing in the way of the next try.
     assert not (tmp_path / "number").exists()
 
