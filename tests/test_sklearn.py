@@ -178,7 +178,7 @@ def test_every_method_serves_both(method, iris, line):
 
 
 def test_a_sampler_without_epochs_is_refused(iris):
-    with pytest.raises(ValueError, match=r"method='hmc' follows no plan of epochs: use bayesify\.HMC itself"):
+    with pytest.raises(ValueError, match=r"method='hmc' is not trained in epochs: use bayesify\.HMC directly"):
         BayesianClassifier(method="hmc").fit(*iris[::2])
 
 
@@ -256,7 +256,7 @@ def test_validation_is_given_in_the_user_s_own_terms(iris):
     options = {"validation": (other, truth), "keep": "best"}
     model = BayesianClassifier(**QUICK, fit_options=options).fit(X, y)
     assert model.history_["validation_nll"][-1] < model.history_["validation_nll"][0] < 1.2
-    with pytest.raises(ValueError, match="validation holds the label 'rose'"):
+    with pytest.raises(ValueError, match="validation has the label 'rose'"):
         model.set_params(fit_options={"validation": (other[:1], ["rose"])}).fit(X, y)
 
 
@@ -279,7 +279,7 @@ def _recorded(fit, seen):
     "settings, message",
     [
         ({"method": "variatonal"}, "unknown method 'variatonal'; did you mean 'variational'"),
-        ({"units": "many"}, "units must be a width or one width per hidden layer, got 'many'"),
+        ({"units": "many"}, "units must be a width, or one width per hidden layer, got 'many'"),
         ({"units": (0,)}, "units must be at least 1, got 0"),
         ({"activation": "rellu"}, "did you mean 'relu'"),
         ({"draws": 0}, "draws must be an integer of at least 1, got 0"),

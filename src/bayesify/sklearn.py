@@ -1,9 +1,9 @@
-"""Bayesian networks as scikit-learn estimators: a perceptron for tables, with any method of ours behind `fit`.
+"""Bayesian networks as scikit-learn estimators: a perceptron for tables, trained by any method of this package.
 
     classifier:  y ~ Categorical(softmax f_w(x))            regressor:  y ~ N(m + s * f_w(x), noise^2)
 
-with x standardised on the training data, m and s the mean and the spread of the training targets (so that answers are
-in the targets' own units), and predictions averaged over draws of w from the method's posterior.
+where x is standardised on the training data, m and s are the mean and standard deviation of the training targets (so
+that predictions are in the units of the targets), and predictions average over draws of w from the posterior.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ROWS_AT_ONCE = 4096
 
 
 class _BayesianEstimator(BaseEstimator, ABC):
-    """What the classifier and the regressor share: parameters, fitting, and the predictive distribution."""
+    """The common part of classifier and regressor: parameters, fitting, and the predictive distribution."""
 
     def __init__(
         self,
@@ -76,18 +76,26 @@ class _BayesianEstimator(BaseEstimator, ABC):
         self.fit_options = fit_options
 
     def predictive(self, X: Any) -> Predictive:
-        """The whole predictive distribution: answers, both kinds of uncertainty, intervals, `accept`."""
+        """The predictive distribution, with both kinds of uncertainty, intervals and `accept`.
+
+        Args:
+            X: rows, `[rows, columns]`.
+
+        Returns:
+            The predictive, with `draws` draws for each row.
+
+        """
         check_is_fitted(self)
         return self._predictive(self._inputs(validate_data(self, X, reset=False, dtype=np.float64)))
 
     @abstractmethod
     def _targets(self, y: Any) -> NDArray[Any]:
-        """Targets as the likelihood takes them."""
+        """The targets as the likelihood takes them."""
 
     def _fit(self, X: NDArray[Any], y: NDArray[Any], likelihood: Likelihood, notes: dict[str, Any]) -> Self:
         kind = METHODS[choose("method", self.method, METHODS)]
         if kind.plan_type is not Plan:
-            raise ValueError(f"method={self.method!r} follows no plan of epochs: use bayesify.{kind.__name__} itself")
+            raise ValueError(f"method={self.method!r} is not trained in epochs: use bayesify.{kind.__name__} directly")
         at_least("draws", _plain(self.draws), 1)
         self.seed_ = _seed(self.random_state)
         self.scaler_ = StandardScaler().fit(X) if self.standardise else None
@@ -115,7 +123,7 @@ class _BayesianEstimator(BaseEstimator, ABC):
         if self.estimator is not None and "estimator" not in known:
             raise ValueError(f"estimator is a setting of variational, got {self.estimator!r} for {self.method}")
         if "estimator" in known:
-            # On a perceptron local noise is exact, and its gradients vary less than those of drawn weights.
+            # On a perceptron local noise is exact, and its gradients have less variance than those of drawn weights.
             settings["estimator"] = "local" if self.estimator is None else self.estimator
         return settings
 
@@ -139,12 +147,12 @@ class _BayesianEstimator(BaseEstimator, ABC):
         return torch.tensor(scaled, dtype=torch.float32)
 
     def _predictive(self, x: torch.Tensor) -> Predictive:
-        answer = self.method_.predict(x, draws=_plain(self.draws), seed=self.seed_)
-        # In double: probabilities sum to one, and a target's large mean does not round its small deviations away.
-        return Predictive(answer.outputs.double().cpu(), answer.likelihood, class_names=answer.class_names)
+        single = self.method_.predict(x, draws=_plain(self.draws), seed=self.seed_)
+        # Double precision, so that probabilities sum to one and large means do not round small deviations away.
+        return Predictive(single.outputs.double().cpu(), single.likelihood, class_names=single.class_names)
 
-    def _parts(self, X: Any) -> Iterator[Predictive]:
-        """The predictive of some rows at a time: draws of many rows need memory, and answers do not depend on it."""
+    def _in_batches(self, X: Any) -> Iterator[Predictive]:
+        """The predictive of some rows at a time, to save memory; the predictions do not depend on it."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         for start in range(0, len(X), _ROWS_AT_ONCE):
@@ -152,24 +160,20 @@ class _BayesianEstimator(BaseEstimator, ABC):
 
 
 class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
-    """A Bayesian perceptron that classifies; labels may be of any kind.
-
-        >>> model = bf.sklearn.BayesianClassifier(random_state=0).fit(X, y)
-        >>> model.predict(X), model.predict_proba(X)
-        >>> model.predictive(X).accept(at_least=0.9)     # which answers are certain enough
+    """A Bayesian multilayer perceptron for classification; labels may be of any type.
 
     Args:
-        method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`.
+        method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, except `hmc`.
         units: width of the hidden layer, or one width per hidden layer; `()` is a linear model.
-        activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu`, `softplus`.
-        prior: of the weights, as the method takes it (`"normal:1"`); None is the method's own.
-        estimator: of variational gradients: `weight`, `local` (None) or `flipout`.
+        activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
+        prior: of the weights, as the method takes it (`"normal:1"`); None is the method's default.
+        estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`.
         epochs: passes over the data; None is at least 10, and enough for 2,000 steps.
         batch_size: examples per step.
         learning_rate: of Adam, unless `fit_options` names another optimiser.
-        schedule: of the learning rate: `constant`, `cosine`, `linear`, `step:0.5,0.1`.
-        draws: functions drawn from the posterior for a prediction.
-        standardise: shift and scale each input column by its training mean and spread.
+        schedule: of the learning rate: `constant`, `cosine`, `linear`, `step:0.5,0.1`, or a function of the progress.
+        draws: posterior draws per prediction.
+        standardise: shift and scale each input column by its training mean and standard deviation.
         random_state: an integer gives the same model every time; None takes a seed from numpy's global state.
         method_options: further arguments of the method's constructor, such as `{"members": 10}`.
         fit_options: further arguments of the method's `fit`, such as `{"validation": (X, y), "patience": 5}`.
@@ -177,16 +181,35 @@ class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
     Attributes:
         classes_: the labels, in the order of the columns of `predict_proba`.
         method_: the fitted method, which takes standardised inputs.
-        history_: what each epoch of training showed.
+        history_: the losses of each epoch of training.
         scaler_: the standardisation, or None.
         seed_: the seed of training and of prediction.
+
+    Example:
+        >>> X, labels = x.numpy(), np.array(["red", "green", "blue"])[y]
+        >>> model = bf.sklearn.BayesianClassifier(epochs=30, random_state=0).fit(X, labels)
+        >>> model.predict(X[:3]).tolist()
+        ['red', 'green', 'blue']
+        >>> model.predict_proba(X).shape
+        (60, 3)
+        >>> model.score(X, labels)
+        1.0
 
     """
 
     classes_: NDArray[Any]
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train on rows X and their labels."""
+        """Train the classifier.
+
+        Args:
+            X: rows, `[rows, columns]`.
+            y: their labels, `[rows]`.
+
+        Returns:
+            The estimator itself.
+
+        """
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
@@ -196,37 +219,77 @@ class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
         return self._fit(X, self._targets(y), Categorical(classes=len(self.classes_)), notes)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable label of each row."""
+        """The most probable label of each row.
+
+        Args:
+            X: rows, `[rows, columns]`.
+
+        Returns:
+            Labels, `[rows]`.
+
+        """
         columns = self.predict_proba(X).argmax(1)
         labels: NDArray[Any] = self.classes_[columns]
         return labels
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities averaged over the draws, `[rows, classes]`."""
-        return np.concatenate([part.probs.numpy() for part in self._parts(X)])
+        """Class probabilities, averaged over the posterior draws.
+
+        Args:
+            X: rows, `[rows, columns]`.
+
+        Returns:
+            Probabilities, `[rows, classes]`.
+
+        """
+        return np.concatenate([predictive.probs.numpy() for predictive in self._in_batches(X)])
 
     def _targets(self, y: Any) -> NDArray[Any]:
         labels = np.asarray(y)
         unknown = np.setdiff1d(labels, self.classes_).tolist()
         if unknown:
-            raise ValueError(f"validation holds the label {unknown[0]!r}, which the training labels do not")
+            raise ValueError(f"validation has the label {unknown[0]!r}, which is not among the training labels")
         return np.searchsorted(self.classes_, labels)
 
 
 class BayesianRegressor(RegressorMixin, _BayesianEstimator):
-    """A Bayesian perceptron that predicts a number, or several, with the uncertainty of each.
+    """A Bayesian multilayer perceptron for regression on one target or several, with the uncertainty of each.
 
-        >>> model = bf.sklearn.BayesianRegressor(random_state=0).fit(X, y)
-        >>> mean, std = model.predict(X, return_std=True)
-        >>> lower, upper = model.predictive(X).interval(0.95)
-
-    Mean field on far more weights than rows errs on the wide side: noise that is learned takes in the weights' own
-    spread. Trained on 265 rows of `load_diabetes`, 95% intervals of 50 units cover 98% to 100% of the other rows,
-    those of 10 units, the default, 95% to 99%, at the same error: take more units where there are many rows.
+    With far more weights than rows, mean-field intervals are too wide: the learned noise absorbs the spread of the
+    weights. After training on 265 rows of `load_diabetes`, 95% intervals of 50 units cover 98% to 100% of the other
+    rows. Those of 10 units, the default, cover 95% to 99% at the same error. Use more units where there are many rows.
 
     Args:
-        noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for every input), or a
-            standard deviation in the targets' units. The other arguments are those of `BayesianClassifier`.
+        method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, except `hmc`.
+        units: width of the hidden layer, or one width per hidden layer; `()` is a linear model.
+        activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
+        prior: of the weights, as the method takes it (`"normal:1"`); None is the method's default.
+        estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`.
+        noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for each input), or a
+            standard deviation in the units of the targets.
+        epochs: passes over the data; None is at least 10, and enough for 2,000 steps.
+        batch_size: examples per step.
+        learning_rate: of Adam, unless `fit_options` names another optimiser.
+        schedule: of the learning rate: `constant`, `cosine`, `linear`, `step:0.5,0.1`, or a function of the progress.
+        draws: posterior draws per prediction.
+        standardise: shift and scale each input column by its training mean and standard deviation.
+        random_state: an integer gives the same model every time; None takes a seed from numpy's global state.
+        method_options: further arguments of the method's constructor, such as `{"members": 10}`.
+        fit_options: further arguments of the method's `fit`, such as `{"validation": (X, y), "patience": 5}`.
+
+    Attributes:
+        method_: the fitted method, which takes standardised inputs.
+        history_: the losses of each epoch of training.
+        scaler_: the standardisation, or None.
+        seed_: the seed of training and of prediction.
+
+    Example:
+        >>> X = np.linspace(-1, 1, 60)[:, None]
+        >>> model = bf.sklearn.BayesianRegressor(epochs=200, random_state=0).fit(X, 3 * X[:, 0])
+        >>> mean, std = model.predict(X, return_std=True)
+        >>> mean.shape, std.shape
+        ((60,), (60,))
+        >>> lower, upper = model.predictive(X).interval(0.95)
 
     """
 
@@ -268,21 +331,39 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
         self.noise = noise
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train on rows X and their targets, `[rows]` or `[rows, targets]`."""
+        """Train the regressor.
+
+        Args:
+            X: rows, `[rows, columns]`.
+            y: their targets, `[rows]` or `[rows, targets]`.
+
+        Returns:
+            The estimator itself.
+
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = self._targets(y)
         units = StandardScaler().fit(y.reshape(len(y), -1))
-        # One number stays a Python number, which keeps all its digits.
-        location, scale = (v.tolist() if y.ndim > 1 else float(v[0]) for v in (units.mean_, units.scale_))
+        # A single target has Python numbers, which keep all their digits.
+        location, scale = (value.tolist() if y.ndim > 1 else float(value[0]) for value in (units.mean_, units.scale_))
         self._target_shape = y.shape[1:]
         return self._fit(X, y, Gaussian(noise=_plain(self.noise), location=location, scale=scale), {})
 
     def predict(
         self, X: Any, return_std: bool = False
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The expected target of each row and, with `return_std`, its standard deviation (noise included)."""
-        parts = [(part.mean.numpy(), part.std.numpy()) for part in self._parts(X)]
-        mean, std = (np.concatenate(arrays).reshape(-1, *self._target_shape) for arrays in zip(*parts, strict=True))
+        """The predictive mean of each row.
+
+        Args:
+            X: rows, `[rows, columns]`.
+            return_std: also return the predictive standard deviation, noise included.
+
+        Returns:
+            Means, `[rows]` or `[rows, targets]`; with `return_std` a pair of means and standard deviations.
+
+        """
+        moments = [(predictive.mean.numpy(), predictive.std.numpy()) for predictive in self._in_batches(X)]
+        mean, std = (np.concatenate(arrays).reshape(-1, *self._target_shape) for arrays in zip(*moments, strict=True))
         return (mean, std) if return_std else mean
 
     def __sklearn_tags__(self) -> Any:
@@ -298,12 +379,12 @@ def _widths(units: Any) -> tuple[int, ...]:
     if isinstance(units, numbers.Integral):
         return (int(units),)
     if isinstance(units, str) or not isinstance(units, Sequence | np.ndarray):
-        raise TypeError(f"units must be a width or one width per hidden layer, got {units!r}")
+        raise TypeError(f"units must be a width, or one width per hidden layer, got {units!r}")
     return tuple(units)
 
 
 def _plain(value: Any) -> Any:
-    """A number as Python has it: grids of numpy hand out their own kinds."""
+    """A Python number: parameter grids often hold numpy scalars."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -315,11 +396,11 @@ def _seed(random_state: Any) -> int:
 
 
 def _checked(
-    name: str, given: Mapping[str, Any] | None, known: Mapping[str, Any], named: Sequence[str]
+    name: str, options: Mapping[str, Any] | None, known: Mapping[str, Any], named: Sequence[str]
 ) -> dict[str, Any]:
-    """The options as a dictionary, refusing what the callee does not know and what the estimator itself decides."""
-    for key in given or {}:
+    """The options as a dictionary, without unknown ones and without those that are parameters of the estimator."""
+    for key in options or {}:
         if key in named:
-            raise ValueError(f"{name} must not hold {key!r}, which the estimator sets by a parameter of its own")
+            raise ValueError(f"{name} must not hold {key!r}: set the estimator's own parameter instead")
         choose(f"setting in {name}", key, [other for other in known if other not in named])
-    return dict(given or {})
+    return dict(options or {})

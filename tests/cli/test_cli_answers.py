@@ -53,7 +53,7 @@ def test_other_data_is_scored_whole_by_the_names_of_its_classes(call, refused, i
     assert scores["accuracy"] > 0.8  # numbered by the run's three classes, not by the file's two
     later[0][-1] = "tulip"
     write_rows(tmp_path / "tulips.csv", ["sl", "sw", "pl", "pw", "species"], later)
-    refused(["evaluate", iris_run, "--data", tmp_path / "tulips.csv"], "'tulip'", "does not know")
+    refused(["evaluate", iris_run, "--data", tmp_path / "tulips.csv"], "'tulip'", "was not in training")
 
 
 def test_another_table_has_the_target_by_its_name_wherever_it_is(call, refused, place, tmp_path):
@@ -64,7 +64,7 @@ def test_another_table_has_the_target_by_its_name_wherever_it_is(call, refused, 
     for name, order in (("last.csv", (0, 1, 2, 3)), ("first.csv", (3, 2, 0, 1))):
         write_rows(tmp_path / name, [header[i] for i in order], [[row[i] for i in order] for row in rows[1:]])
         scores.append(call("evaluate", run, "--data", tmp_path / name, "--json").json)
-    assert [one["examples"] for one in scores] == [len(rows) - 1] * 2
+    assert [row["examples"] for row in scores] == [len(rows) - 1] * 2
     assert scores[1]["rmse"] == scores[0]["rmse"]
     write_rows(tmp_path / "none.csv", header[:3], [row[:3] for row in rows])
     refused(["evaluate", run, "--data", tmp_path / "none.csv"], "unknown target", "'price'")
@@ -73,8 +73,8 @@ def test_another_table_has_the_target_by_its_name_wherever_it_is(call, refused, 
 def test_data_named_again_has_the_split_that_the_run_was_trained_on(call, tmp_path):
     run = tmp_path / "run"
     call("train", "--data", "digits", "--split", 3, "--method", "point", "--epochs", 2, "--out", run)
-    own, said = (call("evaluate", run, *more, "--json").json for more in ((), ("--data", "digits")))
-    assert said == own
+    default, printed = (call("evaluate", run, *more, "--json").json for more in ((), ("--data", "digits")))
+    assert printed == default
 
 
 def test_a_table_that_moved_or_changed_is_noticed(call, refused, place, tmp_path):
@@ -105,9 +105,9 @@ def test_predict_gives_answer_confidence_and_both_uncertainties(call, digits_run
 
 
 def test_predict_says_i_do_not_know_below_the_threshold(call, digits_run, place):
-    said = call("predict", digits_run, place / "9.png", "--at-least", 1.0)
-    assert said.code == 0
-    assert "I do not know (at best" in said.out
+    printed = call("predict", digits_run, place / "9.png", "--at-least", 1.0)
+    assert printed.code == 0
+    assert "I do not know (at best" in printed.out
     rows = list(csv.DictReader(io.StringIO(call("predict", digits_run, place / "9.png", "--at-least", 1, "--csv").out)))
     assert rows[0]["answer"] == "I do not know"
     assert rows[0]["accepted"] == "False"
@@ -248,9 +248,9 @@ def test_data_lists_what_is_here_what_is_missing_and_on_what_terms(call, refused
     assert rows["digits"]["here"]
     assert not rows["mnist"]["here"]
     assert rows["fashion-mnist"]["licence"].startswith("MIT")
-    said = call("data").out
-    assert "mnist" in said
-    assert "--download" in said
+    printed = call("data").out
+    assert "mnist" in printed
+    assert "--download" in printed
     assert "LeCun" in call("data", "mnist").out
     assert call("data", "digits", "--download", "--json").json["downloaded"] is False
     refused(["data", "mnits"], "did you mean 'mnist'")

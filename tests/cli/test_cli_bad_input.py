@@ -158,10 +158,10 @@ SETTINGS = {
 
 @pytest.mark.parametrize("flags", SETTINGS, ids=" ".join)
 def test_settings_that_make_no_sense(refused, tmp_path, flags):
-    own = {flag for flag in flags if flag.startswith("--")}
-    cheap = [] if own & {"--network", "--units", "--preset", "--resume"} else ["--units", "4"]
-    cheap += [] if own & {"--epochs", "--resume", "--epoch"} else ["--epochs", "1"]
-    out = [] if "--resume" in own else ["--out", tmp_path / "deep" / "run"]
+    names = {flag for flag in flags if flag.startswith("--")}
+    cheap = [] if names & {"--network", "--units", "--preset", "--resume"} else ["--units", "4"]
+    cheap += [] if names & {"--epochs", "--resume", "--epoch"} else ["--epochs", "1"]
+    out = [] if "--resume" in names else ["--out", tmp_path / "deep" / "run"]
     refused(["train", *flags, *cheap, *out], SETTINGS[flags])
     assert not (tmp_path / "deep").exists()
 
@@ -290,7 +290,7 @@ def test_inputs_that_cannot_be_answered(refused, digits_run, place, tmp_path):
     (tmp_path / "words.csv").write_text("one,two\nthree,four\n")
     predict("words.csv", "expected a number")
     (tmp_path / "folder").mkdir()
-    predict("folder", "without PNG or JPEG")
+    predict("folder", "expected PNG or JPEG images")
     good = tmp_path / "whole.npy"
     refused(["predict", digits_run, good, tmp_path / "nan.npy"], "nan.npy")  # all or nothing
     refused(["predict", digits_run, good, "--at-least", 95], "from 0 to 1")
@@ -335,7 +335,7 @@ def test_a_person_sees_one_line_and_no_traceback(tmp_path):
     outcome = shell(
         "data", "mnist", "--download", cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "no" / "cache"), **OFFLINE
     )
-    assert (outcome.code, outcome.out) == (1, "")  # nothing wrong with the question: the answer cannot be had
+    assert (outcome.code, outcome.out) == (1, "")  # a valid request that failed
     assert "could not download" in outcome.err
     assert outcome.err.count("\n") == 1
 

@@ -52,8 +52,8 @@ def method(folder):
 
 @pytest.fixture
 def test_part(folder):
-    held = np.load(folder / "test.npz")
-    return held["x"], held["y"]
+    arrays = np.load(folder / "test.npz")
+    return arrays["x"], arrays["y"]
 
 
 def test_predict_answers_as_python_does(call, refused, folder, method, monkeypatch):
@@ -73,7 +73,7 @@ def test_predict_answers_as_python_does(call, refused, folder, method, monkeypat
     assert confidence == pytest.approx(expected.confidence.tolist(), abs=1e-6)
     np.save("wide.npy", np.zeros((2, 5)))
     refused(["predict", "run", "wide.npy", *OWN], "examples must be [4] or [n, 4], got [2, 5]")
-    refused(["predict", "run", "-", *OWN], "no columns by name", stdin='{"sl": 1}')
+    refused(["predict", "run", "-", *OWN], "has no columns by name", stdin='{"sl": 1}')
 
 
 def test_targets_of_several_parts_are_answered_as_the_server_does(call, tmp_path):
@@ -158,7 +158,7 @@ def test_numbers_and_other_shapes_are_taken_too(call, refused, folder, monkeypat
     from PIL import Image
 
     Image.new("L", (8, 8)).save("one.png")
-    refused(["predict", "images", "one.png"], "does not know how a picture becomes its input")
+    refused(["predict", "images", "one.png"], "does not record how an image becomes its input")
     x = rng.normal(size=(60, 2)).astype(np.float32)
     targets = 100 + 10 * x[:, 0]
     line = bf.Variational(bf.networks.mlp(2, 1, units=8), bf.likelihoods.Gaussian("learned"), prior="normal:1")
@@ -190,7 +190,7 @@ def test_an_output_picked_by_a_function_is_left_to_python(refused, folder, tmp_p
     own = bf.Variational(network, "categorical", prior="normal:1", output=lambda outputs: outputs)
     own.fit(test_part, epochs=1, run=tmp_path / "own", progress=False)
     for flags in ([], OWN):
-        said = refused(["predict", tmp_path / "own", folder / "new.npy", *flags], "function of yours", "from Python")
+        said = refused(["predict", tmp_path / "own", folder / "new.npy", *flags], "by a Python function", "from Python")
         assert "--network" not in said
 
 

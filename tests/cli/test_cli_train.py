@@ -62,8 +62,8 @@ def test_flags_reach_the_run(call, tmp_path):
     assert config["network"]["units"] == [7, 5]
     assert config["network"]["activation"] == "tanh"
     assert config["prior"] == "laplace:0.5"
-    told = {name: config["settings"][name] for name in ("family", "estimator", "rho")}
-    assert told == {"family": "mean_field", "estimator": "local", "rho": -4.0}
+    settings = {name: config["settings"][name] for name in ("family", "estimator", "rho")}
+    assert settings == {"family": "mean_field", "estimator": "local", "rho": -4.0}
     assert config["bayesian"] == "last_layer"
     plan = {name: config["plan"][name] for name in ("epochs", "batch_size", "learning_rate", "optimizer", "schedule")}
     wanted = {"epochs": 2, "batch_size": 50, "learning_rate": 0.02, "optimizer": "sgd:momentum=0.9"}
@@ -262,20 +262,20 @@ def test_a_factory_is_given_what_it_names(call, refused, tmp_path, monkeypatch):
         refused(["evaluate", data], "--network my_sizes:sized")
         assert call("evaluate", data, "--network", "my_sizes:sized", "--json").code == 0
     moons = ["train", "--data", "moons", "--epochs", 1, "--out", "x", "--network"]
-    refused([*moons, "my_sizes:needy"], "needs 'depth'", "given inputs and outputs")
+    refused([*moons, "my_sizes:needy"], "needs 'depth'", "gets only inputs and outputs")
     # The command line has no output=, so it does not advise one without saying where.
-    refused([*moons, "my_sizes:Heads"], "returns dict", "let its forward return the one output", "in Python")
+    refused([*moons, "my_sizes:Heads"], "returns dict", "make its forward return one tensor", "in Python")
     words = " ".join(call("train", "--help").out.replace("│", " ").split())
-    for part in ("a function that returns an nn.Module", "current folder", "it is given them", "need --network too"):
-        assert part in words
+    for phrase in ("a function that returns an nn.Module", "current folder", "it gets them", "need --network too"):
+        assert phrase in words
 
 
 def test_options_of_other_data_are_named_for_what_they_are_for(refused, place, tmp_path):
     out = ["--out", tmp_path / "x"]
-    refused(["train", "--data", place / "iris.csv", "--size", 12, *out], "size is for a folder of pictures", "a table")
+    refused(["train", "--data", place / "iris.csv", "--size", 12, *out], "size is for a folder of images", "a table")
     np.savez(tmp_path / "a.npz", x=np.eye(8), y=np.arange(8) % 2)
-    refused(["train", "--data", tmp_path / "a.npz", "--target", "y", *out], "target is for a .csv", "archive")
-    refused(["train", "--data", "digits", "--ignore", "id", *out], "ignore is for a .csv", "that we know")
+    refused(["train", "--data", tmp_path / "a.npz", "--target", "y", *out], "target is for a .csv", "a file of arrays")
+    refused(["train", "--data", "digits", "--ignore", "id", *out], "ignore is for a .csv", "a known data set")
     refused(["train", "--data", place / "photos", "--target", "y", *out], "target is for a .csv", "a folder")
 
 
@@ -314,7 +314,7 @@ def test_what_suits_one_method_is_refused_for_another_in_one_line(refused, tmp_p
     refused(["train", "--method", "hmc", "--epochs", 3, *out], "epochs is a setting of optimisation", "warm_up")
     refused(["train", "--method", "hmc", "--batch-size", 5, *out], "batch_size is a setting of optimisation")
     refused(["train", "--rank", 5, *out], "rank is a setting of family low_rank, the family is mean_field")
-    refused(["train", "--chains", 5, *out], "chains is a setting of sgld and sghmc and hmc")
+    refused(["train", "--chains", 5, *out], "chains is a setting of sgld, sghmc and hmc")
     refused(["train", "--method", "laplace", "--prior", "cauchy:1", *out], "laplace needs Gaussian priors")
     refused(["train", "--method", "hmc", "--prior", "flat", *out], "hmc needs a proper prior")
 
@@ -323,8 +323,8 @@ def test_hmc_is_interrupted_resumed_and_extended_like_the_others(call, tmp_path)
     flags = ["--data", "moons", "--units", 4, "--layers", 1, "--method", "hmc", "--chains", 4, "--warm-up", 20]
     first = call("train", *flags, "--samples", 10, "--out", tmp_path / "h", "--json").json
     assert any("chains" in alert or "R-hat" in alert for alert in first["alerts"])
-    told = call("train", "--resume", tmp_path / "h", "--extend", 5).out
-    assert "weights, 35 iterations in " in told
+    printed = call("train", "--resume", tmp_path / "h", "--extend", 5).out
+    assert "weights, 35 iterations in " in printed
     assert bayesify.load(tmp_path / "h").store.drawn == 15
 
 

@@ -53,7 +53,7 @@ def test_unknown_pictures_need_no_classes(night_and_day, capsys, tmp_path, flat)
     assert json.loads(capsys.readouterr().out)["auroc"] is not None
     (tmp_path / "empty").mkdir()
     assert main(["evaluate", str(run), "--ood", str(tmp_path / "empty")]) == 2
-    assert "no PNG or JPEG pictures" in capsys.readouterr().err
+    assert "expected PNG or JPEG images" in capsys.readouterr().err
 
 
 def test_a_table_trained_by_default_has_honest_intervals(tmp_path, capsys):

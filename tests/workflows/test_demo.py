@@ -158,7 +158,7 @@ def test_the_tables_hold_the_scores_of_every_digit_their_means_and_the_gain(made
         )
         if place:
             # Gains of g and g - 0.02 place: the standard error of their mean is half their difference.
-            gain, error = (float(part) for part in row[4].split(" ± "))
+            gain, error = (float(value) for value in row[4].split(" ± "))
             assert (gain, error) == pytest.approx((area - plain - 0.01 * place, 0.01 * place), abs=6e-4)
         else:
             assert row[4] == ""
@@ -198,8 +198,8 @@ def test_scores_are_written_and_a_wrong_place_is_refused_before_training(made, m
 
 def test_every_digit_is_withheld_once(monkeypatch):
     monkeypatch.setattr(demo, "train", lambda prepared, **_: [prepared])
-    found = demo.every_digit()
-    assert [(digit, *part[0].notes["withheld"]) for digit, part in found.items()] == [
+    by_digit = demo.every_digit()
+    assert [(digit, *value[0].notes["withheld"]) for digit, value in by_digit.items()] == [
         (str(n), str(n)) for n in range(10)
     ]
-    assert all(len(part[0].class_names) == 9 for part in found.values())
+    assert all(len(value[0].class_names) == 9 for value in by_digit.values())

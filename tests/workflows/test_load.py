@@ -91,7 +91,7 @@ def test_categories_are_found_by_their_names(place, capsys):
     assert answers(frame[["size", "kind"]].to_numpy()[0]) == pytest.approx(expected[:1], rel=1e-6)
     # Read by itself a column of such names is one of numbers; it is the name all the same, not the code.
     numbers = frame[ones].assign(kind=1)
-    chosen = [value for value, one in zip(expected, ones, strict=True) if one]
+    chosen = [value for value, is_one in zip(expected, ones, strict=True) if is_one]
     assert answers(numbers) == pytest.approx(chosen, rel=1e-6)
     with pytest.raises(DataError, match="line 2, column 'kind': unknown category 'castle'; known: 1, a flat, a, b"):
         bf.prepare(run, frame.assign(kind="castle"))
@@ -102,8 +102,8 @@ def test_categories_are_found_by_their_names(place, capsys):
 def test_pictures_come_as_files_as_pillows_or_as_pixels(place, capsys, tmp_path):
     run = place / "digits"
     levels = load_digits().images[:3]
-    for number, one in enumerate(levels):
-        Image.fromarray((255 * (1 - one / 16)).round().astype(np.uint8)).resize((40, 40)).save(
+    for number, image in enumerate(levels):
+        Image.fromarray((255 * (1 - image / 16)).round().astype(np.uint8)).resize((40, 40)).save(
             tmp_path / f"{number}.png"
         )
     files = [tmp_path / f"{number}.png" for number in range(3)]

@@ -8,5 +8,5 @@ from bayesify.workflows.train import write_metrics
 
 def test_an_infinite_score_is_null_and_the_others_are_kept(tmp_path):
     write_metrics(tmp_path, {"nll": math.inf, "error": 0.25, "by": {"width": math.nan, "levels": (0.5, -math.inf)}})
-    found = json.loads((tmp_path / "metrics.json").read_text())
-    assert found == {"nll": None, "error": 0.25, "by": {"width": None, "levels": [0.5, None]}}
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert metrics == {"nll": None, "error": 0.25, "by": {"width": None, "levels": [0.5, None]}}

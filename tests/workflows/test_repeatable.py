@@ -30,11 +30,11 @@ def test_a_run_by_any_method_is_a_configuration_of_the_same_run(run, method):
     again = make_recipe(read_config_file(run(method)), {})
     assert again.method == method
     for name, value in {**SMALL, **SHORT.get(method, {"epochs": 2})}.items():
-        assert getattr(again, name) == value, name
+        assert again.setting(name) == value, name
 
 
 @pytest.mark.parametrize(
-    "method, part, changed, words",
+    "method, section, changed, words",
     [
         ("sgld", "settings", {"temperature": 0.5}, "temperature=0.5"),
         ("ivon", "settings", {"beta1": 0.8, "beta2": 0.9}, "beta1=0.8, beta2=0.9"),
@@ -46,10 +46,10 @@ def test_a_run_by_any_method_is_a_configuration_of_the_same_run(run, method):
         ("point", "likelihood", {"class_weights": [1.0, 2.0]}, r"class_weights=\[1.0, 2.0\]"),
     ],
 )
-def test_what_has_no_flag_is_not_dropped_in_silence(run, tmp_path, method, part, changed, words):
+def test_what_has_no_flag_is_not_dropped_in_silence(run, tmp_path, method, section, changed, words):
     config = json.loads((run(method) / "config.json").read_text())
-    assert part != "settings" or set(changed) <= set(config["settings"])
-    config[part] |= changed
+    assert section != "settings" or set(changed) <= set(config["settings"])
+    config[section] |= changed
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=f"was trained with {words}, which has no flag: repeat it in Python"):
         read_config_file(tmp_path)

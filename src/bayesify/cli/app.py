@@ -1,8 +1,8 @@
-"""All commands under one name, and what becomes of an error: one line on standard error and an exit code.
+"""All commands under one name; an error becomes one line on standard error and an exit code.
 
-0 is success; 1 says that it failed on the way (training diverged, a download or a disk gave up, it was interrupted);
-2 says that what was asked for is impossible (an unknown name or flag, a file that cannot be read, settings that
-contradict each other). Only the commands that compute import torch, and only when they run.
+0 is success. 1 is a failure while running: training diverged, a download or a disk failed, or it was interrupted.
+2 is an impossible request: an unknown name or flag, a file that cannot be read, or settings that contradict each other.
+Only the commands that compute import torch, and only when they run.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ app = typer.Typer(
     help="Make any PyTorch network Bayesian, and know when it does not know.",
     epilog="Start with: bayesify demo\n\n"
     "Your own table: bayesify train --data mine.csv --target price --out runs/mine\n\n"
-    "Each command explains itself: bayesify train --help",
+    "Help on a command: bayesify train --help",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for module in (demo, train, evaluate, predict, prune, compare, sweep, report, serve, data):
     module.register(app)
-# Other packages add commands of their own: bayesify-studies has `reproduce` and `bench`.
+# Other packages can add commands: bayesify-studies adds `reproduce` and `bench`.
 for command in entry_points(group="bayesify.commands"):
     command.load()(app)
 
@@ -49,17 +49,25 @@ def root(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    given = None if arguments is None else list(arguments)
+    """Run the command line.
+
+    Args:
+        arguments: the words after `bayesify`; None takes those of the process.
+
+    Returns:
+        The exit code.
+
+    """
+    words = None if arguments is None else list(arguments)
     try:
-        code = app(args=given, prog_name="bayesify", standalone_mode=False)
+        code = app(args=words, prog_name="bayesify", standalone_mode=False)
     except typer.Exit as finished:
         return finished.exit_code
     except (KeyboardInterrupt, typer.Abort):
         say("interrupted")
         return 1
     except BrokenPipeError:
-        # Whoever was reading has seen enough; without this, Python would complain while closing the pipe.
+        # The reader of the pipe has closed it; without this, Python would complain while closing it too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as problem:

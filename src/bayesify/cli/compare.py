@@ -1,4 +1,4 @@
-"""`bayesify compare`: several methods on one data set, at equal budgets, with the demo's table and report."""
+"""`bayesify compare`: several methods on one data set, at equal budgets or against HMC, with a table and a report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
     )(compare)
 
 
-# A comparison names its methods itself, and the draws are those of its predictions.
+# A comparison has --methods, and its --draws are those of the predictions.
 @takes_recipe(without=("dropout", "method", "bayesian", "start", "draws"))
 def compare(
     context: typer.Context,
@@ -34,43 +34,47 @@ def compare(
         str | None,
         typer.Option(
             metavar="A,B,...",
-            help=f"Any of {', '.join(CARDS)}. (default: the first four; with --against all)",
+            help=f"Methods to compare: any of {', '.join(CARDS)}. (default: the first four; with --against all)",
         ),
     ] = None,
     against: Annotated[
         str | None,
         typer.Option(
             metavar="hmc",
-            help="How far each method's answers are from those of HMC, with the same network and prior.",
+            help="Measure how far each method's predictions are from those of HMC, with the same network and prior.",
         ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="For means with standard errors. (default: 1; with --against 5)", metavar="N")
+        int | None,
+        typer.Option(
+            help="Number of seeds; several give means with standard errors. (default: 1; with --against 5)", metavar="N"
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="For the report and the runs. (default: runs/DATA-compared, runs/DATA-against-hmc)"
+            metavar="FOLDER",
+            help="Folder for the report and the runs. (default: runs/DATA-compared, runs/DATA-against-hmc)",
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a comparison that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a comparison that is already there.")] = False,
     draws: Annotated[
         int | None,
-        typer.Option(help="Functions drawn for each answer. (default: 100; with --against 1000)", metavar="N"),
+        typer.Option(help="Posterior draws per prediction. (default: 100; with --against 1000)", metavar="N"),
     ] = None,
     as_json: Json = False,
     settings: dict[str, Any],
 ) -> None:
     """Train several methods on one data set and compare them: a table, one report.html, and a run for each.
 
-    Budgets are counted in example-gradients; an ensemble is shown with all of it for each member, and shared out.
-    A setting of a method goes to the methods that have it, and --prior to those with a posterior; one that none of the
-    methods takes is refused.
+    All methods get the same budget, counted in gradients of single examples. An ensemble is shown twice: with the whole
+    budget for each member, and with the budget divided among the members. An option goes to the methods that have it,
+    and --prior to those with a posterior; an option that no method takes is refused.
 
-    With --against hmc each seed is a data set of its own: moons, circles, gap (a regression), mnist (300 images) or
-    yours. Printed are accuracy, NLL, ECE, agreement with HMC, total variation to its predictive, the ratio of
-    predictive standard deviations and the cost; the last row, one half of the chains against the other, is the floor.
-    An interrupted comparison goes on when the same command is given again.
+    With --against hmc each seed has its own data set: moons, circles, gap (a regression), mnist (300 images) or yours.
+    The table shows accuracy, NLL, ECE, agreement with HMC, total variation to its predictive, the ratio of predictive
+    standard deviations, and the cost. Its last row is the floor: one half of the chains against the other. The same
+    command resumes an interrupted comparison.
     """
     del context
     listed = None if methods is None else [name for name in methods.split(",") if name.strip()]
@@ -78,20 +82,20 @@ def compare(
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if against is not None:
         choose("reference", against, ("hmc",))
-        _against(read_settings(settings), out, overwrite, chosen, as_json=as_json)
+        _compare_against(read_settings(settings), out, overwrite, chosen, as_json=as_json)
         return
-    of_methods = read_settings({name: settings.pop(name) for name in (*OPTIONS, "prior") if name in settings})
-    _compare(make_recipe({}, settings), out, of_methods, overwrite, chosen, as_json=as_json)
+    options = read_settings({name: settings.pop(name) for name in (*OPTIONS, "prior") if name in settings})
+    _compare(make_recipe({}, settings), out, options, overwrite, chosen, as_json=as_json)
 
 
 def _compare(
-    recipe: Recipe, out: Path | None, own: dict[str, Any], overwrite: bool, chosen: dict[str, Any], *, as_json: bool
+    recipe: Recipe, out: Path | None, options: dict[str, Any], overwrite: bool, chosen: dict[str, Any], *, as_json: bool
 ) -> None:
     from bayesify.workflows.compare import recipe_comparison
     from bayesify.workflows.compare.comparison import table
 
     folder = out or Path("runs") / f"{Path(recipe.data).stem}-compared"
-    compared = recipe_comparison.compare(recipe, folder, settings=own, overwrite=overwrite, **chosen)
+    compared = recipe_comparison.compare(recipe, folder, settings=options, overwrite=overwrite, **chosen)
     if as_json:
         result = {"out": str(folder), "report": str(compared.report), "seeds": chosen.get("seeds", 1)}
         runs = {label: str(path) for label, path in compared.folders.items()}
@@ -103,24 +107,24 @@ def _compare(
     print(f"the report is in {compared.report}; the networks of the first seed are runs in {folder}")
 
 
-def _against(
-    given: dict[str, Any], out: Path | None, overwrite: bool, chosen: dict[str, Any], *, as_json: bool
+def _compare_against(
+    settings: dict[str, Any], out: Path | None, overwrite: bool, chosen: dict[str, Any], *, as_json: bool
 ) -> None:
     from bayesify.workflows.compare import hmc_report
     from bayesify.workflows.compare.against_hmc import compare_against
 
-    given.setdefault("data", "moons")
-    folder = out or Path("runs") / f"{Path(given['data']).stem}-against-hmc"
+    settings.setdefault("data", "moons")
+    folder = out or Path("runs") / f"{Path(settings['data']).stem}-against-hmc"
     try:
-        found = compare_against(given, folder, overwrite=overwrite, **chosen)
+        compared = compare_against(settings, folder, overwrite=overwrite, **chosen)
     except KeyboardInterrupt:
-        raise CommandError(f"interrupted; the same command goes on from {folder}", FAILED) from None
+        raise CommandError(f"interrupted; resume {folder} with the same command", FAILED) from None
     if as_json:
-        emit({"out": str(folder), "report": str(found.report), "figures": found.figures, **found.results})
+        emit({"out": str(folder), "report": str(compared.report), "figures": compared.figures, **compared.results})
         return
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(hmc_report.table(found.results))
-    console.print(hmc_report.answer(found.results))
-    print(f"the report is in {found.report}; every fit is a run in {folder}")
+    console.print(hmc_report.table(compared.results))
+    console.print(hmc_report.conclusion(compared.results))
+    print(f"the report is in {compared.report}; every fit is a run in {folder}")

@@ -1,4 +1,4 @@
-"""`bayesify data`: the data sets we know: which are here, which are missing, how to get them, on what terms."""
+"""`bayesify data`: the known data sets, where they are, how to download them, and their licences."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def register(app: typer.Typer) -> None:
 
 def data(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="One of them.", autocompletion=complete_data)
+        str | None, typer.Argument(metavar="[NAME]", help="Show one data set.", autocompletion=complete_data)
     ] = None,
-    download: Annotated[bool, typer.Option("--download", help="Get it, if it is not here.")] = False,
+    download: Annotated[bool, typer.Option("--download", help="Download it, if it is missing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the known data sets: looked for in $BAYESIFY_DATA, then in the user's cache, downloaded on first use.
+    """List the known data sets: found in $BAYESIFY_DATA or the user's cache, and downloaded on first use.
 
-    Files of yours need no listing: train takes a .csv, .tsv, .npz or a folder of pictures as it is.
+    Your own files need no listing: train reads a .csv, .tsv or .npz file or a folder of images.
     """
     from bayesify.data import available
     from bayesify.data.catalogue import canonical
     from bayesify.workflows.prepare import fetch
 
     if download and name is None:
-        raise CommandError("--download gets one data set: name it, as in bayesify data mnist --download")
+        raise CommandError("--download needs a data set: name it, as in bayesify data mnist --download")
     if name is None:
         rows = available()
         if as_json:
@@ -64,7 +64,7 @@ def _table(rows: list[Available]) -> None:
         here = f"here, {row.where}" if row.here else "missing"
         print(f"{row.name:<{width}}  {here}\n{'':<{width}}  {row.description}\n{'':<{width}}  licence: {row.licence}")
     if any(not row.here for row in rows):
-        print("\nget a missing one with: bayesify data NAME --download")
+        print("\ndownload a missing one with: bayesify data NAME --download")
 
 
 def _about(row: Available) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`bayesify demo`: the point in a minute."""
+"""`bayesify demo`: a first look at uncertainty, on handwritten digits."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="For the report and the runs.")] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(help="Of starts, shuffling and noise.")] = 0,
-    withhold: Annotated[str, typer.Option(metavar="DIGIT", help="The digit that no network is taught.")] = "3",
-    quick: Annotated[bool, typer.Option("--quick", help="A twentieth of the training, to see that it works.")] = False,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the report and the runs.")] = Path(
+        "runs/demo"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of initial weights, shuffling and noise.")] = 0,
+    withhold: Annotated[str, typer.Option(metavar="DIGIT", help="The digit to leave out of training.")] = "3",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Train for a twentieth of the time, to check that it works.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Teach four kinds of network nine digits, then show them the tenth: a table, pictures, and what to do next.
+    """Train four kinds of network on nine digits, then show them the tenth: a table, a report, and what to do next.
 
-    It needs no files and no network, and takes under two minutes on two cores.
+    It needs no files and no internet, and takes under two minutes on two cores.
     """
     from rich.console import Console
 
-    from bayesify.workflows import demo as story
+    from bayesify.workflows import demo as workflow
 
     console = Console(highlight=False, quiet=as_json)
-    made = story.run(out, withheld=withhold, seed=seed, quick=quick, console=console)
+    result = workflow.run(out, withheld=withhold, seed=seed, quick=quick, console=console)
     if as_json:
-        folders = {name: str(folder) for name, folder in made.folders.items()}
-        emit({"report": str(made.report), "runs": folders, "rows": [row.to_dict() for row in made.rows]})
+        folders = {name: str(folder) for name, folder in result.folders.items()}
+        emit({"report": str(result.report), "runs": folders, "rows": [row.to_dict() for row in result.rows]})

@@ -10,7 +10,7 @@ import typer
 from bayesify.cli.outcome import say
 from bayesify.methods.cards import CARDS
 
-# The names that a shell may complete without reading anything.
+# Names for shell completion, listed here so that no data module is imported.
 DATA_NAMES = ("digits", "moons", "circles", "mnist", "fashion-mnist", "notmnist", "cifar10", "mushroom")
 PRIORS = ("normal:1", "laplace:1", "cauchy:1", "student-t:3,1", "scale-mixture:0.75,1,0.000335", "flat")
 
@@ -28,26 +28,44 @@ def complete_prior(incomplete: str) -> list[str]:
 
 
 def say_unprepared(*folders: Path) -> None:
-    """Say which runs were fitted in Python: they hold no preparation, so their inputs are taken as they are."""
+    """Print which runs were fitted in Python: they have no preparation, so their inputs are taken as they are."""
     from bayesify import runs
 
-    bare = [str(run) for run in folders if not (runs.read_config(run).get("data") or {}).get("preparation")]
-    if bare:
-        say(f"{', '.join(bare)}: fitted in Python, so inputs are taken as they are, scaled as they were for fit")
+    unprepared = [str(run) for run in folders if not (runs.read_config(run).get("data") or {}).get("preparation")]
+    if unprepared:
+        say(f"{', '.join(unprepared)}: fitted in Python, so inputs are taken as they are: scale them as for fit")
 
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that train has written.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
-Draws = Annotated[int, typer.Option(help="Functions drawn from the posterior for each answer.")]
-Seed = Annotated[int, typer.Option(help="Seed of those draws.")]
+def split_commas(values: list[str] | None) -> list[str]:
+    """The values of a repeated flag as one list; a value may hold several, separated by commas."""
+    return [word for value in values or () for word in value.split(",")]
+
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, as written by train.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.")]
+Draws = Annotated[int, typer.Option(help="Posterior draws per prediction.")]
+Seed = Annotated[int, typer.Option(help="Seed of the posterior draws.")]
 By = Annotated[
-    str, typer.Option("--by", help="Answer by draws, by the mean weights, or without draws: draws, mean, moments.")
+    str,
+    typer.Option(
+        "--by", help="Predict from posterior draws (draws), mean weights (mean), or moments without draws (moments)."
+    ),
 ]
 OtherData = Annotated[
     str | None,
     typer.Option(
-        help="Where the run's data is now, or other data. For a run fitted in Python: an .npz file with x and y, as "
-        "its network takes them."
+        help="Other data with the same target, or the new path of the run's data. (default: the run's test part) For "
+        "a run fitted in Python: an .npz file with arrays x and y, as its network takes them.",
+        autocompletion=complete_data,
+    ),
+]
+Unknown = Annotated[
+    str | None,
+    typer.Option(
+        "--ood",
+        help="Unknown inputs, which should be uncertain: a data set's name, a file or a folder. (default: the withheld "
+        "classes)",
+        autocompletion=complete_data,
     ),
 ]
 OwnNetwork = Annotated[
@@ -55,7 +73,7 @@ OwnNetwork = Annotated[
     typer.Option(
         "--network",
         metavar="MODULE:FACTORY",
-        help="The code that makes the run's network, where it is not one of ours: as given to train, or a function of "
-        "yours that returns the nn.Module of a run fitted in Python. The module is looked for in the current folder.",
+        help="The function that makes the run's network, if the network is not built in: as given to train, or for a "
+        "run fitted in Python a function that returns its nn.Module. The module is imported from the current folder.",
     ),
 ]

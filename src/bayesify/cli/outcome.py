@@ -1,4 +1,4 @@
-"""What leaves the command line: results on standard output, everything else as one line on standard error."""
+"""The output of a command: results on standard output, everything else as one line on standard error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAILED, IMPOSSIBLE = 1, 2
 
 
 class CommandError(Exception):
-    """An error that already knows its exit code."""
+    """An error with its exit code."""
 
     def __init__(self, line: str, code: int = IMPOSSIBLE) -> None:
         super().__init__(line)
@@ -21,18 +21,18 @@ class CommandError(Exception):
 
 
 def say(line: str) -> None:
-    """One line for people, on standard error."""
+    """Print one line for people on standard error."""
     print(f"bayesify: {line}", file=sys.stderr)
 
 
 def emit(result: dict[str, Any]) -> None:
-    """One JSON object on standard output; numbers that JSON cannot hold become null."""
-    # At once: a server says where it is and goes on, and whoever reads a pipe waits for that line.
+    """Print one JSON object on standard output; numbers that JSON cannot hold become null."""
+    # Flushed, because a server prints its address and keeps running, and the reader of a pipe waits for that line.
     print(json.dumps(plain(result), allow_nan=False), flush=True)
 
 
 def explain(problem: Exception) -> tuple[int, str]:
-    """The exit code and the line for an error."""
+    """The exit code and the line of an error."""
     if isinstance(problem, CommandError):
         return problem.code, str(problem)
     if hasattr(problem, "format_message"):
@@ -53,7 +53,7 @@ def explain(problem: Exception) -> tuple[int, str]:
 
 
 def _usage(problem: Any) -> str:
-    """The words of the option parser in our form, with the nearest flag or command that exists."""
+    """The message of the option parser as one line, with the nearest flag or command that exists."""
     line = " ".join(str(problem.format_message()).split()).rstrip(".")
     command = getattr(getattr(problem, "ctx", None), "command", None)
     option = getattr(problem, "option_name", None)

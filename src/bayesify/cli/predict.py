@@ -1,4 +1,4 @@
-"""`bayesify predict`: an answer for each input, how sure it is and why not, or "I do not know"."""
+"""`bayesify predict`: a prediction for each input with its uncertainty, or "I do not know"."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ def predict(
         list[str],
         typer.Argument(
             metavar="INPUT...",
-            help="PNG or JPEG pictures (or a folder of them), .npy, .npz, .csv; - reads CSV rows or JSON lines.",
+            help="PNG or JPEG images (or a folder of them), .npy, .npz or .csv files; - reads CSV rows or JSON lines "
+            "from standard input.",
         ),
     ],
     at_least: Annotated[
         float | None,
-        typer.Option(metavar="CONFIDENCE", help="Below it the answer is 'I do not know' (classification)."),
+        typer.Option(metavar="CONFIDENCE", help="Below this confidence print 'I do not know' (classification)."),
     ] = None,
     at_most: Annotated[
         float | None,
-        typer.Option(metavar="WIDTH", help="Above this width of the 95% interval: 'I do not know' (regression)."),
+        typer.Option(metavar="WIDTH", help="Above this width of the 95% interval print 'I do not know' (regression)."),
     ] = None,
     draws: Draws = DRAWS,
     by: By = "draws",
@@ -53,20 +54,20 @@ def predict(
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
 ) -> None:
-    """Answer with the run's own preparation: size, colours, polarity and scaling are those of training.
+    """Predict inputs with their uncertainty; size, colours, polarity and scaling are adjusted as in training.
 
     Arrays and rows hold raw values on the scale of the training data. A run that was fitted in Python has no
     preparation: numbers in .npy, .npz and .csv files are taken as they are.
 
-    Aleatoric uncertainty is in the data, epistemic uncertainty in what the network has not learnt (nats for classes,
-    variances for numbers).
+    Aleatoric uncertainty is noise in the data, epistemic uncertainty is what the network has not learnt (nats for
+    classes, variances for numbers).
     """
     from bayesify import runs
     from bayesify.workflows import load, run_data
     from bayesify.workflows.inputs import read_inputs
 
     if as_json and as_csv:
-        raise CommandError("--json and --csv cannot both be printed: choose one")
+        raise CommandError("--json and --csv exclude each other: choose one")
     config = runs.read_config(run)
     preparation = run_data.preparation_of(config, run)
     read = read_inputs(inputs, preparation, sys.stdin)
@@ -89,20 +90,20 @@ def predict(
 
 
 def _accepted(predictive: Predictive, at_least: float | None, at_most: float | None) -> list[Any]:
-    """For each input whether it is certain enough; a list where a target has several parts."""
+    """For each input whether it is certain enough; a list where the target has several values."""
     regression = predictive.kind == "regression"
     if at_least is not None and regression:
-        raise CommandError("--at-least is for classes; this run predicts numbers: say --at-most WIDTH")
+        raise CommandError("--at-least is for classes, but this run predicts numbers: use --at-most WIDTH")
     if at_most is not None and not regression:
-        raise CommandError("--at-most is for numbers; this run predicts classes: say --at-least CONFIDENCE")
+        raise CommandError("--at-most is for numbers, but this run predicts classes: use --at-least CONFIDENCE")
     if at_least is not None and not 0 <= at_least <= 1:
         raise CommandError(f"--at-least must be a confidence from 0 to 1, got {at_least:g}")
     if at_least is None and at_most is None:
-        given = predictive.mean if regression else predictive.labels
-        answers = given.new_ones(given.shape).bool()
+        predictions = predictive.mean if regression else predictive.labels
+        accepted = predictions.new_ones(predictions.shape).bool()
     else:
-        answers = predictive.accept(at_least=at_least, at_most=at_most)
-    listed: list[Any] = answers.tolist()
+        accepted = predictive.accept(at_least=at_least, at_most=at_most)
+    listed: list[Any] = accepted.tolist()
     return listed
 
 
@@ -119,7 +120,7 @@ def _records(predictive: Predictive, names: list[str], accepted: list[Any]) -> l
         ]
     scores = ("confidence", "entropy", "aleatoric", "epistemic")
     if predictive.labels.ndim > 1:
-        # One label for each pixel or question, as the server says it: names for each would bury the answer.
+        # One label for each pixel or question, as in the server: the name of each class would be too much.
         return [
             {"input": name, "answer": table["labels"][i] if _all(ok) else UNKNOWN, "label": table["labels"][i]}
             | {key: table[key][i] for key in scores}
@@ -142,14 +143,14 @@ def _records(predictive: Predictive, names: list[str], accepted: list[Any]) -> l
 
 def _sentence(record: dict[str, Any]) -> str:
     sure = _all(record["accepted"])
-    doubts = f"aleatoric {_written(record['aleatoric'], '.3g')}, epistemic {_written(record['epistemic'], '.3g')}"
+    uncertainty = f"aleatoric {_written(record['aleatoric'], '.3g')}, epistemic {_written(record['epistemic'], '.3g')}"
     if "label" in record:
         label = _written(record["label"], "")
         answer = label if sure else f"{UNKNOWN} (at best {label})"
-        return f"{record['input']}: {answer}, confidence {_written(record['confidence'], '.3f')}, {doubts}"
+        return f"{record['input']}: {answer}, confidence {_written(record['confidence'], '.3f')}, {uncertainty}"
     value, lower, upper = (_written(record[name], ".6g") for name in ("value", "lower", "upper"))
     answer = value if sure else f"{UNKNOWN} (at best {value})"
-    return f"{record['input']}: {answer}, 95% between {lower} and {upper}, {doubts}"
+    return f"{record['input']}: {answer}, 95% between {lower} and {upper}, {uncertainty}"
 
 
 def _all(value: Any) -> bool:
@@ -158,4 +159,4 @@ def _all(value: Any) -> bool:
 
 def _written(value: Any, form: str) -> str:
     """A number or a name; several of them in brackets."""
-    return f"[{', '.join(_written(part, form) for part in value)}]" if isinstance(value, list) else f"{value:{form}}"
+    return f"[{', '.join(_written(item, form) for item in value)}]" if isinstance(value, list) else f"{value:{form}}"

@@ -1,4 +1,4 @@
-"""`bayesify prune`: drop the weights that the posterior says are not needed, and what that costs."""
+"""`bayesify prune`: drop the weights that matter least by the posterior, and measure the change in error."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ def register(app: typer.Typer) -> None:
 
 def prune(
     run: Run,
-    fraction: Annotated[float, typer.Option(help="The share of the weights to drop; biases always stay.")] = 0.95,
-    by: Annotated[str, typer.Option("--by", help="snr (signal-to-noise, |mean| / width) or magnitude.")] = "snr",
+    fraction: Annotated[float, typer.Option(help="Share of the weights to drop; biases are kept.")] = 0.95,
+    by: Annotated[
+        str, typer.Option("--by", help="Rank weights by snr (signal-to-noise, |mean| / width) or magnitude.")
+    ] = "snr",
     out: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="A folder for the pruned run. (default: measured, not kept)")
+        Path | None, typer.Option(metavar="RUN", help="Folder for the pruned run. (default: measure only)")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is already there.")] = False,
-    curve: Annotated[bool, typer.Option("--curve", help="Also the error after other fractions.")] = False,
+    curve: Annotated[bool, typer.Option("--curve", help="Also print the error at other fractions.")] = False,
     predict_by: Annotated[
-        str, typer.Option(metavar="HOW", help="Before and after, answer by draws or by mean weights: draws, mean.")
+        str, typer.Option(metavar="HOW", help="Predict from posterior draws or the mean weights: draws, mean.")
     ] = "draws",
     data: OtherData = None,
     draws: Draws = DRAWS,
@@ -43,20 +45,18 @@ def prune(
     network: OwnNetwork = None,
     as_json: Json = False,
 ) -> None:
-    """Prune a variational run by one threshold over the whole network; error before and after, measured alike."""
+    """Prune a variational run by one threshold over the whole network, and print the error before and after."""
     from bayesify import runs
     from bayesify.evaluation import evaluate, pruning
-    from bayesify.workflows import load, run_data, train
+    from bayesify.workflows import run_data, train
 
-    config = runs.read_config(run)
-    examples = run_data.examples_of(config, run, data)
-    method = load.load_run(run, network)
+    method, examples = run_data.open_run(run, data, network=network)
     small = pruning.prune(method, fraction, by)
     if out is not None:
         runs.claim(out, overwrite=overwrite)
     test = (examples.x, examples.y)
     before, after = (
-        evaluate(each, test, ood=examples.unknown, draws=draws, seed=seed, by=predict_by) for each in (method, small)
+        evaluate(model, test, ood=examples.unknown, draws=draws, seed=seed, by=predict_by) for model in (method, small)
     )
     key = "error" if before.error is not None else "rmse"
     result: dict[str, Any] = {
@@ -91,7 +91,7 @@ def prune(
 
 def _print(result: dict[str, Any], before: Evaluation, after: Evaluation, key: str) -> None:
     share = 1 - result["kept"] / result["weights"]
-    print(f"{result['kept']:,} of {result['weights']:,} random weights kept ({share:.1%} gone, by {result['by']})")
+    print(f"{result['kept']:,} of {result['weights']:,} random weights kept ({share:.1%} dropped, by {result['by']})")
     was, now = getattr(before, key), getattr(after, key)
     print(f"{key} {was:.4f} before, {now:.4f} after; nll {before.nll:.4f}, {after.nll:.4f}")
     curve = result.get("curve", {"fractions": [], "error": []})

@@ -1,6 +1,6 @@
-"""The flags that make a recipe, from one list: `train` and `compare` take theirs from here.
+"""The flags of a recipe, in one list that `train` and `compare` share.
 
-A setting that every method has is listed here; an option of some methods only stands in `bayesify.methods.cards`.
+Settings of every recipe are listed here; options of single methods are listed in `bayesify.methods.cards`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Annotated, Any
 
 import typer
 
-from bayesify.cli.options import complete_data, complete_method, complete_prior
+from bayesify.cli.options import complete_data, complete_method, complete_prior, split_commas
 from bayesify.methods.cards import CARDS, OPTIONS
 from bayesify.workflows.recipe import Recipe, owners_of
 
-DATA, NETWORK, MODEL, METHOD, TRAINING = "Data", "Network", "Model", "Settings of one method", "Training"
+DATA, NETWORK, MODEL, METHOD, TRAINING = "Data", "Network", "Model", "Method options", "Training"
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag: the type of its value, the panel of the help that it stands in, and its sentence there."""
+    """A flag: the type of its value, its panel in `--help`, and its help text."""
 
     kind: Any
     panel: str
@@ -31,7 +31,7 @@ class Flag:
     complete: Callable[[str], list[str]] | None = None
 
     def option(self, name: str) -> Any:
-        """What typer calls an option."""
+        """The flag as a typer option."""
         return typer.Option(
             f"--{name.replace('_', '-')}",
             help=self.help,
@@ -41,25 +41,27 @@ class Flag:
         )
 
     def parameter(self, name: str, default: Any) -> inspect.Parameter:
-        """The parameter of a command that typer makes the flag from."""
+        """The flag as a parameter of a command, which typer reads."""
         kind = self.kind if default is not None else self.kind | None
         annotation: Any = Annotated[kind, self.option(name)]
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _learning_rates() -> str:
-    """The default rates of the cards, in a few words."""
-    usual = CARDS["point"]
-    images, tables = (usual.settings_for("classification", images=flag)["learning_rate"] for flag in (True, False))
-    own = (card for card in CARDS.values() if card.own_rate)
-    others = "; ".join(f"{card.name} {card.settings_for('classification')['learning_rate']:g}" for card in own)
-    return f"(default: {images:g}; tables {tables:g}; {others}; numbers less)"
+    """The default rates of the cards, for the help text."""
+    plain = CARDS["point"]
+    images, tables = (plain.settings_for("classification", images=flag)["learning_rate"] for flag in (True, False))
+    rates = []
+    for card in (card for card in CARDS.values() if card.own_rate):
+        classes, numbers = (card.settings_for(kind)["learning_rate"] for kind in ("classification", "regression"))
+        rates.append(f"{card.name} {classes:g}{'' if numbers == classes else f', {numbers:g} for regression'}")
+    return f"(default: {images:g}; tables {tables:g}; {'; '.join(rates)})"
 
 
 def _options() -> dict[str, Flag]:
-    """A flag for each option of a card, which says whose it is."""
+    """A flag for each option of the cards; its help names the methods that have it."""
     return {
-        name: Flag(option.kind, METHOD, f"Of {owners_of(name)}: {option.help}.", option.metavar)
+        name: Flag(option.kind, METHOD, f"For {owners_of(name)}: {option.help}.", option.metavar)
         for name, option in OPTIONS.items()
     }
 
@@ -68,79 +70,88 @@ FLAGS: dict[str, Flag] = {
     "data": Flag(
         str,
         DATA,
-        "A data set's name (see bayesify data), a .csv, .tsv or .npz file, or a folder of images.",
+        "The name of a data set (see bayesify data), a .csv, .tsv or .npz file, or a folder of images.",
         complete=complete_data,
     ),
-    "target": Flag(str, DATA, "The CSV's target, by name or number. (default: the last)", "COLUMN"),
-    "ignore": Flag(list[str], DATA, "A CSV column to leave out.", "COLUMN"),
-    "size": Flag(int, DATA, "Resize a folder's images to this height and width.", "PIXELS"),
-    "split": Flag(int, DATA, "A published split's number, or the seed of the test part.", "N"),
+    "target": Flag(str, DATA, "Target column of a table, by name or number. (default: the last)", "COLUMN"),
+    "ignore": Flag(list[str], DATA, "A column of a table to leave out.", "COLUMN"),
+    "size": Flag(int, DATA, "Resize the images of a folder to this height and width.", "PIXELS"),
+    "split": Flag(int, DATA, "Number of a published split, or the seed that selects the test examples.", "N"),
     "normalise": Flag(
-        str, DATA, "126, 255, standard, symmetric or none. (default: 255 for images, standard for tables)", "NAME"
+        str,
+        DATA,
+        "Scaling of the inputs: 126, 255, standard, symmetric or none. (default: 255 for images, standard for tables)",
+        "NAME",
     ),
-    "withhold": Flag(list[str], DATA, "Classes kept from training, as unknown test inputs.", "CLASS"),
-    "label_noise": Flag(str, DATA, "Swap labels of two classes at random, as 1,7=0.3.", "A,B=CHANCE"),
-    "validation": Flag(float, DATA, "Share of the training examples held out to watch training.", "SHARE"),
+    "withhold": Flag(list[str], DATA, "Classes to leave out of training; they become unknown test inputs.", "CLASS"),
+    "label_noise": Flag(str, DATA, "Swap the training labels of two classes at random, as 1,7=0.3.", "A,B=CHANCE"),
+    "validation": Flag(float, DATA, "Share of the training examples set aside for validation.", "SHARE"),
     "network": Flag(
         str,
         NETWORK,
         "mlp, cnn, or your own as module:factory, a function that returns an nn.Module, in a module of the current "
         "folder. If it has parameters inputs (a number for tables, (channels, height, width) for images) and "
-        "outputs, it is given them. Later commands on the run need --network too.",
+        "outputs, it gets them. Later commands on the run need --network too.",
     ),
     "units": Flag(
         str,
         NETWORK,
-        "Hidden units of an mlp, one width or each. (default: 400; tables 50 for classes, 10 for numbers)",
+        "Hidden units of an mlp: one width for all layers, or one per layer. (default: 400; for tables 50 with "
+        "classes, 10 with numbers)",
         "N[,N...]",
     ),
     "layers": Flag(int, NETWORK, "Hidden layers of an mlp. (default: 2)", "N"),
-    "activation": Flag(str, NETWORK, "relu, tanh, gelu, silu, elu or softplus. (default: relu)"),
-    "dropout": Flag(float, NETWORK, "Dropout in the network.", "RATE"),
-    "preset": Flag(str, NETWORK, "Of a cnn: lenet, study-c or study-e. (default: lenet)"),
+    "activation": Flag(str, NETWORK, "Activation function: relu, tanh, gelu, silu, elu or softplus. (default: relu)"),
+    "dropout": Flag(float, NETWORK, "Dropout rate of the network.", "RATE"),
+    "preset": Flag(str, NETWORK, "Architecture of a cnn: lenet, study-c or study-e. (default: lenet)"),
     "method": Flag(
         str,
         MODEL,
-        f"{', '.join(list(CARDS)[:-1])} or {list(CARDS)[-1]}.",
+        f"Method of inference: {', '.join(list(CARDS)[:-1])} or {list(CARDS)[-1]}.",
         complete=complete_method,
     ),
     "prior": Flag(
         str,
         MODEL,
-        "As normal:1, scale-mixture:0.75,1,0.000335, laplace:learned, cauchy:half-cauchy(1,layer), posterior:RUN, "
-        "or by name: '*.bias=normal:10;*=normal:1'. (default: normal:1 for methods with a posterior)",
+        "Prior of the weights: normal:1, scale-mixture:0.75,1,0.000335, laplace:learned, cauchy:half-cauchy(1,layer), "
+        "posterior:RUN, or by parameter name: '*.bias=normal:10;*=normal:1'. (default: normal:1 for methods with a "
+        "posterior)",
         complete=complete_prior,
     ),
     "likelihood": Flag(
         str,
         MODEL,
-        "categorical, bernoulli, gaussian:learned, gaussian:0.1, gaussian:heteroscedastic, poisson, gaussian-logits. "
-        "(default: by the data)",
+        "Likelihood of the targets: categorical, bernoulli, gaussian:learned, gaussian:0.1, gaussian:heteroscedastic, "
+        "poisson or gaussian-logits. (default: chosen by the data)",
     ),
     "bayesian": Flag(str, MODEL, "Which weights are random: all, last_layer, or name patterns."),
-    "start": Flag(str, MODEL, "Where weights start: given, fresh, glorot, normal:0.1, uniform:-0.2,0.2."),
+    "start": Flag(str, MODEL, "Initial weights: given, fresh, glorot, normal:0.1 or uniform:-0.2,0.2."),
     **_options(),
     "epochs": Flag(
-        int, TRAINING, "Passes over the data. (default: 10, more for small data: at least 2,000 steps)", "N"
+        int, TRAINING, "Passes over the training data. (default: 10, more for small data: at least 2,000 steps)", "N"
     ),
     "batch_size": Flag(int, TRAINING, "Examples per step."),
-    "learning_rate": Flag(float, TRAINING, f"Of the mean loss over a batch. {_learning_rates()}"),
-    "optimizer": Flag(str, TRAINING, "A name of torch's, as adam or sgd:momentum=0.9."),
+    "learning_rate": Flag(float, TRAINING, f"Learning rate for the mean loss over a batch. {_learning_rates()}"),
+    "optimizer": Flag(str, TRAINING, "A torch optimiser, such as adam or sgd:momentum=0.9."),
     "schedule": Flag(
-        str, TRAINING, "constant, cosine, linear or step:0.5,0.1. (default: constant; tables and ivon cosine)"
+        str,
+        TRAINING,
+        "Schedule of the learning rate: constant, cosine, linear or step:0.5,0.1. (default: constant; cosine for "
+        "tables and ivon)",
     ),
     "draws": Flag(
         int,
         TRAINING,
-        f"Weight draws per step of {' and '.join(card.name for card in CARDS.values() if card.draws_per_step)}.",
+        "Weight draws per training step, for "
+        f"{' and '.join(card.name for card in CARDS.values() if card.draws_per_step)}.",
     ),
-    "kl": Flag(str, TRAINING, "uniform or reweighted, with ,warm-up=5,temperature=0.5."),
-    "patience": Flag(int, TRAINING, "Stop when validation has not improved for this many epochs.", "EPOCHS"),
-    "keep": Flag(str, TRAINING, "The last state, or the best on validation: last, best."),
-    "seed": Flag(int, TRAINING, "Of weights, noise and shuffling (not of the split)."),
-    "device": Flag(str, TRAINING, "cpu, cuda, cuda:1, mps."),
+    "kl": Flag(str, TRAINING, "KL weight of each batch: uniform or reweighted; append ,warm-up=5 or ,temperature=0.5."),
+    "patience": Flag(int, TRAINING, "Stop when the validation score has not improved for this many epochs.", "EPOCHS"),
+    "keep": Flag(str, TRAINING, "Weights to keep: last, or best (on validation)."),
+    "seed": Flag(int, TRAINING, "Seed of initial weights, noise and shuffling (not of the split)."),
+    "device": Flag(str, TRAINING, "Where to compute: cpu, cuda, cuda:1 or mps."),
 }
-# As typer shows them: a default of the recipe that is a tuple is one text.
+# Defaults as `--help` shows them: a tuple in the recipe is one text here.
 _DEFAULTS = {
     **{name: getattr(Recipe, name, None) for name in FLAGS},
     "bayesian": "all",
@@ -150,10 +161,13 @@ _DEFAULTS = {
 
 
 def takes_recipe(*, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command a flag for each setting of a recipe; it finds those that were given in its argument `settings`.
+    """Give a command a flag for each setting of a recipe; its argument `settings` holds those that the user set.
 
     Args:
         without: settings that the command has no flag for.
+
+    Returns:
+        A decorator for the command.
 
     """
     flags = {name: flag for name, flag in FLAGS.items() if name not in without}
@@ -163,9 +177,9 @@ def takes_recipe(*, without: Collection[str] = ()) -> Callable[[Callable[..., No
 
         @wraps(command)
         def run(context: typer.Context, **values: Any) -> None:
-            given = given_flags(context)
+            names = given_flags(context)
             settings = {name: values.pop(name) for name in flags}
-            chosen = {name: _one_list(value) for name, value in settings.items() if name in given}
+            chosen = {name: _merge_commas(value) for name, value in settings.items() if name in names}
             command(context=context, settings=chosen, **values)
 
         parameters: list[inspect.Parameter] = []
@@ -182,11 +196,10 @@ def takes_recipe(*, without: Collection[str] = ()) -> Callable[[Callable[..., No
 
 
 def given_flags(context: typer.Context) -> set[str]:
-    """The names of the flags that stand on the command line, as against those left at their defaults."""
+    """The names of the flags that the user set, without those at their defaults."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
-def _one_list(value: Any) -> Any:
-    """A repeated flag with commas inside is one list."""
-    return [word for part in value for word in part.split(",")] if isinstance(value, list) else value
+def _merge_commas(value: Any) -> Any:
+    return split_commas(value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""`bayesify report`: one page on one run, or on several side by side."""
+"""`bayesify report`: an HTML report on one run, or on several side by side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Seed, say_unprepared
+from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Seed, Unknown, say_unprepared
 from bayesify.cli.outcome import CommandError, emit
 from bayesify.workflows.recipe import DRAWS
 
@@ -27,27 +27,25 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    run: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders that train has written.")],
+    run: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, as written by train.")],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to write. (default: RUN/report.html, report.html for several)"),
+        typer.Option(metavar="FILE", help="HTML file to write. (default: RUN/report.html, report.html for several)"),
     ] = None,
     data: OtherData = None,
-    ood: Annotated[
-        str | None, typer.Option(help="Unknown inputs: a name, a file or a folder. (default: withheld classes)")
-    ] = None,
-    at_least: Annotated[float, typer.Option(help="The confidence below which an answer is 'I do not know'.")] = 0.9,
+    ood: Unknown = None,
+    at_least: Annotated[float, typer.Option(help="Below this confidence a prediction is 'I do not know'.")] = 0.9,
     licence: Annotated[
-        str, typer.Option(metavar="NAME", help="The model's own licence, for its card: apache-2.0, mit, ...")
+        str, typer.Option(metavar="NAME", help="Licence of the model, for its model card: apache-2.0, mit, ...")
     ] = "other",
     draws: Draws = DRAWS,
     seed: Seed = 0,
     network: OwnNetwork = None,
     as_json: Json = False,
 ) -> None:
-    """Write one self-contained HTML page, with its numbers in a JSON file beside it.
+    """Write one self-contained HTML report, with its numbers in a JSON file beside it.
 
-    Each run also gets a model card (README.md) and the scores on it in metrics.json.
+    Each run also gets a model card (README.md), and its scores in metrics.json.
     """
     from bayesify import runs
     from bayesify.report.comparison import comparison_report
@@ -60,15 +58,15 @@ def report(
     config = runs.read_config(run[0])
     about = config.get("data") or {}
     preparation = run_data.preparation_of(config, run[0])
-    pictures = run_data.as_pictures(examples.x, preparation)
-    unknown = None if examples.unknown is None else run_data.as_pictures(examples.unknown, preparation)
+    images = run_data.as_images(examples.x, preparation)
+    unknown = None if examples.unknown is None else run_data.as_images(examples.unknown, preparation)
     written = comparison_report(
         results,
         path=path,
         title=f"{about.get('name') or run[0].resolve().name}: {', '.join(result.label for result in results)}",
         subtitle=f"{len(examples.x):,} examples, {examples.what}; {draws} draws",
         class_names=about.get("class_names"),
-        known=None if pictures is None else (pictures, examples.y),
+        known=None if images is None else (images, examples.y),
         unknown=unknown,
         unknown_name=examples.unknown_what or "the unknown inputs",
         inputs=examples.x,
@@ -94,20 +92,18 @@ def _results(
     from bayesify.evaluation import score
     from bayesify.evaluation.results import MethodResult
     from bayesify.plots import style
-    from bayesify.workflows import load, run_data, train
+    from bayesify.workflows import run_data, train
 
     results: list[MethodResult] = []
     first: Examples | None = None
     names = [runs.read_config(folder)["method"] for folder in folders]
     for folder, name in zip(folders, names, strict=True):
-        config = runs.read_config(folder)
-        examples = run_data.examples_of(config, folder, data)
-        if ood is not None:
-            examples = run_data.with_unknown(examples, run_data.unknown_inputs(config, folder, ood), ood)
+        method, examples = run_data.open_run(folder, data, ood, network)
         if first is not None and (len(first.y) != len(examples.y) or not bool((first.y == examples.y).all())):
-            raise CommandError(f"{folder} was tested on other examples than {folders[0]}: they cannot share a page")
+            raise CommandError(
+                f"{folder} was tested on other examples than {folders[0]}: write a report for each of them"
+            )
         first = first or examples
-        method = load.load_run(folder, network)
         predictive = method.predict(examples.x, draws=draws, seed=seed)
         unknown = None if examples.unknown is None else method.predict(examples.unknown, draws=draws, seed=seed)
         evaluation = score(predictive, examples.y, unknown)

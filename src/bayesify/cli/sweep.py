@@ -1,4 +1,4 @@
-"""`bayesify sweep`: a whole grid of settings, trained in fleets and picked on validation."""
+"""`bayesify sweep`: a grid of settings, trained in fleets; the best on validation data is tested."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bayesify.cli.options import Json
+from bayesify.cli.options import Json, split_commas
 from bayesify.cli.outcome import FAILED, CommandError, emit
 from bayesify.cli.recipe_flags import FLAGS
 
@@ -24,42 +24,55 @@ def register(app: typer.Typer) -> None:
 
 
 def sweep(
-    grid: Annotated[str, typer.Argument(metavar="GRID", help="paper-grid or small-grid, see above.")],
+    grid: Annotated[str, typer.Argument(metavar="GRID", help="paper-grid or small-grid (see above).")],
     data: Annotated[str, FLAGS["data"].option("data")] = "mnist",
     target: Annotated[str | None, FLAGS["target"].option("target")] = None,
     ignore: Annotated[list[str] | None, FLAGS["ignore"].option("ignore")] = None,
     normalise: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="As in train. (default: 126, the paper's, for images; standard for tables)"),
+        typer.Option(
+            metavar="NAME", help="Scaling, as in train. (default: 126 for images, as in the paper; standard for tables)"
+        ),
     ] = None,
     units: Annotated[int, typer.Option(help="Hidden units in each layer.")] = 400,
     layers: Annotated[int, typer.Option(help="Hidden layers.")] = 2,
-    epochs: Annotated[int, typer.Option(help="Of every network.")] = 600,
-    batch_size: Annotated[int, typer.Option(help="Examples per step; the grid's rates are for sums over it.")] = 128,
-    validation: Annotated[float, typer.Option(metavar="SHARE", help="Of the training examples, to pick by.")] = 1 / 6,
+    epochs: Annotated[int, typer.Option(help="Epochs of every network.")] = 600,
+    batch_size: Annotated[
+        int, typer.Option(help="Examples per step; the grid's rates are for sums over a batch.")
+    ] = 128,
+    validation: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of the training examples to choose the best network by.")
+    ] = 1 / 6,
     halving: Annotated[
-        int, typer.Option(metavar="TIMES", help="Drop the worse half so often, after 1/2^n, ..., 1/2 of the epochs.")
+        int,
+        typer.Option(
+            metavar="TIMES", help="How many times to drop the worse half, after 1/2^n, ..., 1/2 of the epochs."
+        ),
     ] = 0,
     per_fleet: Annotated[int, typer.Option(help="Networks trained at once.")] = 27,
     precision: Annotated[
-        str, typer.Option(help="Of the networks' products: float32, tf32, or bfloat16 (draws and gradients too).")
+        str, typer.Option(help="Precision of matrix products: float32, tf32, or bfloat16 (draws and gradients too).")
     ] = "float32",
-    only: Annotated[str | None, typer.Option(metavar="A,B", help="Sub-fleets to train now.")] = None,
-    listed: Annotated[bool, typer.Option("--list", help="Name the sub-fleets and what is finished.")] = False,
-    seed: Annotated[int, typer.Option(help="Of starts, noise and shuffling.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda.")] = "cpu",
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="(default: runs/GRID)")] = None,
+    only: Annotated[str | None, typer.Option(metavar="A,B", help="Train only these sub-fleets.")] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="List the sub-fleets and which are finished, and train nothing.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of initial weights, noise and shuffling.")] = 0,
+    device: Annotated[str, typer.Option(help="Where to compute: cpu or cuda.")] = "cpu",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for the results. (default: runs/GRID)")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train a grid of variational networks in fleets; pick on validation; test the winner once.
+    """Train a grid of variational networks in fleets, choose the best on validation data, and test it once.
 
     paper-grid: the 324 settings of Blundell et al. 2015, for MNIST: learning rates, draws per step, mixture priors.
 
-    small-grid: eight settings of the same kind, with rates for a table: minutes instead of hours.
+    small-grid: eight settings of the same kind, with learning rates for a table: minutes instead of hours.
 
-    The data must have classes. What a table is taken for is printed, and stands in report.html.
+    The data must have classes. For a table, the target and the columns used are printed and in report.html.
 
-    It can be stopped at any time: the same command goes on between two epochs of where it was.
+    It can be stopped at any time: the same command resumes after the last finished epoch.
     """
     from bayesify.workflows.sweep import sweep as sweeping
     from bayesify.workflows.sweep.report import sweep_report
@@ -68,7 +81,7 @@ def sweep(
         grid=grid,
         data=data,
         target=target,
-        ignore=tuple(word for part in ignore or () for word in part.split(",")) or None,
+        ignore=tuple(split_commas(ignore)) or None,
         normalise=normalise or "126",
         validation=validation,
         units=units,
@@ -89,7 +102,7 @@ def sweep(
     try:
         result = sweeping.sweep(search, folder, only=[name for name in (only or "").split(",") if name], device=device)
     except KeyboardInterrupt:
-        raise CommandError("interrupted; the same command goes on after the last whole epoch", FAILED) from None
+        raise CommandError("interrupted; resume after the last finished epoch with the same command", FAILED) from None
     report = sweep_report(result, folder / "report.html")
     if as_json:
         emit({name: value for name, value in result.items() if name != "rows"} | {"report": str(report)})
@@ -125,4 +138,4 @@ def _print(result: dict[str, Any]) -> None:
     if "test" in result:
         print(f"its test error is {result['test']['error']:.2%}, NLL {result['test']['nll']:.4f}")
     if result["missing"]:
-        print(f"to do: {', '.join(result['missing'])}")
+        print(f"still to train: {', '.join(result['missing'])}")

@@ -1,4 +1,4 @@
-"""`bayesify train`: from a data set by name or file to a run folder, and on from an interruption."""
+"""`bayesify train`: train on a data set and save the run, or resume an interrupted run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def train(
     settings: dict[str, Any],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="The run's folder. (default: runs/DATA-METHOD)", rich_help_panel=RUN),
+        typer.Option(metavar="RUN", help="Folder of the run. (default: runs/DATA-METHOD)", rich_help_panel=RUN),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a run that is already there.", rich_help_panel=RUN)
@@ -49,30 +49,32 @@ def train(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Settings by name in JSON or TOML, or a run's config.json; flags win.",
+            help="A JSON or TOML file of settings by name, or a run's config.json; flags override it.",
             rich_help_panel=RUN,
         ),
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Go on with an interrupted run, to the same bits.", rich_help_panel=RUN),
+        typer.Option(metavar="RUN", help="Finish an interrupted run, to the same bits.", rich_help_panel=RUN),
     ] = None,
     extend: Annotated[
         int | None,
         typer.Option(
-            metavar="EPOCHS", help="With --resume: so many epochs (hmc: draws of each chain) more.", rich_help_panel=RUN
+            metavar="EPOCHS",
+            help="With --resume: train for this many more epochs (hmc: draws of each chain).",
+            rich_help_panel=RUN,
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train a network and keep it as a run: a folder with the model, its configuration and its history.
+    """Train a network and save it as a run: a folder with the model, its configuration and its history.
 
-    An interrupt (Ctrl-C) leaves a checkpoint to resume from and exits with code 1.
+    Ctrl-C leaves a checkpoint to resume from and exits with code 1.
     """
     if resume is not None:
         trained = _resume(resume, extend, settings, given_flags(context))
     elif extend is not None:
-        raise CommandError("--extend adds epochs to a run that is resumed: say --resume RUN too")
+        raise CommandError("--extend adds epochs to a run: give the run with --resume RUN")
     else:
         recipe = make_recipe({} if config is None else read_config_file(config), settings)
         trained = _train(recipe, out or Path("runs") / f"{Path(recipe.data).stem}-{recipe.method}", overwrite=overwrite)
@@ -99,18 +101,18 @@ def _train(recipe: Recipe, out: Path, *, overwrite: bool) -> Trained:
         raise _interrupted(stopped.run, stopped.step) from None
 
 
-def _resume(run: Path, extend: int | None, settings: dict[str, Any], given: set[str]) -> Trained:
+def _resume(run: Path, extend: int | None, settings: dict[str, Any], flags: set[str]) -> Trained:
     from bayesify.training.warnings import without_warnings
     from bayesify.workflows import train as training
     from bayesify.workflows.load import is_complete
 
-    for name in sorted(given - {"resume", "extend", "data", "network", "device", "as_json"}):
+    for name in sorted(flags - {"resume", "extend", "data", "network", "device", "as_json"}):
         flag = f"--{name.replace('_', '-')}"
-        hint = "--extend adds epochs" if name == "epochs" else f"start a new one with --config {run}/config.json"
-        raise CommandError(f"{flag} cannot change a run that is resumed; {hint}")
+        hint = "add epochs with --extend" if name == "epochs" else f"start a new run with --config {run}/config.json"
+        raise CommandError(f"{flag} cannot change a run that is resumed: {hint}")
     complete = is_complete(run)
     if complete and extend is None:
-        raise CommandError(f"{run} is complete: add epochs with --extend, or evaluate it")
+        raise CommandError(f"{run} is complete: add epochs with --extend, or score it with bayesify evaluate")
     where: dict[str, Any] = {name: settings.get(name) for name in ("data", "network", "device")}
     try:
         with without_warnings():
@@ -122,11 +124,11 @@ def _resume(run: Path, extend: int | None, settings: dict[str, Any], given: set[
 def _interrupted(run: Path | None, step: int) -> CommandError:
     if run is None:
         return CommandError("interrupted before training began; nothing was written", FAILED)
-    return CommandError(f"interrupted after step {step}; go on with: bayesify train --resume {run}", FAILED)
+    return CommandError(f"interrupted after step {step}; resume with: bayesify train --resume {run}", FAILED)
 
 
 def _result(trained: Trained) -> dict[str, Any]:
-    from bayesify.workflows.prepare import understood
+    from bayesify.workflows.prepare import describe_table
 
     method, about = trained.method, trained.notes
     last = method.history.records[-1] if method.history.records else {}
@@ -138,7 +140,7 @@ def _result(trained: Trained) -> dict[str, Any]:
         "weights": method.network.size,
         "random_weights": method.network.random_size,
         "examples": about["examples"],
-        "understood": understood(about),
+        "understood": describe_table(about),
         "withheld": about["withheld"],
         "epochs": last.get("epoch", 0),
         "steps": last.get("step", 0),
@@ -153,22 +155,24 @@ def _alerts(trained: Trained) -> list[str]:
     from bayesify.report.alerts import chains_disagree
     from bayesify.training.warnings import blew_up, kl_frozen, not_converged
 
-    losses, kls = trained.method.history["loss"], trained.method.history["kl"]
-    if trained.method.name == "hmc":
-        return [alert for alert in [chains_disagree(trained.method)] if alert]
-    found = [blew_up(trained.method.history["nll"]), not_converged(losses)]
-    if trained.method.name == "variational":
-        found.append(kl_frozen(kls))
+    method, history = trained.method, trained.method.history
+    if method.name == "hmc":
+        return [alert for alert in [chains_disagree(method)] if alert]
+    too_short = [not_converged(history["loss"])]
+    if method.name == "variational":
+        too_short.append(kl_frozen(history["kl"]))
+    command = f"bayesify train --resume {trained.run} --extend EPOCHS"
+    alerts = [blew_up(history["nll"]), *(f"{alert} ({command})" for alert in too_short if alert)]
     guessing = math.log(len(trained.notes["class_names"] or [1]))
-    if losses and 0 < guessing < (nll := trained.method.history["nll"][-1]):
-        found.append(f"its NLL in training, {nll:.4g}, is worse than guessing ({guessing:.4g}): lower --learning-rate")
-    return [alert for alert in found if alert]
+    if history["loss"] and 0 < guessing < (nll := history["nll"][-1]):
+        alerts.append(f"the training NLL of {nll:.4g} is worse than guessing ({guessing:.4g}): lower --learning-rate")
+    return [alert for alert in alerts if alert]
 
 
 def _print(result: dict[str, Any]) -> None:
     examples = result["examples"]
-    held = f", {examples['validation']} to watch by" if examples["validation"] else ""
-    print(f"{result['method']} on {result['data']}: {examples['train']} training examples{held}")
+    validation = f", {examples['validation']} validation examples" if examples["validation"] else ""
+    print(f"{result['method']} on {result['data']}: {examples['train']} training examples{validation}")
     if result["understood"]:
         print(result["understood"])
     done = f"{result['steps']:,} iterations" if result["method"] == "hmc" else f"{result['epochs']} epochs"

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bayesify.data import DataError, Preparation
 from bayesify.serving.limits import Limits
-from bayesify.workflows.inputs import _cell, fit_array
+from bayesify.workflows.inputs import column_value, fit_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,7 +80,7 @@ def examples_from_json(value: Any, preparation: Preparation) -> Tensor:
             if unknown:
                 raise HTTPException(422, f"{where}: there is no column {min(unknown)!r}")
             try:
-                cells = [_cell(row, column.name, column.categories, where) for column in preparation.columns]
+                cells = [column_value(row, column.name, column.categories, where) for column in preparation.columns]
             except DataError as problem:
                 raise HTTPException(422, str(problem)) from None
             value.append(cells)

@@ -17,7 +17,7 @@ from bayesify.data.locations import find
 from bayesify.predictive import Predictive
 from bayesify.studio import strokes
 from bayesify.studio.models import API, Model, ModelStore, describe, folder_of, sheet, title_of
-from bayesify.workflows.run_data import as_pictures
+from bayesify.workflows.run_data import as_images
 
 CLOTHES = "fashion-mnist"
 Point = tuple[float, float]
@@ -128,7 +128,7 @@ async def _predict(model: Model, drawn: Any, drawing: Drawing) -> dict[str, Any]
     raw = strokes.example(drawn, strokes.layout_of(preparation), boxed=boxed)
     x = preparation.apply(raw[None])
     predictive = await model.predict(x, draws=drawing.draws, seed=drawing.seed)
-    seen = as_pictures(x, preparation)
+    seen = as_images(x, preparation)
     assert seen is not None
     grey = seen[0] if seen.dim() == 3 else seen[0].mean(0)
     shown = {"height": grey.shape[0], "width": grey.shape[1], "levels": _rounded(grey.flatten(), 3)}
@@ -181,7 +181,7 @@ def python(store: ModelStore, drawing: Drawing, at_least: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-_READING = """from bayesify.workflows.run_data import as_pictures, examples_of, preparation_of
+_READING = """from bayesify.workflows.run_data import as_images, examples_of, preparation_of
 from bayesify.runs import read_config"""
 
 
@@ -217,5 +217,5 @@ def _python_of_picture(store: ModelStore, drawing: Drawing) -> list[str]:
     return [
         f"run = Path({folder_of(store.get(name))!r})",
         "config = read_config(run)",
-        f"under = levels_ink(as_pictures(examples_of(config, run).{part}, preparation_of(config, run))[0])",
+        f"under = levels_ink(as_images(examples_of(config, run).{part}, preparation_of(config, run))[0])",
     ]

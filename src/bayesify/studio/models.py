@@ -20,7 +20,7 @@ from bayesify.errors import RunError, nearest
 from bayesify.methods import CARDS, Method, Variational
 from bayesify.predictive import Predictive
 from bayesify.studio.strokes import BOXED
-from bayesify.workflows.run_data import as_pictures, examples_of
+from bayesify.workflows.run_data import as_images, examples_of
 
 # What a page can show; of a larger test set an evenly spread part is shown, and the page says so.
 MOST_EXAMPLES = 2000
@@ -65,10 +65,10 @@ class Examples:
         self.x, self.y, self.what = test.x[:: self.step], test.y[:: self.step], test.what
         self.unknown = None if test.unknown is None else test.unknown[: MOST_EXAMPLES // 2]
         self.unknown_what = test.unknown_what
-        self.images = None if preparation is None else as_pictures(self.x, preparation)
+        self.images = None if preparation is None else as_images(self.x, preparation)
         self.unknown_images: Tensor | None = None
         if self.unknown is not None and preparation is not None:
-            self.unknown_images = as_pictures(self.unknown, preparation)
+            self.unknown_images = as_images(self.unknown, preparation)
 
     @property
     def part(self) -> str:

@@ -1,4 +1,4 @@
-"""From a recipe and its prepared to an untrained method: the likelihood, the network, the method."""
+"""From a recipe and its prepared data to an untrained method: the likelihood, the network, the method."""
 
 from __future__ import annotations
 
@@ -19,17 +19,25 @@ from bayesify.methods.cards import CARDS
 from bayesify.workflows.prepare import PreparedData
 from bayesify.workflows.recipe import Recipe
 
-# Hidden units for tables, where the recipe does not say.
+# Hidden units for tables, where the recipe names none.
 UNITS_FOR_TABLES = {"classification": (50,), "regression": (10,)}
-# A few hundred examples make a handful of steps per epoch: small data needs more epochs to be learnt at all.
+# A few hundred examples make a handful of steps per epoch, so small data needs more epochs.
 FEWEST_EPOCHS, FEWEST_STEPS = 10, 2000
 
 
 def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
-    """The recipe with the defaults for its kind of data and method, wherever it does not say.
+    """Fill in the default settings for a kind of data and a method, where the recipe leaves them open.
 
-    Tables are small: a posterior over many weights would not converge in the steps they allow, so their networks are
-    narrower, their steps larger and falling, and their gradients have less variance.
+    Tables are small: a posterior over many weights would not converge in the steps they allow. Their networks are
+    narrower, their learning rates larger and falling, and their gradients have less variance.
+
+    Args:
+        recipe: the settings that were chosen.
+        data: the prepared data of the recipe.
+
+    Returns:
+        The recipe with its defaults.
+
     """
     images = data.preparation.image is not None
     card = CARDS[recipe.method]
@@ -46,7 +54,19 @@ def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
 
 
 def make_method(recipe: Recipe, data: PreparedData) -> Method:
-    """The method that a recipe with its defaults describes, not trained yet, with the notes of its data."""
+    """Make the untrained method that a recipe describes.
+
+    Args:
+        recipe: with its defaults, as `with_defaults` returns it.
+        data: the prepared data of the recipe; its notes are copied to the method.
+
+    Returns:
+        The method.
+
+    Raises:
+        ValueError: the settings contradict each other, the data or the network.
+
+    """
     likelihood = make_likelihood(recipe, data)
     outputs = likelihood.width(likelihood.prepare(data.train[1]))
     card = CARDS[recipe.method]
@@ -55,7 +75,7 @@ def make_method(recipe: Recipe, data: PreparedData) -> Method:
     if "rho" in settings:
         settings["rho"] = _number_or_text(settings["rho"])
     if recipe.method == "mc-dropout" and ":" not in recipe.network:
-        # A network of ours carries its dropout in its own description.
+        # A built-in network describes its own dropout layers.
         settings.pop("p", None)
     bayesian = recipe.bayesian[0] if recipe.bayesian in {("all",), ("last_layer",)} else list(recipe.bayesian)
     network = make_network(recipe, tuple(data.train[0].shape[1:]), outputs)
@@ -65,11 +85,11 @@ def make_method(recipe: Recipe, data: PreparedData) -> Method:
 
 
 def fit_settings(recipe: Recipe, examples: int) -> dict[str, Any]:
-    """What `fit` is told, in the words of the recipe's method."""
+    """The keyword arguments of `fit` for the recipe's method."""
     card = CARDS[recipe.method]
-    own_settings = {name: recipe.options[name] for name in card.of_fit if name in recipe.options}
+    options = {name: recipe.options[name] for name in card.of_fit if name in recipe.options}
     if not card.optimised:
-        return {"seed": recipe.seed, "device": recipe.device, **own_settings}
+        return {"seed": recipe.seed, "device": recipe.device, **options}
     epochs = epochs_for(recipe, examples)
     return {
         "epochs": epochs,
@@ -83,14 +103,14 @@ def fit_settings(recipe: Recipe, examples: int) -> dict[str, Any]:
         "keep": recipe.keep,
         "seed": recipe.seed,
         "device": recipe.device,
-        # Short epochs would otherwise spend their time on the disk.
+        # Otherwise short epochs would spend most of their time writing checkpoints.
         "checkpoint_every": max(1, epochs // 100),
-        **own_settings,
+        **options,
     }
 
 
 def epochs_for(recipe: Recipe, examples: int) -> int:
-    """As many as the recipe says, else enough."""
+    """The epochs of a recipe, or else `enough_epochs`."""
     if recipe.epochs is not None:
         return recipe.epochs
     return enough_epochs(examples, max(recipe.batch_size, 1))
@@ -102,23 +122,23 @@ def enough_epochs(examples: int, batch_size: int) -> int:
 
 
 def make_likelihood(recipe: Recipe, prepared: PreparedData) -> Likelihood:
-    """As asked for, or as the data suggests; classes and units are the data's."""
+    """The likelihood of a recipe, or else the default for its data; classes and units come from the data."""
     name, _, _ = (recipe.likelihood or "").partition(":")
     if not name:
         name = "categorical" if prepared.kind == "classification" else "gaussian"
-    # HMC samples the weights; a noise that is a parameter of its own would have no posterior.
+    # HMC samples the weights only, so a learned noise would have no posterior.
     noise = "heteroscedastic" if recipe.method == "hmc" else "learned"
     likelihood = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name))
     known: dict[str, Any] = {"location": prepared.target_mean, "scale": prepared.target_scale}
     known["classes"] = len(prepared.class_names) or None
     likelihood = likelihoods.from_spec(likelihood.spec() | {option: known[option] for option in likelihood.from_data})
     if likelihood.kind != prepared.kind:
-        raise ValueError(f"likelihood {name} is for {likelihood.kind}, the data is a {prepared.kind}")
+        raise ValueError(f"likelihood {name} is for {likelihood.kind}, but the data is for {prepared.kind}")
     return likelihood
 
 
 def make_network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Callable[[], nn.Module]:
-    """A function that makes the network; weights start as torch draws them under the recipe's seed."""
+    """A function that makes the network of a recipe; torch draws its initial weights under the recipe's seed."""
     if ":" in recipe.network:
         make = user_factory(recipe.network, shape, outputs)
         _check_returns(recipe.network, make, shape)
@@ -136,7 +156,7 @@ def make_network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Callab
         if units is not None and len(units) == 1:
             named |= {"units": units[0], "layers": recipe.layers}
         elif units is not None and recipe.layers not in {None, len(units)}:
-            raise ValueError(f"units names {len(units)} widths, layers says {recipe.layers}")
+            raise ValueError(f"units has {len(units)} widths but layers is {recipe.layers}: the two must agree")
         else:
             named |= {"units": units, "layers": recipe.layers}
         named["inputs"] = int(torch.tensor(shape).prod())
@@ -149,10 +169,10 @@ def make_network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Callab
 def user_factory(
     text: str, shape: tuple[int, ...] | None = None, outputs: int | None = None
 ) -> Callable[[], nn.Module]:
-    """A network of the user's, `module:factory`, found as Python finds modules and in the current folder.
+    """A function that makes the user's network, from `module:factory`.
 
-    The factory is called without arguments, or with `inputs` (a number for a table, else the shape), `input_shape` and
-    `outputs` where it has such parameters.
+    The module is imported from the current folder or from the installed packages. The factory is called with those of
+    `inputs` (a number for a table, else the shape), `input_shape` and `outputs` that it has as parameters.
     """
     module_name, _, name = text.partition(":")
     here = str(Path.cwd())
@@ -161,18 +181,20 @@ def user_factory(
     try:
         factory = getattr(importlib.import_module(module_name), name)
     except ModuleNotFoundError as problem:
-        raise ValueError(f"network {text}: there is no module {problem.name!r} in this folder, nor installed") from None
+        raise ValueError(
+            f"network {text}: there is no module {problem.name!r} in the current folder or among installed packages"
+        ) from None
     except AttributeError:
         raise ValueError(f"network {text}: {module_name} has no {name!r}") from None
     except Exception as problem:
         raise ValueError(f"network {text}: importing {module_name} failed: {problem}") from problem
     if not callable(factory):
         raise TypeError(f"network {text} must be a function that makes a torch.nn.Module, got {factory!r}")
-    given = _arguments(text, factory, shape, outputs)
+    arguments = _factory_arguments(text, factory, shape, outputs)
 
     def make() -> nn.Module:
         try:
-            network = factory(**given)
+            network = factory(**arguments)
         except Exception as problem:
             raise ValueError(f"network {text} cannot be made: {problem}") from problem
         if not isinstance(network, nn.Module):
@@ -182,33 +204,33 @@ def user_factory(
     return make
 
 
-def _arguments(
+def _factory_arguments(
     text: str, factory: Callable[..., Any], shape: tuple[int, ...] | None, outputs: int | None
 ) -> dict[str, Any]:
-    """What a factory is called with; one that needs more is refused by the name of what it needs."""
+    """The arguments of a factory; one that requires any other parameter is refused."""
     inputs = shape[0] if shape is not None and len(shape) == 1 else shape
     known = {"inputs": inputs, "outputs": outputs, "input_shape": shape}
-    taken = inspect.signature(factory).parameters
-    given = {key: value for key, value in known.items() if key in taken and value is not None}
+    parameters = inspect.signature(factory).parameters
+    arguments = {key: value for key, value in known.items() if key in parameters and value is not None}
     collecting = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    for key, parameter in taken.items():
-        if key not in given and parameter.default is parameter.empty and parameter.kind not in collecting:
-            why = "which this run does not say" if key in known else "a factory is given inputs and outputs alone"
-            raise ValueError(f"network {text} needs {key!r}, {why}: give it a default")
-    return given
+    for key, parameter in parameters.items():
+        if key not in arguments and parameter.default is parameter.empty and parameter.kind not in collecting:
+            reason = "this run does not record it" if key in known else "a factory gets only inputs and outputs"
+            raise ValueError(f"network {text} needs {key!r}, but {reason}: give {key!r} a default value")
+    return arguments
 
 
 def _check_returns(text: str, make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
-    """Refuse a network of several outputs: which one is meant can be said in Python only."""
+    """Refuse a network with several outputs: only Python (`output=`) can choose among them."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         network = make().eval()
         try:
             result = network(torch.zeros(2, *shape))
-        except Exception:  # noqa: BLE001 -- said in full, with the data's own shapes, where it is fitted
+        except Exception:  # noqa: BLE001 -- fit reports it in full, with the shapes of the data
             return
     if not isinstance(result, torch.Tensor):
         raise TypeError(
-            f"network {text} returns {type(result).__name__}, not a tensor: let its forward return the one output, or "
+            f"network {text} returns {type(result).__name__}, not a tensor: make its forward return one tensor, or "
             "fit it in Python with output="
         )
 

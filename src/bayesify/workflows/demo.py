@@ -1,8 +1,7 @@
-"""The point in a minute: four kinds of network learn nine digits, and are then shown the tenth.
+"""The demo: four kinds of network learn nine digits, and are then shown the tenth.
 
-The images are scikit-learn's 8x8 digits. The settings below were chosen by the NLL on known digits, in a part of the
-training images held out for it; nothing was chosen by how well a withheld digit is noticed. `docs/demo.md` has the
-scores for each of the ten digits withheld in turn.
+The images are scikit-learn's 8x8 digits. The settings below were chosen by the validation NLL on known digits, never by
+how well a withheld digit is detected. `docs/demo.md` has the scores with each of the ten digits withheld in turn.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from bayesify.workflows.train import claimed, write_metrics
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Typical of the ten, not the best: its AUROC gains by variational inference about as much as the mean over all ten.
+# A typical digit, not the best: variational inference gains about as much AUROC on it as on average over all ten.
 WITHHELD = "3"
 UNITS, EPOCHS, BATCH_SIZE, DRAWS = 100, 300, 64, 100
 QUICK_EPOCHS, QUICK_DRAWS = 15, 20
@@ -56,12 +55,12 @@ CANDIDATES = {
     "mc-dropout": Candidate(CARDS["mc-dropout"].title, "mc-dropout", {"p": 0.5}),
     "variational": Candidate(CARDS["variational"].title, "variational", {"prior": "normal:2", "estimator": "local"}),
 }
-_PICTURE_SCALE = 16
+_ENLARGED = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """What the demo has made: results in the order of the table, its rows, the report and the run folders."""
+    """The outcome of the demo: results in the order of the table, its rows, the report and the run folders."""
 
     results: list[TrainedResult]
     rows: list[Row]
@@ -78,15 +77,18 @@ def run(
     progress: bool = True,
     console: Console | None = None,
 ) -> Demo:
-    """Train, compare, and write `report.html`, a run folder for each network and two pictures to ask about.
+    """Train and compare; write `report.html`, a run folder for each network and two images to predict.
 
     Args:
         out: the folder; an earlier demo in it is replaced.
         withheld: the digit that no network is taught.
-        seed: of starts, shuffling and noise.
-        quick: a twentieth of the training, to see that everything works.
-        progress: show a bar while training (never when the output is not a terminal).
+        seed: of initial weights, shuffling and noise.
+        quick: a twentieth of the training, to check that everything works.
+        progress: show a progress bar (never when the output is not a terminal).
         console: where to print.
+
+    Returns:
+        The results, the rows of the table, the report and the run folders.
 
     """
     out, console = Path(out), console or _terminal()
@@ -100,12 +102,12 @@ def run(
     rows = summarise([results])
     console.print(table(rows))
     _explain(console, results, str(withheld))
-    _say_what_next(console, report, folders["variational"], out)
+    _print_next_steps(console, report, folders["variational"], out)
     return Demo(results, rows, report, folders)
 
 
 def every_digit(*, seed: int = 0, quick: bool = False, progress: bool = True) -> dict[str, list[TrainedResult]]:
-    """Results with each digit withheld in turn, which is how `docs/demo.md` was made; about six minutes."""
+    """Results with each digit withheld in turn, for `docs/demo.md`; takes about six minutes."""
     with _one_thread():
         return {
             digit: train(_digits(digit, seed), seed=seed, quick=quick, progress=progress)
@@ -114,7 +116,7 @@ def every_digit(*, seed: int = 0, quick: bool = False, progress: bool = True) ->
 
 
 def scores(results: Mapping[str, Sequence[TrainedResult]]) -> dict[str, dict[str, dict[str, float]]]:
-    """What `docs/results/demo.json` holds of such results: by method, by withheld digit, each score."""
+    """The scores of `every_digit` by method, withheld digit and name, as in `docs/results/demo.json`."""
     return {
         column[0].label: {
             digit: {
@@ -129,9 +131,9 @@ def scores(results: Mapping[str, Sequence[TrainedResult]]) -> dict[str, dict[str
 
 
 def tables(scored: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
-    """Such scores as the two tables of `docs/demo.md`: AUROC digit by digit, and means of the rest."""
+    """The two tables of `docs/demo.md` from `scores`: AUROC digit by digit, and means of the other scores."""
     digits = list(next(iter(scored.values())))
-    areas = {label: [own[digit]["auroc"] for digit in digits] for label, own in scored.items()}
+    areas = {label: [by_digit[digit]["auroc"] for digit in digits] for label, by_digit in scored.items()}
     plain = next(iter(areas.values()))
     lines = [f"| method | {' | '.join(digits)} | mean | gain over plain |", f"| --- |{' ---: |' * (len(digits) + 2)}"]
     for label, area in areas.items():
@@ -141,8 +143,8 @@ def tables(scored: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
         lines.append(f"| {label} | {' | '.join([*map(_short, area), _short(fmean(area)), last])} |")
     sure = f"withheld digits answered with at least {SURE:.0%} confidence"
     lines += ["", f"| method | accuracy on known digits | NLL | ECE | {sure} |", f"| --- |{' ---: |' * 4}"]
-    for label, own in scored.items():
-        mean = {name: fmean(one[name] for one in own.values()) for name in ("accuracy", "nll", "ece", "sure")}
+    for label, by_digit in scored.items():
+        mean = {name: fmean(row[name] for row in by_digit.values()) for name in ("accuracy", "nll", "ece", "sure")}
         lines.append(
             f"| {label} | {mean['accuracy']:.1%} | {_short(mean['nll'])} | {_short(mean['ece'])} | {mean['sure']:.0%} |"
         )
@@ -157,7 +159,19 @@ def train(
     progress: bool = True,
     announce: Callable[[Candidate, int, int], None] | None = None,
 ) -> list[TrainedResult]:
-    """All networks on the digits that are not withheld, scored on the test images."""
+    """Train all networks on the digits that are not withheld, and score them on the test images.
+
+    Args:
+        prepared: the digits, one of them withheld.
+        seed: of initial weights, shuffling and noise.
+        quick: a twentieth of the training.
+        progress: show a progress bar (never when the output is not a terminal).
+        announce: called with each candidate, its place from 0 and the number of candidates.
+
+    Returns:
+        A result for each network, in the order of the table.
+
+    """
     inputs, outputs = prepared.train[0].shape[1], len(prepared.class_names)
     return compare(
         prepared.train,
@@ -204,7 +218,7 @@ def _announcer(console: Console, prepared: PreparedData, withheld: str) -> Calla
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Steps this small gain nothing from a second thread, and lose much where other work holds the second core."""
+    """Use one thread: steps this small gain nothing from a second, and lose much where the other core is busy."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -223,8 +237,8 @@ def _write(
     for folder, result in zip(folders.values(), results, strict=True):
         result.method.save(folder)
         write_metrics(folder, {"method": result.name, "data": "the test part of digits", **result.evaluation.to_dict()})
-    _save_picture(raw.x_test[easiest_known(results)], out / "known.png")
-    _save_picture(raw.unknown[most_telling_unknown(results, SURE)], out / "unknown.png")
+    _save_image(raw.x_test[easiest_known(results)], out / "known.png")
+    _save_image(raw.unknown[most_telling_unknown(results, SURE)], out / "unknown.png")
     withheld = ", ".join(raw.withheld)
     examples = f"{len(raw.x_train):,} images of nine digits to learn from, {len(raw.x_test):,} others to test"
     return comparison_report(
@@ -241,12 +255,12 @@ def _write(
     )
 
 
-def _save_picture(levels: Tensor, path: Path) -> None:
-    """One raw digit as a PNG large enough to look at; `predict` makes it small again."""
+def _save_image(levels: Tensor, path: Path) -> None:
+    """Save a raw digit as a PNG that is large enough to look at; `predict` resizes it to 8x8."""
     from PIL import Image
 
     grey = (levels.double() * (255 / 16)).round().to(torch.uint8).numpy()
-    large: Any = np.kron(grey, np.ones((_PICTURE_SCALE, _PICTURE_SCALE), dtype=np.uint8))
+    large: Any = np.kron(grey, np.ones((_ENLARGED, _ENLARGED), dtype=np.uint8))
     Image.fromarray(large).save(path)
 
 
@@ -254,10 +268,10 @@ def _explain(console: Console, results: Sequence[TrainedResult], withheld: str) 
     sure = [f"{result.label} {_falsely_sure(result):.0%}" for result in results]
     spent = f"{results[0].example_gradients:,} example-gradients for each method, {results[1].example_gradients:,}"
     for line in (
-        "AUROC: how well doubt tells the unknown digit from known ones; 0.5 is chance, 1 is perfect.",
-        "At 90%: the accuracy on known digits when the least sure tenth of the answers is withheld.",
-        f"Budget: {spent} for the first ensemble. Cost is training time over the plain network's.",
-        f"No answer to a {withheld} can be right; at least {SURE:.0%} sure of one all the same: {'; '.join(sure)}.",
+        "AUROC: how well uncertainty separates the unknown digit from known ones; 0.5 is chance, 1 is perfect.",
+        "At 90%: the accuracy on known digits without the least certain tenth of the predictions.",
+        f"Budget: {spent} for the first ensemble. Cost is training time relative to the plain network.",
+        f"Every prediction for a {withheld} is wrong. Made with at least {SURE:.0%} confidence: {'; '.join(sure)}.",
     ):
         console.print(line, markup=False)
 
@@ -277,34 +291,37 @@ def _short(value: float, sign: str = "") -> str:
     return f"{value:{sign}.3f}".replace("0.", ".", 1)
 
 
-def _say_what_next(console: Console, report: Path, folder: Path, out: Path) -> None:
+def _print_next_steps(console: Console, report: Path, folder: Path, out: Path) -> None:
     def quoted(path: Path) -> str:
         return shlex.quote(str(path))
 
-    # A command that the shell would not find is named by its place.
+    # Where the shell would not find the command, print its path.
     beside = Path(sys.executable).with_name("bayesify")
     bayesify = "bayesify" if shutil.which("bayesify") or not beside.exists() else os.path.relpath(beside)
     console.print("\nWhat next?", markup=False)
     for what, how in (
-        ("See the pictures, open", str(report)),
-        ("Ask about one", f"{bayesify} predict {quoted(folder)} {quoted(out / 'unknown.png')} --at-least {SURE}"),
-        ("Train on a table of yours", f"{bayesify} train --data your.csv --out runs/yours"),
+        ("Open the report", str(report)),
+        (
+            "Predict an unknown digit",
+            f"{bayesify} predict {quoted(folder)} {quoted(out / 'unknown.png')} --at-least {SURE}",
+        ),
+        ("Train on your own table", f"{bayesify} train --data your.csv --out runs/yours"),
     ):
-        # Commands are for copying: a line must not be broken.
+        # Commands are copied, so a line must not wrap.
         console.print(f"  {what + ':':<28}{how}", markup=False, soft_wrap=True)
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Every digit: print the tables of `docs/demo.md`, and write the scores where asked to."""
+    """Withhold every digit in turn, print the tables of `docs/demo.md`, and write the scores to a file if named."""
     parser = argparse.ArgumentParser(prog="python -m bayesify.workflows.demo", description=main.__doc__)
     parser.add_argument("out", nargs="?", type=Path, help="a JSON file for the scores")
     out = parser.parse_args(words).out
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        parser.error(f"{out} cannot be written: give a file in a folder that is there")
-    found = scores(every_digit())
+        parser.error(f"{out} cannot be written: give a file in a folder that exists")
+    scored = scores(every_digit())
     if out is not None:
-        write_json(out, found)
-    print(tables(found))
+        write_json(out, scored)
+    print(tables(scored))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a person hands to `predict`: pictures, arrays, tables or standard input, as raw examples of a run's layout."""
+"""The inputs of `predict` (images, arrays, tables or standard input) as raw examples in the layout of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from bayesify.data import DataError, Preparation, rows_from_csv
 from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, read_arrays, read_rows
 from bayesify.data.images import IMAGE_FILES
-from bayesify.workflows.unprepared import Untouched, raw_shape
+from bayesify.workflows.unprepared import Unprepared, raw_shape
 
 # A lone array has no targets: it serves as inputs, not as a data set.
 ARRAYS = (".npy", *ARRAY_FILES)
@@ -34,29 +34,29 @@ class Inputs:
 
 def read_inputs(sources: Sequence[str], preparation: Preparation, stdin: TextIO) -> Inputs:
     """Every example of every source, in order."""
-    parts, names = [], []
+    tensors, names = [], []
     for source in expand(sources):
         raw = _read(source, preparation, stdin)
         several = len(raw) > 1 or Path(source).suffix.lower() not in IMAGE_FILES
         name = "input" if source == "-" else source
-        parts.append(raw.to(torch.float64))
+        tensors.append(raw.to(torch.float64))
         names += [f"{name}:{row}" for row in range(1, len(raw) + 1)] if several else [name]
-    return Inputs(torch.cat(parts), names)
+    return Inputs(torch.cat(tensors), names)
 
 
 def expand(sources: Iterable[str]) -> list[str]:
-    """Folders replaced by the pictures in them."""
-    found: list[str] = []
+    """The sources, with each folder replaced by the images in it."""
+    files: list[str] = []
     for source in sources:
         path = Path(source)
         if source != "-" and path.is_dir():
-            pictures = sorted(str(file) for file in path.iterdir() if file.suffix.lower() in IMAGE_FILES)
-            if not pictures:
-                raise DataError(f"{path}: a folder without PNG or JPEG pictures")
-            found += pictures
+            images = sorted(str(file) for file in path.iterdir() if file.suffix.lower() in IMAGE_FILES)
+            if not images:
+                raise DataError(f"{path}: expected PNG or JPEG images in the folder, found none")
+            files += images
         else:
-            found.append(source)
-    return found
+            files.append(source)
+    return files
 
 
 def _read(source: str, preparation: Preparation, stdin: TextIO) -> Tensor:
@@ -73,14 +73,15 @@ def _read(source: str, preparation: Preparation, stdin: TextIO) -> Tensor:
     if suffix in TABLE_FILES:
         return _from_table(path, preparation)
     kinds = ", ".join((*IMAGE_FILES, *ARRAYS, *TABLE_FILES))
-    raise DataError(f"{path}: do not know how to read a {suffix or 'nameless'} file; expected {kinds}")
+    kind = f"a {suffix} file" if suffix else "a file without a suffix"
+    raise DataError(f"{path}: cannot read {kind}; expected {kinds}")
 
 
 def _from_stream(stream: TextIO, preparation: Preparation) -> Tensor:
     try:
         text = stream.read()
     except UnicodeDecodeError:
-        raise DataError("standard input is not UTF-8 text; give pictures and arrays as files") from None
+        raise DataError("standard input is not UTF-8 text: give images and arrays as files") from None
     if not text.strip():
         raise DataError("standard input is empty: expected CSV rows or one JSON value per line")
     if text.lstrip()[0] in "[{":
@@ -91,7 +92,7 @@ def _from_stream(stream: TextIO, preparation: Preparation) -> Tensor:
 
 
 def _from_table(source: Path | TextIO, preparation: Preparation) -> Tensor:
-    if preparation.image is None and not isinstance(preparation, Untouched):
+    if preparation.image is None and not isinstance(preparation, Unprepared):
         return rows_from_csv(source, preparation)
     rows = read_rows(source)
     values = [[rows.number(row, column) for column in range(len(rows.names))] for row in range(len(rows.cells))]
@@ -113,25 +114,26 @@ def _from_json_lines(text: str, preparation: Preparation) -> Tensor:
         except ValueError:
             raise DataError(f"{where}: not a JSON value") from None
         if isinstance(value, dict):
-            value = [_cell(value, column.name, column.categories, where) for column in preparation.columns]
+            value = [column_value(value, column.name, column.categories, where) for column in preparation.columns]
             if not value:
                 raise DataError(
-                    f"{where}: this run knows no columns by name, give a list of numbers instead of an object"
+                    f"{where}: this run has no columns by name: give a list of numbers instead of an object"
                 )
         try:
             array = np.array(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise DataError(f"{where}: expected a list of numbers") from None
-        one = fit_array(array, preparation, where)
-        if len(one) != 1:
-            raise DataError(f"{where}: expected one example per line, got {len(one)}")
-        examples.append(one)
+        example = fit_array(array, preparation, where)
+        if len(example) != 1:
+            raise DataError(f"{where}: expected one example per line, got {len(example)}")
+        examples.append(example)
     return torch.cat(examples)
 
 
-def _cell(row: dict[str, Any], name: str, categories: Sequence[str], where: str) -> float:
+def column_value(row: dict[str, Any], name: str, categories: Sequence[str], where: str) -> float:
+    """The value of a named column in a row: a number, or the number of a category; `where` names the row in errors."""
     if name not in row:
-        raise DataError(f"{where}: no {name!r}; it has {', '.join(map(str, row))}")
+        raise DataError(f"{where}: there is no {name!r}, only {', '.join(map(str, row))}")
     value = row[name]
     if categories:
         if str(value) not in categories:
@@ -142,7 +144,7 @@ def _cell(row: dict[str, Any], name: str, categories: Sequence[str], where: str)
     try:
         return float(value)
     except OverflowError:
-        raise DataError(f"{where}: {name!r} is a number too large for 64 bits") from None
+        raise DataError(f"{where}: {name!r} is a number too large for a 64-bit float") from None
 
 
 def _array(path: Path) -> NDArray[Any]:
@@ -150,16 +152,16 @@ def _array(path: Path) -> NDArray[Any]:
         arrays = read_arrays(path)
         return arrays[_name_of_inputs(path, list(arrays))]
     try:
-        held = np.load(path, allow_pickle=False)
+        content = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
         objects = "pickle" in str(problem) and path.stat().st_size > 0
         reason = "it holds Python objects" if objects else "truncated or damaged"
         raise DataError(f"{path}: not a readable {path.suffix} file ({reason})") from None
-    if isinstance(held, np.ndarray):
-        return held
-    with held:
+    if isinstance(content, np.ndarray):
+        return content
+    with content:
         try:
-            array: NDArray[Any] = held[_name_of_inputs(path, held.files)]
+            array: NDArray[Any] = content[_name_of_inputs(path, content.files)]
         except DataError:
             raise
         except (OSError, ValueError, EOFError, zipfile.BadZipFile):
@@ -178,13 +180,26 @@ def _name_of_inputs(path: Path, names: Sequence[str]) -> str:
 
 
 def fit_array(array: NDArray[Any], preparation: Preparation, what: str) -> Tensor:
-    """An array of one example or many as `[n, *raw]`: pixel rows are folded, channels may come last."""
+    """An array of one example or many as `[n, *raw_shape]`; flat pixels are folded, channels may come last.
+
+    Args:
+        array: the raw examples.
+        preparation: of the run.
+        what: names the array in errors.
+
+    Returns:
+        The examples in double precision.
+
+    Raises:
+        DataError: the array holds no finite numbers, or does not have the shape of the training data.
+
+    """
     if array.dtype.kind not in "biuf":
         raise DataError(f"{what}: must hold numbers, got {array.dtype}")
     if array.size == 0:
-        raise DataError(f"{what}: holds no numbers, shape {list(array.shape)}")
+        raise DataError(f"{what}: holds no numbers, its shape is {list(array.shape)}")
     if not np.isfinite(array).all():
-        raise DataError(f"{what}: holds NaN or infinity")
+        raise DataError(f"{what}: holds NaN or infinity, expected finite numbers")
     layout = preparation.image
     if layout is not None and not (array.min() >= 0 and array.max() <= layout.maximum):
         span = f"{array.min():g} to {array.max():g}"
@@ -196,7 +211,7 @@ def fit_array(array: NDArray[Any], preparation: Preparation, what: str) -> Tenso
         array = np.moveaxis(array, -1, -3)
         shape = array.shape
     single = (wanted, (size,), (1, *wanted), (*wanted, 1))
-    many = tuple((*shape[:1], *one) for one in single)
+    many = tuple((*shape[:1], *example) for example in single)
     if shape not in single and shape not in many:
         expected = ", ".join(map(str, wanted))
         raise DataError(f"{what}: examples must be [{expected}] or [n, {expected}], got {list(shape)}")

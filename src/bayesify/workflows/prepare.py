@@ -1,7 +1,7 @@
-"""From the name of a data set to tensors: opened, perhaps with classes withheld, split, made noisy, prepared.
+"""From the name of a data set to prepared data: opened, classes withheld, split, labels made noisy, scaled.
 
-What was done is written down in `notes`, which travel in a run's `config.json` and are enough to find the same examples
-again: where the data is, its fingerprint, the rows of each part, the preparation and the names of the classes.
+The `notes` record how. They are saved in a run's `config.json` and suffice to find the same examples again: the place
+of the data, its fingerprint, the rows of each split, the preparation and the names of the classes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from bayesify.workflows.recipe import Recipe
 
 @dataclass(frozen=True)
 class PreparedData:
-    """Prepared examples: inputs float32, labels int64 or regression targets float64 in their original units.
+    """Prepared examples: inputs in float32; labels in int64, or regression targets in float64 and their own units.
 
-    Targets keep their digits until the likelihood has taken their mean off: at ten million float32 has steps of one.
+    Targets stay in double precision until the likelihood subtracts their mean: near ten million float32 has steps of
+    one.
     """
 
     train: tuple[Tensor, Tensor]
@@ -45,38 +46,54 @@ class PreparedData:
 
 
 def prepare_data(recipe: Recipe, raw: DataSet | None = None) -> PreparedData:
-    """Everything that training and testing by a recipe need; `raw` where its data is open already."""
+    """Prepare the data of a recipe for training and testing.
+
+    Args:
+        recipe: the settings.
+        raw: the raw data, where it is open already.
+
+    Returns:
+        The training, validation, test and unknown examples, and the notes that a run saves.
+
+    Raises:
+        DataError: the data cannot be read, or the recipe asks for what it does not have.
+
+    Example:
+        >>> data = prepare_data(Recipe(data="moons", validation=0.25))
+        >>> len(data.train[0]), len(data.validation[0]), len(data.test[0])
+        (525, 175, 300)
+
+    """
     raw = open_for(recipe) if raw is None else raw
-    mark = fingerprint(raw)
+    digest = fingerprint(raw)
     known = withhold(raw, recipe.withhold) if recipe.withhold else raw
-    part = known.hold_out(recipe.validation, recipe.split or 0) if recipe.validation else known
-    if len(part.x_train) == 0:
-        raise DataError(f"{raw.name} has no training examples: it is there for unknown inputs, as in --ood {raw.name}")
+    split = known.hold_out(recipe.validation, recipe.split or 0) if recipe.validation else known
+    if len(split.x_train) == 0:
+        raise DataError(f"{raw.name} has no training examples: use it for unknown inputs, as in --ood {raw.name}")
     if recipe.network == "cnn" and raw.image is None:
         raise DataError(f"network cnn needs images, {raw.name} is a table: use mlp")
-    y_train = part.y_train
+    y_train = split.y_train
     if recipe.label_noise:
         y_train = label_noise(y_train, read_pairs(recipe.label_noise, known), recipe.split or 0)
-    prepared = part.prepare(recipe.normalise, flatten=recipe.network == "mlp")
+    prepared = split.prepare(recipe.normalise, flatten=recipe.network == "mlp")
     assert prepared.preparation is not None
     apply = prepared.preparation.apply
-    held = (prepared.x_test, part.y_test) if recipe.validation else None
     return PreparedData(
         train=(prepared.x_train, y_train),
-        validation=held,
+        validation=(prepared.x_test, split.y_test) if recipe.validation else None,
         test=(apply(known.x_test), known.y_test),
         unknown=None if known.unknown is None else apply(known.unknown),
         kind=known.kind,
         class_names=known.class_names,
-        target_mean=part.target_mean,
-        target_scale=part.target_scale,
+        target_mean=split.target_mean,
+        target_scale=split.target_scale,
         preparation=prepared.preparation,
-        notes=_notes(recipe, raw, known, part if recipe.validation else None, prepared.preparation, mark),
+        notes=_notes(recipe, raw, known, split if recipe.validation else None, prepared.preparation, digest),
     )
 
 
 def open_for(recipe: Recipe) -> DataSet:
-    """The raw data set of a recipe, with the options that its kind of file takes."""
+    """Open the raw data set of a recipe, with the options for its kind of file."""
     kind = None if recipe.likelihood is None else likelihood_class(recipe.likelihood).kind
     options = {"target": recipe.target, "ignore": recipe.ignore or None, "size": recipe.size}
     path = Path(recipe.data).expanduser()
@@ -92,20 +109,31 @@ def open_for(recipe: Recipe) -> DataSet:
 
 
 def fetch(name: str) -> bool:
-    """Download a known data set if it is not here; whether anything was downloaded."""
+    """Download a known data set if it is missing.
+
+    Args:
+        name: of the data set.
+
+    Returns:
+        Whether anything was downloaded.
+
+    Raises:
+        TrainingError: the download failed.
+
+    """
     known = KNOWN[canonical(name)]
     if not known.folders or find(known) is not None:
         return False
     try:
         download(known, cache())
     except DataError as problem:
-        # Nothing was wrong with the question: the answer could not be had.
+        # The request was valid but the download failed, which is another exit code than a wrong name.
         raise TrainingError(str(problem)) from problem
     return True
 
 
 def fingerprint(raw: DataSet) -> str:
-    """A short digest of all raw examples, so that a file that has changed is noticed."""
+    """A short digest of all raw examples, to notice a file that has changed."""
     digest = hashlib.sha256()
     for tensor in (raw.x_train, raw.y_train, raw.x_test, raw.y_test):
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -113,8 +141,8 @@ def fingerprint(raw: DataSet) -> str:
     return digest.hexdigest()[:16]
 
 
-def understood(notes: dict[str, Any]) -> str | None:
-    """What a table was taken for, from its notes; pictures and known sets speak for themselves."""
+def describe_table(notes: dict[str, Any]) -> str | None:
+    """The target and the columns that were read from a table, from its notes; None for images and known data sets."""
     names = [column["name"] for column in notes["preparation"]["columns"]]
     if not notes["target_name"] or not names:
         return None
@@ -127,17 +155,29 @@ def understood(notes: dict[str, Any]) -> str | None:
 
 
 def read_pairs(text: str, dataset: DataSet) -> dict[tuple[int, int], float]:
-    """Label noise as text, `1,7=0.3` or `1,7=0.3;cat,dog=0.1`: pairs of classes and the chance of a swap."""
+    """Parse label noise: pairs of classes and the probability that their labels are swapped.
+
+    Args:
+        text: as `1,7=0.3` or `1,7=0.3;cat,dog=0.1`.
+        dataset: which has the classes.
+
+    Returns:
+        Probabilities by pairs of class numbers.
+
+    Raises:
+        ValueError: the text has another form, or names an unknown class.
+
+    """
     pairs = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
-        classes, equals, chance = part.rpartition("=")
+    for item in filter(None, (item.strip() for item in text.split(";"))):
+        classes, equals, chance = item.rpartition("=")
         names = [name.strip() for name in classes.split(",")]
         try:
             probability = float(chance)
         except ValueError:
             equals = ""
         if not equals or len(names) != 2:
-            raise ValueError(f"label noise must read CLASS,CLASS=CHANCE, as in 1,7=0.3, got {part!r}")
+            raise ValueError(f"label noise must read CLASS,CLASS=CHANCE, as in 1,7=0.3, got {item!r}")
         for name in names:
             if name not in dataset.class_names:
                 raise ValueError(f"unknown class {name!r} in label noise{nearest(name, dataset.class_names)}")
@@ -147,36 +187,36 @@ def read_pairs(text: str, dataset: DataSet) -> dict[tuple[int, int], float]:
 
 
 def _check_options(recipe: Recipe, path: Path) -> None:
-    """Refuse what another kind of data takes, in the words of that kind."""
+    """Refuse options that belong to another kind of data."""
     suffix = path.suffix.lower()
     if is_known(recipe.data):
-        kind = "a data set that we know"
+        kind = "a known data set"
     elif path.is_dir():
         kind = "a folder"
     elif suffix in READERS:
-        kind = "a table" if suffix in TABLE_FILES else "an archive of arrays"
+        kind = "a table" if suffix in TABLE_FILES else "a file of arrays"
     else:
         return
-    for name, meant, wanted in (
+    for name, wanted, description in (
         ("target", "a table", f"a {' or '.join(TABLE_FILES)} table"),
         ("ignore", "a table", f"a {' or '.join(TABLE_FILES)} table"),
-        ("size", "a folder", "a folder of pictures"),
+        ("size", "a folder", "a folder of images"),
     ):
-        if getattr(recipe, name) not in (None, ()) and kind != meant:
-            raise DataError(f"{name} is for {wanted}, {recipe.data} is {kind}: leave it out")
+        if getattr(recipe, name) not in (None, ()) and kind != wanted:
+            raise DataError(f"{name} is for {description}, but {recipe.data} is {kind}: leave {name} out")
 
 
 def _notes(
-    recipe: Recipe, raw: DataSet, known: DataSet, held: DataSet | None, preparation: Preparation, mark: str
+    recipe: Recipe, raw: DataSet, known: DataSet, split: DataSet | None, preparation: Preparation, digest: str
 ) -> dict[str, Any]:
     options = {"target": recipe.target, "ignore": list(recipe.ignore), "size": recipe.size, "split": recipe.split}
-    train = held or known
+    train = split or known
     return {
         "name": raw.name,
         "path": None if is_known(recipe.data) else str(Path(recipe.data).expanduser().resolve()),
         "options": {name: value for name, value in options.items() if value not in (None, [])},
         "kind": raw.kind,
-        "fingerprint": mark,
+        "fingerprint": digest,
         "licence": raw.licence,
         "target_name": raw.target_name,
         "class_names": list(known.class_names) or None,
@@ -186,7 +226,7 @@ def _notes(
         "validation": recipe.validation,
         "examples": {
             "train": len(train.x_train),
-            "validation": 0 if held is None else len(held.x_test),
+            "validation": 0 if split is None else len(split.x_test),
             "test": len(known.x_test),
             "unknown": 0 if known.unknown is None else len(known.unknown),
         },
@@ -194,7 +234,7 @@ def _notes(
         "factory": recipe.network if ":" in recipe.network else None,
         "split_seed": raw.split_seed,
         "test_rows": _rows(raw.test_rows),
-        "validation_rows": None if held is None else _rows(held.test_rows),
+        "validation_rows": None if split is None else _rows(split.test_rows),
     }
 
 

@@ -1,7 +1,7 @@
-"""A recipe: everything that a training run is asked for, in one flat record of plain values.
+"""A recipe: all settings of a training run, in one flat record of plain values.
 
-The same names are the flags of `bayesify train`, the keys of a configuration file and the fields here. A run's own
-`config.json` is a configuration file too: `read_config_file` finds the recipe in it. Nothing here needs torch.
+The same names are the flags of `bayesify train`, the keys of a configuration file and the fields here. A run's
+`config.json` is a configuration file too: `read_config_file` reads the recipe from it. Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from bayesify.errors import choose
 from bayesify.methods.cards import CARDS, OF_OPTIMISATION, OPTIONS
 
-# Functions drawn for a prediction unless the user says how many: the same in Python, on the command line, in the server.
+# Posterior draws per prediction by default: the same in Python, on the command line and in the server.
 DRAWS = 100
 METHOD_NAMES = tuple(CARDS)
 NETWORK_NAMES = ("mlp", "cnn")
-# What belongs to the data, and goes when a command line replaces the data of a configuration file.
+# Settings of the data. They are dropped when a command line replaces the data of a configuration file.
 OF_DATA = ("target", "ignore", "size", "split", "normalise", "withhold", "label_noise", "likelihood")
 OF_NETWORK = {
     "units": ("mlp",),
@@ -30,15 +30,48 @@ OF_NETWORK = {
     "activation": ("mlp", "cnn"),
     "dropout": ("mlp", "cnn"),
 }
-# What a run's description also holds, and the next run decides for itself.
-_OF_THE_MACHINE = {"compiled", "checkpoint_every", "block", "stored", "judged", "added_dropout"}
+# Entries of a run's configuration that are no settings of a recipe: the next run decides them again.
+_NOT_REPEATED = {"compiled", "checkpoint_every", "block", "stored", "judged", "added_dropout"}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to train, on what, and how; None stands for "as the data, the network or the method has it".
+    """What to train, on which data, and how; None means the default of the data, the network or the method.
 
-    `options` holds the settings that only some methods have, by name (`bayesify.methods.cards.OPTIONS`).
+    Args:
+        data: the name of a known data set, a .csv, .tsv or .npz file, or a folder of images.
+        target: the target column of a table, by name or number; None is the last.
+        ignore: columns of a table to leave out.
+        size: height and width that the images of a folder are resized to.
+        split: the number of a published split, or the seed of the test part.
+        normalise: `126`, `255`, `standard`, `symmetric` or `none`.
+        withhold: classes left out of training, which become unknown test inputs.
+        label_noise: pairs of classes whose training labels are swapped at random, as `1,7=0.3`.
+        validation: share of the training examples set aside for validation.
+        network: `mlp`, `cnn` or `module:factory`.
+        units: hidden units of an mlp: one width, or one per hidden layer.
+        layers: hidden layers of an mlp.
+        activation: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
+        dropout: dropout rate of the network.
+        preset: architecture of a cnn: `lenet`, `study-c` or `study-e`.
+        method: a name in `bayesify.methods.cards.CARDS`.
+        prior: of the weights, as `normal:1`.
+        likelihood: of the targets, as `categorical` or `gaussian:learned`.
+        bayesian: which weights are random: `all`, `last_layer`, or name patterns.
+        start: where the weights start, as `glorot` or `normal:0.1`.
+        epochs: passes over the training data.
+        batch_size: examples per step.
+        learning_rate: of the optimiser of the mean loss.
+        optimizer: the name of a torch optimiser, as `adam` or `sgd:momentum=0.9`.
+        schedule: of the learning rate: `constant`, `cosine`, `linear` or `step:0.5,0.1`.
+        draws: weight draws per training step.
+        kl: weighting of the KL over the batches: `uniform` or `reweighted`.
+        patience: stop after this many epochs without a better validation score.
+        keep: the weights to keep: `last` or `best` on validation.
+        seed: of initial weights, noise and shuffling.
+        device: as torch names it.
+        options: settings that only some methods have, by name (`bayesify.methods.cards.OPTIONS`).
+
     """
 
     data: str = "digits"
@@ -84,7 +117,7 @@ class Recipe:
         for name in () if card.optimised else OF_OPTIMISATION:
             if getattr(self, name) != getattr(type(self), name):
                 raise ValueError(
-                    f"{name} is a setting of optimisation, {card.name} samples: see {', '.join(card.options)}"
+                    f"{name} is a setting of optimisation, but {card.name} samples: use {', '.join(card.options)}"
                 )
         for name, networks in OF_NETWORK.items():
             if getattr(self, name) is not None and self.network not in networks:
@@ -101,20 +134,36 @@ class Recipe:
             raise ValueError(f"draws is a setting of {methods}, the method is {card.name}")
 
     def with_settings(self, settings: Mapping[str, Any]) -> Recipe:
-        """The same recipe with some settings, or options of its method, replaced."""
+        """A copy of the recipe with some settings, or options of its method, replaced.
+
+        Args:
+            settings: new values by name.
+
+        Returns:
+            The new recipe.
+
+        """
         named = {name: value for name, value in settings.items() if name not in OPTIONS}
         options = {name: value for name, value in settings.items() if name in OPTIONS}
         return replace(self, **named, options={**self.options, **options})
 
     def setting(self, name: str) -> Any:
-        """A setting or an option by name; None where the recipe does not say."""
+        """The value of a setting or an option.
+
+        Args:
+            name: of the setting or option.
+
+        Returns:
+            The value, or None where the recipe leaves it open.
+
+        """
         return self.options.get(name) if name in OPTIONS else getattr(self, name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Every setting that is not at its default, options among them, by name."""
-        usual = Recipe()
-        named = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != getattr(usual, name)}
-        return {**named, **self.options}
+        """Every setting that differs from its default, and every option, by name."""
+        default = Recipe()
+        changed = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != getattr(default, name)}
+        return {**changed, **self.options}
 
 
 SETTINGS = tuple(item.name for item in fields(Recipe) if item.name != "options")
@@ -127,7 +176,18 @@ def owners_of(option: str) -> str:
 
 
 def make_recipe(base: Mapping[str, Any], over: Mapping[str, Any]) -> Recipe:
-    """The recipe of a configuration (`base`) with what was said beside it (`over`), which wins."""
+    """Merge a configuration and the settings that override it into a recipe.
+
+    A new data set, method or network drops the settings of `base` that belonged to the old one.
+
+    Args:
+        base: settings by name, as from a configuration file.
+        over: settings by name that replace them, as from a command line.
+
+    Returns:
+        The recipe.
+
+    """
     first, second = read_settings(base), read_settings(over)
     for name, dependent in (
         ("data", OF_DATA),
@@ -142,7 +202,7 @@ def make_recipe(base: Mapping[str, Any], over: Mapping[str, Any]) -> Recipe:
 
 
 def read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings and options by name, each turned into the type that it has; null means not given."""
+    """Settings and options by name, each converted to its type; None means that it was not set."""
     result = {}
     for key, value in settings.items():
         name = choose("setting", str(key).replace("-", "_"), (*SETTINGS, *OPTIONS))
@@ -152,7 +212,18 @@ def read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_config_file(path: str | Path) -> dict[str, Any]:
-    """The settings in a JSON or TOML file: flags by name, or the `config.json` (or the folder) of a run."""
+    """Read the settings in a JSON or TOML file.
+
+    Args:
+        path: a file of settings by name, the `config.json` of a run, or the folder of a run.
+
+    Returns:
+        Settings by name.
+
+    Raises:
+        ValueError: the file cannot be read, names an unknown setting, or belongs to a run that flags cannot repeat.
+
+    """
     file = Path(path)
     file = file / "config.json" if file.is_dir() else file
     try:
@@ -163,7 +234,7 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
     except ValueError as problem:
         raise ValueError(f"{file} is not a readable configuration: {problem}") from None
     if not isinstance(content, dict):
-        raise TypeError(f"{file} must hold one object of settings by name, it holds {type(content).__name__}")
+        raise TypeError(f"{file} must hold an object of settings by name, got {type(content).__name__}")
     if content.get("format") == "bayesify-run":
         settings = settings_of_run(content, str(file))
         _check_repeatable(content, file)
@@ -173,7 +244,7 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
 
 
 def settings_of_run(config: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """The settings that a run's description stands for."""
+    """The settings that a run was trained with, from its configuration; `what` names it in errors."""
     from bayesify.likelihoods.text import spec_text
 
     data, plan, network = config.get("data") or {}, config.get("plan") or {}, config.get("network") or {}
@@ -196,15 +267,15 @@ def settings_of_run(config: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 
 def _check_repeatable(config: Mapping[str, Any], file: Path) -> None:
-    """Refuse a run that was made in Python with something that a recipe has no name for: it would be another run."""
+    """Refuse a run that was made in Python with settings that a recipe cannot express: it would be a different run."""
     from bayesify.methods import METHODS
 
     kind = METHODS[choose("method", str(config.get("method")), METHODS)]
-    usual = {parameter.name: parameter.default for parameter in inspect.signature(kind).parameters.values()}
-    usual |= {item.name: item.default for item in fields(kind.plan_type)}
-    named = {*SETTINGS, *OPTIONS, *_OF_THE_MACHINE}
+    defaults = {parameter.name: parameter.default for parameter in inspect.signature(kind).parameters.values()}
+    defaults |= {item.name: item.default for item in fields(kind.plan_type)}
+    named = {*SETTINGS, *OPTIONS, *_NOT_REPEATED}
     settings = {**(config.get("plan") or {}), **(config.get("settings") or {})}
-    other = {name: value for name, value in settings.items() if name not in named and value != usual.get(name)}
+    other = {name: value for name, value in settings.items() if name not in named and value != defaults.get(name)}
     other |= {name: "a function" for name in ("optimizer", "schedule") if settings.get(name) == "custom"}
     weights = (config.get("likelihood") or {}).get("class_weights")
     other |= {} if weights is None else {"class_weights": weights}
@@ -215,7 +286,7 @@ def _check_repeatable(config: Mapping[str, Any], file: Path) -> None:
 
 def _text(name: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
-        raise ValueError(f"{name} must be a text, got {value!r}")
+        raise ValueError(f"{name} must be text, got {value!r}")
     return str(value)
 
 

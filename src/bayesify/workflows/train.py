@@ -1,4 +1,4 @@
-"""Carrying a recipe out: a new run, or the rest of an interrupted one; a failure leaves nothing half written."""
+"""Training by a recipe: a new run, or the rest of an interrupted one. A failure leaves nothing half written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ from bayesify.workflows.recipe import Recipe
 
 
 class InterruptedTrainingError(Exception):
-    """Training was stopped; `run` holds a checkpoint, or is None where there was nothing to keep yet."""
+    """Training was interrupted.
+
+    Args:
+        run: the folder with a checkpoint, or None if there was none yet.
+        step: the training step of the checkpoint.
+
+    """
 
     def __init__(self, run: Path | None, step: int = 0) -> None:
         super().__init__("interrupted")
@@ -31,7 +37,7 @@ class InterruptedTrainingError(Exception):
 
 @dataclass(frozen=True)
 class Trained:
-    """A run that is complete."""
+    """A trained run: the method, its folder, and the notes on its data."""
 
     method: Method
     run: Path
@@ -39,13 +45,35 @@ class Trained:
 
 
 def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool = True) -> Trained:
-    """Train by a recipe and keep the run in `out`."""
+    """Train by a recipe and save the run.
+
+    Args:
+        recipe: the settings.
+        out: the folder of the run.
+        overwrite: replace a run that is already there.
+        progress: show a progress bar (never when the output is not a terminal).
+
+    Returns:
+        The trained run.
+
+    Raises:
+        InterruptedTrainingError: on Ctrl-C; the checkpoint stays.
+        RunError: the folder cannot be used.
+        TrainingError: training diverged.
+
+    Example:
+        >>> recipe = Recipe(data="moons", method="point", epochs=2)
+        >>> trained = train(recipe, Path("runs/moons"), progress=False)
+        >>> trained.notes["examples"]["train"]
+        700
+
+    """
     check_device(recipe.device)
     prepared = prepare_data(recipe)
     recipe = with_defaults(recipe, prepared)
     method = make_method(recipe, prepared)
     settings = fit_settings(recipe, len(prepared.train[0]))
-    with no_empty_folders(out), _kept(out):
+    with no_empty_folders(out), _clean_up(out):
         method.fit(
             prepared.train,
             validation=prepared.validation,
@@ -66,17 +94,34 @@ def resume(
     device: str | None = None,
     progress: bool = True,
 ) -> Trained:
-    """Go on with a run to the end of its plan, or `extend` epochs further, to the same bits."""
+    """Finish an interrupted run, to the same bits as without the interruption, or extend it.
+
+    Args:
+        run: the folder.
+        extend: further epochs (for hmc: further draws of each chain).
+        data: the new place of the run's data.
+        network: `module:factory` of the user's network.
+        device: as torch names it; None is that of the run.
+        progress: show a progress bar (never when the output is not a terminal).
+
+    Returns:
+        The trained run.
+
+    Raises:
+        InterruptedTrainingError: on Ctrl-C; the checkpoint stays.
+        RunError: the run cannot be resumed, or its data has changed.
+
+    """
     config = runs.read_config(run)
     recipe = recipe_of(config, run, data)
     check_device(device or recipe.device)
-    # The order of a sum depends on the number of threads, and with it the last bit.
+    # The number of threads decides the order of sums, and so their last bit.
     torch.set_num_threads(int(config.get("threads") or torch.get_num_threads()))
-    with _quiet():
+    with _errors_only():
         method = load_run(run, network, unfinished=True)
     prepared = prepare_data(recipe)
     if prepared.notes["fingerprint"] != config["data"].get("fingerprint"):
-        raise RunError(f"{recipe.data} is not the data that {run} was trained on (its content has changed)")
+        raise RunError(f"{recipe.data} is not the data that {run} was trained on: its content has changed")
     try:
         method.resume(
             prepared.train,
@@ -92,25 +137,36 @@ def resume(
 
 
 def check_device(name: str) -> torch.device:
-    """A device that exists here, or one line on why not."""
+    """The torch device of a name.
+
+    Args:
+        name: as torch names it: `cpu`, `cuda`, `cuda:1`, `mps`.
+
+    Returns:
+        The device.
+
+    Raises:
+        ValueError: this machine does not have it.
+
+    """
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as problem:
-        here = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+        available = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
         reason = str(problem).strip().splitlines()[0]
-        raise ValueError(f"cannot use device {name!r} ({reason}); here: {', '.join(here)}") from None
+        raise ValueError(f"cannot use device {name!r} ({reason}); available: {', '.join(available)}") from None
     return device
 
 
 def write_metrics(run: Path, metrics: dict[str, Any]) -> None:
-    """Put a record of scores into the run's `metrics.json`; what JSON cannot hold, an infinite NLL say, as null."""
+    """Write scores to the run's `metrics.json`; values that JSON cannot hold, such as an infinite NLL, become null."""
     files.write_json(run / runs.METRICS, plain(metrics))
 
 
 @contextmanager
 def no_empty_folders(*folders: Path) -> Iterator[None]:
-    """Take away again the folders that were made for runs that failed before they began."""
+    """Remove the folders that were created for runs that failed before training began."""
     parents = dict.fromkeys(parent for folder in folders for parent in folder.parents)
     new = [folder for folder in (*folders, *parents) if not folder.exists()]
     try:
@@ -124,7 +180,7 @@ def no_empty_folders(*folders: Path) -> Iterator[None]:
 
 @contextmanager
 def claimed(*folders: Path, overwrite: bool) -> Iterator[None]:
-    """Folders that are checked before several runs are trained into them."""
+    """Check and claim folders before several runs are trained into them."""
     with no_empty_folders(*folders):
         for folder in folders:
             runs.claim(folder, overwrite=overwrite)
@@ -132,8 +188,8 @@ def claimed(*folders: Path, overwrite: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Who resumes an interrupted run need not be told that it was interrupted."""
+def _errors_only() -> Iterator[None]:
+    """Hide the warning that a run was interrupted from a user who resumes it."""
     logger = logging.getLogger("bayesify")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -144,8 +200,8 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _kept(out: Path) -> Iterator[None]:
-    """What an interrupt leaves: a run with a checkpoint, or nothing."""
+def _clean_up(out: Path) -> Iterator[None]:
+    """After an interrupt or a failure, leave a run with a checkpoint, or nothing."""
     try:
         yield
     except KeyboardInterrupt:
@@ -153,7 +209,7 @@ def _kept(out: Path) -> Iterator[None]:
             raise InterruptedTrainingError(None) from None
         raise InterruptedTrainingError(out, steps_done(out)) from None
     except TrainingError:
-        # Nothing was learnt that could be gone on with: nothing stays in the way of the next try.
+        # There is no finished epoch to resume from, so the folder must be free for the next attempt.
         if (out / "checkpoint").is_dir() and not training_state(out).get("history"):
             runs.clear(out)
             for name in (runs.CONFIG, runs.MODEL):

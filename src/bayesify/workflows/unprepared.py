@@ -1,4 +1,4 @@
-"""Inputs of a run that was fitted in Python: its network took them as they were given, and so they are taken here."""
+"""Inputs of a run that was fitted in Python: its network takes them unchanged, so no preparation is applied."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Untouched(Preparation):
-    """A preparation that changes nothing: an example is what the network was trained on, of the same shape."""
+class Unprepared(Preparation):
+    """A preparation that changes nothing: examples have the shape and scale that the network was trained on."""
 
     example: tuple[int, ...] = ()
 
@@ -28,32 +28,52 @@ class Untouched(Preparation):
         return self.example
 
     def apply(self, raw: Tensor) -> Tensor:
-        """The examples `[batch, *shape]` themselves."""
+        """Return the examples unchanged.
+
+        Args:
+            raw: examples, `[batch, *shape]`.
+
+        Returns:
+            The same tensor.
+
+        Raises:
+            DataError: the shape is not that of training.
+
+        """
         if tuple(raw.shape[1:]) != self.example:
             raise DataError(f"examples must be {['n', *self.example]}, got {list(raw.shape)}".replace("'", ""))
         return raw
 
     def prepare_image(self, image: str | Path | Image, invert: bool | Literal["auto"] | None = None) -> Tensor:
-        """Refused: how a picture became numbers is not known."""
+        """Refuse an image: the run does not record how images became numbers.
+
+        Args:
+            image: a path or a Pillow image.
+            invert: not used.
+
+        Raises:
+            DataError: always.
+
+        """
         del invert
         what = f"{image}: " if isinstance(image, str | Path) else ""
         raise DataError(
-            f"{what}this run was fitted in Python and does not know how a picture becomes its input: give a .npy, "
+            f"{what}this run was fitted in Python and does not record how an image becomes its input: give a .npy, "
             ".npz or .csv file of numbers as its network takes them"
         )
 
 
-def untouched(config: Mapping[str, Any], run: Path) -> Untouched:
-    """What a run without a preparation takes, by the shape of its training inputs."""
+def unprepared(config: Mapping[str, Any], run: Path) -> Unprepared:
+    """The inputs of a run without a preparation, from the shape of its training inputs."""
     shapes = config.get("input_shapes")
     if not shapes or len(shapes) > 1:
         problem = f"takes {len(shapes)} inputs at once" if shapes else "was saved before it was fitted"
         raise RunError(f"{run} {problem}: use it from Python with bayesify.load")
-    return Untouched("none", flatten=False, example=tuple(map(int, shapes[0])))
+    return Unprepared("none", flatten=False, example=tuple(map(int, shapes[0])))
 
 
 def raw_shape(preparation: Preparation) -> tuple[int, ...]:
-    """The shape of one raw example: `[height, width]`, `[channels, height, width]`, `[columns]`, or the network's."""
-    if isinstance(preparation, Untouched):
+    """The shape of one raw example: `[height, width]`, `[channels, height, width]`, `[columns]`, or the input shape."""
+    if isinstance(preparation, Unprepared):
         return preparation.example
     return (len(preparation.columns),) if preparation.image is None else preparation.image.raw_shape

@@ -23,7 +23,7 @@ TINY = {
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     for name, options in (("moons", {"n": 60, "test": 30, "noise": 0.4}), ("gap", {"n": 40, "test": 16})):
-        monkeypatch.setitem(SETUPS, name, Setup(options, SETUPS[name].model, SETUPS[name].own))
+        monkeypatch.setitem(SETUPS, name, Setup(options, SETUPS[name].model, SETUPS[name].by_method))
 
 
 def experiment(**settings):

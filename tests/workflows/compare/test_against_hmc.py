@@ -25,7 +25,7 @@ FEW = {"epochs": 4, "warm_up": 20, "samples": 4, "chains": 2, "units": (3,), "se
 def small(monkeypatch):
     """Less data, so that the tests are quick; everything else is the experiment's."""
     for name, options in (("moons", {"n": 60, "test": 30, "noise": 0.4}), ("gap", {"n": 40, "test": 16})):
-        monkeypatch.setitem(SETUPS, name, Setup(options, SETUPS[name].model, SETUPS[name].own))
+        monkeypatch.setitem(SETUPS, name, Setup(options, SETUPS[name].model, SETUPS[name].by_method))
 
 
 @pytest.fixture
@@ -33,25 +33,25 @@ def command(capsys):
     def run(*arguments):
         capsys.readouterr()
         code = main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return run
 
 
 def test_every_method_is_in_the_table_and_the_numbers_are_those_of_its_run(command, tmp_path):
     out = tmp_path / "moons"
-    code, said, _ = command(
+    code, printed, _ = command(
         "compare", "--against", "hmc", "--data", "moons", "--seeds", 1, *TINY, "--out", out, "--json"
     )
     assert code == 0
-    found = json.loads(said)
-    assert {row["method"] for row in found["rows"]} == set(bf.methods.METHODS)
-    assert found["rows"][-1]["label"] == "HMC, half against half"
+    outcome = json.loads(printed)
+    assert {row["method"] for row in outcome["rows"]} == set(bf.methods.METHODS)
+    assert outcome["rows"][-1]["label"] == "HMC, half against half"
     # A few draws of two chains have not converged, and the result says so.
-    assert found["reference"]["converged"] is False
-    assert len(found["reference"]["diagnoses"]) == 1
-    for row in found["rows"]:
+    assert outcome["reference"]["converged"] is False
+    assert len(outcome["reference"]["diagnoses"]) == 1
+    for row in outcome["rows"]:
         wanted = {"accuracy", "nll", "ece", "agreement", "total_variation", "std_ratio", "cost"}
         assert wanted <= set(row["scores"]), row["label"]
     # Numbers in the table, computed again from what is on the disk.
@@ -59,13 +59,13 @@ def test_every_method_is_in_the_table_and_the_numbers_are_those_of_its_run(comma
     truth = bf.load(out / "seed-0" / "hmc").predict(data.x_test, draws=10**6)
     # It went on sampling, four times as long as planned, before it gave up.
     assert truth.draws == 2 * 4 * LONGEST
-    for row, slug in ((found["rows"][1], "ensemble"), (found["rows"][7], "swag")):
+    for row, slug in ((outcome["rows"][1], "ensemble"), (outcome["rows"][7], "swag")):
         method = bf.load(out / "seed-0" / slug)
         again = distance(method.predict(data.x_test, draws=8, seed=0), truth)
         assert row["scores"]["total_variation"]["values"][0] == pytest.approx(again.total_variation, abs=1e-6)
         assert row["scores"]["agreement"]["values"][0] == pytest.approx(again.agreement)
         assert row["scores"]["std_ratio"]["values"][0] == pytest.approx(again.std_ratio, abs=1e-5)
-    costs = {row["method"]: row["scores"]["cost"]["mean"] for row in found["rows"]}
+    costs = {row["method"]: row["scores"]["cost"]["mean"] for row in outcome["rows"]}
     assert costs["point"] == 1
     assert all((out / name).is_file() for name in ("results.json", "report.html", "probability.png", "uncertainty.png"))
     assert "HMC converged on 0 of 1 data sets" in (out / "report.html").read_text()
@@ -76,24 +76,24 @@ def test_an_interrupted_comparison_goes_on(command, tmp_path, monkeypatch):
     asked += [*TINY, "--out", tmp_path / "gap"]
     fit, fits = bf.Ensemble.fit, []
 
-    def interrupted(self, *given, **settings):
+    def interrupted(self, *arguments, **settings):
         fits.append(settings.get("run"))
         if settings.get("run") is not None and len([run for run in fits if run]) == 2:
             raise KeyboardInterrupt
-        return fit(self, *given, **settings)
+        return fit(self, *arguments, **settings)
 
     monkeypatch.setattr(bf.Ensemble, "fit", interrupted)
-    code, said, err = command(*asked, "--json")
-    assert (code, said) == (1, "")
-    assert err.splitlines()[-1] == f"bayesify: interrupted; the same command goes on from {tmp_path / 'gap'}"
+    code, printed, err = command(*asked, "--json")
+    assert (code, printed) == (1, "")
+    assert err.splitlines()[-1] == f"bayesify: interrupted; resume {tmp_path / 'gap'} with the same command"
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "gap").rglob("metrics.json")}
     # All of the first seed, then HMC and the point estimate of the second.
     assert len(kept) == 3 + 2
     monkeypatch.setattr(bf.Ensemble, "fit", fit)
-    code, said, _ = command(*asked, "--json")
+    code, printed, _ = command(*asked, "--json")
     assert code == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    resumed = json.loads(said)
+    resumed = json.loads(printed)
     assert all(len(row["scores"]["total_variation"]["values"]) == 2 for row in resumed["rows"])
     # The result is that of a comparison that nobody interrupted.
     monkeypatch.setattr(hmc_report, "draw", lambda *_: [])
@@ -137,18 +137,23 @@ def test_wrong_use_is_answered_by_one_line(command, tmp_path):
         (["--against", "hmc", "--samples", 3], "samples of hmc must be an integer of at least 4, got 3"),
         (["--against", "hmc", "--chains", 1], "chains of hmc must be an integer of at least 2, got 1"),
         (["--against", "hmc", "--prior", "flat"], "needs a proper prior"),
-        (["--against", "hmc", "--out", tmp_path / "full"], "holds no comparison of ours"),
-        (["--against", "hmc", "--data", table, "--likelihood", "gaussian:learned"], "give likelihood gaussian:NUMBER"),
+        (["--against", "hmc", "--out", tmp_path / "full"], "holds no comparison: choose another folder"),
+        (
+            ["--against", "hmc", "--data", table, "--likelihood", "gaussian:learned"],
+            "set likelihood to gaussian:NUMBER",
+        ),
         (["--against", "hmc", "--data", "moonz"], "did you mean 'moons'"),
-        (["--against", "hmc", "--patience", 3], "patience=3 goes by examples set aside from training"),
-        (["--against", "hmc", "--keep", "best"], "give validation too, their share, such as 0.2"),
+        (["--against", "hmc", "--patience", 3], "patience=3 needs validation examples"),
+        (["--against", "hmc", "--keep", "best"], "set validation to their share, such as 0.2"),
         (["--against", "hmc", "--methods", "swag", "--patience", 3, "--validation", 0.2], "patience is a setting of "),
         (["--against", "hmc", "--methods", "hmc", "--epochs", 3], "epochs is a setting of point, ensemble, mc-dropout"),
         (["--against", "hmc", "--methods", "sgld", "--optimizer", "sgd"], "optimizer is a setting of point, ensemble"),
-        (["--against", "hmc", "--split", 3], "split changes nothing here, moons is generated by the seed"),
+        (["--against", "hmc", "--split", 3], "split has no effect: moons is generated from the seed"),
     ):
-        code, said, err = command("compare", *arguments, *([] if "--out" in arguments else ["--out", tmp_path / "no"]))
-        assert (code, said) == (2, ""), arguments
+        code, printed, err = command(
+            "compare", *arguments, *([] if "--out" in arguments else ["--out", tmp_path / "no"])
+        )
+        assert (code, printed) == (2, ""), arguments
         assert len(err.splitlines()) == 1, err
         assert words in err
     assert not (tmp_path / "no").exists()
@@ -157,8 +162,8 @@ def test_wrong_use_is_answered_by_one_line(command, tmp_path):
 
 def test_early_stopping_goes_by_the_validation_part_and_spares_methods_that_collect_to_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(hmc_report, "draw", lambda *_: [])
-    given = {**FEW, "data": "gap", "validation": 0.25, "patience": 1, "keep": "best", "epochs": 200}
-    compare_against(given, tmp_path / "a", methods=["point", "swag"], seeds=1, draws=8, progress=False)
+    settings = {**FEW, "data": "gap", "validation": 0.25, "patience": 1, "keep": "best", "epochs": 200}
+    compare_against(settings, tmp_path / "a", methods=["point", "swag"], seeds=1, draws=8, progress=False)
     point, swag = (bf.load(tmp_path / "a" / "seed-3" / name) for name in ("point", "swag"))
     # 40 examples, 16 of them to test and a quarter of the others to watch by: the same for everybody.
     assert {method.notes["examples"]["validation"] for method in (point, swag)} == {6}
@@ -175,33 +180,34 @@ def test_a_table_of_numbers_has_one_model_for_all(tmp_path, monkeypatch):
     table = tmp_path / "table.csv"
     table.write_text("a,b\n" + "\n".join(f"{i},{i * i / 7}" for i in range(40)))
     few = {**FEW, "data": str(table)}
-    found = compare_against(few, tmp_path / "a", methods=["point"], seeds=1, draws=8, progress=False)
-    assert {one["likelihood"] for one in found.results["recipes"].values()} == {"gaussian:heteroscedastic"}
+    outcome = compare_against(few, tmp_path / "a", methods=["point"], seeds=1, draws=8, progress=False)
+    assert {recipe["likelihood"] for recipe in outcome.results["recipes"].values()} == {"gaussian:heteroscedastic"}
 
 
 def test_a_setting_goes_to_the_methods_that_have_it():
-    one = {candidate.slug: candidate for candidate in CANDIDATES}
-    given = {"data": "moons", "members": 7, "chains": 3, "epochs": 9, "prior": "laplace:1", "family": "low_rank"}
-    assert recipe_for(one["ensemble"], given).members == 7
-    assert recipe_for(one["hmc"], given).chains == recipe_for(one["sgld"], given).chains == 3
-    assert recipe_for(one["hmc"], given).epochs is None
-    assert recipe_for(one["variational"], given).family == "low_rank"
-    # A variant stays what it is called.
-    assert recipe_for(one["variational-full-rank"], given).family == "full_rank"
-    assert all(recipe_for(candidate, given).prior == "laplace:1" for candidate in CANDIDATES)
+    named = {candidate.slug: candidate for candidate in CANDIDATES}
+    settings = {"data": "moons", "members": 7, "chains": 3, "epochs": 9, "prior": "laplace:1", "family": "low_rank"}
+    assert recipe_for(named["ensemble"], settings).setting("members") == 7
+    for name in ("hmc", "sgld"):
+        assert recipe_for(named[name], settings).setting("chains") == 3
+    assert recipe_for(named["hmc"], settings).epochs is None
+    assert recipe_for(named["variational"], settings).setting("family") == "low_rank"
+    # A variant keeps the setting that it is named for.
+    assert recipe_for(named["variational-full-rank"], settings).setting("family") == "full_rank"
+    assert all(recipe_for(candidate, settings).prior == "laplace:1" for candidate in CANDIDATES)
     assert all(recipe_for(candidate, {"data": "moons"}).prior == "normal:1" for candidate in CANDIDATES)
-    assert recipe_for(one["sgld"], {"data": "gap"}).learning_rate == 4e-3
+    assert recipe_for(named["sgld"], {"data": "gap"}).learning_rate == 4e-3
 
 
-def test_the_answer_follows_the_interval_of_the_paired_difference():
+def test_the_conclusion_follows_the_interval_of_the_paired_difference():
     def results(values):
         rows = {"total_variation": estimate(values)}
         return {"paired": rows}
 
-    assert "closer to HMC" in hmc_report.answer(results([-0.1, -0.11, -0.12]))
-    assert "farther from HMC" in hmc_report.answer(results([0.1, 0.11, 0.12]))
-    assert "not told apart" in hmc_report.answer(results([0.1, -0.11, 0.02]))
-    assert hmc_report.answer({"paired": {}}) == ""
+    assert "closer to HMC" in hmc_report.conclusion(results([-0.1, -0.11, -0.12]))
+    assert "farther from HMC" in hmc_report.conclusion(results([0.1, 0.11, 0.12]))
+    assert "no significant difference" in hmc_report.conclusion(results([0.1, -0.11, 0.02]))
+    assert hmc_report.conclusion({"paired": {}}) == ""
 
 
 def test_surroundings_reach_beyond_the_data_and_exist_for_one_or_two_inputs():

@@ -46,14 +46,14 @@ def results(clouds):
 
 def test_a_budget_is_the_same_number_of_example_gradients(results):
     spent = {result.label: result.example_gradients for result in results}
-    one = 96 * 10
+    budget = 96 * 10
     assert spent == {
-        "Plain network": one,
-        "Ensemble of 5": 5 * one,
-        "Ensemble of 5, shared budget": one,
-        "MC dropout": one,
-        "Variational": one,
-        "Two draws": one,
+        "Plain network": budget,
+        "Ensemble of 5": 5 * budget,
+        "Ensemble of 5, shared budget": budget,
+        "MC dropout": budget,
+        "Variational": budget,
+        "Two draws": budget,
     }
     epochs = {result.label: len(result.history) for result in results}
     assert epochs["Two draws"] == 5
@@ -99,15 +99,15 @@ def test_a_result_does_not_depend_on_who_else_takes_part(results, clouds):
 
 def test_methods_start_from_the_same_weights(clouds):
     train, test, _ = clouds
-    found = compare(train, test, network, "categorical", methods=["point", "variational"], seed=3, **FEW)
-    assert torch.equal(found[0].method.network.initial, found[1].method.network.initial)
+    compared = compare(train, test, network, "categorical", methods=["point", "variational"], seed=3, **FEW)
+    assert torch.equal(compared[0].method.network.initial, compared[1].method.network.initial)
 
 
 def test_notes_travel_with_every_method(clouds):
     train, test, _ = clouds
     notes = {"class_names": ["a", "b", "c"]}
-    found = compare(train, test, network, "categorical", methods=["point"], notes=notes, **FEW)
-    assert set(found[0].predictive.names) <= {"a", "b", "c"}
+    compared = compare(train, test, network, "categorical", methods=["point"], notes=notes, **FEW)
+    assert set(compared[0].predictive.names) <= {"a", "b", "c"}
 
 
 def test_callbacks_see_every_method_in_order(clouds):
@@ -129,10 +129,10 @@ def test_a_linear_regression_reaches_least_squares_and_its_scores():
     design = np.column_stack((x, np.ones(400)))
     weights, *_ = np.linalg.lstsq(design[:300], y[:300], rcond=None)
     error = y[300:] - design[300:] @ weights
-    data = [torch.tensor(part, dtype=torch.float32) for part in (x[:300], y[:300], x[300:], y[300:])]
+    data = [torch.tensor(array, dtype=torch.float32) for array in (x[:300], y[:300], x[300:], y[300:])]
     likelihood = bf.likelihoods.Gaussian(noise="learned")
     before = {name: tensor.clone() for name, tensor in likelihood.state_dict().items()}
-    found = compare(
+    compared = compare(
         (data[0], data[1]), (data[2], data[3]), lambda: bf.networks.mlp(3, 1, layers=0), likelihood,
         methods=["point", ("Wide prior", "variational", {"prior": "normal:10"})],
         epochs=80, batch_size=50, learning_rate=3e-2, schedule="cosine", draws=50, progress=False,
@@ -140,17 +140,17 @@ def test_a_linear_regression_reaches_least_squares_and_its_scores():
     rmse = math.sqrt(np.mean(error**2))
     sigma = math.sqrt(np.mean((y[:300] - design[:300] @ weights) ** 2))
     nll = -scipy.stats.norm(0, sigma).logpdf(error).mean()
-    for result in found:
+    for result in compared:
         assert result.evaluation.rmse == pytest.approx(rmse, rel=0.02), result.label
         assert result.evaluation.nll == pytest.approx(nll, abs=0.02), result.label
         # 100 targets in 95% intervals: four standard deviations are 0.087.
         assert result.evaluation.coverage_95 == pytest.approx(0.95, abs=0.087)
     # The noise that one method learns is not another's, nor the caller's.
-    noises = [next(iter(result.method.likelihood.state_dict().values())) for result in found]
+    noises = [next(iter(result.method.likelihood.state_dict().values())) for result in compared]
     assert not torch.equal(*noises)
     assert all(torch.equal(before[name], tensor) for name, tensor in likelihood.state_dict().items())
-    assert list(summarise([found])[0].scores) == ["rmse", "nll", "crps", "coverage_95", "cost", "seconds"]
-    assert "RMSE" in _drawn(summarise([found]))
+    assert list(summarise([compared])[0].scores) == ["rmse", "nll", "crps", "coverage_95", "cost", "seconds"]
+    assert "RMSE" in _drawn(summarise([compared]))
 
 
 def test_seeds_give_the_mean_and_its_standard_error(clouds):
@@ -183,14 +183,17 @@ def test_one_seed_has_no_standard_error(results):
 
 
 def test_an_ensemble_is_shown_with_the_whole_and_with_a_shared_budget():
-    assert [(one.label, one.share) for one in read_methods(["ensemble"])] == [
+    assert [(candidate.label, candidate.share) for candidate in read_methods(["ensemble"])] == [
         ("Ensemble of 5", 1.0),
         ("Ensemble of 5, shared budget", 0.2),
     ]
     four = read_methods([("Four", "ensemble", {"members": 4})])
-    assert [one.share for one in four] == [1.0, 0.25]
-    own = [Candidate("Half", "ensemble", {"members": 2}, share=0.5), Candidate("Whole", "ensemble", {"members": 2})]
-    assert read_methods(own) == own
+    assert [candidate.share for candidate in four] == [1.0, 0.25]
+    candidates = [
+        Candidate("Half", "ensemble", {"members": 2}, share=0.5),
+        Candidate("Whole", "ensemble", {"members": 2}),
+    ]
+    assert read_methods(candidates) == candidates
     assert len(read_methods([("One", "ensemble", {"members": 1})])) == 1
 
 

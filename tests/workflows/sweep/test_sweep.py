@@ -138,14 +138,14 @@ def test_from_the_command_line_with_a_page(tmp_path, capsys):
     flags = ["--data", "digits", "--normalise", "standard", "--units", "6", "--layers", "1", "--epochs", "2"]
     flags += ["--batch-size", "256", "--per-fleet", "4", "--out", str(tmp_path / "s")]
     assert main(["sweep", "small", *flags, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["scored"] == 8
+    result = json.loads(capsys.readouterr().out)
+    assert result["scored"] == 8
     page = (tmp_path / "s" / "report.html").read_text()
     assert "Error against each hyperparameter" in page
     # What validation cannot tell apart depends on how many examples it has: a binomial's standard error.
-    count, error = said["validated_on"], said["best"]["validation_error"]
+    count, error = result["validated_on"], result["best"]["validation_error"]
     assert round(error * count) == pytest.approx(error * count, abs=1e-6)
-    assert f"best one's error is {100 * binom.std(count, error) / count:.2f} points" in html.unescape(page)
+    assert f"the best error is {100 * binom.std(count, error) / count:.2f} points" in html.unescape(page)
     assert main(["sweep", "small", *flags, "--list"]) == 0
     assert "draws-2-0: 4 networks, finished" in capsys.readouterr().out
     for wrong, line in (
@@ -171,23 +171,23 @@ def test_a_table_is_searched_for_the_target_that_is_named_and_says_so(tmp_path, 
     named = ["--target", "species", "--ignore", "id,colour"]
     # Nobody said how to normalise: the grid's 126 is for images.
     assert main(["sweep", "small-grid", *flags, *named, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["target"] == "species"
-    assert said["search"]["normalise"] == "standard"
-    understood = "target species (3 classes) from 4 columns: sl, sw, pl, pw"
-    assert understood in said["understood"]
-    assert understood in (tmp_path / "s" / "report.html").read_text()
-    winner = bf.runs.read_config(tmp_path / "s" / said["test"]["run"])["data"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["target"] == "species"
+    assert result["search"]["normalise"] == "standard"
+    description = "target species (3 classes) from 4 columns: sl, sw, pl, pw"
+    assert description in result["understood"]
+    assert description in (tmp_path / "s" / "report.html").read_text()
+    winner = bf.runs.read_config(tmp_path / "s" / result["test"]["run"])["data"]
     assert winner["target_name"] == "species"
     assert main(["sweep", "small-grid", *flags, *named]) == 0
-    assert understood in capsys.readouterr().out
+    assert description in capsys.readouterr().out
     # By default the last column, which is said too; it is another search.
     assert main(["sweep", "small-grid", *flags, "--out", str(tmp_path / "last")]) == 0
     assert "target colour (2 classes) from 6 columns: id, sl" in capsys.readouterr().out
     assert main(["sweep", "small-grid", *flags]) == 2
     assert "holds another search" in capsys.readouterr().err
     assert main(["sweep", "small-grid", *flags, "--target", "sl", "--out", str(tmp_path / "number")]) == 2
-    assert "a search is for classes, the target 'sl'" in capsys.readouterr().err
+    assert "a search is for classes, but the target 'sl'" in capsys.readouterr().err
     # What cannot be searched leaves nothing in the way of the next try.
     assert not (tmp_path / "number").exists()
 

@@ -1,10 +1,10 @@
 """Every method on the same data as a converged HMC reference, over several seeds: how far is each from the posterior?
 
-Here the question is put: who takes part (`candidates`), with the same network, likelihood and prior, and how many seeds;
-what cannot be done is refused before any work. A seed is a data set of its own, generated (or split) afresh, and also
-the seed of every start, shuffle and draw of training (`against_seed`): the intervals over seeds hold all of it.
+This file sets up the experiment: the methods (`hmc_settings.py`), with the same network, likelihood and prior, and the
+seeds. Impossible settings are refused before any training. Each seed generates (or splits) its own data set and also
+seeds every start, shuffle and draw of training (`hmc_seed.py`), so intervals over seeds include all of these.
 
-The question is kept in the folder of its answers. The same call goes on where an interrupted one stopped.
+The settings are saved in the folder of the results. The same call resumes an interrupted experiment.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from bayesify.workflows.train import check_device
 QUESTION, RESULTS = "against.json", "results.json"
 DRAWS, SEEDS = 1000, 5
 SAMPLED_NOISE = "gaussian:heteroscedastic"
-# Full rank holds a square matrix, and its optimisation is for networks of this many weights at most.
+# Full rank has a square matrix of this many rows: more weights would be too many to optimise.
 _LARGEST_FULL_RANK = 2000
 
 
 @dataclass(frozen=True)
-class Against:
-    """What the experiment has found: its results as they are in the JSON, the report and the figures."""
+class AgainstHMC:
+    """The outcome of the experiment: its results as in the JSON file, the report and the figures."""
 
     results: dict[str, Any]
     report: Path
@@ -44,7 +44,7 @@ class Against:
 
 
 def compare_against(
-    given: Mapping[str, Any],
+    settings: Mapping[str, Any],
     out: Path,
     *,
     methods: Sequence[str] = METHOD_NAMES,
@@ -52,57 +52,102 @@ def compare_against(
     draws: int = DRAWS,
     overwrite: bool = False,
     progress: bool = True,
-) -> Against:
-    """Run the experiment, or the rest of it, and write everything under `out`.
+) -> AgainstHMC:
+    """Compare methods with HMC over several seeds, or resume it, and write everything under `out`.
 
     Args:
-        given: settings of a recipe by name, over those of the experiment (`data`, `units`, `prior`, `members`).
-            One that belongs to a method goes to the methods that have it.
-        out: the folder; one that holds the same question is gone on with.
-        methods: which; HMC always takes part.
-        seeds: how many, from `given["seed"]` on.
-        draws: of each method's predictive; one that holds fewer gives what it holds, and HMC all that it holds.
-        overwrite: replace what is in the folder.
-        progress: show bars.
+        settings: of a recipe by name, over those of the experiment (`data`, `units`, `prior`, `members`). An option
+            goes to the methods that have it.
+        out: the folder; one that holds the same experiment is resumed.
+        methods: names of methods; HMC always takes part.
+        seeds: the number of seeds, from `settings["seed"]` on.
+        draws: posterior draws per prediction; a method that has fewer uses all of them, and HMC always does.
+        overwrite: replace an experiment that is in the folder.
+        progress: show progress bars (never when the output is not a terminal).
+
+    Returns:
+        The results, the report and the figures.
+
+    Raises:
+        RunError: the folder holds something else.
+        ValueError: a method or a setting is refused; nothing has been trained then.
 
     """
     at_least("seeds", seeds, 1)
-    first = int(given.get("seed", 0))
-    comparison = Comparison(given, methods=methods, draws=draws)
+    first = int(settings.get("seed", 0))
+    comparison = Comparison(settings, methods=methods, draws=draws)
     question = comparison.question(range(first, first + seeds))
     _claim(out, question, overwrite=overwrite)
-    every = [comparison.scores(out, seed, progress=progress) for seed in question["seeds"]]
-    results = hmc_report.summarise(question, comparison.candidates, every)
+    by_seed = [comparison.scores(out, seed, progress=progress) for seed in question["seeds"]]
+    results = hmc_report.summarise(question, comparison.candidates, by_seed)
     files.write_json(out / RESULTS, results)
     figures = hmc_report.draw(out, out / f"seed-{first}", comparison.candidates, comparison.prepared(first))
-    return Against(results, hmc_report.write(out, results, figures), [path for _, path, _ in figures])
+    return AgainstHMC(results, hmc_report.write(out, results, figures), [path for _, path, _ in figures])
 
 
 class Comparison:
-    """The question itself, checked: who takes part with which recipe; and its answer for one seed at a time."""
+    """The experiment with its settings checked: the methods with their recipes, and the scores of one seed at a time.
 
-    def __init__(self, given: Mapping[str, Any], *, methods: Sequence[str] = METHOD_NAMES, draws: int = DRAWS) -> None:
+    Args:
+        settings: of a recipe by name, over those of the experiment.
+        methods: names of methods; HMC always takes part.
+        draws: posterior draws per prediction.
+
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], *, methods: Sequence[str] = METHOD_NAMES, draws: int = DRAWS
+    ) -> None:
         self.draws = at_least("draws", draws, 1)
-        candidates = _candidates(methods, given)
-        recipes = {one.label: recipe_for(one, given) for one in candidates}
+        candidates = _candidates(methods, settings)
+        recipes = {candidate.label: recipe_for(candidate, settings) for candidate in candidates}
         check_device(recipes["HMC"].device)
-        prepared = data_of_seed(recipes["HMC"], int(given.get("seed", 0)))
+        prepared = data_of_seed(recipes["HMC"], int(settings.get("seed", 0)))
         if prepared.kind == "regression":
-            # One model for all: learned noise is no weight, and HMC would not sample it.
-            recipes = {name: replace(one, likelihood=one.likelihood or SAMPLED_NOISE) for name, one in recipes.items()}
+            # All methods must have the same model, and HMC does not sample a learned noise.
+            recipes = {
+                label: replace(recipe, likelihood=recipe.likelihood or SAMPLED_NOISE)
+                for label, recipe in recipes.items()
+            }
         self.candidates = _possible(candidates, recipes, prepared)
-        self.recipes = {one.label: recipes[one.label] for one in self.candidates}
+        self.recipes = {candidate.label: recipes[candidate.label] for candidate in self.candidates}
 
     def question(self, seeds: Sequence[int]) -> dict[str, Any]:
-        """What is asked, as plain values."""
+        """The settings that are saved with the results, as plain values.
+
+        Args:
+            seeds: of the experiment.
+
+        Returns:
+            A record for JSON.
+
+        """
         return _question(self.recipes, seeds, self.draws)
 
     def prepared(self, seed: int) -> PreparedData:
-        """The data of a seed."""
+        """The data of a seed.
+
+        Args:
+            seed: which.
+
+        Returns:
+            The prepared data.
+
+        """
         return data_of_seed(self.recipes["HMC"], seed)
 
     def scores(self, out: Path, seed: int, *, progress: bool = True) -> dict[str, dict[str, Any]]:
-        """The scores of every method on the data of a seed, by label; what is in the folder is read, the rest done."""
+        """The scores of every method on the data of a seed; those that are already in the folder are read.
+
+        Args:
+            out: the folder of the experiment.
+            seed: which.
+            progress: show progress bars.
+
+        Returns:
+            Scores by label of the method.
+
+        """
         check_same(out, self.question([seed]))
         prepared = self.prepared(seed)
         return scores_of_seed(
@@ -111,16 +156,16 @@ class Comparison:
 
 
 def check_same(out: Path, question: dict[str, Any]) -> None:
-    """Refuse a folder that holds the answers to another question; other seeds of the same are welcome."""
+    """Refuse a folder that holds another experiment; one that differs only in its seeds is accepted."""
     path = out / QUESTION
     if not path.is_file():
         return
     try:
-        there = json.loads(path.read_text(encoding="utf-8"))
+        saved = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        there = {}
-    if {**there, "seeds": None} != {**question, "seeds": None}:
-        raise RunError(f"{out} holds another comparison: choose another folder, or replace it (--overwrite)")
+        saved = {}
+    if {**saved, "seeds": None} != {**question, "seeds": None}:
+        raise RunError(f"{out} holds another comparison: choose another folder, or replace it with --overwrite")
 
 
 def _candidates(methods: Sequence[str], settings: Mapping[str, Any]) -> list[RecipeCandidate]:
@@ -132,28 +177,31 @@ def _candidates(methods: Sequence[str], settings: Mapping[str, Any]) -> list[Rec
             owners = ", ".join(card.name for card in CARDS.values() if card.takes(name))
             raise ValueError(f"{name} is a setting of {owners}, the methods to compare are {among}")
     _check_used(settings)
-    # The reference first: without it there is nothing to compare with.
+    # The reference comes first: the others are compared with it.
     return sorted(listed, key=lambda candidate: candidate.method != REFERENCE)
 
 
-def _check_used(given: Mapping[str, Any]) -> None:
-    """Refuse what would change nothing, or fail once the reference has been sampled."""
-    early = [name for name, usual in (("patience", None), ("keep", "last")) if given.get(name, usual) != usual]
-    if early and not given.get("validation"):
+def _check_used(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that would change nothing, or that would fail after the reference has been sampled."""
+    defaults = {"patience": None, "keep": "last"}
+    early = [name for name, default in defaults.items() if settings.get(name, default) != default]
+    if early and not settings.get("validation"):
         raise ValueError(
-            f"{early[0]}={given[early[0]]} goes by examples set aside from training, and there are none: "
-            "give validation too, their share, such as 0.2"
+            f"{early[0]}={settings[early[0]]} needs validation examples, and there are none: "
+            "set validation to their share, such as 0.2"
         )
-    setup = SETUPS.get(str(given.get("data", "moons")))
+    setup = SETUPS.get(str(settings.get("data", "moons")))
     for name in ("target", "ignore", "size", "split") if setup is not None and setup.train is None else ():
-        if given.get(name):
-            raise ValueError(f"{name} changes nothing here, {given.get('data', 'moons')} is generated by the seed")
+        if settings.get(name):
+            raise ValueError(
+                f"{name} has no effect: {settings.get('data', 'moons')} is generated from the seed, so leave {name} out"
+            )
 
 
 def _question(recipes: Mapping[str, Recipe], seeds: Sequence[int], draws: int) -> dict[str, Any]:
     recipe = recipes["HMC"]
     setup = SETUPS.get(recipe.data)
-    # Where it is computed is no part of what is asked.
+    # The device is left out: an experiment can be resumed on another machine.
     settings = {
         label: {name: value for name, value in recipe.to_dict().items() if name != "device"}
         for label, recipe in recipes.items()
@@ -166,22 +214,22 @@ def _question(recipes: Mapping[str, Recipe], seeds: Sequence[int], draws: int) -
         "draws": draws,
         "recipes": settings,
     }
-    # As it reads back from its file: tuples are lists there.
+    # As JSON reads it back: tuples become lists.
     plain: dict[str, Any] = json.loads(json.dumps(question))
     return plain
 
 
 def _claim(out: Path, question: dict[str, Any], *, overwrite: bool) -> None:
-    """Take a folder for this question: a new one, or one that holds part of the answer."""
+    """Claim a folder for this experiment: an empty one, or one that holds a part of the same experiment."""
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file, not a folder")
     path = out / QUESTION
     if path.is_file() and not overwrite:
-        # More seeds of the same experiment go on with those that are there.
+        # More seeds of the same experiment are added to those in the folder.
         check_same(out, question)
     elif out.is_dir() and any(out.iterdir()):
         if not path.is_file():
-            raise RunError(f"{out} is not empty and holds no comparison of ours: choose another folder")
+            raise RunError(f"{out} is not empty and holds no comparison: choose another folder")
         for folder in out.glob("seed-*"):
             shutil.rmtree(folder)
     files.write_json(path, question)
@@ -190,19 +238,20 @@ def _claim(out: Path, question: dict[str, Any], *, overwrite: bool) -> None:
 def _possible(
     candidates: Sequence[RecipeCandidate], recipes: Mapping[str, Recipe], prepared: PreparedData
 ) -> list[RecipeCandidate]:
-    """Those that this network allows; each is made once before any is trained: what cannot be done is said now."""
-    # Halves need two chains, and a diagnosis four draws of each.
+    """The candidates that this network allows; each is made once, so that errors appear before any training."""
+    # The floor needs two halves of the chains, and R-hat four draws of each chain.
     at_least("chains of hmc", recipes["HMC"].options.get("chains", 4), 2)
     at_least("samples of hmc", recipes["HMC"].options.get("samples", 500), 4)
     likelihood = make_likelihood(recipes["HMC"], prepared)
     if any(True for _ in likelihood.parameters()):
         raise ValueError(
-            f"hmc samples the weights alone, {likelihood} has a parameter of its own: give likelihood gaussian:NUMBER, "
-            "the noise in the target's units, or gaussian:heteroscedastic"
+            f"hmc samples only the weights, but {likelihood} has a learned parameter: set likelihood to "
+            "gaussian:NUMBER, the noise in the units of the target, or to gaussian:heteroscedastic"
         )
     ready = {label: with_defaults(recipe, prepared) for label, recipe in recipes.items()}
     size = make_method(ready["HMC"], prepared).network.size
-    possible = [one for one in candidates if one.slug != "variational-full-rank" or size <= _LARGEST_FULL_RANK]
+    allowed = size <= _LARGEST_FULL_RANK
+    possible = [candidate for candidate in candidates if candidate.slug != "variational-full-rank" or allowed]
     for candidate in possible:
         make_method(ready[candidate.label], prepared)
     return possible

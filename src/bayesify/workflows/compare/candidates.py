@@ -19,9 +19,18 @@ MEMBERS = 5
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method that takes part: its label, its name, its constructor's settings and its own settings of `fit`.
+    """A method in a comparison.
 
-    `share` is the part of the budget that each member gets. More draws per step mean fewer epochs.
+    Args:
+        label: in tables and reports.
+        name: of the method.
+        settings: of its constructor.
+        training: of its `fit`, over those of the comparison.
+        share: of the budget, for each member. More draws per step mean fewer epochs.
+
+    Raises:
+        ValueError: the method is unknown, the share is not in (0, 1], or `training` sets the epochs.
+
     """
 
     label: str
@@ -35,7 +44,7 @@ class Candidate:
         if not 0 < self.share <= 1:
             raise ValueError(f"share of the budget must be above 0 and up to 1, got {self.share!r}")
         if "epochs" in self.training:
-            raise ValueError(f"{self.label}: the budget decides the epochs; use share= for fewer")
+            raise ValueError(f"{self.label}: the budget decides the epochs: set share= for fewer")
 
     @property
     def draws(self) -> int:
@@ -43,7 +52,15 @@ class Candidate:
         return at_least("draws", self.training.get("draws", 1), 1)
 
     def epochs(self, budget: int) -> int:
-        """How many epochs a budget of plain epochs allows, at least one."""
+        """The epochs that a budget allows, at least one.
+
+        Args:
+            budget: epochs of the plain network.
+
+        Returns:
+            The number of epochs.
+
+        """
         return max(1, round(budget * self.share / self.draws))
 
 
@@ -51,39 +68,48 @@ MethodLike = str | Candidate | tuple[str, str, Mapping[str, Any]]
 
 
 def candidate(name: str, kind: str = "classification", settings: Mapping[str, Any] | None = None) -> Candidate:
-    """A method with the defaults of its card, and over them the settings that it takes.
+    """A method with the defaults of its card, overridden by the settings that it takes.
 
     Args:
         name: of the method.
         kind: `classification` or `regression`.
-        settings: options of methods by name, and `prior`; those that this method does not take are left out.
+        settings: options of methods by name, and `prior`; those that this method does not take are ignored.
+
+    Returns:
+        The candidate.
 
     """
     card = CARDS[choose("method", name, CARDS)]
     defaults = card.settings_for(kind)
-    usual: dict[str, Any] = {"prior": "normal:1"} if card.prior else {}
-    usual |= {"members": MEMBERS} if "members" in card.options else {}
-    usual |= {key: value for key, value in defaults.items() if key in OPTIONS}
+    options: dict[str, Any] = {"prior": "normal:1"} if card.prior else {}
+    options |= {"members": MEMBERS} if "members" in card.options else {}
+    options |= {key: value for key, value in defaults.items() if key in OPTIONS}
     taken = {key: value for key, value in (settings or {}).items() if takes(card, key)}
     training = {key: taken.pop(key) for key in card.of_fit if key in taken}
-    # The comparison has one rate for the methods that an optimiser of the mean loss trains, and it may fall; what is
-    # collected at the end of a plan is collected at a constant rate.
-    own_settings = ("learning_rate", "schedule") if card.own_rate else ("schedule",) if card.collects else ()
-    training |= {key: defaults[key] for key in own_settings}
-    return Candidate(card.label or card.title, name, usual | taken, training)
+    # Methods that an optimiser of the mean loss trains share one rate and schedule. Those that collect samples at the
+    # end of training need a constant rate.
+    not_shared = ("learning_rate", "schedule") if card.own_rate else ("schedule",) if card.collects else ()
+    training |= {key: defaults[key] for key in not_shared}
+    return Candidate(card.label or card.title, name, options | taken, training)
 
 
 def takes(card: Card, setting: str) -> bool:
-    """Whether a comparison hands a setting to a method; a prior goes to those with a posterior."""
+    """Whether a comparison passes a setting to a method; a prior goes to the methods with a posterior."""
     return card.prior if setting == "prior" else card.takes(setting)
 
 
 def read_methods(methods: Sequence[MethodLike], kind: str = "classification") -> list[Candidate]:
-    """The candidates that names stand for; an ensemble with the whole budget is joined by one that shares it.
+    """The candidates of a comparison; an ensemble with the whole budget is followed by one that shares it.
 
     Args:
         methods: names, candidates, or `(label, name, settings)`; labels must differ.
-        kind: of the problem, for the defaults of methods that are named only.
+        kind: `classification` or `regression`, for the defaults of methods given by name.
+
+    Returns:
+        The candidates, in order.
+
+    Raises:
+        ValueError: there are none, or two have the same label.
 
     """
     listed: list[Candidate] = []
@@ -109,5 +135,5 @@ def read_methods(methods: Sequence[MethodLike], kind: str = "classification") ->
     return shown
 
 
-# Those that are compared where nobody names any.
+# The methods of a comparison that names none.
 USUAL = tuple(card.name for card in CARDS.values() if card.usual)

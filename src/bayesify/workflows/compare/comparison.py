@@ -4,8 +4,8 @@ A budget is counted in example-gradients, the gradients of single examples that 
 
     example-gradients = examples * epochs * draws per step * members
 
-Methods get the same number of them, except that an ensemble is shown twice (Ashukha et al., Pitfalls of in-domain
-uncertainty estimation, 2020): with the whole budget for each member, and with the budget shared out among the members.
+All methods get the same number. Only an ensemble is shown twice (Ashukha et al., Pitfalls of in-domain uncertainty
+estimation, 2020): with the whole budget for each member, and with the budget divided among the members.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OF_SAMPLING = ("warm_up", "samples", "thin", "validation", "device", "progress"
 
 @dataclass(frozen=True, eq=False)
 class TrainedResult(MethodResult):
-    """A result with what its training took: gradients of single examples, and seconds."""
+    """A result with the cost of its training: gradients of single examples, and seconds."""
 
     example_gradients: int = 0
     seconds: float = 0.0
@@ -83,22 +83,28 @@ def compare(
     """Train each method and score it on the same test examples.
 
     Args:
-        train: training data, as `fit` takes it; of a known length.
+        train: training data of known length, as `fit` takes it.
         test: inputs and targets, as `evaluate` takes them.
-        network: a module or, better, a function that makes one: then members of an ensemble start apart as it says.
-        likelihood: a copy for each method.
+        network: a module or, better, a function that makes one: then it initialises each member of an ensemble.
+        likelihood: copied for each method.
         unknown: inputs of a kind that is not in training.
         methods: names, `(label, name, settings)` or `Candidate`s; an ensemble whose share is not set is shown twice.
         epochs: the budget: how often the plain network sees each example.
         batch_size: examples per step.
         learning_rate: for methods whose candidate does not name one.
-        seed: of starts, shuffling and noise; the same for all methods.
-        draws: for each predictive; methods that hold fewer give what they hold.
-        notes: about the data, to travel in saved runs.
-        progress: show a bar for each method (never when the output is not a terminal).
-        on_start: called with a candidate, its place from 0 and how many there are.
+        seed: of initial weights, shuffling and noise; the same for all methods.
+        draws: posterior draws per prediction; a method that has fewer uses all of them.
+        notes: on the data, saved with the runs.
+        progress: show a progress bar for each method (never when the output is not a terminal).
+        on_start: called with each candidate, its place from 0 and the number of candidates.
         on_finish: called with each result; its cost is known if the plain network came first.
-        training: other settings of `fit` for all.
+        training: other arguments of `fit`, for all methods.
+
+    Returns:
+        A result for each method, in order.
+
+    Raises:
+        ValueError: a method, a setting or the budget is refused; nothing has been trained then.
 
     """
     at_least("epochs", epochs, 1)
@@ -108,20 +114,20 @@ def compare(
     at_least("draws", draws, 1)
 
     def make(candidate: Candidate) -> Method:
-        # A likelihood may have parameters of its own (a learned noise): methods must not share them.
+        # A likelihood may have parameters (a learned noise), which methods must not share.
         method = METHODS[candidate.name](network, copy.deepcopy(shared), seed=seed, **candidate.settings)
         method.notes = dict(notes or {})
         return method
 
     for candidate in candidates:
-        # What a method refuses is said before any other has been trained.
+        # Errors in the settings appear before anything is trained.
         make(candidate)
     results: list[TrainedResult] = []
     for place, candidate in enumerate(candidates):
         if on_start is not None:
             on_start(candidate, place, len(candidates))
         ready = partial(make, candidate)
-        result = _carry_out(candidate, ready, (train, test, unknown), fit, budget=epochs, seed=seed, draws=draws)
+        result = _train_and_score(candidate, ready, (train, test, unknown), fit, budget=epochs, seed=seed, draws=draws)
         results.append(_with_cost(result, [*results, result]))
         if on_finish is not None:
             on_finish(results[-1])
@@ -129,7 +135,17 @@ def compare(
 
 
 def compare_seeds(seeds: Sequence[int], *arguments: Any, **settings: Any) -> list[list[TrainedResult]]:
-    """`compare` with each seed; `summarise` gives means and standard errors."""
+    """Run `compare` with several seeds; `summarise` gives means and standard errors.
+
+    Args:
+        seeds: one or more different numbers.
+        arguments: positional arguments of `compare`.
+        settings: keyword arguments of `compare`, except `seed`.
+
+    Returns:
+        The results of each seed.
+
+    """
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds must be one or more different numbers, got {list(seeds)}")
     return [compare(*arguments, seed=seed, **settings) for seed in seeds]
@@ -146,7 +162,7 @@ class Row:
     example_gradients: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers: means by name, and `standard_errors` where there were several seeds."""
+        """Means by name, and `standard_errors` where there were several seeds; for JSON."""
         about = {"label": self.label, "method": self.name, "seeds": self.seeds}
         means = {name: spread.mean for name, spread in self.scores.items()}
         errors = {name: spread.standard_error for name, spread in self.scores.items()}
@@ -156,18 +172,29 @@ class Row:
 
 
 def summarise(runs: Sequence[Sequence[TrainedResult]]) -> list[Row]:
-    """Rows of the table from the results of one seed or several."""
+    """The rows of the table.
+
+    Args:
+        runs: the results of each seed, as `compare_seeds` returns them.
+
+    Returns:
+        A row for each method.
+
+    Raises:
+        ValueError: the seeds have results of different methods.
+
+    """
     if not runs or any([r.label for r in run] != [r.label for r in runs[0]] for run in runs):
         raise ValueError("a summary needs results of the same methods for every seed")
     rows = []
-    for same in zip(*runs, strict=True):
+    for results in zip(*runs, strict=True):
         scores = {}
-        for name in (*COLUMNS[same[0].evaluation.kind], "seconds"):
-            values = [_value(result, name) for result in same]
+        for name in (*COLUMNS[results[0].evaluation.kind], "seconds"):
+            values = [_value(result, name) for result in results]
             if None not in values:
                 scores[name] = Spread.of([value for value in values if value is not None])
-        first = same[0]
-        rows.append(Row(first.label, first.method.name, len(same), scores, first.example_gradients))
+        first = results[0]
+        rows.append(Row(first.label, first.method.name, len(results), scores, first.example_gradients))
     return rows
 
 
@@ -181,7 +208,7 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
 
 
 def table(rows: Sequence[Row], title: str = "") -> Table:
-    """The rows for a terminal."""
+    """The rows as a table for the terminal."""
     from rich.table import Table
 
     kind = "classification" if any("accuracy" in row.scores for row in rows) else "regression"
@@ -195,7 +222,7 @@ def table(rows: Sequence[Row], title: str = "") -> Table:
     return drawn
 
 
-def _carry_out(
+def _train_and_score(
     candidate: Candidate,
     make: Callable[[], Method],
     data: tuple[Any, Any, Any],
@@ -209,10 +236,10 @@ def _carry_out(
     settings = {**fit, **candidate.training}
     card = CARDS.get(candidate.name)
     if card is not None and not card.optimised:
-        # It samples: there is no optimiser to describe and no budget of epochs to keep to.
+        # HMC samples: settings of optimisation and the budget of epochs do not apply.
         settings = {name: value for name, value in settings.items() if name in _OF_SAMPLING}
     else:
-        _warm_up(make(), train, settings)
+        warm_up(make(), train, settings)
         settings["epochs"] = candidate.epochs(budget)
     method = make()
     began = time.perf_counter()
@@ -240,8 +267,15 @@ def _carry_out(
     )
 
 
-def _warm_up(method: Method, train: Any, settings: Mapping[str, Any]) -> None:
-    """A few steps that nobody times: what is loaded on first use would be charged to whoever comes first."""
+def warm_up(method: Method, train: Any, settings: Mapping[str, Any]) -> None:
+    """Take a few steps that are not timed: what torch loads on first use would count for the first method.
+
+    Args:
+        method: an untrained method, which is not used afterwards.
+        train: training data, as `fit` takes it.
+        settings: the keyword arguments of `fit`.
+
+    """
     x, y = as_examples(train, method.likelihood, method.network.dtype).first()
     rows = slice(int(settings["batch_size"]))
     alone = {"epochs": 4, "progress": False, "validation": None, "patience": None, "keep": "last"}

@@ -1,4 +1,4 @@
-"""The reference of a comparison: HMC, sampled until its chains agree, and what it says on the inputs scored."""
+"""The reference of a comparison: HMC, sampled until its chains agree, and its predictions on the scored inputs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,30 @@ from bayesify.methods import HMC, Method
 from bayesify.predictive import Predictive
 from bayesify.workflows.prepare import PreparedData
 
-# How often the planned number of samples is drawn, at most, for R-hat to come below its bound.
+# At most this many times the planned number of samples is drawn to bring R-hat below its bound.
 LONGEST = 4
-# Of the reference's draws, a fair selection: more would not fit in memory, and the floor shows what they leave.
+# An even selection of the reference's draws: more would not fit in memory, and the floor shows the error it leaves.
 MOST_DRAWS = 20_000
 
 
 def sample_until_converged(method: HMC, prepared: PreparedData, run: Path, planned: int, *, progress: bool) -> None:
-    """Go on with the chains of a run while they do not agree on their predictions, up to four times the plan."""
+    """Sample further until the chains agree on their predictions, up to four times the planned number of samples.
+
+    Args:
+        method: HMC after its planned samples.
+        prepared: its data.
+        run: its folder.
+        planned: samples of each chain.
+        progress: show a progress bar.
+
+    """
     while not method.diagnose().converged and method.plan.samples < LONGEST * planned:
         method.resume(prepared.train, run, extend=planned, progress=progress)
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What HMC says on the test inputs and around the data: with all chains, and with either half of them."""
+    """HMC's predictives on the test inputs and around the data: of all chains, and of either half of them."""
 
     test: tuple[Predictive, Predictive, Predictive]
     around: tuple[Predictive, Predictive, Predictive] | None
@@ -43,7 +52,7 @@ class Truth:
         )
 
     def scores(self, method: HMC, prepared: PreparedData, draws: int) -> dict[str, Any]:
-        """HMC's own: its quality with as many draws as the others have, its diagnosis, and the floor."""
+        """The scores of HMC: its quality with as many draws as the others, its diagnosis, and the floor."""
         some = Predictive(self.test[0].outputs[:draws], self.test[0].likelihood)
         around = None if self.around is None else distance(self.around[1], self.around[2]).to_dict()
         return {
@@ -54,27 +63,27 @@ class Truth:
         }
 
     def distances(self, method: Method, prepared: PreparedData, draws: int, seed: int) -> dict[str, Any]:
-        """A method's quality, and how far it is from HMC."""
-        answer = method.predict(prepared.test[0], draws=draws, seed=seed)
+        """The quality of a method, and its distance from HMC."""
+        predictive = method.predict(prepared.test[0], draws=draws, seed=seed)
         around = None
         if self.around is not None:
             wide = method.predict(surroundings(prepared.train[0]), draws=draws, seed=seed)
             around = distance(wide, self.around[0]).to_dict()
         return {
-            "quality": _quality(answer, prepared.test[1]),
-            "distance": distance(answer, self.test[0]).to_dict(),
+            "quality": _quality(predictive, prepared.test[1]),
+            "distance": distance(predictive, self.test[0]).to_dict(),
             "around": around,
         }
 
 
 def _quality(predictive: Predictive, targets: Tensor) -> dict[str, Any]:
     names = ("accuracy", "rmse", "nll", "ece", "crps", "coverage_95", "aleatoric", "epistemic", "draws")
-    found = score(predictive, targets).to_dict()
-    return {name: found[name] for name in names if found[name] is not None}
+    scores = score(predictive, targets).to_dict()
+    return {name: scores[name] for name in names if scores[name] is not None}
 
 
 def surroundings(x: Tensor) -> Tensor | None:
-    """Inputs around the data and beyond it, where a method should stop being sure; for one or two inputs."""
+    """A grid of inputs around the data and beyond it, where a method should become unsure; for one or two inputs."""
     if x.dim() != 2 or x.shape[1] not in {1, 2}:
         return None
     low, high = x.amin(0), x.amax(0)

@@ -1,7 +1,7 @@
-"""What is compared with HMC, on what data, and with which settings: the choices of the experiment in `against_hmc`.
+"""The methods, data sets and settings of the comparison with HMC in `against_hmc.py`.
 
-Each was made once, on seeds that are not scored (100 and up), from the method's own loss and its score on held-out
-data, never from its distance to HMC.
+Each setting was chosen once, on seeds that are not scored (100 and up), by the method's loss and its score on held-out
+data, never by its distance to HMC.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ REFERENCE = "hmc"
 
 @dataclass(frozen=True)
 class Setup:
-    """A data set as this experiment uses it: how it is generated or cut, its model, and what single methods need."""
+    """A data set of the experiment: how it is made or subsampled, its model, and the settings of single methods."""
 
     options: Mapping[str, float]
     model: Mapping[str, Any]
-    own: Mapping[str, Mapping[str, Any]]
+    by_method: Mapping[str, Mapping[str, Any]]
     train: int | None = None
     test: int | None = None
 
@@ -30,9 +30,9 @@ class Setup:
 _PLANE = {"units": (5, 5), "activation": "tanh"}
 _DIGITS = {"units": (50,), "layers": 1, "activation": "tanh"}
 _LARGE: dict[str, dict[str, Any]] = {"hmc": {"chains": 16, "samples": 200}, "laplace": {"structure": "kronecker"}}
-# Noise of a fifth of the targets' spread makes the loss of a number steep: rates of plain gradients are lower.
+# Noise of a fifth of the targets' spread makes the loss steep: methods with plain gradients need lower rates.
 _STEEP = {"swag": {"learning_rate": 1e-3}, "sgld": {"learning_rate": 4e-3}, "sghmc": {"learning_rate": 2e-3}}
-# The noise of the two planes is what study E must have used (its best accuracies are near optimal there).
+# The noise of moons and circles is inferred from study E, whose best accuracies are near optimal with it.
 SETUPS: dict[str, Setup] = {
     "moons": Setup({"n": 1200, "test": 1000, "noise": 0.4}, _PLANE, {}),
     "circles": Setup({"n": 1200, "test": 1000, "noise": 0.15, "factor": 0.8}, _PLANE, {}),
@@ -62,7 +62,7 @@ def _candidate(method: str, settings: Mapping[str, Any], variant: str = "") -> R
     return RecipeCandidate(label or card.label or card.title, slug, method, settings)
 
 
-# Steps are counted, not epochs, so that small data get as many.
+# Steps, not epochs, so that small data gets as many.
 CANDIDATES: tuple[RecipeCandidate, ...] = (
     _candidate("point", {"learning_rate": 0.01, "steps": 2000}),
     _candidate("ensemble", {"members": 5, "learning_rate": 0.01, "steps": 2000}),
@@ -86,18 +86,18 @@ CANDIDATES: tuple[RecipeCandidate, ...] = (
 
 
 def recipe_for(candidate: RecipeCandidate, settings: Mapping[str, Any]) -> Recipe:
-    """The recipe of a method in this experiment: its settings, those of the data, and over them those given."""
+    """The recipe of a method in this experiment: its settings and those of the data, overridden by `settings`."""
     data = str(settings.get("data", "moons"))
     setup = SETUPS.get(data)
     card = CARDS[candidate.method]
-    usual = {name: value for name, value in candidate.settings.items() if name != "steps"}
+    defaults = {name: value for name, value in candidate.settings.items() if name != "steps"}
     if setup is not None:
-        usual |= {**setup.model, **setup.own.get(candidate.method, {})}
+        defaults |= {**setup.model, **setup.by_method.get(candidate.method, {})}
     taken = {name: value for name, value in settings.items() if card.takes(name)}
-    if "learning_rate" in usual and "schedule" not in usual and not card.collects:
-        usual["schedule"] = "cosine"
+    if "learning_rate" in defaults and "schedule" not in defaults and not card.collects:
+        defaults["schedule"] = "cosine"
     if candidate.slug != candidate.method:
-        # A variant is what its own settings make it.
-        own_settings = set(candidate.settings) - set(OF_OPTIMISATION)
-        taken = {name: value for name, value in taken.items() if name not in own_settings}
-    return make_recipe({}, {"prior": "normal:1", "data": data, **usual, **taken, "method": candidate.method})
+        # A variant keeps the settings that define it.
+        fixed = set(candidate.settings) - set(OF_OPTIMISATION)
+        taken = {name: value for name, value in taken.items() if name not in fixed}
+    return make_recipe({}, {"prior": "normal:1", "data": data, **defaults, **taken, "method": candidate.method})

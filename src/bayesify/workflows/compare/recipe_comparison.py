@@ -1,4 +1,4 @@
-"""Several methods by one recipe: trained on equal budgets, a run folder for each, one table and one report."""
+"""Several methods by one recipe: trained on equal budgets, with a run folder for each, a table and a report."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bayesify.workflows.compare.candidates import USUAL, Candidate, candidate, r
 from bayesify.workflows.compare.comparison import Row, TrainedResult, compare_seeds, summarise
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import DRAWS, Recipe
-from bayesify.workflows.run_data import as_pictures
+from bayesify.workflows.run_data import as_images
 from bayesify.workflows.train import check_device, claimed, write_metrics
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison has made: the table's rows, the report and the run folders (of the first seed)."""
+    """The outcome of a comparison: the rows of the table, the report, and the run folders of the first seed."""
 
     rows: list[Row]
     report: Path
@@ -40,7 +40,26 @@ def compare(
     overwrite: bool = False,
     progress: bool = True,
 ) -> Compared:
-    """Train each method by the recipe, with the settings that belong to it, and write everything under `out`."""
+    """Train each method by the recipe, compare them, and write everything under `out`.
+
+    Args:
+        recipe: the data, the network and the training; its method is not used.
+        out: the folder.
+        methods: names of methods.
+        settings: options of methods by name, and `prior`; each goes to the methods that take it.
+        seeds: the number of seeds, from the recipe's on.
+        draws: posterior draws per prediction.
+        overwrite: replace runs that are in the folder.
+        progress: show progress bars (never when the output is not a terminal).
+
+    Returns:
+        The rows of the table, the report and the run folders.
+
+    Raises:
+        RunError: the folder cannot be used.
+        ValueError: a method or a setting is refused, or no method takes a setting.
+
+    """
     at_least("seeds", seeds, 1)
     names = [choose("method", name.strip(), CARDS) for name in methods]
     _check_taken(settings or {}, names)
@@ -100,17 +119,17 @@ def _report(out: Path, results: Sequence[Sequence[TrainedResult]], prepared: Pre
     from bayesify.report.comparison import comparison_report
 
     about = prepared.notes
-    pictures = as_pictures(prepared.test[0], prepared.preparation)
-    unknown = None if prepared.unknown is None else as_pictures(prepared.unknown, prepared.preparation)
-    counts = f"{len(prepared.train[0]):,} examples to learn from, {len(prepared.test[0]):,} others to test"
-    several = f"; {len(results)} seeds, the pictures are of the first" if len(results) > 1 else ""
+    images = as_images(prepared.test[0], prepared.preparation)
+    unknown = None if prepared.unknown is None else as_images(prepared.unknown, prepared.preparation)
+    counts = f"{len(prepared.train[0]):,} training examples, {len(prepared.test[0]):,} test examples"
+    several = f"; {len(results)} seeds, the figures show the first" if len(results) > 1 else ""
     return comparison_report(
         results[0],
         path=out / "report.html",
         title=f"{about['name']}: {len(results[0])} networks compared",
         subtitle=counts + several,
         class_names=prepared.class_names or None,
-        known=None if pictures is None else (pictures, prepared.test[1]),
+        known=None if images is None else (images, prepared.test[1]),
         unknown=unknown,
         unknown_name=", ".join(about["withheld"]) or "the unknown inputs",
         inputs=prepared.test[0],

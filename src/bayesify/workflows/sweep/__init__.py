@@ -1,1 +1,1 @@
-"""A search over settings: networks trained in fleets, chosen on validation data, and a page about it."""
+"""A search over settings: networks trained in fleets, chosen on validation data, and its report."""

@@ -1,4 +1,4 @@
-"""The page of a search: the winner, validation error against each hyperparameter, time and cost."""
+"""The report of a search: the winner, validation error against each hyperparameter, and the time it took."""
 
 from __future__ import annotations
 
@@ -14,7 +14,16 @@ from bayesify.workflows.sweep.sweep import by_hyperparameter
 
 
 def sweep_report(result: dict[str, Any], path: Path) -> Path:
-    """Write the page and its JSON twin."""
+    """Write the report of a search, with its numbers in a JSON file beside it.
+
+    Args:
+        result: as `sweep` returns it.
+        path: the HTML file.
+
+    Returns:
+        The path.
+
+    """
     search = result["search"]
     report = Report(
         f"{search['grid']} on {search['data']}",
@@ -25,28 +34,28 @@ def sweep_report(result: dict[str, Any], path: Path) -> Path:
     best = result.get("best")
     if "test" in result and best is not None:
         report.headline(
-            f"The best on validation errs on {result['test']['error']:.2%} of the test part (validation "
+            f"The best network on validation data has a test error of {result['test']['error']:.2%} (validation "
             f"{best['validation_error']:.2%}): {best['prior']}, learning rate {best['learning_rate']:.3g}, "
             f"{best['draws']} draw{'s' if best['draws'] > 1 else ''} per step."
         )
     elif best is not None and best["validation_error"] is None:
         report.headline("So far every network has diverged.")
     elif best is not None:
-        report.headline(f"So far the best has a validation error of {best['validation_error']:.2%}: {best['prior']}.")
+        report.headline(f"The best validation error so far is {best['validation_error']:.2%}: {best['prior']}.")
     if result["missing"]:
-        report.alert(f"not finished: {', '.join(result['missing'])} are still to be trained")
+        report.alert(f"not finished: train {', '.join(result['missing'])} with the same command")
     seconds = result["seconds"]
     time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
     report.number("time", time, ", ".join(result["devices"]))
     if result["scored"]:
         report.number("for each network", f"{seconds / result['scored']:.1f} s")
-    found = by_hyperparameter(result)
-    if found:
+    errors = by_hyperparameter(result)
+    if errors:
         report.section("Error against each hyperparameter")
         report.figure(
-            hyperparameter_figure(found),
-            "Validation error of every network, by one hyperparameter at a time; the line "
-            "joins the best ones. A hyperparameter matters where the lowest points move.",
+            hyperparameter_figure(errors),
+            "Validation error of every network by one hyperparameter at a time. The line "
+            "joins the lowest errors; a hyperparameter matters where the line moves.",
             "validation error against each hyperparameter",
         )
         report.section("The ten best", _chance(result))
@@ -68,25 +77,25 @@ def sweep_report(result: dict[str, Any], path: Path) -> Path:
 
 
 def _chance(result: dict[str, Any]) -> str:
-    """How far the best one's error may be off for no other reason than which examples are in validation."""
+    """The standard error of the best network's validation error."""
     count, error = result["validated_on"], result["best"]["validation_error"]
     if error is None:
         return f"On {count:,} validation examples."
-    off = error_of_share(error, count)
-    return f"On {count:,} validation examples; the standard error of the best one's error is {100 * off:.2f} points."
+    deviation = 100 * error_of_share(error, count)
+    return f"On {count:,} validation examples; the standard error of the best error is {deviation:.2f} points."
 
 
 def _scores(row: dict[str, Any]) -> tuple[Any, Any]:
     return row["validation_error"], row["validation_nll"]
 
 
-def hyperparameter_figure(found: dict[str, dict[str, list[float]]]) -> Figure:
-    """Every network's validation error by one hyperparameter at a time, as `by_hyperparameter` gives them."""
+def hyperparameter_figure(by_name: dict[str, dict[str, list[float]]]) -> Figure:
+    """Plot the validation errors of `by_hyperparameter`, one panel for each hyperparameter."""
     from matplotlib.ticker import NullLocator
 
-    figure = style.new_figure(2.1 * len(found), 2.9)
-    panels = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
-    for axes, (name, groups) in zip(panels, found.items(), strict=True):
+    figure = style.new_figure(2.1 * len(by_name), 2.9)
+    panels = figure.subplots(1, len(by_name), sharey=True, squeeze=False)[0]
+    for axes, (name, groups) in zip(panels, by_name.items(), strict=True):
         values = sorted(groups, key=float)
         for position, value in enumerate(values):
             errors = sorted(groups[value])
@@ -95,8 +104,8 @@ def hyperparameter_figure(found: dict[str, dict[str, list[float]]]) -> Figure:
         axes.plot(range(len(values)), [min(groups[value]) for value in values], "-", color=style.UNKNOWN)
         axes.set_xticks(range(len(values)), values)
         style.dress(axes, x=name, y="validation error" if axes is panels[0] else "")
-    # Where a network makes no mistake there is nothing to take the logarithm of.
-    if all(error > 0 for groups in found.values() for errors in groups.values() for error in errors):
+    # A network without mistakes has no place on a logarithmic scale.
+    if all(error > 0 for groups in by_name.values() for errors in groups.values() for error in errors):
         panels[0].set_yscale("log")
         low, high = panels[0].get_ylim()
         panels[0].yaxis.set_minor_locator(NullLocator())

@@ -1,9 +1,9 @@
-"""A search over settings: networks trained in fleets, scored on validation, and the winner tested once.
+"""A search over settings: networks trained in fleets, scored on validation data, and the winner tested once.
 
-The grid is cut into sub-fleets: networks with the same number of draws per step (so that nothing is padded), so many
-at a time. Each is checkpointed between epochs and, once finished, keeps its scores and its best network only; one
-that is finished is never trained again, so a search can be stopped anywhere and its sub-fleets can be run apart. When
-the last one is done, the best on validation is tested.
+The grid is cut into sub-fleets of at most `per_fleet` networks with the same number of draws per step, so that nothing
+is padded. A sub-fleet is checkpointed between epochs. Once finished, it keeps only its scores and its best network and
+is never trained again. So a search can be stopped at any time, and its sub-fleets can run on different machines. When
+the last sub-fleet is finished, the best network on validation data is tested.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bayesify.likelihoods import Categorical
 from bayesify.methods import saving
 from bayesify.methods.variational.variational import Variational
 from bayesify.training.engines.stages import PRECISIONS
-from bayesify.workflows.prepare import PreparedData, open_for, prepare_data, understood
+from bayesify.workflows.prepare import PreparedData, describe_table, open_for, prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify.workflows.train import check_device
 
@@ -36,7 +36,7 @@ SCORES, WINNER, RESULT = "scores.json", "winner", "sweep.json"
 
 @dataclass(frozen=True)
 class Setting:
-    """One network of a grid: its learning rate (of the mean loss), draws per step, and prior."""
+    """The settings of one network of a grid: learning rate (of the mean loss), draws per step, and prior."""
 
     learning_rate: float
     draws: int
@@ -44,7 +44,7 @@ class Setting:
 
 
 def paper_grid(batch_size: int = 128) -> list[Setting]:
-    """The 324 settings of Blundell et al. 2015; their loss sums a batch, so rates are multiplied by its size."""
+    """The 324 settings of Blundell et al. 2015; their loss sums over a batch, so rates are multiplied by its size."""
     rates, draws = (1e-3, 1e-4, 1e-5), (1, 2, 5, 10)
     mixtures = product((0.25, 0.5, 0.75), (0, 1, 2), (6, 7, 8))
     return [
@@ -54,7 +54,7 @@ def paper_grid(batch_size: int = 128) -> list[Setting]:
 
 
 def small_grid(batch_size: int = 128) -> list[Setting]:
-    """Eight settings in the manner of the paper's, with rates for a table: to see how a search goes."""
+    """Eight settings like those of the paper, with learning rates for a table: to try a search."""
     return [
         Setting(rate * batch_size, draws, f"scale-mixture:{pi},1,{math.exp(-6):.6g}")
         for draws, rate, pi in product((1, 2), (5e-3, 5e-4), (0.25, 0.75))
@@ -66,7 +66,32 @@ GRIDS = {"paper-grid": paper_grid, "small-grid": small_grid}
 
 @dataclass(frozen=True)
 class Search:
-    """Everything that decides a search but the place where it runs; the same search goes on in the same folder."""
+    """The settings of a search; a folder that holds the same search is resumed.
+
+    Args:
+        grid: a name in `GRIDS`.
+        data: the name of a known data set, or a file.
+        target: the target column of a table, by name or number; None is the last.
+        ignore: columns of a table to leave out.
+        normalise: as in a recipe.
+        validation: share of the training examples that networks are chosen by.
+        units: hidden units in each layer.
+        layers: hidden layers.
+        epochs: of every network.
+        batch_size: examples per step.
+        optimizer: the name of a torch optimiser.
+        start: where the means of the weights start.
+        rho: where the widths of the weights start, before softplus.
+        scoring_draws: posterior draws for the validation score.
+        halving: how many times the worse half of the networks is dropped.
+        per_fleet: networks trained at once.
+        precision: of the matrix products: `float32`, `tf32` or `bfloat16`.
+        seed: of initial weights, noise and shuffling.
+
+    Raises:
+        ValueError: a setting is out of range, or halving does not fit the epochs or the optimiser.
+
+    """
 
     grid: str = "paper-grid"
     data: str = "mnist"
@@ -94,35 +119,53 @@ class Search:
         at_least("halving", self.halving, 0)
         choose("precision", self.precision, PRECISIONS)
         if self.halving >= self.epochs:
-            # Each time takes an epoch at least, and the last networks would be trained for longer than is said.
+            # Each halving takes at least one epoch, so the last networks would exceed the number of epochs.
             raise ValueError(f"halving={self.halving} needs at least {self.halving + 1} epochs, got {self.epochs}")
         if self.halving and self.optimizer != "sgd":
-            raise ValueError(f"halving drops networks on the way, which plain sgd alone allows, got {self.optimizer}")
+            raise ValueError(f"halving needs the optimiser sgd, which has no state, got {self.optimizer}")
 
     def settings(self) -> list[Setting]:
-        """The grid's, in its order."""
+        """The settings of the grid, in order."""
         return GRIDS[self.grid](self.batch_size)
 
     def fleets(self) -> dict[str, list[int]]:
-        """Sub-fleets by name: the numbers of their settings in the grid."""
-        listed = self.settings()
-        found = {}
-        for draws in sorted({setting.draws for setting in listed}):
-            own = [number for number, setting in enumerate(listed) if setting.draws == draws]
-            for part, first in enumerate(range(0, len(own), self.per_fleet)):
-                found[f"draws-{draws}-{part}"] = own[first : first + self.per_fleet]
-        return found
+        """The sub-fleets by name: the numbers of their settings in the grid."""
+        settings = self.settings()
+        fleets = {}
+        for draws in sorted({setting.draws for setting in settings}):
+            numbers = [number for number, setting in enumerate(settings) if setting.draws == draws]
+            for place, first in enumerate(range(0, len(numbers), self.per_fleet)):
+                fleets[f"draws-{draws}-{place}"] = numbers[first : first + self.per_fleet]
+        return fleets
 
 
 def with_usual_normalisation(search: Search) -> Search:
-    """The same search with the paper's normalisation for images; a table is standardised."""
+    """The same search with the default normalisation: 126, as in the paper, for images; tables are standardised."""
     return replace(search, normalise="standard" if open_for(_recipe(search)).image is None else "126")
 
 
 def sweep(
     search: Search, out: Path, *, only: Sequence[str] = (), device: str = "cpu", progress: bool = True
 ) -> dict[str, Any]:
-    """Train the sub-fleets that are not finished (or those named), and say where the search stands."""
+    """Train the sub-fleets that are not finished, and sum up the search.
+
+    Args:
+        search: the settings.
+        out: the folder; one that holds the same search is resumed.
+        only: names of the sub-fleets to train now; none means all.
+        device: as torch names it.
+        progress: show a progress bar (never when the output is not a terminal).
+
+    Returns:
+        A record for JSON: the rows of scores, the sub-fleets still to train, the best network on validation data and,
+        once all are trained, its test scores.
+
+    Raises:
+        DataError: the data cannot be read, or has no classes.
+        RunError: the folder holds another search.
+        TrainingError: every network diverged.
+
+    """
     check_device(device)
     fleets = search.fleets()
     for name in only:
@@ -130,7 +173,7 @@ def sweep(
     prepared = prepare_data(_recipe(search))
     if prepared.kind != "classification":
         target = f"the target {prepared.notes['target_name']!r} of {search.data} is a number"
-        raise DataError(f"a search is for classes, {target}: name another column as the target")
+        raise DataError(f"a search is for classes, but {target}: name another column as the target")
     _claim(search, out)
     for name in only or fleets:
         folder = out / name
@@ -140,22 +183,23 @@ def sweep(
 
 
 def conclude(search: Search, out: Path, prepared: PreparedData) -> dict[str, Any]:
-    """The scores so far; when every sub-fleet is finished, the best on validation is tested, once."""
+    """Sum up the scores so far; once every sub-fleet is finished, test the best network on validation data, once."""
     assert prepared.validation is not None
     file = out / RESULT
     fleets = search.fleets()
     finished = {name: _read(out / name / SCORES) for name in fleets if (out / name / SCORES).exists()}
-    rows = sorted((row for one in finished.values() for row in one["rows"]), key=lambda row: row["number"])
+    rows = sorted((row for fleet in finished.values() for row in fleet["rows"]), key=lambda row: row["number"])
+    table = describe_table(prepared.notes)
     result: dict[str, Any] = {
         "search": asdict(search),
-        "target": prepared.notes["target_name"] if understood(prepared.notes) else None,
-        "understood": understood(prepared.notes),
+        "target": prepared.notes["target_name"] if table else None,
+        "understood": table,
         "settings": len(search.settings()),
         "scored": len(rows),
         "validated_on": len(prepared.validation[1]),
         "missing": [name for name in fleets if name not in finished],
-        "seconds": sum(one["seconds"] for one in finished.values()),
-        "devices": sorted({one["device"] for one in finished.values()}),
+        "seconds": sum(fleet["seconds"] for fleet in finished.values()),
+        "devices": sorted({fleet["device"] for fleet in finished.values()}),
         "rows": rows,
     }
     if rows:
@@ -169,7 +213,7 @@ def conclude(search: Search, out: Path, prepared: PreparedData) -> dict[str, Any
 
 
 def hyperparameters(row: dict[str, Any]) -> dict[str, str]:
-    """What a network of a grid was given, as a page names it."""
+    """The hyperparameters of a network of a grid, as the report writes them."""
     pi, wide, narrow = row["prior"].partition(":")[2].split(",")
     return {
         "learning rate": f"{row['learning_rate']:.3g}",
@@ -181,13 +225,13 @@ def hyperparameters(row: dict[str, Any]) -> dict[str, str]:
 
 
 def by_hyperparameter(result: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
-    """Validation errors of finished networks, by what each hyperparameter was."""
-    found: dict[str, dict[str, list[float]]] = {}
+    """Validation errors of the networks that did not diverge, by hyperparameter and value."""
+    errors: dict[str, dict[str, list[float]]] = {}
     for row in result["rows"]:
         if row["validation_error"] is not None:
             for name, value in hyperparameters(row).items():
-                found.setdefault(name, {}).setdefault(value, []).append(row["validation_error"])
-    return found
+                errors.setdefault(name, {}).setdefault(value, []).append(row["validation_error"])
+    return errors
 
 
 def _train(
@@ -201,7 +245,7 @@ def _train(
     done = 0
     for rung, (epochs, last) in enumerate(_rungs(search)):
         for number in alive:
-            # Noise and order of the examples go on; they do not start over.
+            # A new seed, so that noise and shuffling do not repeat those of the last rung.
             methods[number].seed += rung
         fleet = Fleet([methods[number] for number in alive])
         try:
@@ -222,7 +266,7 @@ def _train(
         except TrainingError:
             if len(fleet.diverged) < len(fleet):
                 raise
-            # Not one of these is left: they lose to those of other sub-fleets.
+            # All networks of this sub-fleet diverged: they lose to those of the others.
             fleet.unstack()
         done += epochs
         for number in alive:
@@ -233,15 +277,15 @@ def _train(
     winner = methods[best["number"]]
     winner.notes = dict(prepared.notes)
     winner.to("cpu").save(folder / WINNER)
-    told = {"rows": list(rows.values()), "seconds": time.perf_counter() - began, "device": _device(device)}
-    files.write_json(folder / SCORES, told)
+    scores = {"rows": list(rows.values()), "seconds": time.perf_counter() - began, "device": _device(device)}
+    files.write_json(folder / SCORES, scores)
     for file in folder.glob("rung-*/fleet.safetensors"):
         file.unlink()
         file.parent.rmdir()
 
 
 def _rungs(search: Search) -> Iterator[tuple[int, bool]]:
-    """Epochs of each rung: with halving, half of the networks go on after 1/2^n, ..., 1/2 of the epochs."""
+    """Epochs of each rung: with halving, half of the networks continue after 1/2^n, ..., 1/2 of the epochs."""
     done = 0
     for rung in range(search.halving, -1, -1):
         until = max(done + 1, search.epochs >> rung)
@@ -269,8 +313,8 @@ def _score(
     row = {"number": number, **asdict(setting), "epochs": epochs, "validation_error": None, "validation_nll": None}
     if not all(bool(torch.isfinite(parameter).all()) for parameter in method.parameters()):
         return row
-    found = evaluation.evaluate(method, prepared.validation, draws=search.scoring_draws)
-    error, nll = 1 - (found.accuracy or 0.0), found.nll if found.nll is not None else math.nan
+    scores = evaluation.evaluate(method, prepared.validation, draws=search.scoring_draws)
+    error, nll = 1 - (scores.accuracy or 0.0), scores.nll if scores.nll is not None else math.nan
     return row | {"validation_error": error, "validation_nll": nll if math.isfinite(nll) else None}
 
 
@@ -283,11 +327,10 @@ def _test(out: Path, finished: dict[str, Any], best: dict[str, Any], prepared: P
     earlier = _read(out / RESULT).get("test") if (out / RESULT).exists() else None
     if earlier is not None:
         return dict(earlier)
-
-    home = next(name for name, one in finished.items() if best["number"] in {row["number"] for row in one["rows"]})
+    home = next(name for name, fleet in finished.items() if best["number"] in {row["number"] for row in fleet["rows"]})
     method = saving.load(out / home / WINNER)
-    found = evaluation.evaluate(method, prepared.test, draws=50)
-    return {"error": 1 - (found.accuracy or 0.0), "nll": found.nll, "run": f"{home}/{WINNER}", "draws": 50}
+    scores = evaluation.evaluate(method, prepared.test, draws=50)
+    return {"error": 1 - (scores.accuracy or 0.0), "nll": scores.nll, "run": f"{home}/{WINNER}", "draws": 50}
 
 
 def _recipe(search: Search) -> Recipe:
@@ -303,12 +346,12 @@ def _recipe(search: Search) -> Recipe:
 
 def _claim(search: Search, out: Path) -> None:
     file = out / "search.json"
-    told = json.loads(json.dumps(asdict(search)))
-    # A search of an earlier version does not name what it could not choose.
-    if file.exists() and {**dict.fromkeys(told), **_read(file)} != told:
+    settings = json.loads(json.dumps(asdict(search)))
+    # A search of an earlier version lacks the settings that were added later.
+    if file.exists() and {**dict.fromkeys(settings), **_read(file)} != settings:
         raise RunError(f"{out} holds another search: choose another folder")
     out.mkdir(parents=True, exist_ok=True)
-    files.write_json(file, told)
+    files.write_json(file, settings)
 
 
 def _read(file: Path) -> dict[str, Any]:
