@@ -1,6 +1,7 @@
-"""The peer of `bayesify bench hmc`: NumPyro's NUTS on the same perceptron, data and prior, in its own environment.
+r"""The peer of `bayesify bench hmc`: NumPyro's NUTS on the same perceptron, data and prior, in its own environment.
 
-    python studies/scripts/numpyro_nuts.py problem.npz result.npz --chains 4 --method vectorized --warm-up 500 --samples 500
+    python studies/scripts/numpyro_nuts.py problem.npz result.npz --chains 4 --method vectorized \
+        --warm-up 500 --samples 500
 
 `problem.npz` holds x, y, the inputs to predict at, the widths of the layers and the prior's scale; `result.npz` gets
 the class probabilities `[chains, samples, inputs, classes]` and the seconds of two runs: the first compiles, the

@@ -1,4 +1,4 @@
-"""Measured numbers in sentences and tables of docs/, filled from docs/results: `python studies/scripts/page_numbers.py`.
+"""Measured numbers in the text and tables of docs/, filled from docs/results: `python studies/scripts/page_numbers.py`.
 
 A text has places such as `{speed:cpu.parts.hmc.ratio_eager:.1f}`, as in headlines.py, and stands in its page once, with
 numbers in those places and lines broken anywhere. The words are changed by hand, here and in the page; the numbers by

@@ -1,4 +1,4 @@
-"""Which settings of Bayes by Backprop err least on MNIST's validation part: `python studies/scripts/tune_mnist.py`.
+r"""Which settings of Bayes by Backprop err least on MNIST's validation part: `python studies/scripts/tune_mnist.py`.
 
 Fleets of variational networks (784-H-H-10) with different priors, rates, starts and seeds learn from 50,000 images; the
 other 10,000 decide. The test part is never opened. The objective is the ELBO unless `--kl` names a temperature.
@@ -7,7 +7,8 @@ the prior's family; everything else may differ inside one. Each fleet's scores a
 each network) when it ends; what the file holds already is not trained again.
 
     python studies/scripts/tune_mnist.py --device cuda --plan first --minutes 9 --out tune.jsonl
-    python studies/scripts/tune_mnist.py --device cuda --units 1200 --estimator local --pi 0.5 0.75 --sigma2 -7 -8 --seeds 3
+    python studies/scripts/tune_mnist.py --device cuda --units 1200 --estimator local --pi 0.5 0.75 \
+        --sigma2 -7 -8 --seeds 3
     python studies/scripts/tune_mnist.py --show --out tune.jsonl
 
 What was found so far is in docs/results/mnist-tuning.jsonl (`--show --out docs/results/mnist-tuning.jsonl`).

@@ -1,7 +1,7 @@
 """A cell of study E: one prior, its scale fixed or with a hyperprior, on one noisy data set, for all seeds at once.
 
 Networks are 2-5-5-2 with tanh, mean field, trained on all 700 points at every step; each seed has data of its own. They
-are scored against the known densities (`bayesify_studies.experiments.framework.planar`), so that a score has no test set's noise in it.
+are scored against the known densities (`framework/planar.py`), so a score has no noise from a test set.
 """
 
 from __future__ import annotations
