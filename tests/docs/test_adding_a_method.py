@@ -47,7 +47,7 @@ def project(tmp_path_factory):
     # 2. Its card.
     insert(methods / "cards.py", "if TYPE_CHECKING:", block("from"))
     insert(methods / "cards.py", "OPTIONS: Mapping[str, Option] = MappingProxyType(\n    {", block('"iterates"'))
-    insert(methods / "cards.py", "for card in (", block("Card"))
+    insert(methods / "cards.py", "for card in (", block("Card").rstrip() + ",\n")
     # 3. Its test.
     insert(copy / "tests" / "methods" / "test_protocol.py", "SETTINGS = {", block('"last-iterates"'))
     return copy
