@@ -30,7 +30,9 @@ def folders(tmp_path_factory):
         "variational": Recipe(method="variational", withhold=("3",), **digits),
         "mc-dropout": Recipe(method="mc-dropout", **digits),
         "bands": Recipe(data=str(place / "bands.csv"), target="price", method="variational", epochs=20),
-        "houses": Recipe(data=str(place / "houses.csv"), target="price", method="ensemble", members=3, epochs=20),
+        "houses": Recipe(
+            data=str(place / "houses.csv"), target="price", method="ensemble", epochs=20, options={"members": 3}
+        ),
     }
     return {name: train(recipe, place / name, progress=False).run for name, recipe in recipes.items()}
 

@@ -128,7 +128,8 @@ class Monitor:
             self._metrics.in_progress -= 1
             route = getattr(scope.get("route"), "path", None) or "other"
             verb = scope["method"] if scope["method"] in {"GET", "POST", "HEAD", "OPTIONS"} else "other"
-            self._metrics.request(route, verb, status, time.perf_counter() - began)
+            # No response was sent: the client had left.
+            self._metrics.request(route, verb, status or 499, time.perf_counter() - began)
 
 
 async def _load(registry: Registry, on_loaded: Callable[[], None]) -> None:
