@@ -288,7 +288,6 @@ def test_a_server_that_ends_ends_training_and_says_so():
     async def watched():
         trainings = understand.Trainings()
         lesson = training.TrainingRequest(points=[(0, 0, 0), (1, 1, 1)] * 20, epochs=3000, units=64, layers=2)
-        trainings.begin()
         heard = []
         async for event in understand._events(lesson, trainings):
             heard.append(event)

@@ -64,8 +64,12 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         loading = asyncio.create_task(_load(registry, on_loaded))
         yield
+        for close in app.state.closing:
+            close()
         await loading
         await registry.stop()
+        for wait in app.state.ending:
+            await asyncio.to_thread(wait)
 
     app = FastAPI(
         title="bayesify",
@@ -80,6 +84,8 @@ def create_app(
     app.state.registry = registry
     # Functions that end what does not end by itself, called when the server shuts down.
     app.state.closing = []
+    # Functions that wait for what was ended, called in a thread after the last response.
+    app.state.ending = []
     v2.add_routes(app, registry)
     v1.add_routes(app, registry)
     _add_pages(app, registry, token=token is not None)
