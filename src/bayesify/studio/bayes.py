@@ -121,6 +121,8 @@ def _log_beta(theta: Tensor, tosses: Tosses) -> Tensor:
 
 
 def _plain(values: Tensor) -> list[float]:
+    if not bool(torch.isfinite(values).all()):
+        raise HTTPException(422, "these numbers are too large or too small to compute with: choose others")
     return [float(f"{value:.6g}") for value in values.double().tolist()]
 
 

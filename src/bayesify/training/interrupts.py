@@ -39,6 +39,16 @@ def stop_when(stopped: Callable[[], bool]) -> Iterator[None]:
         _stopping.stopped = before
 
 
+def stop_function() -> Callable[[], bool]:
+    """The function that `stop_when` has set in this thread; one that is never true where there is none.
+
+    Returns:
+        A function without arguments, for work that is cut into pieces smaller than a step.
+
+    """
+    return getattr(_stopping, "stopped", None) or (lambda: False)
+
+
 @contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], bool]]:
     """Delay interrupts (SIGINT, SIGTERM) inside this context; a second one raises at once.
@@ -47,7 +57,7 @@ def deferred_interrupts() -> Iterator[Callable[[], bool]]:
         A function that says whether an interrupt has arrived, or what `stop_when` asks for is true.
 
     """
-    stopped: Callable[[], bool] = getattr(_stopping, "stopped", None) or (lambda: False)
+    stopped = stop_function()
     if threading.current_thread() is not threading.main_thread():
         yield stopped
         return

@@ -22,7 +22,7 @@ from bayesify.methods.hmc.hamiltonian import TrajectoryStoppedError, state_at
 from bayesify.methods.hmc.sampler import Iteration, Sampler
 from bayesify.runs import checkpoint
 from bayesify.training import data_identity
-from bayesify.training.interrupts import deferred_interrupts
+from bayesify.training.interrupts import deferred_interrupts, stop_function
 from bayesify.training.plan import History
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ class SamplingRun:
             leave=False,
         )
         with bar, _threads_of_each(self.workers), deferred_interrupts() as interrupted:
-            # A long trajectory is not waited for: nothing changes before its end, so it can be followed again.
-            self.sampler.leapfrog.stopped = interrupted
+            # Nothing changes before the end of a trajectory: one that is given up can be followed again.
+            self.sampler.leapfrog.stopped = stop_function()
             if progress.step == 0:
                 with suppress(TrajectoryStoppedError):
                     self.sampler.find_step_size()
