@@ -8,6 +8,8 @@ import io
 import json
 import select
 import socket
+import subprocess
+import sys
 import threading
 import time
 import zipfile
@@ -301,8 +303,6 @@ def test_json_that_would_grow_is_refused_before_it_is_parsed(folders, monkeypatc
 
 def test_the_estimate_of_json_is_an_upper_one():
     def size(value):
-        import sys
-
         inside = value if isinstance(value, list) else [*value, *value.values()] if isinstance(value, dict) else []
         return sys.getsizeof(value) + 16 + sum(map(size, inside))
 
@@ -402,12 +402,54 @@ def test_an_image_is_refused_by_its_size_before_it_is_decoded(folders, monkeypat
             ((2000, 1001), "L"),
             ((1100, 1000), "RGBA"),
             ((1100, 1000), "I;16"),
-            ((50_000, 50_000), "1"),
+            ((10_000, 9_500), "1"),
         ):
             body = png(*size, mode=mode)
             assert len(body) < 400_000
             reply = client.ask("POST", "/v1/predict", body, ask)
             assert (reply.status, "pixels" in reply.error) == (413, True)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("mode", ["L", "P", "RGB", "RGBA", "I;16", "CMYK"])
+def test_the_memory_of_an_image_is_bounded(folders, tmp_path, mode):
+    limits = Limits(decoded=32 << 20, pixels=8_000_000)
+    image = Image.new(mode, (2900, 2750))
+    image.save(tmp_path / "image", "JPEG" if mode == "CMYK" else "PNG")
+    assert (tmp_path / "image").stat().st_size < limits.body
+    grown = subprocess.run(
+        [sys.executable, "-c", _MEASURING, tmp_path / "image", folders["plain"], str(limits.decoded)],
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    assert limits.decoded // 8 < int(grown) < limits.most_memory
+
+
+_MEASURING = """
+import io, sys
+from pathlib import Path
+from PIL import Image
+from bayesify.runs import read_config
+from bayesify.serving.limits import Limits
+from bayesify.serving.payloads import example_from_image
+from bayesify.workflows.run_data import preparation_of
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+
+run = Path(sys.argv[2])
+preparation = preparation_of(read_config(run), run)
+for kind in ("PNG", "JPEG"):
+    small = io.BytesIO()
+    Image.new("L", (9, 9)).save(small, kind)
+    example_from_image(small.getvalue(), preparation, Limits())
+body = Path(sys.argv[1]).read_bytes()
+before = peak()
+example_from_image(body, preparation, Limits(decoded=int(sys.argv[3])))
+print(peak() - before)
+"""
 
 
 def test_archives_are_no_arrays(client):

@@ -74,6 +74,7 @@ class ConnectionTable:
         return True
 
     def remove(self, connection: BoundedProtocol) -> None:
+        """Free the place of a connection that has ended, or is about to."""
         for connections in (self.ordinary, self.reserved, self.idle):
             connections.pop(connection, None)
 
@@ -101,7 +102,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.table.admit(self):
             self.refuse(503, "too many connections: try again in a moment")
             return
-        self.table.idle[self] = None
+        self._note_idle()
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -224,8 +225,13 @@ class BoundedProtocol(HttpToolsProtocol):
         raise ValueError(message)
 
     def _note_idle(self) -> None:
-        """Between two requests the connection may have to give way."""
-        if self._complete and not self.pipeline and (self.cycle is None or self.cycle.response_complete):
+        """Before and between requests the connection may have to give way."""
+        if (
+            self in self.table.ordinary
+            and self._complete
+            and not self.pipeline
+            and (self.cycle is None or self.cycle.response_complete)
+        ):
             self.table.idle[self] = None
 
     def _expect_head(self) -> None:

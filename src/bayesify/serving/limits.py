@@ -1,7 +1,7 @@
 """The limits of the server: the size of a request, the queue, time, connections and memory.
 
-Every request passes them, also one without a token. The largest request takes a small multiple of `decoded` bytes: the
-decoded content, one copy in the network's precision, and the copies that an image needs to change its colours.
+Every request passes them, also one without a token. Together they bound the memory that one request can take, see
+`Limits.most_memory`.
 """
 
 from __future__ import annotations
@@ -57,6 +57,14 @@ class Limits:
     batch: int = 64
     piece: int = 8192
     cache: int = 512 << 20
+
+    @property
+    def most_memory(self) -> int:
+        """Bytes that decoding one request may take, copies included; large bodies are decoded one at a time.
+
+        The most expensive are images of 16 bits: their colours are changed in several steps, each with its own copy.
+        """
+        return 8 * self.decoded
 
     def room(self, draws: int) -> int:
         """How many inputs are evaluated together with this number of draws."""

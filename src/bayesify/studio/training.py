@@ -202,6 +202,8 @@ def tensors(request: TrainingRequest) -> tuple[Tensor, Tensor]:
         raise ValueError("labels must be 0 or 1: the page has two classes")
     if not bool(torch.isfinite(x).all()) or float(x.abs().max()) > 1e4:
         raise ValueError("points must be finite and within 10,000 of the origin")
+    if not all(abs(end) <= 1e6 for end in (*(request.low or ()), *(request.high or ()))):
+        raise ValueError("low and high must be finite and within 1,000,000 of the origin")
     return x, y
 
 
