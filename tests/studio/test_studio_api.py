@@ -21,7 +21,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageFile
 from studio_server import serving
 
 import bayesify as bf
@@ -568,6 +568,19 @@ def test_a_request_names_no_folder(ask, runs, tmp_path, form):
     # The same words, whatever is there.
     ((code, words),) = told
     assert (code, "another prior" in words) == (422, True)
+
+
+@pytest.mark.parametrize("size", [(3000, 2000), (10_000, 9_000), (20_000, 10_000)])
+def test_an_image_is_refused_by_its_size_before_it_is_decoded(ask, monkeypatch, size):
+    file = io.BytesIO()
+    Image.new("1", size).save(file, "PNG")
+
+    def decoded(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", decoded)
+    code, words = ask("draw", {"picture": base64.b64encode(file.getvalue()).decode()})
+    assert (code, "pixels" in words) == (422, True)
 
 
 HUGE = "1" + "0" * 400

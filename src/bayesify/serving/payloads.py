@@ -193,8 +193,8 @@ def _check_numbers(value: Any, allowed: set[type], depth: int) -> None:
     raise HTTPException(422, f"expected numbers, got {shown}")
 
 
-# json's own parser runs without a pause, and every other thread waits for it. A Python function for each number lets the
-# event loop have its turn.
+# json's own parser runs without a pause, and every other thread waits for it. A Python function for each number lets
+# the event loop have its turn.
 
 
 def _float(text: str) -> float:
