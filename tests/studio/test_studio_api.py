@@ -5,8 +5,13 @@ import base64
 import io
 import json
 import math
+import os
 import re
 import runpy
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -16,7 +21,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageFile
 from studio_server import serving
 
 import bayesify as bf
@@ -288,7 +293,6 @@ def test_a_server_that_ends_ends_training_and_says_so():
     async def watched():
         trainings = understand.Trainings()
         lesson = training.TrainingRequest(points=[(0, 0, 0), (1, 1, 1)] * 20, epochs=3000, units=64, layers=2)
-        trainings.begin()
         heard = []
         async for event in understand._events(lesson, trainings):
             heard.append(event)
@@ -504,3 +508,113 @@ def test_the_demos_runs_are_found_before_they_are_made(tmp_path, monkeypatch, ru
     (tmp_path / "runs" / "demo").symlink_to(tmp_path / "cache" / "studio-demo")
     assert str(demonstration.demo_runs()[0]).startswith("runs")
     assert callable(attach)
+
+
+# What clients may not do
+
+LONG = {"points": [[0, 0, 0], [1, 1, 1]] * 300, "method": "hmc", "units": 128, "layers": 3}
+
+
+def trainings():
+    return [thread for thread in threading.enumerate() if thread.name == "studio-training"]
+
+
+def wait_until(condition):
+    until = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < until, "it never came about"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("method", ["hmc", "variational", "laplace", "sghmc"])
+def test_a_training_that_nobody_watches_ends(client, address, method):
+    wait_until(lambda: not trainings())
+    body = json.dumps({**LONG, "method": method, "epochs": 3000}).encode()
+    place = httpx.URL(address)
+    with socket.create_connection((place.host, place.port), timeout=20) as line:
+        line.sendall(b"POST /studio/api/understand/train HTTP/1.1\r\nHost: localhost\r\n")
+        line.sendall(b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        assert b" 200 " in line.recv(4096)
+        wait_until(trainings)
+    wait_until(lambda: not trainings())
+
+
+def test_a_server_ends_in_peace_while_hmc_trains(runs):
+    command = [sys.executable, "-m", "bayesify", "serve", runs["point"], "--port", "0", "--json"]
+    with subprocess.Popen(
+        [*map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    ) as process:
+        url = json.loads(process.stdout.readline())["url"]
+        with httpx.stream("POST", f"{url}/studio/api/understand/train", json=LONG, timeout=30) as stream:
+            assert stream.status_code == 200
+            time.sleep(1)
+            process.send_signal(signal.SIGTERM)
+            assert "shutting down" in "".join(stream.iter_text())
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+@pytest.mark.parametrize("form", ["posterior:{}", " Posterior :{}", "*=posterior:{}", "*.bias=normal:1;*=POSTERIOR:{}"])
+def test_a_request_names_no_folder(ask, runs, tmp_path, form):
+    told = set()
+    for folder in ("/etc/passwd", "/etc", "/no", runs["variational"]):
+        prior = form.format(folder)[:80]
+        for path in ("understand/train", "python/understand"):
+            told.add(ask(path, {"points": [[0, 0, 0], [1, 1, 1]], "prior": prior}))
+    # The same words, whatever is there.
+    ((code, words),) = told
+    assert (code, "another prior" in words) == (422, True)
+
+
+@pytest.mark.parametrize("size", [(3000, 2000), (10_000, 9_000), (20_000, 10_000)])
+def test_an_image_is_refused_by_its_size_before_it_is_decoded(ask, monkeypatch, size):
+    file = io.BytesIO()
+    Image.new("1", size).save(file, "PNG")
+
+    def decoded(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", decoded)
+    code, words = ask("draw", {"picture": base64.b64encode(file.getvalue()).decode()})
+    assert (code, "pixels" in words) == (422, True)
+
+
+HUGE = "1" + "0" * 400
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("coin", '{"heads": 1%s}' % ("0" * 400)),
+        ("coin", '{"a": NaN}'),
+        ("line", '{"points": [[NaN, 0], [1, 1]]}'),
+        ("line", '{"points": [[1e300, 0], [-1e300, 1]]}'),
+        ("line", f'{{"points": [[{HUGE}, 0], [1, 1]]}}'),
+        ("line", '{"points": [[0, 0], [1, 1]], "noise": 1e-300}'),
+        ("draw", '{"strokes": [[[NaN, 0], [1, 1]]]}'),
+        ("draw", '{"strokes": [[[1e300, 0], [-1e300, 1]]]}'),
+        ("draw", f'{{"strokes": [[[{HUGE}, 0], [1, 1]]]}}'),
+        ("draw", '{"strokes": [[[0.1, 0.1]]], "pen": 1e-320}'),
+        ("draw", json.dumps({"picture": base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()})),
+        ("draw", '{"picture": "é"}'),
+        ("understand/train", f'{{"points": [[{HUGE}, 0, 0], [1, 1, 1]]}}'),
+        ("understand/train", '{"points": [[0, 0, 0], [1, 1, 1]], "low": [NaN, 0], "high": [1, 1]}'),
+        ("understand/train", f'{{"points": [[0, 0, {HUGE}], [1, 1, 1]]}}'),
+        ("understand/train", f'{{"points": [[0, 0, {2**70}], [1, 1, 1]]}}'),
+        ("python/understand", '{"points": [[0, 0, 0], [1, 1, 1]], "prior": "normal:1e999"}'),
+        ("python/decide", '{"model": "point", "threshold": NaN}'),
+        ("coin", "[" * 5000),
+        ("coin", "\xff"),
+    ],
+)
+def test_impossible_numbers_are_refused_and_never_a_500(client, path, body):
+    answer = client.post(
+        f"/studio/api/{path}", content=body.encode("latin-1"), headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code in {200, 400, 413, 422}, answer.text
+    if answer.status_code != 200:
+        assert len(answer.json()["error"]) < 300

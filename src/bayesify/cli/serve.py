@@ -87,6 +87,7 @@ def serve(
         raise CommandError(f"--host {host} can be reached from other machines: give --token or set BAYESIFY_TOKEN")
     limits = Limits(
         body=max_body << 20,
+        decoded=max(64, 8 * max_body) << 20,
         inputs=max_inputs,
         draws=max_draws,
         evaluations=max_evaluations,

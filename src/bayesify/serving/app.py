@@ -64,8 +64,12 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         loading = asyncio.create_task(_load(registry, on_loaded))
         yield
+        for close in app.state.closing:
+            close()
         await loading
         await registry.stop()
+        for wait in app.state.ending:
+            await asyncio.to_thread(wait)
 
     app = FastAPI(
         title="bayesify",
@@ -80,6 +84,8 @@ def create_app(
     app.state.registry = registry
     # Functions that end what does not end by itself, called when the server shuts down.
     app.state.closing = []
+    # Functions that wait for what was ended, called in a thread after the last response.
+    app.state.ending = []
     v2.add_routes(app, registry)
     v1.add_routes(app, registry)
     _add_pages(app, registry, token=token is not None)
@@ -128,7 +134,8 @@ class Monitor:
             self._metrics.in_progress -= 1
             route = getattr(scope.get("route"), "path", None) or "other"
             verb = scope["method"] if scope["method"] in {"GET", "POST", "HEAD", "OPTIONS"} else "other"
-            self._metrics.request(route, verb, status, time.perf_counter() - began)
+            # No response was sent: the client had left.
+            self._metrics.request(route, verb, status or 499, time.perf_counter() - began)
 
 
 async def _load(registry: Registry, on_loaded: Callable[[], None]) -> None:

@@ -37,6 +37,8 @@ from bayesify.workflows import load, run_data
 from bayesify.workflows.recipe import DRAWS
 from bayesify.workflows.unprepared import raw_shape
 
+# A body of this many bytes is decoded in a few milliseconds.
+_SMALL_BODY = 64 << 10
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
 
@@ -114,6 +116,8 @@ class Registry:
         self._runs = _read_runs(folders)
         self._models: dict[str, LoadedModel] = {}
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
+        # One large body is decoded at a time, which bounds the memory that decoding takes.
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="reader")
         self._batcher: Batcher | None = None
 
     def names(self) -> list[str]:
@@ -178,6 +182,22 @@ class Registry:
         if self._batcher is not None:
             await self._batcher.stop()
         await asyncio.to_thread(self._worker.shutdown)
+        await asyncio.to_thread(self._reader.shutdown)
+
+    async def read(self, size: int, function: Callable[Args, Result], *args: Args.args, **named: Args.kwargs) -> Result:
+        """Call a function that decodes a body: at once for a small one, otherwise beside the event loop, in turn.
+
+        Args:
+            size: bytes of the body.
+            function: what to call.
+            *args: its arguments.
+            **named: its named arguments.
+
+        """
+        if size <= _SMALL_BODY:
+            return function(*args, **named)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reader, lambda: function(*args, **named))
 
     async def run(self, function: Callable[Args, Result], *args: Args.args, **named: Args.kwargs) -> Result:
         """Call a function in the worker thread, between two batches."""
@@ -186,7 +206,8 @@ class Registry:
 
     def _check(self, name: str) -> None:
         if name not in self._runs:
-            raise HTTPException(404, f"there is no model {name!r}{nearest(name, self._runs)}")
+            # Comparing names takes time that grows with their length.
+            raise HTTPException(404, f"there is no model {name[:40]!r}{nearest(name[:40], self._runs)}")
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ Nothing is unpickled, no path or address is followed, and sizes are checked befo
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import math
+import struct
 import warnings
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,12 +22,16 @@ from bayesify.serving.limits import Limits
 from bayesify.workflows.inputs import column_value, fit_array
 
 if TYPE_CHECKING:
+    import PIL.Image
     from numpy.typing import NDArray
     from starlette.requests import Request
 
 JSON, PNG, JPEG = "application/json", "image/png", "image/jpeg"
 ARRAYS = ("application/x-npy", "application/octet-stream")
 _DEEPEST = 6
+_MOST_AXES = 8
+# Bytes of Python's objects for each mark of JSON text: a list or an object, a member, and half of a text.
+_OBJECT_BYTES = {b"[": 240, b"{": 240, b",": 32, b":": 32, b'"': 32}
 
 
 def content_type(request: Request) -> str:
@@ -34,21 +39,11 @@ def content_type(request: Request) -> str:
     return str(request.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
-async def body_of(request: Request, limits: Limits) -> bytes:
-    """All bytes of a request, within the limits of size and time."""
+async def body_of(request: Request) -> bytes:
+    """All bytes of a request; the gate counts them while they arrive."""
     if request.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
         raise HTTPException(415, "compressed bodies are not read: send the body uncompressed")
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(limits.seconds):
-            async for part in request.stream():
-                size += len(part)
-                if size > limits.body:
-                    raise too_large(limits)
-                parts.append(part)
-    except TimeoutError:
-        raise HTTPException(408, f"the body did not arrive within {limits.seconds:g} seconds") from None
-    return b"".join(parts)
+    return await request.body()
 
 
 def too_large(limits: Limits) -> HTTPException:
@@ -57,10 +52,23 @@ def too_large(limits: Limits) -> HTTPException:
     return HTTPException(413, message, {"Connection": "close"})
 
 
-def parse_json(body: bytes) -> Any:
+def json_size(text: bytes) -> int:
+    """An upper estimate of the bytes of Python's objects for some JSON text."""
+    return sum(size * text.count(mark) for mark, size in _OBJECT_BYTES.items())
+
+
+def check_json_size(size: int, limits: Limits) -> None:
+    """Raise a 413 error where JSON would take more memory than a request may."""
+    if size > limits.decoded:
+        message = "the JSON has too many values or lists: send fewer inputs, or send them as .npy"
+        raise HTTPException(413, message, {"Connection": "close"})
+
+
+def parse_json(body: bytes, limits: Limits) -> Any:
     """A JSON value; NaN and infinity, which JSON does not have, are errors."""
+    check_json_size(json_size(body), limits)
     try:
-        return json.loads(body, parse_constant=_reject_constant)
+        return json.loads(body, parse_constant=_reject_constant, parse_float=_float, parse_int=_int)
     except (ValueError, RecursionError):
         raise HTTPException(400, "the body is not JSON" if body else "the body is empty: expected JSON") from None
 
@@ -87,20 +95,24 @@ def examples_from_json(value: Any, preparation: Preparation) -> Tensor:
     return as_examples(number_array(value), preparation)
 
 
-def examples_from_npy(body: bytes, preparation: Preparation) -> Tensor:
-    """One example or several from the bytes of a .npy file."""
+def examples_from_npy(body: bytes, preparation: Preparation, limits: Limits) -> Tensor:
+    """One example or several from the bytes of a .npy file; its shape must agree with them."""
     stream, npy = io.BytesIO(body), np.lib.format
     try:
         version = npy.read_magic(stream)
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read_header(stream)
-    except (ValueError, EOFError, OverflowError):
+    except Exception:  # noqa: BLE001 -- NumPy reads the header as Python text, and lets the errors of its parser out
         raise HTTPException(400, "not a .npy file: send what numpy.save writes") from None
+    if len(shape) > _MOST_AXES or not all(type(size) is int and 0 <= size < 1 << 31 for size in shape):
+        raise HTTPException(400, f"a .npy array must have at most {_MOST_AXES} axes, each of 0 to 2^31 - 1 elements")
     if dtype.hasobject or dtype.kind not in "biuf":
         raise HTTPException(422, f"the array must have numbers, got {dtype}")
     expected, size = math.prod(shape) * dtype.itemsize, len(body) - stream.tell()
     if size != expected:
         raise HTTPException(400, f"a .npy array of {list(shape)} {dtype} has {expected} bytes, not {size}")
+    if 8 * math.prod(shape) > limits.decoded:
+        raise HTTPException(413, f"an array may have {limits.decoded // 8:,} numbers: send fewer inputs")
     flat = np.frombuffer(body, dtype, offset=stream.tell())
     return as_examples(flat.reshape(shape, order="F" if fortran else "C"), preparation)
 
@@ -112,24 +124,31 @@ def example_from_image(body: bytes, preparation: Preparation, limits: Limits) ->
 
     if preparation.image is None:
         raise HTTPException(422, "this model takes rows of a table or arrays, not images")
-    too_many_pixels = f"an image may have {limits.pixels:,} pixels: send a smaller one"
+    most = min(limits.pixels, limits.decoded // 4)
+    too_many_pixels = f"an image may have {most:,} pixels: send a smaller one"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
             with PIL.Image.open(io.BytesIO(body), formats=("PNG", "JPEG")) as opened:
-                if opened.width * opened.height > limits.pixels:
+                size = opened.width * opened.height
+                if size > limits.pixels or size * _pixel_bytes(opened) > limits.decoded:
                     raise HTTPException(413, too_many_pixels)
                 opened.load()
                 image = PIL.ImageOps.exif_transpose(opened)
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning):
         raise HTTPException(413, too_many_pixels) from None
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error):
         # Pillow reports broken PNG chunks as SyntaxError.
         raise HTTPException(400, "not a PNG or JPEG image, or a damaged one") from None
     try:
         return preparation.prepare_image(image)[None].double()
     except DataError as problem:
         raise HTTPException(422, str(problem)) from None
+
+
+def _pixel_bytes(image: PIL.Image.Image) -> int:
+    """Bytes of one pixel in memory; Pillow keeps colours, and levels of more than 8 bits, in 4."""
+    return 1 if image.mode in {"1", "L", "P"} else 4
 
 
 def as_examples(array: NDArray[Any], preparation: Preparation) -> Tensor:
@@ -172,6 +191,18 @@ def _check_numbers(value: Any, allowed: set[type], depth: int) -> None:
         return
     shown = "null" if value is None else json.dumps(value)[:40]
     raise HTTPException(422, f"expected numbers, got {shown}")
+
+
+# json's own parser runs without a pause, and every other thread waits for it. A Python function for each number lets
+# the event loop have its turn.
+
+
+def _float(text: str) -> float:
+    return float(text)
+
+
+def _int(text: str) -> int:
+    return int(text)
 
 
 def _reject_constant(name: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -47,8 +48,17 @@ def settings_from(values: Mapping[str, Any], registry: Registry, known: tuple[st
     return Settings(draws, seed, at_least, at_most)
 
 
-async def predict(registry: Registry, model: LoadedModel, raw: Tensor, settings: Settings) -> Table:
-    """What is reported about raw examples `[n, ...]`, with `accepted`."""
+@dataclass(frozen=True)
+class Work:
+    """What a request asks for: a model, its prepared inputs `[n, ...]`, and the settings."""
+
+    model: LoadedModel
+    x: Tensor
+    settings: Settings
+
+
+def prepare(registry: Registry, model: LoadedModel, raw: Tensor, settings: Settings) -> Work:
+    """The work for raw examples `[n, ...]`, within the limits."""
     limits = registry.limits
     if len(raw) > limits.inputs:
         raise HTTPException(413, f"a request may have {limits.inputs} inputs, got {len(raw)}")
@@ -59,18 +69,23 @@ async def predict(registry: Registry, model: LoadedModel, raw: Tensor, settings:
     # A threshold of the wrong kind is an error before the work.
     accepted(model.example, settings.at_least, settings.at_most)
     try:
-        prepared = model.preparation.apply(raw)
+        return Work(model, model.preparation.apply(raw), settings)
     except DataError as problem:
         raise HTTPException(422, str(problem)) from None
+
+
+async def predict(registry: Registry, work: Work) -> Table:
+    """What is reported about the inputs of a request, with `accepted`."""
+    limits, model, settings, count = registry.limits, work.model, work.settings, len(work.x)
     try:
         async with asyncio.timeout(limits.seconds):
-            table = await model.table(prepared, draws=settings.draws, seed=settings.seed)
+            table = await model.table(work.x, draws=settings.draws, seed=settings.seed)
     except TimeoutError:
         message = f"no prediction within {limits.seconds:g} seconds: try again with fewer inputs or draws"
         raise retry_later(503, message) from None
     check_finite(table)
     sure: NDArray[Any] = accepted(table, settings.at_least, settings.at_most)
-    registry.metrics.predictions(model.name, len(raw), int((~sure.reshape(len(raw), -1).all(1)).sum()))
+    registry.metrics.predictions(model.name, count, int((~sure.reshape(count, -1).all(1)).sum()))
     return {**table, "accepted": sure}
 
 
@@ -101,8 +116,9 @@ def _number(name: str, value: Any, high: float) -> float | None:
             value = float(value)
         except ValueError:
             raise HTTPException(422, f"{name} must be a number, got {value[:40]!r}") from None
-    # Written so that NaN, which compares with nothing, is an error too.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= high or value == float("inf"):
+    # Written so that NaN, which compares with nothing, is an error too, and so is a whole number beyond 64 bits.
+    most = min(high, sys.float_info.max)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         span = "from 0 to 1" if high == 1 else "of at least 0"
         raise HTTPException(422, f"{name} must be a number {span}, got {value!r}"[:120])
     return float(value)

@@ -2,8 +2,11 @@
 
 - Host: a name that we serve, so that no other page can point its own name at this machine (DNS rebinding);
 - Origin: our own, where a browser sends one;
+- Sec-Fetch-Site: our own page or the user, where a browser says so; an image tag elsewhere sends no Origin;
 - Content-Type: never one that a plain HTML form can send;
 - a bearer token, where the server has one: it needs one to listen beyond this machine.
+
+Then every body is counted while it arrives, whoever reads it, and the work of a client that has left is cancelled.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 
-from bayesify.serving.errors import error_response
+from bayesify.serving.bodies import BodyBudget, CountedBody
+from bayesify.serving.connections import RESERVED
+from bayesify.serving.errors import error_response, retry_later
 from bayesify.serving.limits import Limits
 from bayesify.serving.payloads import ARRAYS, JPEG, JSON, PNG, too_large
 
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
 BODY_TYPES = {JSON, PNG, JPEG, *ARRAYS}
 # A health check has no token; nor does the browser that loads the studio's page, which holds no data.
 OPEN_PATHS = ("/v2/health/live", "/v2/health/ready", "/v1/health")
+# Pages that a link on another site may open. They hold no data and start no work.
+_LINKED_PATHS = ("/", "/docs")
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -55,7 +62,7 @@ class Gate:
         host: the address that the server listens on.
         hosts: further names that clients may call it by; `*` is any.
         token: the bearer token of every request; None for a server that only this machine can reach.
-        limits: `limits.body` bounds Content-Length, before the body is read.
+        limits: of a body, announced or counted, of its time, and of all bodies together.
 
     """
 
@@ -68,6 +75,7 @@ class Gate:
         self._names = {*_LOCAL_NAMES, host.casefold()} | self._allowed
         self._token = None if token is None else token.encode()
         self._limits = limits
+        self._budget = BodyBudget(limits.memory)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or respond with an error."""
@@ -78,20 +86,26 @@ class Gate:
             # There are no websockets here.
             await send({"type": "websocket.close", "code": 1008})
             return
-        app = self._app
+        send = send_with_headers(send)
         try:
             self._check(scope)
         except HTTPException as problem:
-            app = error_response(problem)
-        await app(scope, receive, send_with_headers(send))
+            await error_response(problem)(scope, receive, send)
+            return
+        body = CountedBody(scope, receive, send, self._limits, self._budget)
+        await body.run(self._app)
 
     def _check(self, scope: Scope) -> None:
         headers = scope["headers"]
+        if scope.get("state", {}).get(RESERVED) and not _is_health_check(scope):
+            raise retry_later(503, "too many connections: try again in a moment")
         host = _header(headers, b"host")
         if host is None or not self._is_ours(host):
             raise HTTPException(421, "this server does not serve that Host: see --allow-host")
         origin = _header(headers, b"origin")
         if origin is not None and not self._is_own_page(origin, host):
+            raise HTTPException(403, "requests from pages of another origin are refused")
+        if _header(headers, b"sec-fetch-site") not in {None, "same-origin", "none"} and not _is_link(scope):
             raise HTTPException(403, "requests from pages of another origin are refused")
         length = _header(headers, b"content-length")
         if length is not None:
@@ -164,4 +178,18 @@ def _is_address(name: str) -> bool:
 def _is_open(scope: Scope) -> bool:
     path = scope["path"]
     page = path == "/" or (path.startswith("/studio") and not path.startswith("/studio/api"))
-    return scope["method"] in {"GET", "HEAD"} and (path in OPEN_PATHS or page)
+    return _is_health_check(scope) or (_reads(scope) and page)
+
+
+def _is_health_check(scope: Scope) -> bool:
+    return _reads(scope) and scope["path"] in OPEN_PATHS
+
+
+def _is_link(scope: Scope) -> bool:
+    return (
+        _reads(scope) and scope["path"] in _LINKED_PATHS and _header(scope["headers"], b"sec-fetch-mode") == "navigate"
+    )
+
+
+def _reads(scope: Scope) -> bool:
+    return scope["method"] in {"GET", "HEAD"}

@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from bayesify.serving.app import create_app
+from bayesify.serving.connections import protocol_of
 from bayesify.serving.models import Registry
 
 
@@ -110,8 +111,12 @@ def make_server(
         on_loaded()
 
     app = create_app(registry, host=host, hosts=hosts, token=token, pages=pages, on_loaded=loaded)
+    protocol = protocol_of(registry.limits)
     config = uvicorn.Config(
         app,
+        http=protocol,
+        # As many as the event loop accepts at once: see `connection_limit`.
+        backlog=min(128, protocol.table.most),
         log_level="error",
         access_log=False,
         server_header=False,

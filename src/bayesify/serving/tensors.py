@@ -9,6 +9,7 @@ import numpy as np
 from starlette.exceptions import HTTPException
 
 from bayesify.errors import nearest
+from bayesify.serving.limits import Limits
 from bayesify.serving.payloads import number_array
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ DATATYPES = {
 NAMES = {np.dtype(code): name for name, code in DATATYPES.items()}
 
 
-def decode(tensor: Any, binary: memoryview) -> NDArray[Any]:
+def decode(tensor: Any, binary: memoryview, limits: Limits) -> NDArray[Any]:
     """The array of an input tensor; `binary` is everything that followed the JSON part."""
     if not isinstance(tensor, dict):
         raise HTTPException(400, "an input must be an object with name, shape, datatype and data")
@@ -50,6 +51,8 @@ def decode(tensor: Any, binary: memoryview) -> NDArray[Any]:
     if size != expected or len(binary) != expected:
         sizes = f"binary_data_size is {size!r} and {len(binary)} bytes follow"
         raise HTTPException(400, f"{list(shape)} of {tensor['datatype']} are {expected} bytes, but {sizes}"[:200])
+    if 8 * math.prod(shape) > limits.decoded:
+        raise HTTPException(413, f"a tensor may have {limits.decoded // 8:,} numbers: send fewer inputs")
     array: NDArray[Any] = np.frombuffer(binary, np.uint8 if dtype.kind == "b" else dtype).reshape(shape)
     if dtype.kind == "b" and not np.isin(array, (0, 1)).all():
         raise HTTPException(422, "BOOL must be bytes of 0 and 1")

@@ -9,7 +9,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
-from torch import Tensor
 
 from bayesify.serving import schema
 from bayesify.serving.models import LoadedModel, Registry
@@ -26,7 +25,7 @@ from bayesify.serving.payloads import (
     parse_json,
 )
 from bayesify.serving.predictions import Table
-from bayesify.serving.requests import json_response, predict, settings_from
+from bayesify.serving.requests import Work, json_response, predict, prepare, settings_from
 
 UNKNOWN = "I do not know"
 
@@ -54,10 +53,21 @@ async def _predict(registry: Registry, request: Request) -> Response:
         known = ", ".join((JSON, PNG, JPEG, *ARRAYS))
         raise HTTPException(415, f"the Content-Type must be one of {known}, got {kind[:80]!r}")
     values = _query(request)
-    body = await body_of(request, registry.limits)
+    body = await body_of(request)
+    # A small file can hold a large image.
+    size = registry.limits.decoded if kind in {PNG, JPEG} else len(body)
+    work = await registry.read(size, _read, registry, kind, body, values)
+    table, model, settings = await predict(registry, work), work.model, work.settings
+    about: dict[str, Any] = {"model": model.name, "draws": model.predictor.draws(settings.draws)}
+    about |= {"seed": settings.seed, "at_least": settings.at_least, "at_most": settings.at_most}
+    return json_response({**about, "predictions": _records(model, table)})
+
+
+def _read(registry: Registry, kind: str, body: bytes, values: dict[str, Any]) -> Work:
+    """The work that a body and the settings in the address ask for."""
     value: Any = None
     if kind == JSON:
-        value = parse_json(body)
+        value = parse_json(body, registry.limits)
         if isinstance(value, dict) and "inputs" in value:
             in_body = {name: setting for name, setting in value.items() if name != "inputs"}
             twice = sorted(set(in_body) & set(values))
@@ -67,19 +77,13 @@ async def _predict(registry: Registry, request: Request) -> Response:
             value = value["inputs"]
     settings = settings_from(values, registry, ("model",))
     model = _model(registry, values.get("model"))
-    table = await predict(registry, model, await _examples(registry, model, kind, value, body), settings)
-    about: dict[str, Any] = {"model": model.name, "draws": model.predictor.draws(settings.draws)}
-    about |= {"seed": settings.seed, "at_least": settings.at_least, "at_most": settings.at_most}
-    return json_response({**about, "predictions": _records(model, table)})
-
-
-async def _examples(registry: Registry, model: LoadedModel, kind: str, value: Any, body: bytes) -> Tensor:
     if kind == JSON:
-        return examples_from_json(value, model.preparation)
-    if kind in {PNG, JPEG}:
-        # A large image takes a while to decode: not in the event loop.
-        return await registry.run(example_from_image, body, model.preparation, registry.limits)
-    return examples_from_npy(body, model.preparation)
+        raw = examples_from_json(value, model.preparation)
+    elif kind in {PNG, JPEG}:
+        raw = example_from_image(body, model.preparation, registry.limits)
+    else:
+        raw = examples_from_npy(body, model.preparation, registry.limits)
+    return prepare(registry, model, raw, settings)
 
 
 def _query(request: Request) -> dict[str, Any]:

@@ -8,6 +8,7 @@ request parameters.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from importlib.metadata import version as installed
 from typing import Any
 
@@ -16,10 +17,11 @@ from starlette.exceptions import HTTPException
 
 from bayesify.errors import nearest
 from bayesify.serving import schema
+from bayesify.serving.limits import Limits
 from bayesify.serving.models import LoadedModel, Registry
 from bayesify.serving.payloads import JSON, as_examples, body_of, content_type, parse_json
 from bayesify.serving.predictions import Table
-from bayesify.serving.requests import Settings, json_response, predict, settings_from
+from bayesify.serving.requests import Work, json_response, predict, prepare, settings_from
 from bayesify.serving.tensors import decode, describe, encode
 
 VERSION = "1"
@@ -86,9 +88,24 @@ async def _infer(registry: Registry, name: str, request: Request) -> Response:
     # Triton's client sends no type at all. A request from another page is stopped by its Origin.
     if content_type(request) not in {"", JSON, "application/octet-stream"}:
         raise HTTPException(415, f"expected {JSON} or application/octet-stream, got {content_type(request)[:80]!r}")
-    body = await body_of(request, registry.limits)
+    body = await body_of(request)
     model = registry.get(name)
-    content, binary = _split(body, request.headers.get(LENGTH))
+    asked = await registry.read(len(body), _read, registry, model, body, request.headers.get(LENGTH))
+    table = await predict(registry, asked.work)
+    return _respond(asked, table)
+
+
+@dataclass(frozen=True)
+class _InferRequest:
+    """A request: its work, its name, and its outputs, each with whether it is sent as bytes."""
+
+    work: Work
+    identity: str | None
+    outputs: dict[str, bool]
+
+
+def _read(registry: Registry, model: LoadedModel, body: bytes, length: str | None) -> _InferRequest:
+    content, binary = _split(body, length, registry.limits)
     inputs = content.get("inputs")
     if not isinstance(inputs, list) or len(inputs) != 1:
         raise HTTPException(400, "inputs must be a list of one tensor, named 'input'")
@@ -98,14 +115,14 @@ async def _infer(registry: Registry, name: str, request: Request) -> Response:
     if identity is not None and not isinstance(identity, str):
         raise HTTPException(400, "id must be text")
     wanted = _outputs(content, model, as_binary=parameters.get("binary_data_output") is True)
-    array = decode(inputs[0], binary)
+    array = decode(inputs[0], binary, registry.limits)
     if inputs[0].get("name") != "input":
         raise HTTPException(400, f"the input must be named 'input', got {inputs[0].get('name')!r}"[:120])
-    table = await predict(registry, model, as_examples(array, model.preparation), settings)
-    return _respond(model, identity, table, wanted, settings)
+    raw = as_examples(array, model.preparation)
+    return _InferRequest(prepare(registry, model, raw, settings), identity, wanted)
 
 
-def _split(body: bytes, length: str | None) -> tuple[dict[str, Any], memoryview]:
+def _split(body: bytes, length: str | None, limits: Limits) -> tuple[dict[str, Any], memoryview]:
     """The JSON part of a body and the bytes behind it."""
     view = memoryview(body)
     stop = len(body)
@@ -115,7 +132,7 @@ def _split(body: bytes, length: str | None) -> tuple[dict[str, Any], memoryview]
                 400, f"{LENGTH} must be the length of the JSON part, at most {stop}, got {length[:40]!r}"
             )
         stop = int(length)
-    content = parse_json(body[:stop])
+    content = parse_json(body[:stop], limits)
     if not isinstance(content, dict):
         raise HTTPException(400, "the body must be a JSON object with inputs")
     return content, view[stop:]
@@ -149,11 +166,10 @@ def _outputs(content: dict[str, Any], model: LoadedModel, *, as_binary: bool) ->
     return wanted
 
 
-def _respond(
-    model: LoadedModel, identity: str | None, table: Table, wanted: dict[str, bool], settings: Settings
-) -> Response:
+def _respond(asked: _InferRequest, table: Table) -> Response:
+    model, settings, identity = asked.work.model, asked.work.settings, asked.identity
     outputs, blobs = [], []
-    for name, as_binary in wanted.items():
+    for name, as_binary in asked.outputs.items():
         datatype, shape = describe(table[name])
         about: dict[str, Any] = {"name": name, "datatype": datatype, "shape": shape}
         if as_binary:
@@ -189,4 +205,4 @@ def _metadata(model: LoadedModel) -> dict[str, Any]:
 def _check_version(registry: Registry, name: str, version: str) -> None:
     registry.is_ready(name)
     if version != VERSION:
-        raise HTTPException(404, f"model {name!r} has version {VERSION} only, got {version[:40]!r}")
+        raise HTTPException(404, f"model {name[:40]!r} has version {VERSION} only, got {version[:40]!r}")

@@ -28,8 +28,9 @@ def attach(app: FastAPI, registry: Models, *, results: str | Path | None = None)
 
     store, trainings = ModelStore(registry), understand.Trainings()
     if hasattr(app.state, "closing"):
-        # A training in progress must not keep the server from ending.
+        # A training in progress must not keep the server from ending, nor run on while the process ends.
         app.state.closing.append(trainings.close)
+        app.state.ending.append(trainings.wait)
     for router in (
         draw.router(store),
         decide.router(store),

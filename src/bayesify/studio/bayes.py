@@ -14,6 +14,8 @@ from bayesify.exact import Coin, Grid, LinearRegression
 from bayesify.studio.models import API
 
 POINTS = 201
+# The farthest point: the grid multiplies squares, which have to stay numbers.
+FAR = 1_000_000
 
 
 class Tosses(BaseModel):
@@ -30,7 +32,7 @@ class Dots(BaseModel):
     """A line's data, its noise, and how fine the grid over slope and intercept is."""
 
     points: list[tuple[float, float]] = Field(min_length=2, max_length=100)
-    noise: float = Field(default=3.0, gt=0, le=100)
+    noise: float = Field(default=3.0, ge=1e-6, le=100)
     cells: int = Field(default=31, ge=5, le=101)
     draws: int = Field(default=20, ge=0, le=100)
     seed: int = Field(default=0, ge=0, lt=2**31)
@@ -65,6 +67,8 @@ def router() -> APIRouter:
     def line(dots: Dots) -> dict[str, Any]:
         x = torch.tensor([point[0] for point in dots.points], dtype=torch.float64)
         y = torch.tensor([point[1] for point in dots.points], dtype=torch.float64)
+        if not (bool((x.abs() <= FAR).all()) and bool((y.abs() <= FAR).all())):
+            raise HTTPException(422, f"points must be within {FAR:,} of the origin")
         try:
             exact = LinearRegression(math.inf, noise=dots.noise).fit((x, y))
         except ValueError:
@@ -121,6 +125,8 @@ def _log_beta(theta: Tensor, tosses: Tosses) -> Tensor:
 
 
 def _plain(values: Tensor) -> list[float]:
+    if not bool(torch.isfinite(values).all()):
+        raise HTTPException(422, "these numbers are too large or too small to compute with: choose others")
     return [float(f"{value:.6g}") for value in values.double().tolist()]
 
 

@@ -31,7 +31,7 @@ class Sample(BaseModel):
 
     kind: Literal["test", "withheld", "clothes"]
     number: int = Field(default=0, ge=0, lt=2**31)
-    model: str | None = None
+    model: str | None = Field(default=None, max_length=200)
 
 
 class Drawing(BaseModel):

@@ -91,7 +91,7 @@ class ModelStore:
     def get(self, name: str) -> Model:
         names = self.names()
         if name not in names:
-            raise HTTPException(404, f"no run is called {name!r}{nearest(name, names)}")
+            raise HTTPException(404, f"no run is called {name[:40]!r}{nearest(name[:40], names)}")
         model: Model = self.registry.get(name)
         return model
 

@@ -16,9 +16,9 @@ from bayesify.studio.training import TrainingRequest
 class PageSettings(BaseModel):
     """The settings of the Decide and the Weights page."""
 
-    model: str
-    by: str = "confidence"
-    threshold: float = 0.9
+    model: str = Field(max_length=200)
+    by: str = Field(default="confidence", max_length=40)
+    threshold: float = Field(default=0.9, allow_inf_nan=False)
     fraction: float = Field(default=0.5, ge=0, lt=1)
     draws: int = Field(default=50, ge=1, le=200)
     seed: int = Field(default=0, ge=0, lt=2**31)

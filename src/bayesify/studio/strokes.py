@@ -12,6 +12,8 @@ import base64
 import binascii
 import io
 import math
+import struct
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,7 +112,9 @@ def _read_ink(data: bytes) -> Ink:
             opened.load()
             noise = _NOISE if opened.format == "JPEG" else 0.0
             grey = np.asarray(open_image(ImageOps.exif_transpose(opened)).convert("L"), dtype=np.float64) / 255
-    except (OSError, SyntaxError, ValueError) as problem:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise DataError("the image has more than 4,000,000 pixels: make it smaller") from None
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as problem:
         if isinstance(problem, DataError):
             raise
         raise DataError("the image could not be read: expected a PNG or JPEG") from None

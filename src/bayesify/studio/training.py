@@ -25,6 +25,7 @@ from bayesify.likelihoods import Categorical
 from bayesify.methods import CARDS, Method
 from bayesify.methods.cards import Card
 from bayesify.priors.hyperpriors import HYPERPRIORS
+from bayesify.training.interrupts import stop_when
 
 LATTICE = 56
 DRAWS = 30
@@ -35,10 +36,10 @@ class TrainingRequest(BaseModel):
     """The points, the method and its settings."""
 
     points: list[tuple[float, float, int]] = Field(min_length=2, max_length=600)
-    method: str = "variational"
+    method: str = Field(default="variational", max_length=40)
     units: int = Field(default=16, ge=1, le=128)
     layers: int = Field(default=1, ge=0, le=3)
-    activation: str = "tanh"
+    activation: str = Field(default="tanh", max_length=40)
     prior: str = Field(default="normal:3", max_length=80)
     epochs: int = Field(default=600, ge=1, le=3000)
     learning_rate: float = Field(default=0.03, gt=0, le=1)
@@ -95,6 +96,9 @@ def build(request: TrainingRequest) -> Method:
     card = CARDS[choose("method", request.method, CARDS)]
     network = networks.mlp(2, 2, units=request.units, layers=request.layers, activation=request.activation)
     prior = None if request.prior in {"", "none"} else request.prior
+    if "posterior" in request.prior.lower():
+        # Such a prior is read from a folder, and nothing that a client sends is taken for a path.
+        raise ValueError("a prior from a run's posterior is for the command line and Python: choose another prior")
     settings = method_settings(card)
     return card.load()(network, Categorical(classes=2), prior=prior, start="fresh", seed=request.seed, **settings)
 
@@ -121,7 +125,12 @@ def fit_settings(request: TrainingRequest) -> dict[str, Any]:
 def train(
     request: TrainingRequest, show: Callable[[dict[str, Any]], None], stopped: Callable[[], bool] = lambda: False
 ) -> Method:
-    """Train, and call `show` with frames of the surface: at most one every `PAUSE` seconds, and the last."""
+    """Train, and call `show` with frames of the surface: at most one every `PAUSE` seconds, and the last.
+
+    Raises:
+        Stopped: `stopped()` was true; it is asked before every step.
+
+    """
     x, y = tensors(request)
     method, square, last = build(request), Square.of(request), [time.perf_counter()]
 
@@ -135,7 +144,12 @@ def train(
         return 1.0
 
     schedule: dict[str, Any] = {"schedule": look} if CARDS[request.method].optimised else {}
-    method.fit((x, y), **fit_settings(request), progress=False, compiled=False, **schedule)
+    try:
+        with stop_when(stopped):
+            method.fit((x, y), **fit_settings(request), progress=False, compiled=False, **schedule)
+    except KeyboardInterrupt:
+        if not stopped():
+            raise
     if stopped():
         raise Stopped
     show(frame(method, x, y, square, 1.0))
@@ -188,6 +202,8 @@ def tensors(request: TrainingRequest) -> tuple[Tensor, Tensor]:
         raise ValueError("labels must be 0 or 1: the page has two classes")
     if not bool(torch.isfinite(x).all()) or float(x.abs().max()) > 1e4:
         raise ValueError("points must be finite and within 10,000 of the origin")
+    if not all(abs(end) <= 1e6 for end in (*(request.low or ()), *(request.high or ()))):
+        raise ValueError("low and high must be finite and within 1,000,000 of the origin")
     return x, y
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import threading
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
@@ -22,6 +23,7 @@ from bayesify.studio.training import Square, TrainingRequest
 
 KEPT = 8
 AT_ONCE = 2
+_BUSY = f"{AT_ONCE} networks are training already: wait for one to finish"
 
 
 class Trainings:
@@ -32,18 +34,26 @@ class Trainings:
         self._trained: OrderedDict[str, tuple[Method, Square]] = OrderedDict()
         self._stops: set[Callable[[], None]] = set()
         self._slots = threading.BoundedSemaphore(AT_ONCE)
+        self._threads: set[threading.Thread] = set()
 
     def begin(self) -> None:
+        """Take a place for a training; a 429 error where there is none."""
         if not self._slots.acquire(blocking=False):
-            problem = f"{AT_ONCE} networks are training already: wait for one to finish"
-            raise HTTPException(429, problem, headers={"Retry-After": "2"})
+            raise HTTPException(429, _BUSY, headers={"Retry-After": "2"})
+
+    def check_room(self) -> None:
+        """Raise the error of `begin` where there is no place now."""
+        self.begin()
+        self.end()
 
     def end(self) -> None:
+        """Give the place back."""
         self._slots.release()
 
-    def watch(self, stop: Callable[[], None]) -> None:
-        """Remember how to stop a training in progress."""
+    def watch(self, stop: Callable[[], None], thread: threading.Thread) -> None:
+        """Remember how to stop a training in progress, and its thread."""
         self._stops.add(stop)
+        self._threads = {other for other in self._threads if other.is_alive()} | {thread}
 
     def leave(self, stop: Callable[[], None]) -> None:
         self._stops.discard(stop)
@@ -53,6 +63,18 @@ class Trainings:
         self.closed.set()
         for stop in tuple(self._stops):
             stop()
+
+    def wait(self, seconds: float = 20.0) -> None:
+        """Wait for stopped trainings: a thread inside torch would break off the end of the process.
+
+        Args:
+            seconds: the longest time for all of them.
+
+        """
+        until = time.monotonic() + seconds
+        for thread in tuple(self._threads):
+            if thread.ident is not None:
+                thread.join(max(0.0, until - time.monotonic()))
 
     def keep(self, method: Method, request: TrainingRequest) -> str:
         name = uuid.uuid4().hex
@@ -96,7 +118,7 @@ def router(trainings: Trainings) -> APIRouter:
             raise HTTPException(422, str(problem)) from None
         if trainings.closed.is_set():
             raise HTTPException(503, "the server is shutting down: train again when it is back")
-        trainings.begin()
+        trainings.check_room()
         # A proxy must not buffer events.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(_events(request, trainings), media_type="text/event-stream", headers=headers)
@@ -139,17 +161,26 @@ async def _events(request: TrainingRequest, trainings: Trainings) -> AsyncIterat
         send(("problem", {"detail": "the server is shutting down, and training ended with it"}))
         send(None)
 
-    trainings.watch(close)
     thread = threading.Thread(target=work, name="studio-training", daemon=True)
+    # Only here, where the thread starts: a client may leave before its response begins.
+    try:
+        trainings.begin()
+    except HTTPException as problem:
+        yield _event("problem", {"detail": problem.detail})
+        return
+    trainings.watch(close, thread)
     thread.start()
     try:
         while (event := await queue.get()) is not None:
-            kind, content = event
-            yield f"event: {kind}\ndata: {json.dumps(content)}\n\n"
+            yield _event(*event)
     finally:
         # Also when the browser has left: the thread ends at its next step.
         stop.set()
         trainings.leave(close)
+
+
+def _event(kind: str, content: dict[str, Any]) -> str:
+    return f"event: {kind}\ndata: {json.dumps(content)}\n\n"
 
 
 def python(request: TrainingRequest) -> str:

@@ -80,6 +80,10 @@ def kinetic_energy(momentum: Tensor, inverse_mass: Tensor) -> Tensor:
     return 0.5 * (momentum.double().square() * inverse_mass.double()).sum(-1)
 
 
+class TrajectoryStoppedError(Exception):
+    """A trajectory was given up half way; the chains are where it started."""
+
+
 class Leapfrog:
     """Steps of all chains together: plainly, compiled on a CPU, or recorded as a CUDA graph.
 
@@ -90,11 +94,15 @@ class Leapfrog:
         workers: the number of threads, each with a group of chains. It must divide the number of chains, and the
             target must treat all chains alike.
 
+    Attributes:
+        stopped: whether to give a trajectory up; asked before every step, except in a recorded graph.
+
     """
 
     def __init__(self, target: Target, position: Tensor, *, fast: bool = False, workers: int = 1) -> None:
         self.target = target
         self.path = "plain"
+        self.stopped: Callable[[], bool] = lambda: False
         # Threads follow whole trajectories: sharing each operation would make them wait for each other.
         self._workers = 1 if position.is_cuda else workers
         # A thread adopts torch's number of threads when it first reads it. Compiled code never reads it, and each of
@@ -151,14 +159,20 @@ class Leapfrog:
         elif self._step is not None:
             kick = torch.full((), step_size, dtype=position.dtype, device=position.device)
             for _ in range(steps):
+                self._check()
                 position, momentum, gradient = self._step(position, momentum, drift, kick)
         else:
             position = position.clone()
             for _ in range(steps):
+                self._check()
                 position.addcmul_(drift, momentum)
                 gradient = self.target.gradient(position)
                 momentum.add_(gradient, alpha=step_size)
         return position, momentum - 0.5 * step_size * gradient, gradient
+
+    def _check(self) -> None:
+        if self.stopped():
+            raise TrajectoryStoppedError
 
     def propose(self, start: State, momentum: Tensor, inverse_mass: Tensor, step_size: float, steps: int) -> Proposal:
         """The ends of trajectories of this many steps."""

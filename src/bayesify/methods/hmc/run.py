@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,11 @@ from tqdm import tqdm
 
 from bayesify import files
 from bayesify.errors import TrainingError
-from bayesify.methods.hmc.hamiltonian import state_at
+from bayesify.methods.hmc.hamiltonian import TrajectoryStoppedError, state_at
 from bayesify.methods.hmc.sampler import Iteration, Sampler
 from bayesify.runs import checkpoint
 from bayesify.training import data_identity
-from bayesify.training.interrupts import deferred_interrupts
+from bayesify.training.interrupts import deferred_interrupts, stop_function
 from bayesify.training.plan import History
 
 if TYPE_CHECKING:
@@ -97,15 +97,19 @@ class SamplingRun:
             leave=False,
         )
         with bar, _threads_of_each(self.workers), deferred_interrupts() as interrupted:
+            # Nothing changes before the end of a trajectory: one that is given up can be followed again.
+            self.sampler.leapfrog.stopped = stop_function()
             if progress.step == 0:
-                self.sampler.find_step_size()
+                with suppress(TrajectoryStoppedError):
+                    self.sampler.find_step_size()
             good = self._kept()
             while progress.step < plan.iterations:
                 began = time.perf_counter()
                 last = min((progress.step // plan.block + 1) * plan.block, plan.iterations)
                 while progress.step < last and not interrupted():
-                    self._iterate()
-                    bar.update()
+                    with suppress(TrajectoryStoppedError):
+                        self._iterate()
+                        bar.update()
                 progress.seconds += time.perf_counter() - began
                 self.method.position.copy_(self.sampler.state.position)
                 self._check_block(good)

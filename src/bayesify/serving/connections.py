@@ -1,0 +1,267 @@
+"""Connections with limits: what a client may send, hold open and leave unread before anybody asks who it is.
+
+uvicorn bounds neither the head of a request nor its time. Here a head has a size and a time, a body may not hide bytes
+in chunk extensions and trailers, and a client that does not read is dropped. When all connections are taken, one that
+is idle between two requests gives way; otherwise the new one comes into a small reserve, where only health checks are
+answered. A full reserve drops its oldest connection whose head is incomplete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from bayesify.serving.limits import Limits
+
+# The key of a scope's state that marks a request on a connection of the reserve.
+RESERVED = "bayesify.reserved"
+# Requests that may wait on a connection behind the one in progress.
+_PIPELINED = 8
+# Files beside connections: the listening socket, the event loop, the libraries, a run's data.
+_OTHER_FILES = 64
+# A health check is small: its head comes at once.
+_RESERVE_SECONDS = 2.0
+
+
+def connection_limit(limits: Limits) -> int:
+    """The number of ordinary connections: `limits.connections`, or fewer where the process may open few files.
+
+    The event loop accepts all connections that wait before it looks at the first: as many again stay free for them.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit.
+        return limits.connections
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        return limits.connections
+    return max(1, min(limits.connections, (files - _OTHER_FILES - limits.reserve) // 2))
+
+
+def protocol_of(limits: Limits) -> type[BoundedProtocol]:
+    """The protocol of a server with these limits; its connections are counted together."""
+    return type("Protocol", (BoundedProtocol,), {"limits": limits, "table": ConnectionTable(limits)})
+
+
+class ConnectionTable:
+    """All open connections of a server, the oldest first, and who gives way when there are too many."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.most = connection_limit(limits)
+        self.reserve = limits.reserve
+        self.ordinary: dict[BoundedProtocol, None] = {}
+        self.reserved: dict[BoundedProtocol, None] = {}
+        # Idle connections, those that have waited longest first.
+        self.idle: dict[BoundedProtocol, None] = {}
+
+    def admit(self, connection: BoundedProtocol) -> bool:
+        """Give a new connection its place; False where there is none."""
+        if len(self.ordinary) >= self.most and self.idle:
+            next(iter(self.idle)).drop()
+        if len(self.ordinary) < self.most:
+            self.ordinary[connection] = None
+            return True
+        if len(self.reserved) >= self.reserve:
+            oldest = next((other for other in self.reserved if other.in_head), None)
+            if oldest is None:
+                return False
+            oldest.drop()
+        self.reserved[connection] = None
+        return True
+
+    def remove(self, connection: BoundedProtocol) -> None:
+        """Free the place of a connection that has ended, or is about to."""
+        for connections in (self.ordinary, self.reserved, self.idle):
+            connections.pop(connection, None)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's connection with limits; see `protocol_of`."""
+
+    limits: ClassVar[Limits]
+    table: ClassVar[ConnectionTable]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.in_head = True
+        self._head = 0
+        self._unread = 0
+        self._silent = 0
+        self._complete = True
+        self._problem: tuple[int, str] | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    # The life of a connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if not self.table.admit(self):
+            self.refuse(503, "too many connections: try again in a moment")
+            return
+        self._note_idle()
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.table.remove(self)
+        for name in tuple(self._timers):
+            self._cancel(name)
+        super().connection_lost(exc)
+
+    def drop(self) -> None:
+        """Close the connection to make room for another one."""
+        self.table.remove(self)
+        if self.in_head and self._head:
+            self.refuse(503, "too many connections: try again in a moment")
+        else:
+            self._close()
+
+    def refuse(self, status: int, message: str) -> None:
+        """Respond with an error and close; while another response is being sent, only close."""
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            body = json.dumps({"error": message}).encode()
+            retry = b"retry-after: 1\r\n" if status == 503 else b""
+            head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-length: {len(body)}\r\n".encode()
+            safe = b"content-type: application/json\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
+            self.transport.write(head + retry + safe + body)
+        self._close()
+
+    def send_400_response(self, msg: str) -> None:
+        self.refuse(*(self._problem or (400, "this is not an HTTP request")))
+
+    # What arrives
+
+    def data_received(self, data: bytes) -> None:
+        self.table.idle.pop(self, None)
+        view, step = memoryview(data), self.limits.head
+        while view and not self.transport.is_closing():
+            if self.in_head:
+                room = step - self._head
+                if room <= 0:
+                    self.refuse(431, f"the request line and the headers may have {step:,} bytes")
+                    return
+                part, view = view[:room], view[room:]
+                self._head += len(part)
+            else:
+                part, view = view[:step], view[step:]
+                self._silent += len(part)
+            super().data_received(bytes(part))
+            if self._silent > 2 * step:
+                # Bytes that are no body: chunk extensions or trailers.
+                self._close()
+        begun = self._head > 0 or not self._complete
+        if self.in_head and begun and "head" not in self._timers and not self.transport.is_closing():
+            self._expect_head()
+
+    def on_message_begin(self) -> None:
+        self.in_head, self._complete = True, False
+        self._silent = self._unread = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if len(self.url) + len(url) > self.limits.url:
+            self._fail(414, f"the address may have {self.limits.url:,} bytes")
+        super().on_url(url)
+
+    def on_headers_complete(self) -> None:
+        self._cancel("head")
+        self.in_head, self._head, self._silent = False, 0, 0
+        if len(self.pipeline) >= _PIPELINED:
+            self._fail(400, "too many requests wait on this connection")
+        reserved = self in self.table.reserved
+        self.scope["state"][RESERVED] = reserved
+        super().on_headers_complete()
+        if reserved:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        self._silent = 0
+        if self.cycle.response_complete:
+            # What follows a refusal is read and thrown away, so that the client sees the response, up to a point.
+            self._unread += len(body)
+            if self._unread > self.limits.body:
+                self._close()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._complete, self.in_head = True, True
+        self._cancel("rest")
+        super().on_message_complete()
+        self._note_idle()
+
+    # What leaves
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._after("read", self.limits.seconds, self._abort)
+        elif not self._complete:
+            self._after("rest", self.limits.head_seconds, self._close)
+        else:
+            self._note_idle()
+
+    def pause_writing(self) -> None:
+        self._after("read", self.limits.seconds, self._abort)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        if not self.transport.is_closing():
+            self._cancel("read")
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._close()
+
+    # Helpers
+
+    def _fail(self, status: int, message: str) -> None:
+        """Stop the parser, whose caller then sends this refusal."""
+        self._problem = status, message
+        raise ValueError(message)
+
+    def _note_idle(self) -> None:
+        """Before and between requests the connection may have to give way."""
+        if (
+            self in self.table.ordinary
+            and self._complete
+            and not self.pipeline
+            and (self.cycle is None or self.cycle.response_complete)
+        ):
+            self.table.idle[self] = None
+
+    def _expect_head(self) -> None:
+        self._after("head", self._head_seconds, self._end_head)
+
+    @property
+    def _head_seconds(self) -> float:
+        reserved = self in self.table.reserved
+        return min(self.limits.head_seconds, _RESERVE_SECONDS) if reserved else self.limits.head_seconds
+
+    def _end_head(self) -> None:
+        if self._head:
+            self.refuse(408, f"the headers did not arrive within {self._head_seconds:g} seconds")
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        """Close once everything is written; a client that does not read it has a while."""
+        if not self.transport.is_closing():
+            self.transport.close()
+            self._after("read", self.limits.seconds, self._abort)
+
+    def _abort(self) -> None:
+        self.transport.abort()
+
+    def _after(self, name: str, seconds: float, call: Any) -> None:
+        self._cancel(name)
+        self._timers[name] = self.loop.call_later(seconds, call)
+
+    def _cancel(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
