@@ -102,6 +102,10 @@ def to_resume(
     model = {name.removeprefix("model/"): tensor for name, tensor in tensors.items() if name.startswith("model/")}
     _check_tensors(method, model, folder, grows)
     _check_model(method, config, folder)
+    if method.prior is not None:
+        # What a method computes from the prior's stored means before it loads the rest must be of the run's.
+        stored = {name.removeprefix("prior."): t for name, t in model.items() if name.startswith("prior.")}
+        method.prior.load_state_dict(stored)
     return plan, tensors, state
 
 
@@ -148,6 +152,8 @@ def _rebuild(
         settings = dict(config["settings"])
         added = settings.pop("added_dropout", None)
         prior = config["prior"]
+        if config.get("start") == "given":
+            settings["start"] = "given"  # some methods start fresh by default, which a pretrained prior refuses
         method = kind(
             network,
             likelihoods.from_spec(config["likelihood"]),

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bayesify import likelihoods, networks
+from bayesify import likelihoods, networks, priors
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
@@ -47,6 +47,7 @@ def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
 
 def make_method(recipe: Recipe, data: PreparedData) -> Method:
     """The method that a recipe with its defaults describes, not trained yet, with the notes of its data."""
+    _check_trained_weights(recipe)
     likelihood = make_likelihood(recipe, data)
     outputs = likelihood.width(likelihood.prepare(data.train[1]))
     card = CARDS[recipe.method]
@@ -211,6 +212,18 @@ def _check_returns(text: str, make: Callable[[], nn.Module], shape: tuple[int, .
             f"network {text} returns {type(result).__name__}, not a tensor: let its forward return the one output, or "
             "fit it in Python with output="
         )
+
+
+def _check_trained_weights(recipe: Recipe) -> None:
+    """Refuse a prior around trained weights for a network that starts with random ones."""
+    if ":" in recipe.network or "pretrained" not in (recipe.prior or ""):
+        return
+    for density in priors.parse_mapping(recipe.prior or "").values():
+        if isinstance(density, priors.Pretrained):
+            raise ValueError(
+                f"the prior {density.text} needs trained weights, the network {recipe.network!r} starts with random "
+                "ones: name a function that returns your trained network, --network module:factory"
+            )
 
 
 def _number_or_text(text: str) -> float | str:
