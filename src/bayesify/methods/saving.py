@@ -102,10 +102,6 @@ def to_resume(
     model = {name.removeprefix("model/"): tensor for name, tensor in tensors.items() if name.startswith("model/")}
     _check_tensors(method, model, folder, grows)
     _check_model(method, config, folder)
-    if method.prior is not None:
-        # What a method computes from the prior's stored means before it loads the rest must be of the run's.
-        stored = {name.removeprefix("prior."): t for name, t in model.items() if name.startswith("prior.")}
-        method.prior.load_state_dict(stored)
     return plan, tensors, state
 
 

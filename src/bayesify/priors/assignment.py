@@ -18,7 +18,7 @@ from torch import Tensor
 from bayesify.errors import nearest
 from bayesify.priors.hyperpriors import Hyperprior
 from bayesify.priors.posterior import Posterior
-from bayesify.priors.pretrained import Pretrained, given_means
+from bayesify.priors.pretrained import Pretrained
 from bayesify.priors.prior import Number, Prior
 from bayesify.priors.text import parse, parse_mapping
 
@@ -213,6 +213,7 @@ def _scale_and_mean(
         return prior.scale_and_mean(weight)
     scale = 1.0 if variable is not None else prior.scale_for(weight.fan_in)
     if isinstance(prior, Pretrained):
-        tensor = None if given is None else given[weight.start : weight.start + weight.size]
-        return scale, given_means(prior, weight.name, tensor)
+        if given is None:
+            raise ValueError(f"{prior.text} is centred on the weights of a network: pass given=network.initial")
+        return scale, given[weight.start : weight.start + weight.size].detach()
     return scale, prior.mean

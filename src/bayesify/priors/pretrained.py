@@ -14,9 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import torch
-from torch import Tensor
-
 from bayesify.priors.densities import Normal
 from bayesify.priors.prior import Number, Scale
 
@@ -50,12 +47,3 @@ class Pretrained(Normal):
         if mean is None:
             raise ValueError(f"{self.text} is centred on the weights of a network: pass the mean")
         return super()._or_defaults(scale, mean)
-
-
-def given_means(prior: Pretrained, name: str, weights: Tensor | None) -> Tensor:
-    """The given weights of one tensor as means, `[size]`; raises an error if there are none or they are not finite."""
-    if weights is None:
-        raise ValueError(f"{prior.text} is centred on the weights of a network: pass given=network.initial")
-    if not bool(torch.isfinite(weights).all()):
-        raise ValueError(f"the given weights of {name!r} are not finite: {prior.text} cannot be centred on them")
-    return weights.detach()
