@@ -124,9 +124,7 @@ def test_variational_inference_reaches_the_exact_posterior(regression):
 @pytest.mark.parametrize("structure", ["kronecker", "diagonal", "full"])
 def test_laplace_has_the_exact_posterior_and_evidence(regression, structure):
     x, y, mean, std = regression
-    laplace = bf.LaplaceApproximation(
-        linear(), f"gaussian:{NOISE}", prior=f"pretrained:{SCALE}", structure=structure
-    )
+    laplace = bf.LaplaceApproximation(linear(), f"gaussian:{NOISE}", prior=f"pretrained:{SCALE}", structure=structure)
     with torch.no_grad():
         laplace.theta.copy_(mean)
     laplace.approximate((x, y))
@@ -302,13 +300,16 @@ def test_a_trained_network_starts_with_its_own_loss(digits, prior):
 def test_fine_tuning_around_trained_weights_does_not_lose_what_they_know(digits):
     plain, net, train, test = digits
     known, scores = bf.evaluate(plain, test), {}
-    for prior in ("normal:1", "pretrained:0.03"):
+    for prior in ("normal:1", "pretrained:0.03", "pretrained:0.1"):
         bnn = bf.Variational(net, "categorical", prior=prior, estimator="local")
         # A rate at which the widths reach their optimum in 250 steps.
         plan = {"epochs": 5, "batch_size": 20, "learning_rate": 0.03, "schedule": "cosine"}
         bnn.fit(train, progress=False, compiled=False, **plan)
-        scores[prior] = bf.evaluate(bnn, test, draws=50)
+        scores[prior] = bf.evaluate(bnn, test, draws=100)
+    for name, score in {"plain": known, **scores}.items():
+        print(f"{name}: NLL {score.nll:.3f}, ECE {score.ece:.3f}")
     assert scores["pretrained:0.03"].nll <= known.nll
     assert scores["pretrained:0.03"].ece <= known.ece
+    assert scores["pretrained:0.1"].nll > known.nll  # as wide as the weights themselves
     assert scores["normal:1"].nll > 1.5 * known.nll
     assert scores["normal:1"].ece > 2 * known.ece

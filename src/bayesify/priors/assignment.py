@@ -206,9 +206,7 @@ def make_groups(
     return groups
 
 
-def _scale_and_mean(
-    prior: Prior, weight: Weight, variable: int | None, given: Tensor | None
-) -> tuple[Number, Number]:
+def _scale_and_mean(prior: Prior, weight: Weight, variable: int | None, given: Tensor | None) -> tuple[Number, Number]:
     if isinstance(prior, Posterior):
         return prior.scale_and_mean(weight)
     scale = 1.0 if variable is not None else prior.scale_for(weight.fan_in)

@@ -4,8 +4,8 @@
 
 Under N(0, 1), weights that were trained elsewhere may lie where the prior has little density, and variational
 inference then pays for them in nats. Centred on them, the KL counts only what fine-tuning changes. The prior depends on
-the data that the network was trained on. If these are the data of the fine-tuning too, they count twice: the posterior is
-then a choice for prediction, not Bayes' rule (compare empirical Bayes).
+the data that the network was trained on. If these are the data of the fine-tuning too, they count twice, and the result
+is not the posterior of a model.
 
 A method stores the given weights with its tensors, so a run loads without the original network.
 """

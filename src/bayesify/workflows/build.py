@@ -218,12 +218,13 @@ def _check_trained_weights(recipe: Recipe) -> None:
     """Refuse a prior around trained weights for a network that starts with random ones."""
     if ":" in recipe.network or "pretrained" not in (recipe.prior or ""):
         return
-    for density in priors.parse_mapping(recipe.prior or "").values():
-        if isinstance(density, priors.Pretrained):
-            raise ValueError(
-                f"the prior {density.text} needs trained weights, the network {recipe.network!r} starts with random "
-                "ones: name a function that returns your trained network, --network module:factory"
-            )
+    densities = priors.parse_mapping(recipe.prior or "").values()
+    pretrained = next((density for density in densities if isinstance(density, priors.Pretrained)), None)
+    if pretrained is not None:
+        raise ValueError(
+            f"the prior {pretrained.text} needs trained weights, the network {recipe.network!r} starts with random "
+            "ones: name a function that returns your trained network, --network module:factory"
+        )
 
 
 def _number_or_text(text: str) -> float | str:

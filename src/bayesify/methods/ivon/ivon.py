@@ -119,7 +119,7 @@ class IVON(Method):
         location, precision = _gaussian(self.prior)
         self.register_buffer("prior_mean", location.to(theta), persistent=False)
         self.register_buffer("prior_precision", precision.to(theta), persistent=False)
-        self.register_load_state_dict_post_hook(_copy_prior_means)
+        self.register_load_state_dict_post_hook(_copy_prior_means)  # type: ignore[no-untyped-call]
         # The size of the data according to the plan; the buffer holds the one that training used.
         self._planned_data: float | None = None
         self._batches, self._natural = 1, False

@@ -402,7 +402,7 @@ class LaplaceApproximation(PointEstimate):
         self.log_factors: Tensor
         for name, parts in (("_precision", precisions), ("_mean", [self.prior.means()]), ("_groups", groups)):
             self.register_buffer(name, torch.cat(parts).to(device), persistent=False)
-        self.register_load_state_dict_post_hook(_copy_prior_means)
+        self.register_load_state_dict_post_hook(_copy_prior_means)  # type: ignore[no-untyped-call]
         factors = torch.zeros(len(owners) if self.per_layer else 1, dtype=torch.float64, device=device)
         self.register_buffer("log_factors", factors)
 
