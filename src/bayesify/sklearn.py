@@ -31,6 +31,7 @@ from bayesify.methods import METHODS
 from bayesify.methods.cards import CARDS
 from bayesify.methods.method import PriorLike
 from bayesify.predictive import Predictive
+from bayesify.priors import WeightPrior
 from bayesify.training.loop import Plan
 from bayesify.workflows.build import enough_epochs
 
@@ -110,6 +111,11 @@ class _BayesianEstimator(BaseEstimator, ABC):
         settings = self._method_settings(inspect.signature(kind).parameters)
         fitting = self._fit_settings(inspect.signature(kind.fit).parameters, len(X))
         method = kind(network, likelihood, prior=self.prior, seed=self.seed_, **settings)
+        if isinstance(method.prior, WeightPrior) and method.prior.pretrained:
+            raise ValueError(
+                f"the prior {method.prior.spec()} needs trained weights, this estimator starts with random ones: use "
+                f"bayesify.{kind.__name__}(net, ...) with your trained network"
+            )
         method.notes |= notes
         self.history_ = method.fit((self._inputs(X), targets), seed=self.seed_, **fitting)
         self.method_ = method

@@ -1,6 +1,8 @@
 """`bayesify train`: what its flags do, configuration files, the run that it leaves."""
 
+import importlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -277,6 +279,30 @@ def test_options_of_other_data_are_named_for_what_they_are_for(refused, place, t
     refused(["train", "--data", tmp_path / "a.npz", "--target", "y", *out], "target is for a .csv", "a file of arrays")
     refused(["train", "--data", "digits", "--ignore", "id", *out], "ignore is for a .csv", "a known data set")
     refused(["train", "--data", place / "photos", "--target", "y", *out], "target is for a .csv", "a folder")
+
+
+def test_a_prior_around_trained_weights_needs_a_network_that_has_them(call, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("trained_networks.py").write_text(
+        "import torch\nfrom torch import nn\n\n\ndef make():\n    torch.manual_seed(5)\n"
+        "    return nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 2))\n\n\n"
+        "def untrained():\n    torch.manual_seed(6)\n"
+        "    return nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 2))\n"
+    )
+    flags = ["--data", "moons", "--prior", "2.*=normal:1;*=pretrained:0.03"]
+    refused(["train", *flags, "--out", "no"], "needs trained weights, the network 'mlp'", "--network module:factory")
+    own = ["--network", "trained_networks:make"]
+    refused(["train", *flags, *own, "--method", "sgld", "--out", "no"], "which start='fresh' discards", "start='given'")
+    assert not Path("no").exists()
+    assert call("train", *flags, *own, "--epochs", 2, "--out", "run").code == 0
+    scores = [
+        call("evaluate", "run", "--network", f"trained_networks:{name}", "--json").json["nll"]
+        for name in ("make", "untrained")
+    ]
+    assert scores[0] == scores[1]
+    network = importlib.import_module("trained_networks").make()
+    method = bayesify.load("run", network=importlib.import_module("trained_networks").untrained())
+    assert torch.equal(method.prior.means()[:12].float(), network[0].weight.detach().flatten())
 
 
 def test_small_data_gets_enough_steps_by_default():

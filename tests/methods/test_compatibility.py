@@ -188,6 +188,10 @@ def prior_from_yesterday(row):
     judge(fit(make(row, prior=bf.priors.Posterior(source))))
 
 
+def prior_around_given_weights(row):
+    judge(fit(make(row, prior="pretrained:0.1", start="given")))
+
+
 def prior_for_tomorrow(row):
     judge(fit(make("variational", prior=bf.priors.Posterior(fitted(row)))))
 
@@ -215,6 +219,7 @@ TABLES = {
     "Priors": {
         **{f"`{prior}`": modelled(prior=prior) for prior in PRIORS},
         "`Posterior(bnn)`": prior_from_yesterday,
+        "`pretrained:0.1`": prior_around_given_weights,
     },
     "Likelihoods": {f"`{likelihood}`": modelled(likelihood) for likelihood in LIKELIHOODS},
     "Networks": {

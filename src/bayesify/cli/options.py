@@ -12,7 +12,15 @@ from bayesify.methods.cards import CARDS
 
 # Names for shell completion, listed here so that no data module is imported.
 DATA_NAMES = ("digits", "moons", "circles", "mnist", "fashion-mnist", "notmnist", "cifar10", "mushroom")
-PRIORS = ("normal:1", "laplace:1", "cauchy:1", "student-t:3,1", "scale-mixture:0.75,1,0.000335", "flat")
+PRIORS = (
+    "normal:1",
+    "laplace:1",
+    "cauchy:1",
+    "student-t:3,1",
+    "scale-mixture:0.75,1,0.000335",
+    "flat",
+    "pretrained:0.03",
+)
 
 
 def complete_data(incomplete: str) -> list[str]:

@@ -114,8 +114,8 @@ FLAGS: dict[str, Flag] = {
         str,
         MODEL,
         "Prior of the weights: normal:1, scale-mixture:0.75,1,0.000335, laplace:learned, cauchy:half-cauchy(1,layer), "
-        "posterior:RUN, or by parameter name: '*.bias=normal:10;*=normal:1'. (default: normal:1 for methods with a "
-        "posterior)",
+        "posterior:RUN, pretrained:0.03 (around the weights of --network module:factory), or by parameter name: "
+        "'*.bias=normal:10;*=normal:1'. (default: normal:1 for methods with a posterior)",
         complete=complete_prior,
     ),
     "likelihood": Flag(

@@ -33,9 +33,20 @@ def check_likelihood(likelihood: Any) -> None:
 
 
 def check_prior(
-    method: str, kind: str, prior: WeightPrior | None, *, hyperpriors: bool = False, learned_scales: bool = False
+    method: str,
+    kind: str,
+    prior: WeightPrior | None,
+    *,
+    hyperpriors: bool = False,
+    learned_scales: bool = False,
+    start: str = "given",
 ) -> None:
-    """Refuse a prior that a method's mathematics does not cover, before any work starts."""
+    """Refuse a prior that a method's mathematics or its start does not allow, before any work starts."""
+    if prior is not None and prior.pretrained and start != "given":
+        raise ValueError(
+            f"the prior {prior.spec()} is centred on the given weights, which start={start!r} discards: "
+            "use start='given'"
+        )
     for name, density in {} if prior is None else prior.assignments.items():
         text, scale = density.text, density.scale
         if isinstance(scale, Learned) and not learned_scales:

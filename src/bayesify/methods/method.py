@@ -98,15 +98,17 @@ class Method(Learning):
         self.network = Network(network, bayesian, output, seed)
         self.likelihood = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
         check_likelihood(self.likelihood)
-        self.prior = None if prior is None else WeightPrior(prior, self.network.weights).to(self.network.initial)
+        given = self.network.initial
+        self.prior = None if prior is None else WeightPrior(prior, self.network.weights, given).to(given)
+        self.start = initialisation.check(start)
         check_prior(
             self.name,
             self.prior_kind,
             self.prior,
             hyperpriors=self.hyperpriors,
             learned_scales=self.learned_scales,
+            start=self.start,
         )
-        self.start = initialisation.check(start)
         self.seed = seed
         self.plan: Plan | None = None
         self.run: Path | None = None

@@ -148,6 +148,8 @@ def _rebuild(
         settings = dict(config["settings"])
         added = settings.pop("added_dropout", None)
         prior = config["prior"]
+        if config.get("start") == "given":
+            settings["start"] = "given"  # some methods start fresh by default, which a pretrained prior refuses
         method = kind(
             network,
             likelihoods.from_spec(config["likelihood"]),

@@ -22,7 +22,8 @@ def check(owner: object, name: str, *, above_zero: bool = False) -> None:
 
 def argument_fields(kind: type) -> tuple[dataclasses.Field[Any], ...]:
     """The constructor's arguments, in the order in which the text form gives them."""
-    return dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return tuple(field for field in fields if field.init)
 
 
 def number_text(value: float) -> str:

@@ -18,6 +18,7 @@ from torch import Tensor
 from bayesify.errors import nearest
 from bayesify.priors.hyperpriors import Hyperprior
 from bayesify.priors.posterior import Posterior
+from bayesify.priors.pretrained import Pretrained
 from bayesify.priors.prior import Number, Prior
 from bayesify.priors.text import parse, parse_mapping
 
@@ -64,26 +65,28 @@ class Group:
 
     prior: Prior
     scales: tuple[Number, ...]  # one per tensor; for a posterior as the prior one per weight
-    means: tuple[Number, ...]
+    means: tuple[Number, ...]  # likewise; for a pretrained prior one per weight
     sizes: tuple[int, ...]
     ranges: tuple[tuple[int, int], ...]
     variable: int | None = None  # the number of the scale variable, if the scale is one
 
     @property
-    def stored(self) -> bool:
-        """Whether scales and means must be saved, because the prior's text does not give them."""
-        return isinstance(self.prior, Posterior)
+    def stored(self) -> tuple[str, ...]:
+        """Which of `scale` and `mean` must be saved, because the prior's text does not give them."""
+        if isinstance(self.prior, Posterior):
+            return ("scale", "mean")
+        return ("mean",) if isinstance(self.prior, Pretrained) else ()
 
     def varying(self) -> dict[str, Tensor]:
         """`scale` and `mean` per weight, `[weights]`, for those of the two in which the tensors differ."""
-        numbers = {"scale": self.scales, "mean": self.means}
-        if self.stored:
-            return {name: torch.cat([torch.as_tensor(value) for value in values]) for name, values in numbers.items()}
+        numbers, stored = {"scale": self.scales, "mean": self.means}, self.stored
         sizes = torch.tensor(self.sizes)
         return {
-            name: torch.tensor(values, dtype=torch.float64).repeat_interleave(sizes)
+            name: torch.cat([torch.as_tensor(value) for value in values])
+            if name in stored
+            else torch.tensor(values, dtype=torch.float64).repeat_interleave(sizes)
             for name, values in numbers.items()
-            if len(set(values)) > 1
+            if name in stored or len(set(values)) > 1
         }
 
     def pick(self, vector: Tensor) -> Tensor:
@@ -169,9 +172,15 @@ def find_scale_variables(pattern_of: Mapping[str, str], patterns: Mapping[str, P
 
 
 def make_groups(
-    assignments: Mapping[str, Prior], weights: Sequence[Weight], variables: Sequence[ScaleVariable]
+    assignments: Mapping[str, Prior],
+    weights: Sequence[Weight],
+    variables: Sequence[ScaleVariable],
+    given: Tensor | None = None,
 ) -> list[Group]:
-    """The tensors in groups of one family each (and of one scale variable, if the scale is a variable)."""
+    """The tensors in groups of one family each (and of one scale variable, if the scale is a variable).
+
+    `given` are the network's weights `[P]`, on which pretrained priors are centred.
+    """
     variable_of = {name: index for index, variable in enumerate(variables) for name in variable.tensors}
     members: dict[tuple[object, ...], list[Weight]] = {}
     for weight in weights:
@@ -188,14 +197,21 @@ def make_groups(
             else:
                 ranges.append((weight.start, stop))
         variable = variable_of.get(tensors[0].name)
-        numbers = [_scale_and_mean(prior, weight, variable) for prior, weight in zip(priors, tensors, strict=True)]
+        numbers = [
+            _scale_and_mean(prior, weight, variable, given) for prior, weight in zip(priors, tensors, strict=True)
+        ]
         scales, means = tuple(scale for scale, _ in numbers), tuple(mean for _, mean in numbers)
         sizes = tuple(weight.size for weight in tensors)
         groups.append(Group(priors[0], scales, means, sizes, tuple(ranges), variable))
     return groups
 
 
-def _scale_and_mean(prior: Prior, weight: Weight, variable: int | None) -> tuple[Number, Number]:
+def _scale_and_mean(prior: Prior, weight: Weight, variable: int | None, given: Tensor | None) -> tuple[Number, Number]:
     if isinstance(prior, Posterior):
         return prior.scale_and_mean(weight)
-    return 1.0 if variable is not None else prior.scale_for(weight.fan_in), prior.mean
+    scale = 1.0 if variable is not None else prior.scale_for(weight.fan_in)
+    if isinstance(prior, Pretrained):
+        if given is None:
+            raise ValueError(f"{prior.text} is centred on the weights of a network: pass given=network.initial")
+        return scale, given[weight.start : weight.start + weight.size].detach()
+    return scale, prior.mean

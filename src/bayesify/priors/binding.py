@@ -33,6 +33,7 @@ from bayesify.priors.assignment import (
 )
 from bayesify.priors.hyperpriors import Hyperprior
 from bayesify.priors.posterior import Posterior, split_posteriors
+from bayesify.priors.pretrained import Pretrained
 from bayesify.priors.prior import Number, Prior, entropy, subtract
 from bayesify.priors.text import mapping_text
 
@@ -49,9 +50,10 @@ class WeightPrior(nn.Module):
     Args:
         prior: a prior, its text, or a mapping from name patterns to priors.
         weights: the random tensors and their places in the vector.
+        given: the network's weights `[P]`, on which `Pretrained` priors are centred; other priors do not need it.
 
     Raises:
-        ValueError: if a pattern matches no weight, or a weight matches no pattern.
+        ValueError: if a pattern matches no weight, a weight matches no pattern, or `given` is missing.
 
     Example:
         >>> weights = [bf.priors.Weight("0.weight", (8, 2), 0, 2), bf.priors.Weight("0.bias", (8,), 16, 2)]
@@ -63,7 +65,12 @@ class WeightPrior(nn.Module):
 
     """
 
-    def __init__(self, prior: Prior | str | Mapping[str, Prior | str], weights: Sequence[Weight]) -> None:
+    def __init__(
+        self,
+        prior: Prior | str | Mapping[str, Prior | str],
+        weights: Sequence[Weight],
+        given: Tensor | None = None,
+    ) -> None:
         super().__init__()
         self.weights = in_vector_order(weights)
         self.size = self.weights[-1].start + self.weights[-1].size
@@ -75,12 +82,14 @@ class WeightPrior(nn.Module):
         self.n_learned_scales = sum(variable.hyperprior.learned for variable in self.scale_variables)
         self.n_random_scales = len(self.scale_variables) - self.n_learned_scales
         self._spec = mapping_text(self.patterns)
-        self.groups = make_groups(self.assignments, self.weights, self.scale_variables)
+        self.groups = make_groups(self.assignments, self.weights, self.scale_variables, given)
         for index, group in enumerate(self.groups):
             for name, values in group.varying().items():
-                # Nothing else stores the numbers of a posterior: they are saved with the method, in their precision.
-                buffer = values if group.stored else values.to(torch.get_default_dtype())
-                self.register_buffer(f"{name}_{index}", buffer, persistent=group.stored)
+                # Nothing else stores the numbers of a posterior, or the weights that a pretrained prior is centred on:
+                # they are saved with the method, in their precision.
+                stored = name in group.stored
+                buffer = values if stored else values.to(torch.get_default_dtype())
+                self.register_buffer(f"{name}_{index}", buffer, persistent=stored)
         self._missing = any(isinstance(prior, Posterior) and not prior.loaded for prior in self.assignments.values())
         self._initial: Tensor
         self.register_buffer("_initial", self._start().to(torch.get_default_dtype()), persistent=False)
@@ -89,6 +98,11 @@ class WeightPrior(nn.Module):
     def proper(self) -> bool:
         """Whether the density of the whole vector integrates to one."""
         return all(group.prior.proper for group in self.groups)
+
+    @property
+    def pretrained(self) -> list[str]:
+        """The names of the tensors whose prior is centred on the given weights."""
+        return [name for name, prior in self.assignments.items() if isinstance(prior, Pretrained)]
 
     @property
     def scale_names(self) -> list[str]:
@@ -155,11 +169,36 @@ class WeightPrior(nn.Module):
         self._check_scales(log_scales)
         pieces = []
         for index, group in enumerate(self.groups):
+            mean, done = self._scale_and_mean(index)[1], 0
             for start, stop in group.ranges:
                 piece = raw[..., start:stop]
                 if self._is_random(index):
-                    piece = torch.exp(self._log_scale(index, log_scales)) * piece + group.means[0]
+                    range_mean = mean[done : done + stop - start] if isinstance(mean, Tensor) else mean
+                    piece = torch.exp(self._log_scale(index, log_scales)) * piece + range_mean
                 pieces.append((start, piece))
+                done += stop - start
+        return _joined(pieces)
+
+    def means(self) -> Tensor:
+        """The prior's mean (its location) of each weight.
+
+        Returns:
+            A float64 tensor `[P]`.
+
+        Example:
+            >>> bnn.prior.means().unique()
+            tensor([0.], dtype=torch.float64)
+
+        """
+        pieces: list[tuple[int, Tensor]] = []
+        for index, group in enumerate(self.groups):
+            if "mean" in group.stored:
+                vector = self.get_buffer(f"mean_{index}").double()
+            else:
+                numbers = torch.tensor(group.means, dtype=torch.float64, device=self._initial.device)
+                vector = numbers.repeat_interleave(torch.tensor(group.sizes, device=numbers.device))
+            lengths = [stop - start for start, stop in group.ranges]
+            pieces += zip((start for start, _ in group.ranges), vector.split(lengths), strict=True)
         return _joined(pieces)
 
     def log_density_raw(self, raw: Tensor, log_scales: Tensor) -> Tensor:
@@ -312,6 +351,7 @@ class WeightPrior(nn.Module):
         notes = [f"scale {prior.scale_for(weight.fan_in):.4g}"] if prior.scale == "fan_in" else []
         if isinstance(prior.scale, Hyperprior):
             notes += [variable.name for variable in self.scale_variables if name in variable.tensors]
+        notes += ["centred on the given weights"] if isinstance(prior, Pretrained) else []
         notes += [prior.approximate] if prior.approximate else []
         return f"{prior.text} ({'; '.join(notes)})" if notes else prior.text
 
@@ -320,18 +360,19 @@ class WeightPrior(nn.Module):
         return self._spec
 
     @classmethod
-    def from_spec(cls, spec: str, weights: Sequence[Weight]) -> Self:
+    def from_spec(cls, spec: str, weights: Sequence[Weight], given: Tensor | None = None) -> Self:
         """The prior that `spec` describes.
 
         Args:
             spec: the text form, as `spec()` gives it.
             weights: the random tensors and their places in the vector.
+            given: the network's weights `[P]`, on which `Pretrained` priors are centred.
 
         Returns:
             The prior.
 
         """
-        return cls(spec, weights)
+        return cls(spec, weights, given)
 
     def extra_repr(self) -> str:
         """The text form, for torch's `repr`."""
@@ -390,14 +431,14 @@ class WeightPrior(nn.Module):
         move: Callable[..., object] = super()._apply
         move(fn, recurse)
         for index, group in enumerate(self.groups):
-            for name, values in ({} if group.stored else group.varying()).items():
-                self.get_buffer(f"{name}_{index}").copy_(values)
+            for name, values in group.varying().items():
+                if name not in group.stored:
+                    self.get_buffer(f"{name}_{index}").copy_(values)
         self._initial.copy_(self._start())
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        stored = [index for index, group in enumerate(self.groups) if group.stored]
-        for name in (f"{kind}_{index}" for index in stored for kind in ("scale", "mean")):
+        for name in (f"{kind}_{index}" for index, group in enumerate(self.groups) for kind in group.stored):
             if f"{prefix}{name}" in state_dict:
                 # Only the saved tensor knows the precision.
                 setattr(self, name, self.get_buffer(name).to(state_dict[f"{prefix}{name}"].dtype))

@@ -26,6 +26,7 @@ from torch import Tensor
 from bayesify import runs
 from bayesify.priors.densities import Normal
 from bayesify.priors.hyperpriors import Hyperprior
+from bayesify.priors.pretrained import Pretrained
 from bayesify.priors.prior import LocationScale, Number, Prior
 
 if TYPE_CHECKING:
@@ -271,7 +272,11 @@ def _discounted(
     known: dict[str, tuple[Tensor, Tensor]], otherwise: Prior | None, power: float
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """The power prior's means and standard deviations: precisions add, in double precision."""
-    if not isinstance(otherwise, Normal) or isinstance(otherwise.scale, str | Hyperprior):
+    if (
+        not isinstance(otherwise, Normal)
+        or isinstance(otherwise, Pretrained)
+        or isinstance(otherwise.scale, str | Hyperprior)
+    ):
         got = None if otherwise is None else otherwise.text
         raise ValueError(  # noqa: TRY004 -- another kind of prior is a wrong value, not a wrong type
             f"power={power:g} mixes the posterior with a normal of a fixed scale: give otherwise='normal:1', got {got}"

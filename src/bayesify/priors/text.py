@@ -1,6 +1,6 @@
 """The table of priors, and their text form in configuration files and on the command line.
 
-prior    = name [":" number {"," number}]        normal:1   student-t:3,1   normal:fan_in   flat
+prior    = name [":" number {"," number}]        normal:1   student-t:3,1   normal:fan_in   flat   pretrained:0.03
          | "posterior:" run folder ["," prior]   posterior:runs/monday   posterior:runs/monday,normal:1
 scale    = number | "fan_in" | hyperprior        laplace:inverse-gamma(1,1)   cauchy:half-cauchy(1)   normal:learned
 mapping  = pattern "=" prior {";" pattern "=" prior}       *.bias=normal:10;*=normal:1
@@ -25,6 +25,7 @@ from bayesify.priors.hyperpriors import Hyperprior, parse_hyperprior
 from bayesify.priors.improper import Flat as Flat
 from bayesify.priors.improper import LogUniform as LogUniform
 from bayesify.priors.posterior import Posterior as Posterior
+from bayesify.priors.pretrained import Pretrained as Pretrained
 from bayesify.priors.prior import Prior
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ PRIORS: dict[str, type[Prior]] = {
         Flat,
         LogUniform,
         Posterior,
+        Pretrained,
     )
 }
 
@@ -50,8 +52,8 @@ def parse(text: str) -> Prior:
     """The prior that `text` names; the inverse of `prior.text`.
 
     Args:
-        text: a name and its numbers, such as `normal:1`, `student-t:3,1`, `normal:fan_in`, `laplace:half-cauchy(1)` or
-            `posterior:FOLDER`.
+        text: a name and its numbers, such as `normal:1`, `student-t:3,1`, `normal:fan_in`, `laplace:half-cauchy(1)`,
+            `pretrained:0.03` or `posterior:FOLDER`.
 
     Returns:
         The prior.

@@ -51,7 +51,9 @@ def varying(priors: Sequence[WeightPrior]) -> tuple[Prior | None, Tensor]:
     """
     if not all(_has_one_fixed_scale(prior) for prior in priors) and len({prior.spec() for prior in priors}) == 1:
         if any(group.stored for prior in priors for group in prior.groups):
-            raise ValueError("networks of a fleet cannot have a posterior as the prior: train them one by one")
+            raise ValueError(
+                "networks of a fleet cannot have a posterior or their given weights as the prior: train them one by one"
+            )
         return None, torch.zeros(len(priors), 0, dtype=torch.float64)
     families, rows = [], []
     for prior in priors:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from bayesify.functional import initialisation
 from bayesify.methods import Method, Variational
 from bayesify.metrics import as_array
 from bayesify.training.warnings import STANDARD_ERRORS, blew_up, kl_frozen, not_converged
@@ -73,7 +72,7 @@ def alerts(
         "overconfident": overconfident(predictive, targets),
     }
     if isinstance(method, Variational):
-        start = torch.nn.functional.softplus(initialisation.start_rho(method.network, method.initial_rho, method.seed))
+        start = torch.nn.functional.softplus(method.first_rho(method.seed))
         texts["widths_stuck"] = widths_stuck(method.std, start)
         texts["kl_frozen"] = kl_frozen(kls)
     return [Alert(label, kind, text) for kind, text in texts.items() if text is not None]

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bayesify import likelihoods, networks
+from bayesify import likelihoods, networks, priors
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
@@ -67,6 +67,7 @@ def make_method(recipe: Recipe, data: PreparedData) -> Method:
         ValueError: the settings contradict each other, the data or the network.
 
     """
+    _check_trained_weights(recipe)
     likelihood = make_likelihood(recipe, data)
     outputs = likelihood.width(likelihood.prepare(data.train[1]))
     card = CARDS[recipe.method]
@@ -232,6 +233,19 @@ def _check_returns(text: str, make: Callable[[], nn.Module], shape: tuple[int, .
         raise TypeError(
             f"network {text} returns {type(result).__name__}, not a tensor: make its forward return one tensor, or "
             "fit it in Python with output="
+        )
+
+
+def _check_trained_weights(recipe: Recipe) -> None:
+    """Refuse a prior around trained weights for a network that starts with random ones."""
+    if ":" in recipe.network or "pretrained" not in (recipe.prior or ""):
+        return
+    densities = priors.parse_mapping(recipe.prior or "").values()
+    pretrained = next((density for density in densities if isinstance(density, priors.Pretrained)), None)
+    if pretrained is not None:
+        raise ValueError(
+            f"the prior {pretrained.text} needs trained weights, the network {recipe.network!r} starts with random "
+            "ones: name a function that returns your trained network, --network module:factory"
         )
 
 

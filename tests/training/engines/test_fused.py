@@ -25,6 +25,8 @@ PRIORS = [
     "log-uniform",
     "normal:half-cauchy(1)",
     "laplace:learned",
+    "3.*=normal:1;*=pretrained:0.1",
+    "pretrained:half-normal(0.1)",
 ]
 OPTIMIZERS = [
     "sgd",

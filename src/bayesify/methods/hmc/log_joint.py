@@ -19,7 +19,7 @@ from bayesify.functional.inputs import count
 from bayesify.functional.network import Network
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.hmc.perceptron import Perceptron
-from bayesify.priors import Normal, WeightPrior
+from bayesify.priors import Hyperprior, Normal, Pretrained, WeightPrior
 from bayesify.training.examples import Batch, Examples, TensorExamples, take, to_device
 
 # The largest number of activations in one pass of all chains; beyond it data is read in pieces.
@@ -113,6 +113,8 @@ class LogJoint:
             raw = self.prior.sample(keys, ones)
             if ones is not None:
                 raw = raw - self.prior.centred(torch.zeros_like(raw), ones)
+            centre = self._pretrained_means(raw) if self.prior.pretrained else None
+            raw = raw if centre is None else raw - centre
         runs = [(weight.start, weight.start + weight.size) for weight in self.prior.weights]
         draws = raw if log_scales is None else torch.cat((raw, log_scales.to(raw)), 1)
         runs += [(place, place + 1) for place in range(self.random, self.size)]
@@ -125,7 +127,23 @@ class LogJoint:
             starts.append(columns[:chains].clamp(middle - 5 * deviation, middle + 5 * deviation))
             variances.append(deviation.square().expand(last - first))
         dtype = self.network.dtype
-        return torch.cat(starts, 1).to(dtype), torch.cat(variances).to(dtype)
+        places = torch.cat(starts, 1)
+        if centre is not None:
+            places[:, : self.random] += centre
+        return places.to(dtype), torch.cat(variances).to(dtype)
+
+    def _pretrained_means(self, raw: Tensor) -> Tensor:
+        """The means of weights that have a pretrained prior of a fixed scale, else zero: `[R]`.
+
+        Within a tensor these means differ from weight to weight; all other priors have one for the tensor.
+        """
+        centre = torch.zeros_like(raw[0])
+        for weight in self.prior.weights:
+            density = self.prior.assignments[weight.name]
+            if isinstance(density, Pretrained) and not isinstance(density.scale, Hyperprior):
+                elements = slice(weight.start, weight.start + weight.size)
+                centre[elements] = self.prior.means()[elements].to(raw)
+        return centre
 
     def _log_prior(self, position: Tensor) -> Tensor:
         if self.scales:

@@ -119,6 +119,7 @@ class IVON(Method):
         location, precision = _gaussian(self.prior)
         self.register_buffer("prior_mean", location.to(theta), persistent=False)
         self.register_buffer("prior_precision", precision.to(theta), persistent=False)
+        self.register_load_state_dict_post_hook(_copy_prior_means)  # type: ignore[no-untyped-call]
         # The size of the data according to the plan; the buffer holds the one that training used.
         self._planned_data: float | None = None
         self._batches, self._natural = 1, False
@@ -310,7 +311,15 @@ def _gaussian(prior: WeightPrior) -> tuple[Tensor, Tensor]:
         else torch.tensor(values, dtype=torch.float64).repeat_interleave(sizes)
         for values in (means, precisions)
     )
+    if prior.pretrained:
+        location = prior.means()
     return location, precision
+
+
+def _copy_prior_means(method: IVON, _: Any) -> None:
+    """After loading: the means that a pretrained prior stores may be others than those at construction."""
+    if isinstance(method.prior, WeightPrior) and method.prior.pretrained:
+        method.prior_mean.copy_(method.prior.means())
 
 
 def _share(name: str, value: float) -> float:

@@ -383,7 +383,7 @@ class LaplaceApproximation(PointEstimate):
         """The prior's precision, mean and group for each random weight, `[R]`, and the groups' log factors."""
         assert isinstance(self.prior, WeightPrior)
         owners = list(dict.fromkeys(owner_of(weight.name) for weight in self.prior.weights))
-        precisions, means, groups = [], [], []
+        precisions, groups = [], []
         scales: dict[str, float] = {}
         for weight in self.prior.weights:
             prior, owner = self.prior.assignments[weight.name], owner_of(weight.name)
@@ -394,14 +394,20 @@ class LaplaceApproximation(PointEstimate):
                     f'{scale:g}: give its tensors the same prior, or use structure="diagonal" or structure="full"'
                 )
             precisions.append(torch.full((weight.size,), scale**-2, dtype=torch.float64))
-            means.append(torch.full((weight.size,), prior.mean, dtype=torch.float64))
             groups.append(torch.full((weight.size,), owners.index(owner) if self.per_layer else 0))
         device = self.theta.device
         self._precision: Tensor
         self._mean: Tensor
         self._groups: Tensor
         self.log_factors: Tensor
-        for name, parts in (("_precision", precisions), ("_mean", means), ("_groups", groups)):
+        for name, parts in (("_precision", precisions), ("_mean", [self.prior.means()]), ("_groups", groups)):
             self.register_buffer(name, torch.cat(parts).to(device), persistent=False)
+        self.register_load_state_dict_post_hook(_copy_prior_means)  # type: ignore[no-untyped-call]
         factors = torch.zeros(len(owners) if self.per_layer else 1, dtype=torch.float64, device=device)
         self.register_buffer("log_factors", factors)
+
+
+def _copy_prior_means(method: LaplaceApproximation, _: Any) -> None:
+    """After loading: the means that a pretrained prior stores may be others than those at construction."""
+    if isinstance(method.prior, WeightPrior):
+        method.get_buffer("_mean").copy_(method.prior.means())

@@ -13,7 +13,7 @@ et al. 2017) differentiates log q through the draws alone: the noise of the grad
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -31,12 +31,16 @@ from bayesify.methods.variational.estimators import ESTIMATORS, noisy_outputs, s
 from bayesify.methods.variational.estimators.moments import chain_of, moment_outputs
 from bayesify.methods.variational.families import check_memory, make_family
 from bayesify.methods.variational.variables import Variables
-from bayesify.priors import Normal
+from bayesify.priors import Hyperprior, Normal, WeightPrior
 from bayesify.priors.prior import entropy
 from bayesify.training.examples import Batch, Examples
 from bayesify.training.loop import Plan
 from bayesify.training.warnings import kl_frozen
 
+# Where the widths of the weights start, before softplus, unless the caller says.
+FIRST_RHO = -5.0
+# Widths under a pretrained prior start at this share of the root mean square of a tensor's weights.
+SHARE_OF_GIVEN_WEIGHTS = 0.1
 # Where the width of a scale's logarithm starts, before softplus: a scale is known to about 13 %.
 FIRST_RHO_OF_SCALES = -2.0
 # Under an improper prior nothing bounds the width of a weight that the data does not determine.
@@ -68,7 +72,9 @@ class Variational(Method):
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
-        rho: where the widths start, before softplus: a number or `uniform:-5,-4`.
+        rho: where the widths start, before softplus: a number or `uniform:-5,-4`. None is -5. Weights with a
+            `pretrained` prior then start at a tenth of the root mean square of their tensor, and never above the scale
+            of their prior.
         seed: of the starting weights; `fit(seed=)` sets the seed of training.
 
     Raises:
@@ -115,7 +121,7 @@ class Variational(Method):
         bound: str = "elbo",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "given",
-        rho: float | str = -5.0,
+        rho: float | str | None = None,
         seed: int = 0,
     ) -> None:
         prior = Normal(1.0) if prior is None else prior
@@ -130,14 +136,13 @@ class Variational(Method):
         if estimator == "moments":
             chain_of(self.network, train=True)  # raises where a layer has no moments
         self.gradient, self.bound = gradient, bound
-        self.initial_rho = rho
+        self.initial_rho = FIRST_RHO if rho is None and not self.prior.pretrained else rho
         scales = self.prior.n_random_scales, self.prior.n_learned_scales
         self._variables = Variables(self.network.size, self.network.random_size, *scales)
         check_memory(self._family, self._variables.random, self.network.dtype.itemsize)
         first = initialisation.start_weights(self.network, start, seed)
         self.mu = nn.Parameter(_joined(first, self.prior.initial_log_scales()))
-        first_rho = initialisation.start_rho(self.network, rho, seed)
-        self.rho = nn.Parameter(_joined(first_rho, torch.full((scales[0],), FIRST_RHO_OF_SCALES)))
+        self.rho = nn.Parameter(_joined(self.first_rho(seed), torch.full((scales[0],), FIRST_RHO_OF_SCALES)))
         factor = self._family.first_factor(F.softplus(self.rho.detach()), seed)
         self.factor: nn.Parameter | None
         self.register_parameter("factor", None if factor is None else nn.Parameter(factor))
@@ -155,6 +160,23 @@ class Variational(Method):
             "bound": self.bound,
             "rho": self.initial_rho,
         }
+
+    def first_rho(self, seed: int) -> Tensor:
+        """Where the widths of the random weights start, before softplus.
+
+        Args:
+            seed: of the starting widths, for `rho="uniform:-5,-4"`.
+
+        Returns:
+            A tensor `[R]`.
+
+        """
+        rho = initialisation.start_rho(self.network, FIRST_RHO if self.initial_rho is None else self.initial_rho, seed)
+        if self.initial_rho is None:
+            assert self.prior is not None
+            for start, stop, width in _widths_around_given_weights(self.prior):
+                rho[start:stop] = math.log(math.expm1(width))
+        return rho
 
     @property
     def std(self) -> Tensor:
@@ -400,3 +422,17 @@ class Variational(Method):
 
 def _joined(weights: Tensor, scales: Tensor) -> Tensor:
     return torch.cat((weights, scales.to(weights))) if scales.numel() else weights
+
+
+def _widths_around_given_weights(prior: WeightPrior) -> Iterator[tuple[int, int, float]]:
+    """Start, stop and first width of each tensor with a pretrained prior: too narrow to change what it computes."""
+    means, names = prior.means(), set(prior.pretrained)
+    for weight in (weight for weight in prior.weights if weight.name in names):
+        start, stop, density = weight.start, weight.start + weight.size, prior.assignments[weight.name]
+        if isinstance(density.scale, Hyperprior):
+            scale = math.exp(density.scale.initial)
+        else:
+            scale = density.scale_for(weight.fan_in)
+        size = SHARE_OF_GIVEN_WEIGHTS * float(means[start:stop].square().mean().sqrt())
+        # Weights that are all zero have no size to go by.
+        yield start, stop, min(scale, size or math.log1p(math.exp(FIRST_RHO)))

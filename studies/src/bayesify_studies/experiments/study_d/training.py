@@ -21,7 +21,6 @@ from torch import Tensor
 from bayesify import Variational, networks
 from bayesify.evaluation.pruning import prunable_weights
 from bayesify.fleets import Fleet
-from bayesify.functional.initialisation import start_rho
 from bayesify.likelihoods import Categorical
 from bayesify.runs import checkpoint
 from bayesify.workflows.prepare import prepare_data
@@ -236,7 +235,7 @@ def shape_of_means(method: Variational) -> dict[str, Any]:
 def widths_kept(method: Variational) -> float | None:
     """The correlation of the widths' logarithms with those they started from, where these were drawn at random."""
     prunable = prunable_weights(method)
-    start = start_rho(method.network, method.initial_rho, method.seed).to(method.rho.device)
+    start = method.first_rho(method.seed).to(method.rho.device)
     logs = torch.stack([torch.log(method.widths(rho.detach()))[prunable].double() for rho in (start, method.rho)])
     return None if float(logs[0].std()) == 0 else float(torch.corrcoef(logs)[0, 1])
 
