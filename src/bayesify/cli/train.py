@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -151,18 +150,11 @@ def _result(trained: Trained) -> dict[str, Any]:
 
 def _alerts(trained: Trained) -> list[str]:
     from bayesify.report.alerts import chains_disagree
-    from bayesify.training.warnings import blew_up, kl_frozen, not_converged
+    from bayesify.training.warnings import not_converged
 
-    losses, kls = trained.method.history["loss"], trained.method.history["kl"]
-    if trained.method.name == "hmc":
-        return [alert for alert in [chains_disagree(trained.method)] if alert]
-    found = [blew_up(trained.method.history["nll"]), not_converged(losses)]
-    if trained.method.name == "variational":
-        found.append(kl_frozen(kls))
-    guessing = math.log(len(trained.notes["class_names"] or [1]))
-    if losses and 0 < guessing < (nll := trained.method.history["nll"][-1]):
-        found.append(f"its NLL in training, {nll:.4g}, is worse than guessing ({guessing:.4g}): lower --learning-rate")
-    return [alert for alert in found if alert]
+    method = trained.method
+    last = chains_disagree(method) if method.name == "hmc" else not_converged(method.history["loss"])
+    return [*method.warnings.values(), *([last] if last else [])]
 
 
 def _print(result: dict[str, Any]) -> None:

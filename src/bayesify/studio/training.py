@@ -25,6 +25,7 @@ from bayesify.likelihoods import Categorical
 from bayesify.methods import CARDS, Method
 from bayesify.methods.cards import Card
 from bayesify.priors.hyperpriors import HYPERPRIORS
+from bayesify.training.warnings import without_warnings
 
 LATTICE = 56
 DRAWS = 30
@@ -135,7 +136,8 @@ def train(
         return 1.0
 
     schedule: dict[str, Any] = {"schedule": look} if CARDS[request.method].optimised else {}
-    method.fit((x, y), **fit_settings(request), progress=False, compiled=False, **schedule)
+    with without_warnings():
+        method.fit((x, y), **fit_settings(request), progress=False, compiled=False, **schedule)
     if stopped():
         raise Stopped
     show(frame(method, x, y, square, 1.0))
