@@ -79,6 +79,7 @@ def score_run(
     if ood is not None:
         unknown, named = run_data.unknown_inputs(config, run, ood), ood
     evaluation = score(method, (examples.x, examples.y), ood=unknown, draws=draws, seed=seed, by=by)
+    evaluation = evaluation.with_elbo(run_data.elbo_of(method, examples, draws, seed))
     about = {"run": str(run), "method": method.name, "data": examples.what, "ood": named, "by": by, "seed": seed}
     result: dict[str, Any] = plain(about | evaluation.to_dict())
     train.write_metrics(run, {name: value for name, value in result.items() if name != "run"})

@@ -35,7 +35,7 @@ ROWS, DRAWS = 1000, 10
 AT_THE_PRIOR = 0.01
 # Predictions are constant where the inputs explain less than this: nats of information for classes, a share of the
 # targets' standard deviation for numbers.
-SAME_FOR_ALL = 0.02
+SAME_FOR_ALL = 0.05
 SAME_SPREAD = 0.1
 # The share of the passes of training that the checks may take, and the fewest passes that make them worth it.
 _SHARE, _FEWEST_PASSES = 0.03, 512

@@ -181,8 +181,10 @@ class StochasticGradientMCMC(Ensemble):
         held = self.held or 1
         order = shuffled(held, range(held), 0, torch.device("cpu"))
         outputs = self._outputs(x, torch.argsort(order).tolist(), 0, "draws", None)
-        values = predictions_of(self.likelihood, outputs)
-        return self._in_time(values).unflatten(2, values.shape[1:])
+        rows = predictions_of(self.likelihood, outputs).unflatten(0, (-1, self.chains))
+        # Once all slots are taken, the oldest sample is overwritten first.
+        ordered = rows if int(self.count) <= self.samples else rows.roll(-(int(self.count) % self.samples), 0)
+        return ordered.transpose(0, 1)
 
     def own_checks(self, x: Any) -> dict[str, str | None]:
         """Whether several chains predict differently, by R-hat on a few inputs (needs `bayesify[mcmc]`).
