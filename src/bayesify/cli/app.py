@@ -61,11 +61,11 @@ def _show_in_one_line() -> None:
     """Print a warning about a fit as one line on standard error, without the line of code that gave it."""
     show_others = warnings.showwarning
 
-    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
         if issubclass(category, BayesifyWarning):
             say(f"before you trust it: {message}")
         else:
-            show_others(message, category, *where)
+            show_others(message, category, filename, lineno, *rest)
 
     warnings.showwarning = show
 

@@ -107,7 +107,7 @@ def _against_constant(
     if constant is None or targets.shape[0] < _FEWEST_ROWS:
         return {}
     gain = predictive.log_prob(targets).double() - constant
-    text = no_better_than_constant(gain.cpu().numpy(), -float(constant.mean()), f"{where} data")
+    text = no_better_than_constant(gain.tolist(), -float(constant.mean()), f"{where} data")
     if text is None or not _same_for_all(predictive, targets):
         return {"no_better_than_constant": text}
     return {"collapsed": _collapsed(method), "no_better_than_constant": text}

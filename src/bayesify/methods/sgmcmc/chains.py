@@ -181,7 +181,7 @@ class StochasticGradientMCMC(Ensemble):
         held = self.held or 1
         order = shuffled(held, range(held), 0, torch.device("cpu"))
         outputs = self._outputs(x, torch.argsort(order).tolist(), 0, "draws", None)
-        rows = predictions_of(self.likelihood, outputs).unflatten(0, (-1, self.chains))
+        rows: Tensor = predictions_of(self.likelihood, outputs).unflatten(0, (-1, self.chains))
         # Once all slots are taken, the oldest sample is overwritten first.
         ordered = rows if int(self.count) <= self.samples else rows.roll(-(int(self.count) % self.samples), 0)
         return ordered.transpose(0, 1)
