@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bayesify import priors as priors
     from bayesify import report as report
     from bayesify import sklearn as sklearn
+    from bayesify.errors import BayesifyWarning as BayesifyWarning
     from bayesify.errors import RunError as RunError
     from bayesify.errors import TrainingError as TrainingError
     from bayesify.evaluation import Evaluation as Evaluation
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 
 # Each name is imported when it is first used: `bayesify --help` must not wait for torch.
 _WHERE = {
+    "BayesifyWarning": "errors",
     "Evaluation": "evaluation",
     "KL": "training.kl",
     "Method": "methods",

@@ -14,6 +14,26 @@ class RunError(ValueError):
     """A run folder cannot be used; the message says why."""
 
 
+class BayesifyWarning(UserWarning):
+    """A fit that should not be trusted as it is; the message says why and what to do.
+
+    `fit` and `resume` give these warnings at their end, each once, by `warnings.warn`. The same sentences are in
+    `method.warnings`, by kind. Turn them into errors where nobody reads them:
+
+        warnings.simplefilter("error", bf.BayesifyWarning)
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     method = bf.Variational(net, "categorical", prior="normal:1")
+        ...     history = method.fit((x, y), epochs=2, learning_rate=1e-9, progress=False)
+        >>> {warning.category.__name__ for warning in caught}
+        {'BayesifyWarning'}
+
+    """
+
+
 def nearest(given: str, known: Iterable[str]) -> str:
     """The end of an error message: the closest known name, ignoring case, or all names if there are at most 20."""
     names = list(known)

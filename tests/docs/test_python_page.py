@@ -15,9 +15,9 @@ import bayesify as bf
 from bayesify.cli import main
 from bayesify.likelihoods import Categorical, Gaussian
 from bayesify.methods import METHODS
-from bayesify.report.alerts import GAP, STUCK_WIDTH
+from bayesify.report.alerts import GAP
 from bayesify.serving.predictions import table_of
-from bayesify.training.warnings import FROZEN_KL, STANDARD_ERRORS, STILL_FALLING
+from bayesify.training.warnings import FROZEN_KL, STANDARD_ERRORS, STILL_FALLING, STUCK_WIDTH
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -6,7 +6,8 @@ import torch
 import bayesify as bf
 from bayesify.likelihoods import Categorical, Gaussian
 from bayesify.predictive import Predictive
-from bayesify.report.alerts import alerts, chains_disagree, never_fitted, overconfident, widths_stuck
+from bayesify.report.alerts import alerts, chains_disagree, never_fitted, overconfident
+from bayesify.training.warnings import widths_stuck
 
 
 def confident(confidence, accuracy, count):

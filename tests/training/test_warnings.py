@@ -1,7 +1,8 @@
-"""Warnings about a history: cases on both sides of every threshold, and where warnings are logged."""
+"""Warnings about a fit: cases on both sides of every threshold, and where warnings appear."""
 
 import json
 import logging
+import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +12,16 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.cli import main
-from bayesify.training.warnings import blew_up, kl_frozen, not_converged, without_warnings
+from bayesify.training.warnings import (
+    blew_up,
+    chains_disagree,
+    collapsed,
+    elbo_below_constant,
+    kl_frozen,
+    no_better_than_constant,
+    not_converged,
+    without_warnings,
+)
 
 
 def test_a_loss_that_still_falls_is_not_converged():
@@ -65,61 +75,114 @@ def moons(seed=0):
     return bf.Variational(net, bf.likelihoods.Categorical(), prior=bf.priors.Normal(1.0)), (x.astype(np.float32), y)
 
 
-def told(caplog):
-    return [record.getMessage() for record in caplog.records if "before you trust it" in record.getMessage()]
+@pytest.fixture
+def told():
+    """The warnings about fits in a test, as they are given."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
 
 
-def test_fit_warns_once_of_a_posterior_that_has_not_moved(caplog):
+def texts(told):
+    assert all(warning.category is bf.BayesifyWarning for warning in told)
+    return [str(warning.message) for warning in told]
+
+
+def test_fit_warns_once_of_a_posterior_that_has_not_moved_and_points_at_the_call(told):
     method, data = moons()
     history = method.fit(data, epochs=30, progress=False)
-    (line,) = told(caplog)
-    assert line == f"before you trust it: {kl_frozen(history['kl'])}"
-    assert "the KL hardly moved" in line
-    (record,) = caplog.records
-    assert (record.name, record.levelno) == ("bayesify", logging.WARNING)
+    assert texts(told) == [kl_frozen(history["kl"])] == [*method.warnings.values()]
+    assert told[0].filename == __file__
+    assert "the KL hardly moved" in str(told[0].message)
 
 
-def test_a_posterior_that_has_moved_gives_no_warning_when_it_is_trained_further(caplog):
+def test_a_posterior_that_has_moved_gives_no_such_warning_when_it_is_trained_further(told):
     method, data = moons()
     method.fit(data, epochs=30, learning_rate=3e-2, progress=False)
     later = method.fit(data, epochs=3, learning_rate=1e-6, progress=False)
     assert kl_frozen(later["kl"]) is not None
-    assert told(caplog) == []
+    assert "kl_frozen" not in method.warnings
 
 
-def test_resuming_speaks_of_the_whole_history(caplog, tmp_path):
+def test_resuming_speaks_of_the_whole_history(told, tmp_path):
     method, data = moons()
     method.fit(data, epochs=4, progress=False, run=tmp_path / "run")
-    caplog.clear()
+    told.clear()
     history = method.resume(data, tmp_path / "run", extend=4, progress=False)
-    (line,) = told(caplog)
-    assert "in 8 epochs" in line
-    assert line.endswith(kl_frozen(history["kl"]))
+    assert kl_frozen(history["kl"]) in texts(told)
+    assert "in 8 epochs" in method.warnings["kl_frozen"]
 
 
-def test_methods_without_a_posterior_to_move_are_left_alone(caplog, blobs):
-    bf.PointEstimate(nn.Linear(2, 3), "categorical", prior="normal:1").fit(blobs, epochs=3, progress=False)
-    assert told(caplog) == []
+def test_warnings_and_the_elbo_are_saved_with_the_run(told, tmp_path):
+    method, data = moons()
+    method.fit(data, epochs=4, progress=False, run=tmp_path / "run")
+    again = bf.load(tmp_path / "run", network=method.network.module())
+    assert again.warnings == method.warnings
+    assert again.final_elbo == method.final_elbo
 
 
-def test_without_warnings_other_messages_are_still_logged(caplog):
+def test_methods_without_a_posterior_to_move_are_left_alone(told, blobs):
+    method = bf.PointEstimate(nn.Linear(2, 3), "categorical", prior="normal:1")
+    method.fit(blobs, epochs=20, learning_rate=0.05, progress=False)
+    assert texts(told) == []
+
+
+def test_without_warnings_other_messages_are_still_logged(caplog, told):
     method, data = moons()
     with without_warnings():
         method.fit(data, epochs=2, progress=False)
         logging.getLogger("bayesify").warning("something else")
+    assert texts(told) == []
     assert [record.getMessage() for record in caplog.records] == ["something else"]
     method.fit(data, epochs=2, progress=False)
-    assert len(told(caplog)) == 1
+    assert len(told) >= 1
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
-def test_the_command_line_says_it_once(more, caplog, capsys, tmp_path):
+def test_the_command_line_says_it_once(more, told, capsys, tmp_path):
     run = str(tmp_path / "run")
     assert main(["train", "--data", "digits", "--units", "20", "--epochs", "3", "--out", run, *more]) == 0
     assert main(["train", "--resume", run, "--extend", "1", *more]) == 0
     out, err = capsys.readouterr()
     assert out.count("the KL hardly moved") == 2  # once for each command
     assert "KL hardly moved" not in err
-    assert told(caplog) == []
+    assert texts(told) == []
     if more:
         assert all(len(json.loads(line)["alerts"]) >= 1 for line in out.splitlines())
+
+
+def test_the_command_line_shows_other_warnings_about_fits_as_one_line(capsys, monkeypatch):
+    from bayesify.cli import app
+    from bayesify.training.warnings import warn
+
+    monkeypatch.setattr(app, "_run", lambda given: warn("it may be wrong"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        main([])
+    assert capsys.readouterr().err == "bayesify: before you trust it: it may be wrong\n"
+
+
+def test_a_gain_over_the_constant_prediction_must_exceed_its_noise():
+    rng = np.random.default_rng(0)
+    # With no gain at all, two standard errors are exceeded in 2.3% of cases; z = 4 above that.
+    silent = [no_better_than_constant(rng.normal(size=200), 0.7, "training data") is None for _ in range(400)]
+    assert np.mean(silent) < 0.023 + 4 * np.sqrt(0.023 / 400)
+    assert no_better_than_constant(0.3 + rng.normal(size=200), 0.7, "training data") is None
+    assert "no better than a constant" in no_better_than_constant([0.0] * 20, 0.7, "training data")
+    assert "worse than a constant" in no_better_than_constant([-0.5, -0.4] * 20, 0.7, "training data")
+    assert "NLL on validation data is 2.7" in no_better_than_constant([-2.0] * 20, 0.7, "validation data")
+
+
+def test_an_elbo_is_judged_beyond_its_standard_error():
+    assert elbo_below_constant(-105.0, 3.0, 50.0, -100.0) is None
+    assert "-107 nats is below the -100 nats" in elbo_below_constant(-107.0, 3.0, 50.0, -100.0)
+    assert elbo_below_constant(-90.0, 0.1, 50.0, -100.0) is None
+
+
+def test_collapse_and_chains_name_what_they_are_about():
+    assert collapsed([], all_layers=False) is None
+    assert "layer 0 is at the prior" in collapsed(["0"], all_layers=False)
+    assert "layers 0, 2, 4 and others are" in collapsed(["0", "2", "4", "6"], all_layers=False)
+    assert "every layer is" in collapsed(["0"], all_layers=True)
+    assert chains_disagree(1.1, 40, 2, 50) is None
+    assert "largest R-hat 1.50, 4 effective draws of 100" in chains_disagree(1.5, 4, 2, 50)

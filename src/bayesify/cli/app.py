@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.metadata import entry_points
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from bayesify.cli import compare, data, demo, evaluate, predict, prune, report, serve, sweep, train
 from bayesify.cli.outcome import explain, say
+from bayesify.errors import BayesifyWarning
 
 app = typer.Typer(
     name="bayesify",
@@ -58,7 +60,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
 
     """
-    words = None if arguments is None else list(arguments)
+    with warnings.catch_warnings():
+        _show_in_one_line()
+        return _run(None if arguments is None else list(arguments))
+
+
+def _show_in_one_line() -> None:
+    """Print a warning about a fit as one line on standard error, without the line of code that gave it."""
+    show_others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
+        if issubclass(category, BayesifyWarning):
+            say(f"before you trust it: {message}")
+        else:
+            show_others(message, category, filename, lineno, *rest)
+
+    warnings.showwarning = show  # type: ignore[assignment]
+
+
+def _run(words: list[str] | None) -> int:
     try:
         code = app(args=words, prog_name="bayesify", standalone_mode=False)
     except typer.Exit as finished:

@@ -60,6 +60,7 @@ def score_run(
 
     method, examples = run_data.open_run(run, data, ood, network)
     evaluation = score(method, (examples.x, examples.y), ood=examples.unknown, draws=draws, seed=seed, by=by)
+    evaluation = evaluation.with_elbo(run_data.elbo_of(method, examples, draws, seed))
     about = {"method": method.name, "data": examples.what, "ood": examples.unknown_what, "by": by, "seed": seed}
     metrics: dict[str, Any] = plain(about | evaluation.to_dict())
     train.write_metrics(run, metrics)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -153,20 +152,15 @@ def _result(trained: Trained) -> dict[str, Any]:
 
 def _alerts(trained: Trained) -> list[str]:
     from bayesify.report.alerts import chains_disagree
-    from bayesify.training.warnings import blew_up, kl_frozen, not_converged
+    from bayesify.training.warnings import not_converged
 
-    method, history = trained.method, trained.method.history
+    method = trained.method
     if method.name == "hmc":
-        return [alert for alert in [chains_disagree(method)] if alert]
-    too_short = [not_converged(history["loss"])]
-    if method.name == "variational":
-        too_short.append(kl_frozen(history["kl"]))
-    command = f"bayesify train --resume {trained.run} --extend EPOCHS"
-    alerts = [blew_up(history["nll"]), *(f"{alert} ({command})" for alert in too_short if alert)]
-    guessing = math.log(len(trained.notes["class_names"] or [1]))
-    if history["loss"] and 0 < guessing < (nll := history["nll"][-1]):
-        alerts.append(f"the training NLL of {nll:.4g} is worse than guessing ({guessing:.4g}): lower --learning-rate")
-    return [alert for alert in alerts if alert]
+        last = chains_disagree(method)
+    else:
+        last = not_converged(method.history["loss"])
+        last = last and f"{last} (bayesify train --resume {trained.run} --extend EPOCHS)"
+    return [*method.warnings.values(), *([last] if last else [])]
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ import bayesify as bf
 
 if TYPE_CHECKING:
     from bayesify.evaluation.scored_predictions import ScoredPredictions
+    from bayesify.methods.elbo import ELBO
 
 CLASSIFICATION, REGRESSION = "classification", "regression"
 BOTH = (CLASSIFICATION, REGRESSION)
@@ -96,6 +97,11 @@ class Evaluation:
             `accuracy_at_90`.
         unknown_by: what separates unknown inputs from known ones, for `auroc`, `aupr` and `fpr95`.
         auroc_by: the AUROC by every measure of uncertainty.
+        elbo: of the posterior on all training examples, in nats; None where the method has no ELBO, or its training
+            data is not at hand.
+        elbo_standard_error: its Monte Carlo error.
+        expected_log_likelihood: of all training examples, averaged over the posterior.
+        kl: from the posterior to the prior: `elbo` is `expected_log_likelihood - kl`.
 
     Example:
         >>> result = bf.evaluate(bnn, (x, y), draws=20)
@@ -303,6 +309,30 @@ class Evaluation:
     )
     unknown_by: str | None = None
     auroc_by: dict[str, float] | None = None
+    elbo: float | None = None
+    elbo_standard_error: float | None = None
+    expected_log_likelihood: float | None = None
+    kl: float | None = None
+
+    def with_elbo(self, bound: ELBO | None) -> Evaluation:
+        """The same scores with those of the posterior on its training data.
+
+        Args:
+            bound: the estimate of `method.elbo`, or None where there is none.
+
+        Returns:
+            A new record.
+
+        """
+        if bound is None:
+            return self
+        return replace(
+            self,
+            elbo=bound.value,
+            elbo_standard_error=bound.standard_error,
+            expected_log_likelihood=bound.expected_log_likelihood,
+            kl=bound.kl,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """All scores by name, as `json.dumps` takes them; None where there is no value."""

@@ -20,7 +20,9 @@ from bayesify.functional import initialisation
 from bayesify.functional.network import Network
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import saving
+from bayesify.methods.after_fit import examine
 from bayesify.methods.checks import check_last_batch, check_likelihood, check_prior, few, names_of, shapes_of
+from bayesify.methods.elbo import ELBO
 from bayesify.methods.objective import Learning, Objective
 from bayesify.methods.summary import Summary, summarise
 from bayesify.priors import Prior, WeightPrior
@@ -81,6 +83,8 @@ class Method(Learning):
     learned_scales: ClassVar[bool] = False
     # Whether a training step may average over several draws of the weights.
     draws_per_step: ClassVar[bool] = False
+    # Whether its loss is an ELBO: an expected negative log-likelihood plus a KL.
+    has_elbo: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -115,6 +119,10 @@ class Method(Learning):
         self.complete = True
         self.history = History(method=self.name)
         self.notes: dict[str, Any] = {}
+        # Why the last fit should not be trusted: sentences by kind.
+        self.warnings: dict[str, str] = {}
+        # The ELBO at the end of the last fit, on at most 1,000 examples; None for methods without one.
+        self.final_elbo: ELBO | None = None
         self.input_shapes: list[list[int]] | None = None
         self.input_names: list[str] | None = None
         self._passes = 0
@@ -361,9 +369,22 @@ class Method(Learning):
     def _end(self) -> None:
         """Release what only training needs; called at the end even where training fails."""
 
-    def _warning(self, kls: Sequence[float]) -> str | None:
-        """A warning that the KLs of all epochs so far give reason for, or None."""
-        return None
+    def own_checks(self, x: Any) -> dict[str, str | None]:
+        """Warnings after a fit that only this method can give, by kind; None where there is nothing to warn about.
+
+        Args:
+            x: at most 1,000 inputs of the validation data, or of the training data.
+
+        """
+        return {}
+
+    def _examine(self, examples: Examples, validation: Examples | None, kls: Sequence[float]) -> None:
+        findings = examine(self, examples, validation, kls)
+        self.warnings, self.final_elbo = findings.warnings, findings.elbo
+
+    def _warn(self) -> None:
+        for sentence in self.warnings.values():
+            warn(sentence)
 
     def _read(
         self, data: Any, validation: Any, n_data: int | None, device: torch.device | str | None
@@ -416,7 +437,8 @@ class Method(Learning):
             self._end()
             self.eval()
         self.complete = True
+        self._examine(trainer.examples, trainer.validation, [*before, *self.history["kl"]])
         if folder is not None:
             self.save(folder)
-        warn(self._warning([*before, *self.history["kl"]]))
+        self._warn()
         return self.history

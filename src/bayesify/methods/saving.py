@@ -15,6 +15,7 @@ from torch import Tensor
 from bayesify import likelihoods, networks, priors, runs
 from bayesify.errors import RunError, first_line, nearest
 from bayesify.files import write_json, write_text
+from bayesify.methods.elbo import ELBO
 from bayesify.methods.registry import METHODS
 from bayesify.priors import posterior
 from bayesify.runs import checkpoint
@@ -76,6 +77,8 @@ def load(
     method.seed = method.plan.seed if method.plan else config.get("seed", 0)
     method.start = config.get("start", method.start)
     method.complete = config.get("complete", True)
+    method.warnings = config.get("warnings") or {}
+    method.final_elbo = ELBO(**config["elbo"]) if config.get("elbo") else None
     method.run = folder.resolve()
     return method.to(device).eval()
 
@@ -129,6 +132,8 @@ def describe(method: Method) -> dict[str, Any]:
         "versions": runs.versions(),
         "threads": torch.get_num_threads(),
         "device": str(next(method.parameters()).device),
+        "warnings": method.warnings,
+        "elbo": None if method.final_elbo is None else method.final_elbo.to_dict(),
     }
 
 

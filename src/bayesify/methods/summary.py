@@ -106,6 +106,8 @@ def summarise(method: Method, x: Any = None) -> Summary:
         stochastic = method.dropout_keys(range(draws), 0) is not None
         tier, why = network.tier(draws, rows_of, train=False, each=own, stochastic=stochastic)
         facts["tier for draws"] = f"{tier} ({why})"
+    if method.final_elbo is not None:
+        facts["ELBO"] = str(method.final_elbo)
     if isinstance(method.plan, Plan):
         kl = KL.parse(method.plan.kl)
         facts["KL weighting"] = str(kl)

@@ -7,19 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
 from bayesify.methods import Method, Variational
-from bayesify.metrics import as_array
-from bayesify.training.warnings import STANDARD_ERRORS, blew_up, kl_frozen, not_converged
+from bayesify.training.warnings import STANDARD_ERRORS, blew_up, kl_frozen, not_converged, widths_stuck
 
 if TYPE_CHECKING:
     from bayesify.predictive import Predictive
 
 # A gap must matter (3 points) and must not be chance.
 GAP = 0.03
-STUCK_WIDTH = 0.05
 
 
 @dataclass(frozen=True)
@@ -28,7 +23,8 @@ class Alert:
 
     Args:
         about: the label of the result.
-        kind: `never_fitted`, `blew_up`, `not_converged`, `overconfident`, `widths_stuck` or `kl_frozen`.
+        kind: `never_fitted`, `blew_up`, `not_converged`, `overconfident`, `widths_stuck`, `kl_frozen`, or a kind of
+            `method.warnings`: `no_better_than_constant`, `elbo_below_constant`, `collapsed`, `chains_disagree`.
         text: the sentence.
 
     Example:
@@ -65,17 +61,17 @@ def alerts(
         [...]
 
     """
-    texts = {
+    texts: dict[str, str | None] = {
         "never_fitted": never_fitted(method, losses),
         "blew_up": None if hasattr(method, "diagnose") else blew_up(method.history["nll"]),
         "not_converged": chains_disagree(method) if hasattr(method, "diagnose") else not_converged(losses),
         "overconfident": overconfident(predictive, targets),
     }
     if isinstance(method, Variational):
-        start = torch.nn.functional.softplus(method.first_rho(method.seed))
-        texts["widths_stuck"] = widths_stuck(method.std, start)
+        texts["widths_stuck"] = widths_stuck(method.std, method.start_std())
         texts["kl_frozen"] = kl_frozen(kls)
-    return [Alert(label, kind, text) for kind, text in texts.items() if text is not None]
+    raised = {kind: text for kind, text in texts.items() if text is not None}
+    return [Alert(label, kind, text) for kind, text in (raised | method.warnings).items()]
 
 
 def never_fitted(method: Method, losses: Sequence[float]) -> str | None:
@@ -123,19 +119,3 @@ def overconfident(predictive: Predictive, targets: Any) -> str | None:
     if gap <= GAP or gap <= STANDARD_ERRORS * error:
         return None
     return f"overconfident: {words.format(claimed=claimed, kept=float(right.mean()))} ({count:,} examples)"
-
-
-def widths_stuck(widths: Any, start: Any) -> str | None:
-    """Whether the posterior's standard deviations are still distributed as they started (widths of zero are pruned)."""
-    now, before = (as_array(part, name).reshape(-1) for part, name in ((widths, "widths"), (start, "start")))
-    now = now[now > 0]
-    if len(now) == 0 or len(before) == 0:
-        return None
-    shares = np.linspace(0.01, 0.99, 99)
-    moved = np.abs(np.log(np.quantile(now, shares) / np.quantile(before, shares)))
-    if float(np.median(moved)) > STUCK_WIDTH:
-        return None
-    return (
-        f"posterior widths are stuck at their start: half of them moved by less than {100 * STUCK_WIDTH:.0f}% "
-        f"(median {np.median(now):.3g}, started at {np.median(before):.3g}); train longer or start wider"
-    )

@@ -251,6 +251,8 @@ def _training(result: MethodResult, config: Mapping[str, Any]) -> Iterable[tuple
             yield "epochs done", len(records)
         yield "seconds", f"{sum(record.get('seconds') or 0.0 for record in records):.1f}"
         yield "last training NLL", f"{records[-1]['nll']:.4g}"
+    elbo = result.method.final_elbo
+    yield "ELBO", None if elbo is None else str(elbo)
 
 
 def _evaluation(result: MethodResult, about: Mapping[str, Any], scores: Mapping[str, float], tested_on: str) -> str:

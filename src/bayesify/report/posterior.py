@@ -101,6 +101,11 @@ def training(report: Report, results: Sequence[MethodResult]) -> None:
         len(panels) - len(shown)
     )
     report.section("Training")
+    bounds = {r.label: str(r.method.final_elbo) for r in results if r.method.final_elbo is not None}
+    if bounds:
+        report.text(
+            f"ELBO of the final posterior on all training examples (higher is better): {list_by_label(bounds)}."
+        )
     report.figure(panels, "", words, data, notes)
 
 

@@ -26,6 +26,7 @@ from bayesify.methods import CARDS, Method
 from bayesify.methods.cards import Card
 from bayesify.priors.hyperpriors import HYPERPRIORS
 from bayesify.training.interrupts import stop_when
+from bayesify.training.warnings import without_warnings
 
 LATTICE = 56
 DRAWS = 30
@@ -145,7 +146,7 @@ def train(
 
     schedule: dict[str, Any] = {"schedule": look} if CARDS[request.method].optimised else {}
     try:
-        with stop_when(stopped):
+        with stop_when(stopped), without_warnings():
             method.fit((x, y), **fit_settings(request), progress=False, compiled=False, **schedule)
     except KeyboardInterrupt:
         if not stopped():

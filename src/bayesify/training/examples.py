@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from bayesify.likelihoods import Likelihood
 
 Batch = tuple[Any, Tensor]
+# What is kept of data that is not in memory, for checks after training.
+_KEPT, _FEWEST_KEPT, _KEPT_BYTES = 1000, 100, 1 << 25
 _ADVICE_ON_TEXT = {
     "targets": "number the classes first, y = np.unique(names, return_inverse=True)[1]",
     "inputs": "encode it as numbers first",
@@ -43,6 +45,7 @@ class Examples(ABC):
     n_data: int
     check: Callable[[Tensor], None] | None = None
     _names: list[str] | None = None  # names of the inputs in the first batch, where they have names
+    _kept: KeptRows | None = None
 
     @abstractmethod
     def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
@@ -85,6 +88,20 @@ class Examples(ABC):
         """The first two examples, `(x, y)`."""
         return next(self.in_order(2))
 
+    def sample(self, rows: int) -> Batch | None:
+        """Some examples spread over the data, for checks after training.
+
+        Data that is not in memory is not read again, which could change its order: these are examples that were seen.
+
+        Args:
+            rows: examples at most.
+
+        Returns:
+            The pair `(x, y)`, or None where nothing has been read yet.
+
+        """
+        return None if self._kept is None else self._kept.rows(rows)
+
     def to(self, device: torch.device) -> Examples:
         """The data on a device, where it is in memory; otherwise the data as it is.
 
@@ -102,6 +119,8 @@ class Examples(ABC):
             # A compiled step identifies the parts of a batch by their order.
             self._names = self._names or list(x)
             x = by_name(x, self._names)
+        self._kept = self._kept or KeptRows()
+        self._kept.add(x, y)
         return x, y
 
 
@@ -169,8 +188,59 @@ class TensorExamples(IndexedExamples):
         for start in range(0, self.n_data, batch_size):
             yield take(self.x, slice(start, start + batch_size)), self.y[start : start + batch_size]
 
+    def sample(self, rows: int) -> Batch | None:
+        if rows >= self.n_data:
+            return self.x, self.y
+        return self.fetch(torch.linspace(0, self.n_data - 1, rows).long())
+
     def to(self, device: torch.device) -> TensorExamples:
         return TensorExamples(to_device(self.x, device), self.y.to(device))
+
+
+class KeptRows:
+    """Some of the examples that a loader gave, evenly spread over all that it gave so far; a few MB at most."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Batch] = []
+        self._stride, self._seen = 1, 0
+
+    def add(self, x: Any, y: Tensor) -> None:
+        """Keep the rows of a batch that fall on the stride.
+
+        Args:
+            x: inputs.
+            y: targets.
+
+        """
+        first, size = -self._seen % self._stride, y.shape[0]
+        self._seen += size
+        if first >= size or (self._pieces and _layout(x, y) != _layout(*self._pieces[0])):
+            return
+        every = torch.arange(first, size, self._stride, device=y.device)
+        self._pieces.append((take(x, every), y[every]))
+        width = sum(leaf[:1].numel() * leaf.element_size() for leaf in pytree.tree_leaves(x))
+        capacity = max(_FEWEST_KEPT, min(2 * _KEPT, _KEPT_BYTES // max(1, width)))
+        while sum(piece[1].shape[0] for piece in self._pieces) > capacity:
+            whole = self._joined()
+            self._pieces = [(take(whole[0], slice(None, None, 2)), whole[1][::2])]
+            self._stride *= 2
+
+    def rows(self, rows: int) -> Batch:
+        """Some of the kept examples.
+
+        Args:
+            rows: examples at most.
+
+        Returns:
+            The pair `(x, y)`.
+
+        """
+        x, y = self._joined()
+        return TensorExamples(x, y).sample(rows) or (x, y)
+
+    def _joined(self) -> Batch:
+        inputs, targets = zip(*self._pieces, strict=True)
+        return pytree.tree_map(lambda *leaves: torch.cat(leaves), *inputs), torch.cat(targets)
 
 
 class DatasetExamples(IndexedExamples):
@@ -359,6 +429,11 @@ def to_device(x: Any, device: torch.device) -> Any:
 
     """
     return pytree.tree_map_only(Tensor, lambda t: t.to(device), x)
+
+
+def _layout(x: Any, y: Tensor) -> list[Any]:
+    leaves, structure = pytree.tree_flatten((x, y))
+    return [structure, *((leaf.shape[1:], leaf.dtype, leaf.device) for leaf in leaves)]
 
 
 def _listed(x: Any) -> Any:

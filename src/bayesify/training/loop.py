@@ -226,6 +226,9 @@ class Trainer:
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "seconds": progress.seconds,
         }
+        if self.method.has_elbo:
+            # The whole KL, whatever the temperature or the warm-up of the objective.
+            record["elbo"] = -self.examples.n_data * nll - kl
         if self.validation is not None:
             record |= self._validate()
         if histograms.due(epoch, self.plan.epochs):

@@ -113,7 +113,8 @@ class History:
 
     Args:
         records: one dictionary per epoch: `epoch`, `step`, `loss`, `nll`, `kl`, `learning_rate`, `seconds`, and with
-            validation data `validation_nll`; in some epochs also `weights`, histograms of the weights.
+            validation data `validation_nll`; in some epochs also `weights`, histograms of the weights. Variational and
+            IVON also record `elbo`, in nats over all N examples: `-N * nll - kl`, with the whole KL at any temperature.
         stopped: why training stopped early; empty where it did not.
         method: name of the method that was trained.
 

@@ -1,16 +1,25 @@
-"""Warnings about a training run: each check reads one number per epoch and returns a sentence, or None.
+"""Warnings about a training run: each check reads a few numbers and returns a sentence, or None.
 
-`fit` logs the sentence of `kl_frozen`. Code that shows warnings elsewhere trains inside `without_warnings`.
+`methods/after_fit.py` computes the numbers at the end of `fit` and passes the sentences to `warn`. Code that shows
+warnings elsewhere trains inside `without_warnings`.
 """
 
 from __future__ import annotations
 
-import logging
+import inspect
 import math
+import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
+
+from bayesify.errors import BayesifyWarning
 
 # A further gain counts when it exceeds this share of the whole fall of the loss.
 STILL_FALLING = 0.01
@@ -18,12 +27,16 @@ STILL_FALLING = 0.01
 FROZEN_KL = 0.05
 # An NLL that exceeds the first epoch's by this factor is not noise.
 BLOWN_UP = 10.0
+# Half of the widths moved by less than this share: they are stuck.
+STUCK_WIDTH = 0.05
+# Chains whose predictions have an R-hat from here on disagree; samplers with noisy gradients seldom get below 1.01.
+DISAGREE_FROM = 1.2
 # A slope must exceed its standard error by this factor.
 STANDARD_ERRORS = 2.0
 _FEWEST_EPOCHS = 5
-_MARK = "training_warning"
-
-logger = logging.getLogger("bayesify")
+# Calls from files in these folders are not the user's.
+_INSIDE = (str(Path(__file__).parents[1]) + os.sep, str(Path(torch.__file__).parent) + os.sep)
+_silent: ContextVar[bool] = ContextVar("silent", default=False)
 
 
 def blew_up(nlls: Sequence[float]) -> str | None:
@@ -99,31 +112,149 @@ def kl_frozen(kls: Sequence[float]) -> str | None:
     )
 
 
+def widths_stuck(widths: Any, start: Any) -> str | None:
+    """Warn when the posterior's standard deviations are still distributed as they started; zero means pruned.
+
+    Args:
+        widths: standard deviations of the random weights, `[R]`.
+        start: those at the start of training, `[R]`.
+
+    Returns:
+        The warning, or None.
+
+    """
+    now, before = (torch.as_tensor(part).detach().double().reshape(-1).cpu().numpy() for part in (widths, start))
+    now = now[now > 0]
+    if len(now) == 0 or len(before) == 0:
+        return None
+    shares = np.linspace(0.01, 0.99, 99)
+    moved = np.abs(np.log(np.quantile(now, shares) / np.quantile(before, shares)))
+    if float(np.median(moved)) > STUCK_WIDTH:
+        return None
+    return (
+        f"posterior widths are stuck at their start: half of them moved by less than {100 * STUCK_WIDTH:.0f}% "
+        f"(median {np.median(now):.3g}, started at {np.median(before):.3g}); train longer or start wider"
+    )
+
+
+def no_better_than_constant(gain: Sequence[float], constant: float, where: str) -> str | None:
+    """Warn when predictions are no better than one that ignores the inputs, beyond two standard errors.
+
+    Args:
+        gain: for each example, its log probability minus that under the constant prediction, in nats.
+        constant: the mean NLL of the constant prediction.
+        where: the data, such as `training data`.
+
+    Returns:
+        The warning, or None.
+
+    """
+    values = np.asarray(gain, dtype=np.float64)
+    mean = float(values.mean())
+    error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    if mean > STANDARD_ERRORS * error:
+        return None
+    # Where a few examples are far off, the mean is uncertain, but a nat each is worse without doubt.
+    worse = "worse" if mean < max(-1.0, -STANDARD_ERRORS * error) else "no better"
+    return (
+        f"{worse} than a constant prediction: its NLL on {where} is {constant - mean:.4g}, one that ignores the inputs "
+        f"has {constant:.4g}; train longer, change the learning rate (10 times higher or lower), or use another method"
+    )
+
+
+def elbo_below_constant(elbo: float, standard_error: float, kl: float, constant: float) -> str | None:
+    """Warn when the ELBO is below that of a constant prediction at no KL, beyond two standard errors.
+
+    A posterior that equals the prior in all but the biases of the last layer comes close to that number, so training
+    has not found the best posterior.
+
+    Args:
+        elbo: in nats, over all N examples.
+        standard_error: of the ELBO.
+        kl: its KL.
+        constant: N times the mean log probability under the constant prediction.
+
+    Returns:
+        The warning, or None.
+
+    """
+    if elbo + STANDARD_ERRORS * standard_error >= constant:
+        return None
+    return (
+        f"the ELBO of {brief(elbo)} nats is below the {brief(constant)} nats of a constant prediction: the KL of "
+        f"{brief(kl)} nats costs more than the fit gains; train longer or with a higher learning rate, use a smaller "
+        "network, or a method that needs no KL (Laplace, an ensemble)"
+    )
+
+
+def collapsed(layers: Sequence[str], all_layers: bool) -> str | None:
+    """Warn when layers are at the prior while predictions do not depend on the inputs.
+
+    Args:
+        layers: names of the layers whose KL is close to zero.
+        all_layers: whether these are all layers.
+
+    Returns:
+        The warning, or None.
+
+    """
+    if not layers:
+        return None
+    few = ", ".join(name or "the network" for name in layers[:3]) + (" and others" if len(layers) > 3 else "")
+    named = f"layers {few} are" if len(layers) > 1 else f"layer {few} is"
+    which = "every layer is" if all_layers else named
+    return (
+        f"the posterior collapsed: {which} at the prior, and predictions are the same for every input; use a narrower "
+        "prior (such as normal:0.3), kl='uniform,warm-up=EPOCHS', a smaller network, another family, or Laplace"
+    )
+
+
+def chains_disagree(r_hat: float, effective: float, chains: int, draws: int) -> str | None:
+    """Warn when chains predict differently.
+
+    Args:
+        r_hat: the largest R-hat of a prediction.
+        effective: the smallest effective number of draws of a prediction.
+        chains: how many chains.
+        draws: stored draws of each.
+
+    Returns:
+        The warning, or None.
+
+    """
+    if r_hat < DISAGREE_FROM:
+        return None
+    return (
+        f"the {chains} chains disagree on predictions (largest R-hat {r_hat:.2f}, {effective:.0f} effective draws of "
+        f"{chains * draws}): train for more epochs, raise the learning rate or the burn-in, or run more chains"
+    )
+
+
 def brief(value: float) -> str:
     """A number with four significant digits, or in whole thousands."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
-def warn(warning: str | None) -> None:
-    """Log a warning in the form that the command line prints; nothing where there is none.
+def warn(sentence: str) -> None:
+    """Warn with a `BayesifyWarning` that points at the user's call; silent inside `without_warnings`.
 
     Args:
-        warning: the sentence of one of the checks.
+        sentence: the warning.
 
     """
-    if warning is not None:
-        logger.warning("before you trust it: %s", warning, extra={_MARK: True})
+    if _silent.get():
+        return
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_code.co_filename.startswith(_INSIDE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, BayesifyWarning, stacklevel=level)
 
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Keep the warnings of `warn` out of the log while code inside runs; other messages pass."""
-
-    def passes(record: logging.LogRecord) -> bool:
-        return not hasattr(record, _MARK)
-
-    logger.addFilter(passes)
+    """Give no `BayesifyWarning` while code inside runs; `method.warnings` still has the sentences."""
+    token = _silent.set(True)
     try:
         yield
     finally:
-        logger.removeFilter(passes)
+        _silent.reset(token)

@@ -21,6 +21,8 @@ from bayesify.data.images import IMAGE_FILES
 from bayesify.data.sources import is_known
 from bayesify.errors import RunError, nearest
 from bayesify.methods import Method
+from bayesify.methods.elbo import ELBO
+from bayesify.methods.with_elbo import WithELBO
 from bayesify.workflows.inputs import ARRAYS, fit_array, read_inputs
 from bayesify.workflows.load import load_run, recipe_of
 from bayesify.workflows.prepare import fingerprint, open_for, prepare_data
@@ -37,6 +39,7 @@ class Examples:
     what: str
     unknown: Tensor | None = None
     unknown_what: str | None = None
+    training: tuple[Tensor, Tensor] | None = None
 
 
 def preparation_of(config: Mapping[str, Any], run: Path) -> Preparation:
@@ -99,13 +102,25 @@ def examples_of(config: dict[str, Any], run: Path, data: str | None = None) -> E
         unknown = prepared.unknown if prepared.unknown is not None and len(prepared.unknown) else None
         withheld = ", ".join(config["data"].get("withheld") or [])
         what = f"the test part of {raw.name}"
-        return Examples(*prepared.test, what, unknown, f"withheld: {withheld}" if unknown is not None else None)
+        about_unknown = f"withheld: {withheld}" if unknown is not None else None
+        return Examples(*prepared.test, what, unknown, about_unknown, prepared.train)
     if data is None:
         raise RunError(
             f"{recipe.data} has changed since {run} was trained, so its test part may contain training examples: "
             f"to score every example of it anyway, give --data {recipe.data}"
         )
     return _other_data(config, raw, recipe, preparation)
+
+
+def elbo_of(method: Method, examples: Examples, draws: int, seed: int) -> ELBO | None:
+    """The ELBO on the training data of a run, where it is at hand and the method has one.
+
+    At most as many training examples are used as there are test examples, or 1,000.
+    """
+    if examples.training is None or not isinstance(method, WithELBO):
+        return None
+    at_most = max(1000, len(examples.y))
+    return method.elbo(examples.training, draws=max(2, draws), seed=seed, examples=at_most)
 
 
 def unknown_inputs(config: dict[str, Any], run: Path, name: str) -> Tensor:

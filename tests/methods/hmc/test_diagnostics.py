@@ -5,7 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from bayesify.methods.hmc.diagnostics import Diagnosis, arviz_module, effective, r_hat
+from bayesify.methods.convergence import arviz_module, effective, r_hat
+from bayesify.methods.hmc.diagnostics import Diagnosis
 
 
 def test_they_are_what_arviz_gives():

@@ -14,7 +14,7 @@ from torch import nn
 
 import bayesify as bf
 from bayesify import noise
-from bayesify.methods.hmc.diagnostics import effective, r_hat
+from bayesify.methods.convergence import effective, r_hat
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.sampler import Sampler
 from bayesify.priors import Weight, WeightPrior

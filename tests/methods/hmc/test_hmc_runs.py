@@ -12,7 +12,7 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.errors import TrainingError
-from bayesify.methods.hmc.diagnostics import arviz_module
+from bayesify.methods.convergence import arviz_module
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.run import SamplingRun
 from bayesify.methods.hmc.sampler import Sampler

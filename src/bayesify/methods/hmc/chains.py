@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from bayesify.errors import at_least
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Likelihood
+from bayesify.methods.convergence import predictions_of
 from bayesify.methods.hmc.adaptation import Adaptation
 from bayesify.methods.hmc.plan import Sampling
 from bayesify.methods.hmc.store import DrawStore
@@ -151,13 +152,7 @@ class Chains(Method):
         order = shuffled(self.held or 1, range(self.held or 1), 0, torch.device("cpu"))
         numbers = torch.argsort(order).tolist()
         outputs = self._outputs(self.inputs if x is None else x, numbers, 0, "draws", 1000)
-        likelihood: Any = self.likelihood
-        values: Tensor
-        if likelihood.kind == "classification":
-            values = likelihood.probs(outputs)
-            values = values[..., 1:] if values.shape[-1] == 2 and not every_class else values
-        else:
-            values = likelihood.mean(outputs)
+        values = predictions_of(self.likelihood, outputs, every_class=every_class)
         ordered: Tensor = values.unflatten(0, (-1, self.chains)).transpose(0, 1)
         return ordered
 

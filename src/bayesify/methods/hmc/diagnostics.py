@@ -1,25 +1,19 @@
-"""Convergence of chains, judged on their predictions: R-hat and effective sample sizes, computed by ArviZ.
-
-Rank-normalised split R-hat and bulk and tail effective sample sizes (A. Vehtari, A. Gelman, D. Simpson, B. Carpenter
-and P.-C. Buerkner, Rank-normalization, folding, and localization, 2021). The weights of a network can be permuted and
-change sign without changing its function, so chains in different copies of one mode disagree on weights and agree on
-every prediction.
-"""
+"""Convergence of the chains of HMC, judged on their predictions."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
+from bayesify.methods.convergence import arviz_module, as_numpy, effective, r_hat
+
 if TYPE_CHECKING:
     from bayesify.methods.hmc.hmc import HMC
 
-Array = np.ndarray[Any, np.dtype[Any]]
 CONVERGED_BELOW = 1.01
 
 
@@ -75,32 +69,6 @@ class Diagnosis:
         return "\n".join(lines)
 
 
-def r_hat(values: Any) -> Array:
-    """Rank-normalised split R-hat of each quantity: `[chains, draws, ...]` -> `[quantities]`.
-
-    A constant prediction (a probability of exactly one) has R-hat 1. Chains that each stay at another value have R-hat
-    infinity.
-    """
-    return _each(values, lambda draws: arviz_module().rhat(draws, method="rank"), constant=1.0, otherwise=float("inf"))
-
-
-def effective(values: Any, method: str = "bulk") -> Array:
-    """Effective sample sizes of each quantity (`bulk` or `tail`): `[chains, draws, ...]` -> `[quantities]`."""
-    total = float(np.prod(np.shape(values)[:2]))
-    return _each(values, lambda draws: arviz_module().ess(draws, method=method), constant=total, otherwise=1.0)
-
-
-def arviz_module() -> Any:
-    """Import ArviZ, an optional dependency that takes seconds to import."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import arviz
-    except ImportError:
-        raise ModuleNotFoundError("this needs arviz, which is not installed: pip install 'bayesify[mcmc]'") from None
-    return arviz
-
-
 def diagnose(method: HMC, x: Any = None) -> Diagnosis:
     """Judge a method's chains on the inputs x (those it was fitted with, by default)."""
     predictions = method.predictions_by_chain(x)
@@ -131,44 +99,25 @@ def to_arviz(method: HMC, x: Any = None) -> Any:
     for place in method.network.places:
         if place.random:
             tensor = draws[..., place.start : place.stop]
-            posterior[place.name] = _array(tensor).reshape(*tensor.shape[:2], *place.shape)
+            posterior[place.name] = as_numpy(tensor).reshape(*tensor.shape[:2], *place.shape)
     scales = method.scales_by_chain
     if scales is not None and method.prior is not None:
         for index, name in enumerate(method.prior.scale_names):
-            posterior[name] = _array(scales[..., index])
+            posterior[name] = as_numpy(scales[..., index])
     statistics = {
-        "acceptance_rate": _array(method.store.statistic("acceptance")),
-        "diverging": _array(method.store.statistic("diverging")).astype(bool),
-        "energy": _array(method.store.statistic("energy")),
+        "acceptance_rate": as_numpy(method.store.statistic("acceptance")),
+        "diverging": as_numpy(method.store.statistic("diverging")).astype(bool),
+        "energy": as_numpy(method.store.statistic("energy")),
         "step_size": np.full(draws.shape[:2], method.step_size),
-        "n_steps": np.broadcast_to(_array(method.store.leapfrogs[: draws.shape[1]]), draws.shape[:2]).copy(),
+        "n_steps": np.broadcast_to(as_numpy(method.store.leapfrogs[: draws.shape[1]]), draws.shape[:2]).copy(),
     }
     groups: dict[str, Any] = {"posterior": posterior, "sample_stats": statistics}
     if x is not None or method.inputs.numel():
         name = "probs" if method.likelihood.kind == "classification" else "mean"
-        groups["predictions"] = {name: _array(method.predictions_by_chain(x, every_class=True))}
+        groups["predictions"] = {name: as_numpy(method.predictions_by_chain(x, every_class=True))}
         inputs = method.inputs if x is None else x
         if isinstance(inputs, Tensor | np.ndarray):
-            groups["predictions_constant_data"] = {"inputs": _array(inputs)}
+            groups["predictions_constant_data"] = {"inputs": as_numpy(inputs)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return arviz.from_dict(**groups)
-
-
-def _each(values: Any, statistic: Callable[[Array], Any], *, constant: float, otherwise: float) -> Array:
-    array = _array(values).astype(np.float64)
-    if array.ndim < 2 or array.shape[1] < 4:
-        raise ValueError(f"convergence needs at least 4 draws of each chain, got an array of shape {array.shape}")
-    flat = array.reshape(*array.shape[:2], -1)
-    statistics = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for column in range(flat.shape[-1]):
-            draws = flat[..., column]
-            value = float(statistic(draws)) if draws.min() < draws.max() else constant
-            statistics.append(value if np.isfinite(value) else otherwise)
-    return np.array(statistics)
-
-
-def _array(values: Any) -> Array:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)

@@ -32,7 +32,7 @@ from bayesify.methods.hmc.run import SamplingRun
 from bayesify.methods.method import Method
 from bayesify.priors import WeightPrior
 from bayesify.training import data_identity
-from bayesify.training.examples import as_inputs
+from bayesify.training.examples import Examples, as_inputs
 from bayesify.training.loop import History
 
 # A step without a compiler costs about this much per activation of a chain; compiling costs seconds.
@@ -168,7 +168,7 @@ class HMC(Chains):
             chains.save_checkpoint()
             self.complete = False
             self.save(folder)
-        return self._conclude_run(chains, folder, checks)
+        return self._conclude_run(chains, folder, examples, checks)
 
     def resume(
         self,
@@ -219,7 +219,7 @@ class HMC(Chains):
         runs.delete_scores(folder)
         self.run, self.complete = folder.resolve(), False
         self.save(folder)
-        return self._conclude_run(chains, folder, checks)
+        return self._conclude_run(chains, folder, examples, checks)
 
     def diagnose(self, x: Any = None) -> Diagnosis:
         """Judge convergence: R-hat and effective sample sizes of the predictions (needs `bayesify[mcmc]`).
@@ -273,7 +273,9 @@ class HMC(Chains):
         plan = replace(self._sampling, compiled=chains.sampler.leapfrog.path != "plain")
         self.plan = chains.plan = plan
 
-    def _conclude_run(self, chains: SamplingRun, folder: Path | None, checks: Any) -> History:
+    def _conclude_run(
+        self, chains: SamplingRun, folder: Path | None, examples: Examples, checks: Examples | None
+    ) -> History:
         try:
             chains.carry_out()
         finally:
@@ -282,11 +284,13 @@ class HMC(Chains):
         if checks is not None:
             self.history.records[-1] |= self._score(checks)
         self.complete = True
+        self._examine(examples, checks, ())
         if folder is not None:
             self.save(folder)
+        self._warn()
         return self.history
 
-    def _score(self, checks: Any) -> dict[str, float]:
+    def _score(self, checks: Examples) -> dict[str, float]:
         nll = rows = 0.0
         for x, y in checks.in_order(1000):
             predictive = self.predict(x, draws=100, seed=self._sampling.seed)

@@ -28,7 +28,8 @@ from bayesify.errors import positive
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.ivon.update import NaturalGradient, hessian_rate, ivon_update
-from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
+from bayesify.methods.method import NetworkLike, Objective, PriorLike
+from bayesify.methods.with_elbo import WithELBO
 from bayesify.priors import Normal, WeightPrior
 from bayesify.training.examples import Batch, Examples
 from bayesify.training.kl import KL
@@ -38,7 +39,7 @@ from bayesify.training.optimisation import OptimizerFactory
 __all__ = ["IVON", "hessian_rate", "ivon_update"]
 
 
-class IVON(Method):
+class IVON(WithELBO):
     """Mean-field variational inference by natural gradients, at about the cost of Adam.
 
     The posterior is N(m, sigma^2) with sigma^2 = 1 / (N (h + delta)), delta = 1 / (N s^2) for a prior of scale s. From
@@ -260,6 +261,17 @@ class IVON(Method):
         super()._begin(plan, examples)
         self._batches = examples.count_batches(plan.batch_size)
         self._planned_data = examples.n_data / kl.temperature
+
+    def start_std(self) -> Tensor:
+        """Where the posterior's standard deviations started, `[R]`."""
+        precision = self.effective_data * self.hessian_init + self.prior_precision
+        return torch.rsqrt(precision.expand(self.hessian.shape))
+
+    def _kl_of_draws(self, draws: Sequence[int], seed: int) -> Tensor:
+        return self._penalty(0, 1).detach().expand(len(draws))
+
+    def _marginals(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
+        return self.mean_weights[: self.network.random_size], self.std, None, None, None
 
     def _std(self, effective_data: Tensor | float) -> Tensor:
         precision = effective_data * self.hessian + self.prior_precision

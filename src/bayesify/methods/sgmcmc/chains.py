@@ -19,16 +19,22 @@ from torch.optim import Optimizer
 
 from bayesify import noise
 from bayesify.errors import at_least, positive
+from bayesify.functional.inputs import count
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.collection import Calendar, check_whole_plan
+from bayesify.methods.convergence import arviz_installed, effective, predictions_of, r_hat
 from bayesify.methods.ensemble import Ensemble
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.storage import check_room, shuffled
 from bayesify.priors import Normal, WeightPrior
-from bayesify.training.examples import Batch, Examples
+from bayesify.training.examples import Batch, Examples, take
 from bayesify.training.kl import KL
 from bayesify.training.loop import Plan
 from bayesify.training.optimisation import OptimizerFactory
+from bayesify.training.warnings import chains_disagree
+
+# R-hat of a few samples is noise; a few inputs show whether chains disagree.
+_FEWEST_SAMPLES, _JUDGED_INPUTS = 10, 20
 
 
 class StochasticGradientMCMC(Ensemble):
@@ -156,6 +162,44 @@ class StochasticGradientMCMC(Ensemble):
         if self.log_scales is None:
             raise ValueError("the prior has no random scale: give it a hyperprior, such as normal:half-cauchy(1)")
         return self._in_time(self.get_buffer("stored_log_scales")).exp()
+
+    def predictions_by_chain(self, x: Any) -> Tensor:
+        """Class probabilities or means of every stored sample, by chain, the oldest sample first.
+
+        Args:
+            x: inputs.
+
+        Returns:
+            Predictions `[chains, samples, inputs, ...]`; of two classes only the second.
+
+        Raises:
+            ValueError: no sample is stored yet.
+
+        """
+        if int(self.count) == 0:
+            raise ValueError("there are no samples yet: call fit first")
+        held = self.held or 1
+        order = shuffled(held, range(held), 0, torch.device("cpu"))
+        outputs = self._outputs(x, torch.argsort(order).tolist(), 0, "draws", None)
+        rows: Tensor = predictions_of(self.likelihood, outputs).unflatten(0, (-1, self.chains))
+        # Once all slots are taken, the oldest sample is overwritten first.
+        ordered = rows if int(self.count) <= self.samples else rows.roll(-(int(self.count) % self.samples), 0)
+        return ordered.transpose(0, 1)
+
+    def own_checks(self, x: Any) -> dict[str, str | None]:
+        """Whether several chains predict differently, by R-hat on a few inputs (needs `bayesify[mcmc]`).
+
+        Args:
+            x: at most 1,000 inputs of the validation data, or of the training data.
+
+        """
+        stored = min(int(self.count), self.samples)
+        if self.chains < 2 or stored < _FEWEST_SAMPLES or not arviz_installed():
+            return {}
+        rows = torch.linspace(0, count(x) - 1, min(_JUDGED_INPUTS, count(x))).long()
+        predictions = self.predictions_by_chain(take(x, rows))
+        largest, smallest = float(r_hat(predictions).max()), float(effective(predictions).min())
+        return {"chains_disagree": chains_disagree(largest, smallest, self.chains, stored)}
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         """Stored samples in a random order under the seed, so that a few of them are a fair subset.

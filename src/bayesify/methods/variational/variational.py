@@ -24,18 +24,18 @@ from bayesify import noise
 from bayesify.errors import choose
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
+from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.prediction import Drawing
 from bayesify.methods.variational.bounds import check_combination, check_plan
 from bayesify.methods.variational.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
 from bayesify.methods.variational.estimators.moments import chain_of, moment_outputs
 from bayesify.methods.variational.families import check_memory, make_family
 from bayesify.methods.variational.variables import Variables
+from bayesify.methods.with_elbo import WithELBO
 from bayesify.priors import Hyperprior, Normal, WeightPrior
 from bayesify.priors.prior import entropy
 from bayesify.training.examples import Batch, Examples
 from bayesify.training.loop import Plan
-from bayesify.training.warnings import kl_frozen
 
 # Where the widths of the weights start, before softplus, unless the caller says.
 FIRST_RHO = -5.0
@@ -47,7 +47,7 @@ FIRST_RHO_OF_SCALES = -2.0
 WIDEST_UNDER_IMPROPER_PRIOR = 10.0
 
 
-class Variational(Method):
+class Variational(WithELBO):
     """A Gaussian posterior over the weights, fitted by variational inference (Bayes by Backprop).
 
     It maximises the evidence lower bound, E_q[log p(y | x, w)] - KL(q || p), one batch of B of N examples at a time:
@@ -291,8 +291,25 @@ class Variational(Method):
         super()._begin(plan, examples)
         check_plan(self.bound, plan)
 
-    def _warning(self, kls: Sequence[float]) -> str | None:
-        return kl_frozen(kls)
+    def start_std(self) -> Tensor:
+        """Where the posterior's standard deviations started, `[R]`."""
+        return F.softplus(self.first_rho(self.seed))
+
+    @torch.no_grad()
+    def _kl_of_draws(self, draws: Sequence[int], seed: int) -> Tensor:
+        mean, width = self._mean(self.mu), self.widths(self.rho)
+        kls: list[Tensor] = []
+        for draw in draws:
+            kls.append(self._divergence(mean, width, self._drawn([draw], seed, (mean, width)), exact=True))
+            if len(kls) == 2 and torch.equal(kls[0], kls[1]):
+                # A closed form: every draw gives the same number.
+                return kls[0].expand(len(draws))
+        return torch.stack(kls)
+
+    def _marginals(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
+        size, theta, kept = self.network.random_size, self._drawn(range(10), 0), self._kept_or_none()
+        std = self.std if kept is None else torch.where(kept, self.std, 1.0)
+        return self.mean_weights[:size], std, theta[:, :size], kept, self._variables.pick_log_scales(theta)
 
     # Pure functions of tensors, which can be compiled. Means and draws are of all variables, `[..., P + H + L]`; widths
     # are of the random ones, `[R + H]`.
@@ -306,10 +323,11 @@ class Variational(Method):
         z = self._family.draw(self._variables.pick_random(mean), width, self.factor, eps)
         return self._variables.whole(z, mean)
 
-    def _divergence(self, mean: Tensor, width: Tensor, theta: Tensor) -> Tensor:
+    def _divergence(self, mean: Tensor, width: Tensor, theta: Tensor, *, exact: bool = False) -> Tensor:
+        """The KL; `exact` takes the closed form, where there is one, whatever the gradient."""
         assert self.prior is not None
         size, family, log_scales = self.network.random_size, self._family, self._variables.pick_log_scales(theta)
-        if self.gradient == "stick_the_landing":
+        if self.gradient == "stick_the_landing" and not exact:
             factor = None if self.factor is None else self.factor.detach()
             return -self._log_ratio(theta, mean.detach(), width.detach(), factor).mean(0)
         if family.correlated and self._variables.random_scales:

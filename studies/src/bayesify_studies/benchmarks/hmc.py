@@ -25,7 +25,7 @@ import torch
 
 from bayesify import networks
 from bayesify.errors import at_least
-from bayesify.methods.hmc.diagnostics import effective, r_hat
+from bayesify.methods.convergence import effective, r_hat
 from bayesify.methods.hmc.hmc import HMC
 
 PEER = "BAYESIFY_NUMPYRO_PYTHON"

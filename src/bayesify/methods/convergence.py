@@ -1,0 +1,81 @@
+"""R-hat and effective sample sizes of predictions by chains, computed by ArviZ.
+
+Rank-normalised split R-hat and bulk and tail effective sample sizes (A. Vehtari, A. Gelman, D. Simpson, B. Carpenter
+and P.-C. Buerkner, Rank-normalization, folding, and localization, 2021). The weights of a network can be permuted and
+change sign without changing its function, so chains in different copies of one mode disagree on weights and agree on
+every prediction.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from bayesify.likelihoods import Likelihood
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def predictions_of(likelihood: Likelihood, outputs: Tensor, *, every_class: bool = False) -> Tensor:
+    """What a draw predicts: class probabilities (one of two says it all) or means, `[draws, inputs, ...]`."""
+    rule: Any = likelihood
+    if likelihood.kind == "classification":
+        probs: Tensor = rule.probs(outputs)
+        return probs[..., 1:] if probs.shape[-1] == 2 and not every_class else probs
+    mean: Tensor = rule.mean(outputs)
+    return mean
+
+
+def arviz_installed() -> bool:
+    """Whether ArviZ can be imported."""
+    return importlib.util.find_spec("arviz") is not None
+
+
+def r_hat(values: Any) -> Array:
+    """Rank-normalised split R-hat of each quantity: `[chains, draws, ...]` -> `[quantities]`.
+
+    A constant prediction (a probability of exactly one) has R-hat 1. Chains that each stay at another value have R-hat
+    infinity.
+    """
+    return _each(values, lambda draws: arviz_module().rhat(draws, method="rank"), constant=1.0, otherwise=float("inf"))
+
+
+def effective(values: Any, method: str = "bulk") -> Array:
+    """Effective sample sizes of each quantity (`bulk` or `tail`): `[chains, draws, ...]` -> `[quantities]`."""
+    total = float(np.prod(np.shape(values)[:2]))
+    return _each(values, lambda draws: arviz_module().ess(draws, method=method), constant=total, otherwise=1.0)
+
+
+def arviz_module() -> Any:
+    """Import ArviZ, an optional dependency that takes seconds to import."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import arviz
+    except ImportError:
+        raise ModuleNotFoundError("this needs arviz, which is not installed: pip install 'bayesify[mcmc]'") from None
+    return arviz
+
+
+def _each(values: Any, statistic: Callable[[Array], Any], *, constant: float, otherwise: float) -> Array:
+    array = as_numpy(values).astype(np.float64)
+    if array.ndim < 2 or array.shape[1] < 4:
+        raise ValueError(f"convergence needs at least 4 draws of each chain, got an array of shape {array.shape}")
+    flat = array.reshape(*array.shape[:2], -1)
+    statistics = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for column in range(flat.shape[-1]):
+            draws = flat[..., column]
+            value = float(statistic(draws)) if draws.min() < draws.max() else constant
+            statistics.append(value if np.isfinite(value) else otherwise)
+    return np.array(statistics)
+
+
+def as_numpy(values: Any) -> Array:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
