@@ -57,6 +57,7 @@ class StochasticGradientMCMC(Ensemble):
 
     """
 
+    noise_kind: ClassVar[str | None] = None
     prior_kind: ClassVar[str] = "proper"
     hyperpriors: ClassVar[bool] = True
     estimator: ClassVar[str] = "weight"
