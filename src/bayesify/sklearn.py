@@ -27,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesify import networks
 from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Categorical, Gaussian, Likelihood
+from bayesify.priors import Flat, Hyperprior
 from bayesify.methods import METHODS
 from bayesify.methods.cards import CARDS
 from bayesify.methods.method import PriorLike
@@ -225,8 +226,8 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
     those of 10 units, the default, 95% to 99%, at the same error: take more units where there are many rows.
 
     Args:
-        noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for every input), or a
-            standard deviation in the targets' units. The other arguments are those of `BayesianClassifier`.
+        noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for every input), a
+            standard deviation in the targets' units, or its prior, such as `half-cauchy(1)`. The other arguments are those of `BayesianClassifier`.
 
     """
 
@@ -238,7 +239,7 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
         activation: str = "relu",
         prior: PriorLike | None = None,
         estimator: str | None = None,
-        noise: float | Literal["learned", "heteroscedastic"] = "learned",
+        noise: float | str | Hyperprior | Flat = "learned",
         epochs: int | None = None,
         batch_size: int = 32,
         learning_rate: float = 1e-2,

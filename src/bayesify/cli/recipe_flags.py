@@ -114,8 +114,8 @@ FLAGS: dict[str, Flag] = {
     "likelihood": Flag(
         str,
         MODEL,
-        "categorical, bernoulli, gaussian:learned, gaussian:0.1, gaussian:heteroscedastic, poisson, gaussian-logits. "
-        "(default: by the data)",
+        "categorical, bernoulli, gaussian:learned, gaussian:0.1, gaussian:half-cauchy(1), gaussian:heteroscedastic, "
+        "poisson, gaussian-logits. (default: by the data)",
     ),
     "bayesian": Flag(str, MODEL, "Which weights are random: all, last_layer, or name patterns."),
     "start": Flag(str, MODEL, "Where weights start: given, fresh, glorot, normal:0.1, uniform:-0.2,0.2."),

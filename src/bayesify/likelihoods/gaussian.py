@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +63,7 @@ class Gaussian(Regression):
 
     def __init__(
         self,
-        noise: float | Literal["learned", "heteroscedastic"] | str | Hyperprior | Flat = 1.0,
+        noise: float | str | Hyperprior | Flat = 1.0,
         initial: float = 1.0,
         location: PerTarget = 0.0,
         scale: PerTarget = 1.0,
@@ -136,7 +136,8 @@ class Gaussian(Regression):
         if self.noise_prior is None:
             raise ValueError(f"the noise of {self!r} has no prior: it has no draws")
         likelihood = copy.copy(self)
-        likelihood.drawn_log_noise = log_noise
+        # Past torch, which would register a parameter of the method as one of the likelihood too.
+        vars(likelihood)["drawn_log_noise"] = log_noise
         return likelihood
 
     def of_draws(self, draws: Tensor | slice) -> Gaussian:

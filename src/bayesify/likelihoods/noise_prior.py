@@ -1,7 +1,7 @@
 """The prior of a Gaussian noise sigma, as a density of `u = log sigma`, Jacobian included.
 
-    a hyperprior of scales (HalfNormal, HalfCauchy, InverseGamma)    its density of u
-    Flat(), p(sigma) = 1 for sigma > 0                               log p(u) = u
+a hyperprior of scales (HalfNormal, HalfCauchy, InverseGamma)    its density of u
+Flat(), p(sigma) = 1 for sigma > 0                               log p(u) = u
 """
 
 from __future__ import annotations

@@ -20,7 +20,15 @@ from bayesify.functional import initialisation
 from bayesify.functional.network import Network
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import saving
-from bayesify.methods.checks import check_last_batch, check_likelihood, check_noise, check_prior, few, names_of, shapes_of
+from bayesify.methods.checks import (
+    check_last_batch,
+    check_likelihood,
+    check_noise,
+    check_prior,
+    few,
+    names_of,
+    shapes_of,
+)
 from bayesify.methods.objective import Learning, Objective
 from bayesify.methods.summary import Summary, summarise
 from bayesify.priors import Prior, WeightPrior
@@ -79,7 +87,7 @@ class Method(Learning):
     # Whether it infers scales that have a hyperprior, and whether it can learn scales that have none.
     hyperpriors: ClassVar[bool] = False
     learned_scales: ClassVar[bool] = False
-    # What it does with a noise that has a prior: it is `random` like a weight, `learned` at its mode, or refused (None).
+    # What it does with a noise that has a prior: `random` like a weight, `learned` at its mode, or refused (None).
     noise_kind: ClassVar[str | None] = None
     # Whether a training step may average over several draws of the weights.
     draws_per_step: ClassVar[bool] = False

@@ -270,9 +270,8 @@ class Chains(Method):
 
     def _penalty(self, step: int, draws: int) -> Tensor:
         assert isinstance(self.prior, WeightPrior)
-        size, position = self.network.random_size, self.position
-        if self.noise_prior is not None:
-            position = position[:, :-1]
+        size = self.network.random_size
+        position: Tensor = self.position if self.noise_prior is None else self.position[:, :-1]
         if self.prior.n_random_scales:
             log_prior = self.prior.log_density_raw(position[:, :size], position[:, size:])
         else:

@@ -71,7 +71,8 @@ class HMC(Chains):
         judged: the shape of the inputs on which convergence is judged; `fit` sets it.
 
     Raises:
-        ValueError: the prior is improper and not flat, the likelihood has parameters or noise, or the draws do not fit in memory.
+        ValueError: the prior is improper and not flat, the likelihood has parameters or noise, or the draws do not fit
+            in memory.
 
     References:
         R. Neal, "MCMC using Hamiltonian dynamics", 2011, arXiv:1206.1901.

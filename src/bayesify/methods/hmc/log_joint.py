@@ -205,7 +205,11 @@ class LogJoint:
 
     def _linear_slope(self) -> tuple[Tensor | None, Tensor] | None:
         """The gradient of a normal prior as `constant + factor * w`, which needs no autograd."""
-        if self.scales or self.noise_prior is not None or not all(isinstance(density, Normal) for density in self.prior.assignments.values()):
+        if (
+            self.scales
+            or self.noise_prior is not None
+            or not all(isinstance(density, Normal) for density in self.prior.assignments.values())
+        ):
             return None
         with torch.enable_grad():
             points = torch.stack((torch.zeros_like(self._initial()), torch.ones_like(self._initial()))).requires_grad_()

@@ -42,7 +42,8 @@ def check_combination(
         raise ValueError("bound='importance_weighted' bounds the evidence, which needs a proper prior: use normal:1")
     if bound == "importance_weighted" and not proper_noise:
         raise ValueError(
-            "bound='importance_weighted' bounds the evidence, which needs a proper prior of the noise: use half-cauchy(1)"
+            "bound='importance_weighted' bounds the evidence, which needs a proper prior of the noise: use "
+            "half-cauchy(1)"
         )
 
 

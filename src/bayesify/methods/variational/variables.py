@@ -50,7 +50,7 @@ class Variables:
         return vector[..., -1] if self.noises else None
 
     def whole(self, z: Tensor, mean: Tensor) -> Tensor:
-        """Insert the other variables into draws of the random ones: `[draws, R + H + N]` -> `[draws, P + H + L + N]`."""
+        """Insert the others into draws of the random variables: `[draws, R + H + N]` -> `[draws, P + H + L + N]`."""
         random_scales = self.random_weights + self.random_scales
         fixed = (mean[self.random_weights : self.weights], mean[self.weights + self.random_scales : self.scales.stop])
         others, learned = (columns.expand(z.shape[0], -1) for columns in fixed)

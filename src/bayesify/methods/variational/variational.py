@@ -130,9 +130,7 @@ class Variational(Method):
         self.family, self.rank = family, rank
         self.estimator = choose("estimator", estimator, ESTIMATORS)
         proper_noise = self.noise_prior is None or self.noise_prior.proper
-        check_combination(
-            self._family, estimator, gradient, bound, proper=self.prior.proper, proper_noise=proper_noise
-        )
+        check_combination(self._family, estimator, gradient, bound, proper=self.prior.proper, proper_noise=proper_noise)
         if estimator == "moments":
             chain_of(self.network, train=True)  # raises where a layer has no moments
         self.gradient, self.bound = gradient, bound

@@ -197,8 +197,8 @@ def _possible(
     likelihood = make_likelihood(recipes["HMC"], prepared)
     if any(True for _ in likelihood.parameters()):
         raise ValueError(
-            f"hmc samples the weights alone, {likelihood} has a parameter of its own: give likelihood gaussian:NUMBER, "
-            "the noise in the target's units, or gaussian:heteroscedastic"
+            f"hmc samples what has a prior, {likelihood} has a learned parameter: give likelihood gaussian:NUMBER, "
+            "the noise in the target's units, a prior as gaussian:half-cauchy(1), or gaussian:heteroscedastic"
         )
     ready = {label: with_defaults(recipe, prepared) for label, recipe in recipes.items()}
     size = make_method(ready["HMC"], prepared).network.size
