@@ -13,7 +13,7 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -27,11 +27,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesify import networks
 from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Categorical, Gaussian, Likelihood
-from bayesify.priors import Flat, Hyperprior
 from bayesify.methods import METHODS
 from bayesify.methods.cards import CARDS
 from bayesify.methods.method import PriorLike
 from bayesify.predictive import Predictive
+from bayesify.priors import Flat, Hyperprior
 from bayesify.training.loop import Plan
 from bayesify.workflows.build import enough_epochs
 
@@ -227,7 +227,8 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
 
     Args:
         noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for every input), a
-            standard deviation in the targets' units, or its prior, such as `half-cauchy(1)`. The other arguments are those of `BayesianClassifier`.
+            standard deviation in the targets' units, or its prior, such as `half-cauchy(1)`. The other arguments are those of
+            `BayesianClassifier`.
 
     """
 
