@@ -173,7 +173,7 @@ def test_predictions_of_hmc_are_students_t(sampled):
     predictive, expected = sampled.predict(x, draws=6400), exact().predict(x)
     levels = (0.01, 0.1, 0.5, 0.9, 0.99)
     for level, truth in zip(levels, expected.quantile(list(levels)), strict=True):
-        # 6400 nearly independent draws: a quantile at 0.99 has a standard error of about 2 % of the scale.
+        # 6400 nearly independent draws: a quantile is known to a few percent of the scale.
         torch.testing.assert_close(
             (predictive.quantile(level) - truth) / expected.scale, torch.zeros(2).double(), atol=0.1, rtol=0
         )
@@ -182,6 +182,16 @@ def test_predictions_of_hmc_are_students_t(sampled):
     torch.testing.assert_close(predictive.aleatoric, expected.aleatoric, rtol=0.05, atol=0)
     one = predictive[0]
     torch.testing.assert_close(one.aleatoric, predictive.aleatoric[:1])
+
+
+def test_a_draw_predicts_with_the_noise_that_was_drawn_with_its_weights(sampled):
+    numbers = range(50)
+    weights, predictive = sampled.weights(numbers, 5), sampled.predict(X, draws=50, seed=5)
+    stored, noise = sampled.draws_by_chain.flatten(0, 1), sampled.noise_by_chain.flatten()
+    rows = (stored.unsqueeze(0) == weights.unsqueeze(1)).all(-1).int().argmax(1)
+    torch.testing.assert_close(predictive.likelihood.noise_variance(predictive.outputs)[:, 3], noise[rows].square())
+    some = predictive.likelihood.of_draws(torch.tensor([7, 7, 2]))
+    torch.testing.assert_close(some.noise_variance(predictive.outputs[:3])[:, 0], noise[rows[[7, 7, 2]]].square())
 
 
 def test_a_half_cauchy_noise_has_the_posterior_of_a_quadrature():
