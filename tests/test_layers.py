@@ -8,7 +8,7 @@ import bayesify
 # From the ground up. Inside a line, a name may import those before it.
 STOREYS = """
     errors noise files parallel
-    runs likelihoods priors networks data exact
+    runs priors likelihoods networks data exact
     functional
     predictive metrics
     training

@@ -13,7 +13,7 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from bayesify.methods import METHODS
 from bayesify.methods.cards import CARDS
 from bayesify.methods.method import PriorLike
 from bayesify.predictive import Predictive
-from bayesify.priors import WeightPrior
+from bayesify.priors import Flat, Hyperprior, WeightPrior
 from bayesify.training.loop import Plan
 from bayesify.workflows.build import enough_epochs
 
@@ -271,8 +271,8 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
         activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
         prior: of the weights, as the method takes it (`"normal:1"`); None is the method's default.
         estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`.
-        noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for each input), or a
-            standard deviation in the units of the targets.
+        noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for each input), a
+            standard deviation in the units of the targets, or its prior, such as `half-cauchy(1)`.
         epochs: passes over the data; None is at least 10, and enough for 2,000 steps.
         batch_size: examples per step.
         learning_rate: of Adam, unless `fit_options` names another optimiser.
@@ -307,7 +307,7 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
         activation: str = "relu",
         prior: PriorLike | None = None,
         estimator: str | None = None,
-        noise: float | Literal["learned", "heteroscedastic"] = "learned",
+        noise: float | str | Hyperprior | Flat = "learned",
         epochs: int | None = None,
         batch_size: int = 32,
         learning_rate: float = 1e-2,

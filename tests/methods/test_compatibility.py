@@ -115,6 +115,7 @@ LIKELIHOODS = {
     "bernoulli": (LABELS.float(), 1),
     "gaussian:0.5": (CURVE, 1),
     "gaussian:learned": (CURVE, 1),
+    "gaussian:half-cauchy(1)": (CURVE, 1),
     "gaussian:heteroscedastic": (CURVE, 2),
     "poisson": (LABELS.float(), 1),
     "gaussian-logits:log_expected,10": (LABELS, 4),

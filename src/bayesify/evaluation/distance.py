@@ -146,9 +146,8 @@ def halves(method: HMC, x: Any, seed: int = 0, draws: int | None = None) -> tupl
     whole = method.predict(x, draws=selected, seed=seed)
     # `predict` takes draws in a random order; the store keeps them as number * chains + chain.
     chain = shuffled(stored, range(selected), seed, torch.device("cpu")) % method.chains
-    even, odd = (
-        Predictive(whole.outputs[(chain % 2 == side).to(whole.outputs.device)], whole.likelihood) for side in (0, 1)
-    )
+    halves = [(chain % 2 == side).to(whole.outputs.device) for side in (0, 1)]
+    even, odd = (Predictive(whole.outputs[half], whole.likelihood.of_draws(half)) for half in halves)
     return whole, even, odd
 
 

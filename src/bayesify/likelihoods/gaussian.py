@@ -2,21 +2,27 @@
 
 A network works best on standardised numbers. `location` and `scale` (the mean and the standard deviation of the
 training targets) convert between these and the original units: targets and predictions are both in original units.
+
+A noise with a prior is one more unknown. The likelihood stores only the prior. A method holds the posterior of
+`log std`, and `with_noise` gives the likelihood of its draws.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from bayesify.errors import nearest, positive
+from bayesify.likelihoods.noise_prior import EXAMPLES, NoisePrior, read_noise_prior
 from bayesify.likelihoods.regression import Regression
 from bayesify.likelihoods.shapes import aligned, one_number, real
+from bayesify.priors import Flat, Hyperprior, Prior
 
 PerTarget = float | Sequence[float] | Tensor
 
@@ -28,8 +34,11 @@ class Gaussian(Regression):
         noise: the standard deviation in the units of the targets (`std = noise`, whatever the scale); or `"learned"`,
             one positive parameter in standardised units (`std = scale * exp(log_noise)`); or `"heteroscedastic"`, one
             for every input, from the second half of the outputs (`std = scale * softplus(raw)`; D. Nix and A. Weigend,
-            "Estimating the mean and variance of the target probability distribution", 1994).
-        initial: the start value of learned noise in standardised units; 1 is the standard deviation of the targets.
+            "Estimating the mean and variance of the target probability distribution", 1994); or a prior of the standard
+            deviation, in the units of the targets: `HalfCauchy`, `HalfNormal`, `InverseGamma` (on the variance or the
+            scale), `Flat` (flat on `std > 0`), or their text, such as `"half-cauchy(2.5)"` and `"flat"`.
+        initial: the start value of a noise that is learned or has a prior, in standardised units; 1 is the standard
+            deviation of the targets. HMC ignores it: its chains start around the spread of the targets.
         location: the target at an output of 0, a number or one per target (the axis after the batch).
         scale: the change of the target per unit of output, likewise; above 0.
 
@@ -38,6 +47,8 @@ class Gaussian(Regression):
         >>> outputs = torch.tensor([[[1.0]]])
         >>> likelihood.mean(outputs), likelihood.noise_variance(outputs)
         (tensor([[15.]]), tensor([[4.]]))
+        >>> bf.likelihoods.Gaussian(noise=bf.priors.HalfCauchy(2.5))
+        Gaussian(noise='half-cauchy(2.5)', initial=1.0)
 
     """
 
@@ -45,24 +56,32 @@ class Gaussian(Regression):
     text_options = ("noise", "initial", "location", "scale")
     from_data = ("location", "scale")
     log_noise: nn.Parameter | None
+    # The log noise of each draw, `[draws]`, where the noise has a prior and `with_noise` was called.
+    drawn_log_noise: Tensor | None = None
     _location: Tensor | None
     _scale: Tensor | None
 
     def __init__(
         self,
-        noise: float | Literal["learned", "heteroscedastic"] = 1.0,
+        noise: float | str | Hyperprior | Flat = 1.0,
         initial: float = 1.0,
         location: PerTarget = 0.0,
         scale: PerTarget = 1.0,
     ) -> None:
         super().__init__()
-        if isinstance(noise, str):
+        self.noise_prior: NoisePrior | None = read_noise_prior(noise)
+        if self.noise_prior is not None:
+            noise = self.noise_prior.density
+        elif isinstance(noise, str):
             known = ("learned", "heteroscedastic")
             if noise not in known:
                 raise ValueError(
-                    f"noise must be a number or one of {', '.join(known)}, got {noise!r}{nearest(noise, known)}"
+                    f"noise must be a number, {', '.join(known)} or a prior such as {EXAMPLES[0]}, "
+                    f"got {noise!r}{nearest(noise, (*known, *EXAMPLES))}"
                 )
-        elif not 0 < noise < math.inf:
+        elif isinstance(noise, Prior):
+            raise ValueError(f"noise is above 0, {noise.text} is a prior of weights: use one such as {EXAMPLES[0]}")
+        elif not 0 < cast("float", noise) < math.inf:
             raise ValueError(f"noise must be a standard deviation above 0, got {noise}")
         if not 0 < initial < math.inf:
             raise ValueError(f"initial must be a standard deviation above 0, got {initial}")
@@ -88,7 +107,53 @@ class Gaussian(Regression):
 
         """
         super().check_outputs(outputs, targets)
-        self._moments(outputs[None])
+        self._means(outputs[None])
+
+    @property
+    def start_log_noise(self) -> float:
+        """Where the logarithm of a noise with a prior starts: `log(initial * scale)`, the mean over the targets."""
+        scales = self.scale if isinstance(self.scale, list) else [self.scale]
+        return math.log(self.initial) + sum(math.log(scale) for scale in scales) / len(scales)
+
+    def with_noise(self, log_noise: Tensor) -> Gaussian:
+        """The likelihood of draws of a noise that has a prior.
+
+        Args:
+            log_noise: `log std` of each draw, `[draws]`, in the units of the targets.
+
+        Returns:
+            A likelihood for outputs of the same draws, `[draws, batch, ...]`.
+
+        Raises:
+            ValueError: if the noise has no prior.
+
+        Example:
+            >>> likelihood = bf.likelihoods.Gaussian("flat").with_noise(torch.tensor([0.0, 1.0]))
+            >>> likelihood.noise_variance(torch.zeros(2, 3, 1))[:, 0]
+            tensor([1.0000, 7.3891])
+
+        """
+        if self.noise_prior is None:
+            raise ValueError(f"the noise of {self!r} has no prior: it has no draws")
+        likelihood = copy.copy(self)
+        # Past torch, which would register a parameter of the method as one of the likelihood too.
+        vars(likelihood)["drawn_log_noise"] = log_noise
+        return likelihood
+
+    def of_draws(self, draws: Tensor | slice) -> Gaussian:
+        """The likelihood of some of the draws: those of its noise, where each draw has one.
+
+        Args:
+            draws: numbers of draws, a mask or a slice.
+
+        Returns:
+            A likelihood for the outputs of these draws.
+
+        """
+        drawn = self.drawn_log_noise
+        if drawn is None or len(drawn) == 1:
+            return self
+        return self.with_noise(drawn[draws.to(drawn.device) if isinstance(draws, Tensor) else draws])
 
     def log_prob(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
         """`-((y - mean) / std)^2 / 2 - log(std) - log(2 pi) / 2`, summed over the targets of an example.
@@ -121,7 +186,7 @@ class Gaussian(Regression):
             `[draws, batch]` or `[draws, batch, *dims]`.
 
         """
-        location, deviation, _ = self._moments(outputs)
+        location, deviation, _, _ = self._means(outputs)
         return one_number(location + deviation)
 
     def noise_variance(self, outputs: Tensor) -> Tensor:
@@ -178,8 +243,8 @@ class Gaussian(Regression):
         _, _, log_std = self._moments(outputs)
         return self._per_target_values("scale", outputs) * (-log_std).exp()
 
-    def _moments(self, outputs: Tensor) -> tuple[Tensor | float, Tensor, Tensor]:
-        """Location, deviations of the means from it, and log standard deviations; the last may need broadcasting."""
+    def _means(self, outputs: Tensor) -> tuple[Tensor | float, Tensor, Tensor | float, Tensor | None]:
+        """Location, deviations of the means from it, scale, and the raw widths of heteroscedastic noise."""
         outputs = real(outputs)
         raw = None
         if self.noise == "heteroscedastic":
@@ -187,14 +252,30 @@ class Gaussian(Regression):
                 raise ValueError(f"heteroscedastic noise needs 2 outputs per target, got {list(outputs.shape[2:])}")
             outputs, raw = outputs.chunk(2, 2)
         location, scale = self._per_target_values("location", outputs), self._per_target_values("scale", outputs)
+        return location, outputs * scale, scale, raw
+
+    def _moments(self, outputs: Tensor) -> tuple[Tensor | float, Tensor, Tensor]:
+        """Location, deviations of the means from it, and log standard deviations; the last may need broadcasting."""
+        location, deviation, scale, raw = self._means(outputs)
+        if self.noise_prior is not None:
+            return location, deviation, self._drawn_log_std(deviation)
         if raw is not None:
             log_std = _log_softplus(raw)
         elif self.log_noise is not None:
-            log_std = self.log_noise.to(outputs.dtype)
+            log_std = self.log_noise.to(deviation.dtype)
         else:
-            return location, outputs * scale, outputs.new_full((), math.log(float(self.noise)))
+            return location, deviation, deviation.new_full((), math.log(float(cast("float", self.noise))))
         log_scale = scale.log() if isinstance(scale, Tensor) else math.log(scale)
-        return location, outputs * scale, log_std + log_scale
+        return location, deviation, log_std + log_scale
+
+    def _drawn_log_std(self, deviation: Tensor) -> Tensor:
+        """The log noise of each draw, shaped to broadcast against deviations `[draws, batch, ...]`."""
+        drawn = self.drawn_log_noise
+        if drawn is None:
+            raise ValueError(f"the noise of {self!r} is unknown: give its draws, likelihood.with_noise(log_noise)")
+        if len(drawn) not in {1, len(deviation)}:
+            raise ValueError(f"the noise has {len(drawn)} draws, the outputs have {len(deviation)}")
+        return drawn.to(deviation).view(-1, *[1] * (deviation.ndim - 1))
 
     def _per_target_values(self, name: str, outputs: Tensor) -> Tensor | float:
         """`location` or `scale`, shaped to broadcast against the means of one draw, `[batch, targets, ...]`."""
@@ -218,8 +299,8 @@ class Gaussian(Regression):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as plain JSON, without those that do not matter or are the default."""
-        settings: dict[str, Any] = {"noise": self.noise}
-        if self.noise == "learned":
+        settings: dict[str, Any] = {"noise": self.noise if self.noise_prior is None else self.noise_prior.text}
+        if self.noise == "learned" or self.noise_prior is not None:
             settings["initial"] = self.initial
         if (self.location, self.scale) != (0.0, 1.0):
             settings |= {"location": self.location, "scale": self.scale}

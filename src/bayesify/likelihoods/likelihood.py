@@ -101,6 +101,18 @@ class Likelihood(nn.Module, ABC):
         """
         return self.log_prob(outputs, targets, keys)
 
+    def of_draws(self, draws: Tensor | slice) -> Likelihood:
+        """The likelihood of some of the draws; this one, unless each draw has numbers of its own.
+
+        Args:
+            draws: numbers of draws, a mask or a slice.
+
+        Returns:
+            A likelihood for the outputs of these draws.
+
+        """
+        return self
+
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as plain JSON: unless overridden, the attributes of the same names."""
         parameters = inspect.signature(type(self)).parameters.values()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from bayesify.errors import choose
@@ -59,7 +60,8 @@ def parse(text: str) -> Likelihood:
     """The likelihood that a text names.
 
     Args:
-        text: a name and its options, such as `categorical`, `gaussian:learned` or `gaussian-logits:expected,100`.
+        text: a name and its options, such as `categorical`, `gaussian:learned`, `gaussian:half-cauchy(1)` or
+            `gaussian-logits:expected,100`.
 
     Returns:
         The likelihood.
@@ -74,7 +76,7 @@ def parse(text: str) -> Likelihood:
     """
     kind = likelihood_class(text)
     rest = _normalised(text).partition(":")[2]
-    words = [word.strip() for word in rest.split(",")] if rest else []
+    words = [word.strip() for word in _COMMAS.split(rest)] if rest else []
     if len(words) > len(kind.text_options):
         allowed = ", ".join(kind.text_options) or "no options"
         raise ValueError(f"likelihood {kind.name} takes {allowed}, got {rest!r}")
@@ -97,6 +99,10 @@ def spec_text(spec: Mapping[str, Any]) -> str | None:
     options = [option for option in kind.text_options if option not in kind.from_data]
     words = [str(spec[option]) for option in options if option in spec]
     return f"{name}:{','.join(words)}" if words else name
+
+
+# Commas outside the parentheses of a prior.
+_COMMAS = re.compile(r",(?![^(]*\))")
 
 
 def _normalised(text: str) -> str:

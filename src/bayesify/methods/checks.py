@@ -13,8 +13,9 @@ from torch.utils import _pytree as pytree
 from bayesify.errors import first_line
 from bayesify.functional.inputs import InterfaceError, check_names, count, listed
 from bayesify.functional.recording import EscapedWeightsError
-from bayesify.likelihoods import Likelihood
-from bayesify.priors import Hyperprior, Learned, Normal, WeightPrior
+from bayesify.likelihoods import Gaussian, Likelihood
+from bayesify.likelihoods.noise_prior import NoisePrior
+from bayesify.priors import Flat, Hyperprior, Learned, Normal, WeightPrior
 from bayesify.training.examples import Examples, LoaderExamples, take, to_device
 
 if TYPE_CHECKING:
@@ -30,6 +31,21 @@ def check_likelihood(likelihood: Any) -> None:
         raise TypeError(f"likelihood must be an instance, got the class {name}: write {name}()")
     if not isinstance(likelihood, Likelihood):
         raise TypeError(f"likelihood must be one of bayesify.likelihoods, got {type(likelihood).__name__}")
+
+
+def check_noise(method: str, kind: str | None, likelihood: Likelihood) -> None:
+    """Refuse a noise that has a prior where a method can neither sample nor learn it (`kind` is None)."""
+    prior = noise_prior_of(likelihood)
+    if prior is not None and kind is None:
+        raise ValueError(
+            f"{method} does not infer the noise, gaussian:{prior.text}: use hmc or variational, or give the noise as a "
+            "number or 'learned'"
+        )
+
+
+def noise_prior_of(likelihood: Likelihood) -> NoisePrior | None:
+    """The prior of a likelihood's noise; None where the noise has none."""
+    return likelihood.noise_prior if isinstance(likelihood, Gaussian) else None
 
 
 def check_prior(
@@ -57,6 +73,8 @@ def check_prior(
             raise ValueError(
                 f"{method} does not infer scales, {text} on {name!r}: use variational, or a number as the scale"
             )
+        if kind == "proper_or_flat" and not density.proper and not isinstance(density, Flat):
+            raise ValueError(f"{method} needs a proper prior or flat, got {text} on {name!r}: use normal:1")
         if kind == "proper" and not density.proper:
             raise ValueError(f"{method} needs a proper prior, {text} on {name!r} is improper: use normal:1")
         if kind == "gaussian" and not isinstance(density, Normal):

@@ -17,6 +17,7 @@ from bayesify.errors import at_least
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
+from bayesify.methods.point import noise_penalty, start_log_noise
 from bayesify.methods.storage import check_room
 from bayesify.training.examples import Batch
 
@@ -63,6 +64,7 @@ class Ensemble(Method):
     name: ClassVar[str] = "ensemble"
     capturable: ClassVar[bool] = True
     independent_members: ClassVar[bool] = True
+    noise_kind: ClassVar[str | None] = "learned"
 
     def __init__(
         self,
@@ -82,6 +84,8 @@ class Ensemble(Method):
         check_room(self.name, members, self.network.size, self.network.dtype, "have fewer of them")
         starts = [initialisation.start_weights(self.network, start, seed, member) for member in range(members)]
         self.theta = nn.Parameter(torch.stack(starts))
+        self.log_noise: nn.Parameter | None
+        self.register_parameter("log_noise", start_log_noise(self.likelihood, self.theta, members))
         kept = self.network.kept()
         for name in self.network.buffer_names:
             tensor = kept[name]
@@ -123,8 +127,11 @@ class Ensemble(Method):
         """
         x = pytree.tree_map(lambda *leaves: torch.stack(leaves), *[batch[0] for batch in batches])
         outputs, buffers = self._member_outputs(members, x, step)
-        pairs = zip(outputs.split(1), members, batches, strict=True)
-        losses = [self._nll(output, y, step, network=member) for output, member, (_, y) in pairs]
+        noises = [None] * len(batches) if self.log_noise is None else self.log_noise.split(1)
+        pairs = zip(outputs.split(1), members, batches, noises, strict=True)
+        losses = [
+            self._nll(output, y, step, network=member, log_noise=noise) for output, member, (_, y), noise in pairs
+        ]
         nll, penalty = torch.stack(losses).sum(), self._penalty(step, 1)
         return Objective(nll + share / batches[0][1].shape[0] * penalty, nll, penalty, buffers)
 
@@ -151,6 +158,21 @@ class Ensemble(Method):
         """
         return self.theta.detach()[list(draws)]
 
+    def log_noise_of(self, draws: Sequence[int], seed: int, by: str = "draws") -> Tensor:
+        """The logarithm of the noise of members, where it has a prior: the mode of each.
+
+        Args:
+            draws: the numbers of the members.
+            seed: not used.
+            by: not used.
+
+        Returns:
+            Logarithms `[draws]`.
+
+        """
+        assert self.log_noise is not None
+        return self.log_noise.detach()[list(draws)]
+
     @property
     def member_buffers(self) -> list[str]:
         """The names of the buffers that have a row for each member."""
@@ -175,8 +197,10 @@ class Ensemble(Method):
 
     def _penalty(self, step: int, draws: int) -> Tensor:
         if self.prior is None:
-            return self.theta.new_zeros(())
-        return -self.prior.log_density(self.theta[:, : self.network.random_size]).sum()
+            penalty = self.theta.new_zeros(())
+        else:
+            penalty = -self.prior.log_density(self.theta[:, : self.network.random_size]).sum()
+        return penalty if self.log_noise is None else penalty + noise_penalty(self.noise_prior, self.log_noise)
 
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
         """The pass of one member; steps go through the members in turn."""

@@ -21,7 +21,15 @@ from bayesify.functional.network import Network
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import saving
 from bayesify.methods.after_fit import examine
-from bayesify.methods.checks import check_last_batch, check_likelihood, check_prior, few, names_of, shapes_of
+from bayesify.methods.checks import (
+    check_last_batch,
+    check_likelihood,
+    check_noise,
+    check_prior,
+    few,
+    names_of,
+    shapes_of,
+)
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.objective import Learning, Objective
 from bayesify.methods.summary import Summary, summarise
@@ -70,7 +78,7 @@ class Method(Learning):
 
     name: ClassVar[str]
     plan_type: ClassVar[type[Any]] = Plan
-    # Which priors the method's mathematics allows: `any`, `proper` or `gaussian`.
+    # Which priors the method's mathematics allows: `any`, `proper`, `proper_or_flat` or `gaussian`.
     prior_kind: ClassVar[str] = "any"
     # Whether a training step is a function of tensors alone, which can be traced and compiled.
     capturable: ClassVar[bool] = False
@@ -81,6 +89,8 @@ class Method(Learning):
     # Whether it infers scales that have a hyperprior, and whether it can learn scales that have none.
     hyperpriors: ClassVar[bool] = False
     learned_scales: ClassVar[bool] = False
+    # What it does with a noise that has a prior: `random` like a weight, `learned` at its mode, or refused (None).
+    noise_kind: ClassVar[str | None] = None
     # Whether a training step may average over several draws of the weights.
     draws_per_step: ClassVar[bool] = False
     # Whether its loss is an ELBO: an expected negative log-likelihood plus a KL.
@@ -102,6 +112,7 @@ class Method(Learning):
         self.network = Network(network, bayesian, output, seed)
         self.likelihood = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
         check_likelihood(self.likelihood)
+        check_noise(self.name, self.noise_kind, self.likelihood)
         given = self.network.initial
         self.prior = None if prior is None else WeightPrior(prior, self.network.weights, given).to(given)
         self.start = initialisation.check(start)

@@ -191,12 +191,18 @@ class Learning(Prediction):
 
     # What objectives are made of.
 
-    def _nll(self, outputs: Tensor, y: Tensor, step: int, network: int | Tensor = 0) -> Tensor:
-        """Mean over draws and batch of the negative log-likelihood."""
-        return -self._log_prob(outputs, y, step, network).mean()
+    def _nll(
+        self, outputs: Tensor, y: Tensor, step: int, network: int | Tensor = 0, log_noise: Tensor | None = None
+    ) -> Tensor:
+        """Mean over draws and batch of the negative log-likelihood; `log_noise [draws]` where the noise has a prior."""
+        return -self._log_prob(outputs, y, step, network, log_noise).mean()
 
-    def _log_prob(self, outputs: Tensor, y: Tensor, step: int, network: int | Tensor = 0) -> Tensor:
+    def _log_prob(
+        self, outputs: Tensor, y: Tensor, step: int, network: int | Tensor = 0, log_noise: Tensor | None = None
+    ) -> Tensor:
         """The log-likelihood of a step's outputs, `[draws, batch]`."""
+        if log_noise is not None:
+            return self._likelihood_at(log_noise).log_prob(outputs, y)
         keys = None
         if self.likelihood.noisy:
             draws = range(outputs.shape[0])

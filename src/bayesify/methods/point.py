@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from bayesify.functional import initialisation
-from bayesify.likelihoods import Likelihood
+from bayesify.likelihoods import Gaussian, Likelihood
+from bayesify.likelihoods.noise_prior import NoisePrior
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.training.examples import Batch
 
@@ -22,6 +23,8 @@ class PointEstimate(Method):
     """One set of weights: maximum likelihood or, with a prior, maximum a posteriori.
 
         loss = mean negative log-likelihood of the batch - log p(w) / N
+
+    A noise that has a prior is learned at the mode of its posterior: - log p(sigma) / N is added to the loss.
 
     It has no posterior, so its epistemic uncertainty is zero. It is the baseline of every comparison.
 
@@ -50,6 +53,7 @@ class PointEstimate(Method):
 
     name: ClassVar[str] = "point"
     capturable: ClassVar[bool] = True
+    noise_kind: ClassVar[str | None] = "learned"
 
     def __init__(
         self,
@@ -64,6 +68,8 @@ class PointEstimate(Method):
     ) -> None:
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         self.theta = nn.Parameter(initialisation.start_weights(self.network, start, seed))
+        self.log_noise: nn.Parameter | None
+        self.register_parameter("log_noise", start_log_noise(self.likelihood, self.theta, 1))
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         """The negative log-likelihood of the batch and minus the log prior density of the weights.
@@ -80,7 +86,7 @@ class PointEstimate(Method):
         """
         ((x, y),) = batches
         outputs, buffers = self._training_outputs(x, step, 1)
-        nll, penalty = self._nll(outputs, y, step), self._penalty(step, 1)
+        nll, penalty = self._nll(outputs, y, step, log_noise=self.log_noise), self._penalty(step, 1)
         return Objective(nll + share / y.shape[0] * penalty, nll, penalty, buffers)
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
@@ -96,6 +102,21 @@ class PointEstimate(Method):
         """
         return self.theta.detach().expand(len(draws), -1)
 
+    def log_noise_of(self, draws: Sequence[int], seed: int, by: str = "draws") -> Tensor:
+        """The logarithm of the noise, where it has a prior: its mode, which all draws share.
+
+        Args:
+            draws: not used.
+            seed: not used.
+            by: not used.
+
+        Returns:
+            The logarithm, `[1]`.
+
+        """
+        assert self.log_noise is not None
+        return self.log_noise.detach()
+
     @property
     def mean_weights(self) -> Tensor:
         """The weights, `[P]`."""
@@ -108,9 +129,24 @@ class PointEstimate(Method):
 
     def _penalty(self, step: int, draws: int) -> Tensor:
         if self.prior is None:
-            return self.theta.new_zeros(())
-        return -self.prior.log_density(self.theta[: self.network.random_size])
+            penalty = self.theta.new_zeros(())
+        else:
+            penalty = -self.prior.log_density(self.theta[: self.network.random_size])
+        return penalty if self.log_noise is None else penalty + noise_penalty(self.noise_prior, self.log_noise)
 
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
         dropout = self._training_dropout(x, step, draws)
         return self.network.outputs(self.theta.expand(draws, -1), x, train=True, dropout=dropout)
+
+
+def start_log_noise(likelihood: Likelihood, like: Tensor, count: int) -> nn.Parameter | None:
+    """Where the log noise of `count` networks starts, `[count]`; None where the noise has no prior."""
+    if not isinstance(likelihood, Gaussian) or likelihood.noise_prior is None:
+        return None
+    return nn.Parameter(like.detach().new_full((count,), likelihood.start_log_noise))
+
+
+def noise_penalty(prior: NoisePrior | None, log_noise: Tensor) -> Tensor:
+    """Minus the log density of the noise itself, not of its logarithm: under a flat prior it changes nothing."""
+    assert prior is not None
+    return -prior.log_density_of_noise(log_noise).sum()

@@ -20,8 +20,9 @@ from bayesify.errors import at_least, choose
 from bayesify.functional.inputs import by_name, count
 from bayesify.functional.network import LOOP_FROM_WEIGHTS, Network
 from bayesify.functional.precision import PRECISIONS, decided, passes_in
-from bayesify.likelihoods import Likelihood
-from bayesify.methods.checks import explained, few, same_kind, try_network
+from bayesify.likelihoods import Gaussian, Likelihood
+from bayesify.likelihoods.noise_prior import NoisePrior
+from bayesify.methods.checks import explained, few, noise_prior_of, same_kind, try_network
 from bayesify.methods.variational.estimators.moments import POINTS, Gaussians, contrast_of, prediction_of, stand_ins
 from bayesify.predictive import Predictive
 from bayesify.training.examples import as_inputs, take, to_device
@@ -158,7 +159,8 @@ class Prediction(nn.Module, ABC):
             with passes_in(precision, self.network.initial.device, self.network.dtype):
                 outputs = self._outputs(x, numbers, seed, by, batch_size)
         keys = noise.keys(seed, noise.Stream.LOGITS, draws=numbers, device=outputs.device)
-        return Predictive(outputs, self.likelihood, keys, class_names=self.notes.get("class_names"))
+        likelihood = self.likelihood_of(numbers, seed, by)
+        return Predictive(outputs, likelihood, keys, class_names=self.notes.get("class_names"))
 
     def draw(self, x: Any, draws: int = 100, seed: int = 0, batch_size: int | None = None) -> Tensor:
         """Raw outputs of functions drawn from the posterior: one set of weights per draw, shared by all inputs.
@@ -205,6 +207,47 @@ class Prediction(nn.Module, ABC):
 
         """
         return None
+
+    @property
+    def noise_prior(self) -> NoisePrior | None:
+        """The prior of the noise; None where the noise is no unknown."""
+        return noise_prior_of(self.likelihood)
+
+    def log_noise_of(self, draws: Sequence[int], seed: int, by: str = "draws") -> Tensor:
+        """The logarithm of the noise in some draws, where the noise has a prior.
+
+        Args:
+            draws: numbers of the draws.
+            seed: seed of the draws.
+            by: `draws`; `mean` for the noise at the mean of its posterior; `moments` for one with the mean variance.
+
+        Returns:
+            Logarithms `[draws]`, or `[1]` where all draws share one.
+
+        """
+        raise NotImplementedError
+
+    def likelihood_of(self, draws: Sequence[int], seed: int, by: str = "draws") -> Likelihood:
+        """The likelihood of some draws: each with its noise, where the noise has a prior.
+
+        Args:
+            draws: numbers of the draws.
+            seed: seed of the draws.
+            by: as in `predict`.
+
+        Returns:
+            A likelihood for the outputs of these draws.
+
+        """
+        if self.noise_prior is None:
+            return self.likelihood
+        with torch.no_grad():
+            return self._likelihood_at(self.log_noise_of(draws, seed, by).detach())
+
+    def _likelihood_at(self, log_noise: Tensor) -> Gaussian:
+        """The likelihood at given noise, `[draws]`."""
+        assert isinstance(self.likelihood, Gaussian)
+        return self.likelihood.with_noise(log_noise)
 
     def _try(self, x: Any) -> Tensor:
         return try_network(self.network, x)

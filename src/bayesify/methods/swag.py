@@ -80,6 +80,7 @@ class SWAG(PointEstimate):
     """
 
     name: ClassVar[str] = "swag"
+    noise_kind: ClassVar[str | None] = None
     estimator: ClassVar[str] = "weight"
 
     def __init__(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -266,7 +266,8 @@ class Predictive:
             cumulative = classes.double().cumsum(-1)
             # Divided by the sum, which is 1 up to rounding: a class of probability zero is never sampled.
             return (cumulative / cumulative[..., -1:])[draw].lt(levels.unsqueeze(-1)).sum(-1)
-        likelihood = self._regression("sample")
+        self._regression("sample")
+        likelihood = cast("Regression", self.likelihood.of_draws(draw))
         return likelihood.quantile(self.outputs.double()[draw], levels).to(self.mean.dtype)
 
     def score(self, name: str, level: float = 0.95) -> Tensor:

@@ -180,7 +180,7 @@ def test_the_history_is_what_reports_read():
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"prior": "flat"}, "hmc needs a proper prior"),
+        ({"prior": "log-uniform"}, "hmc needs a proper prior or flat"),
         ({"prior": "normal:learned"}, "hmc cannot learn a scale"),
         ({"chains": 0}, "chains must be an integer of at least 1, got 0"),
         ({"likelihood": "gaussian-logits"}, "likelihood without sampling noise"),

@@ -121,6 +121,12 @@ class PooledVariance:
         self.mean += difference / self.count
         self.sum += difference * (position - self.mean)
 
+    def measured(self, otherwise: Tensor) -> Tensor:
+        """The variances `[size]` as they are, and `otherwise` where no chain has moved."""
+        draws = self.sum.shape[0] * max(self.count - 1, 0)
+        variance = self.sum.sum(0) / max(draws, 1)
+        return torch.where(variance > 0, variance, otherwise)
+
     def shrunk(self, towards: Tensor) -> Tensor:
         """The variances `[size]`, shrunk towards those of the prior; less so with more draws."""
         draws = self.sum.shape[0] * max(self.count - 1, 0)
@@ -136,7 +142,7 @@ class Adaptation:
     step: DualAveraging
     length: TrajectoryLength
     inverse_mass: Tensor
-    prior_variance: Tensor
+    prior_variance: Tensor | None
     longest: int = 1000
     variance: PooledVariance | None = None
     windows: tuple[int, ...] = field(default=())
@@ -191,7 +197,11 @@ class Adaptation:
 
     def _close_window(self, iteration: int) -> None:
         if self.variance is not None and self.variance.count > 1:
-            self.inverse_mass = self.variance.shrunk(self.prior_variance)
+            towards = self.prior_variance
+            if towards is None:
+                self.inverse_mass = self.variance.measured(self.inverse_mass)
+            else:
+                self.inverse_mass = self.variance.shrunk(towards)
         self.variance = None
         if iteration == self.windows[-1]:
             self.length.settle()

@@ -7,15 +7,16 @@ copies of the same mode: averages are taken over predictions, never over weights
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from bayesify.errors import at_least
 from bayesify.functional import initialisation
-from bayesify.likelihoods import Likelihood
+from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.methods.convergence import predictions_of
 from bayesify.methods.hmc.adaptation import Adaptation
 from bayesify.methods.hmc.plan import Sampling
@@ -25,6 +26,8 @@ from bayesify.methods.storage import check_room, shuffled
 from bayesify.priors import Normal, WeightPrior
 from bayesify.training.examples import Batch
 
+logger = logging.getLogger("bayesify")
+
 
 class Chains(Method):
     """Positions of several chains and their stored draws; a subclass decides how chains move.
@@ -33,7 +36,7 @@ class Chains(Method):
         network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
         likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
-            It must be proper. None is `normal:1`.
+            It must be proper, or flat. None is `normal:1`.
         chains: the number of chains.
         bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
             as `head.*`.
@@ -47,7 +50,8 @@ class Chains(Method):
     """
 
     plan_type: ClassVar[type[Any]] = Sampling
-    prior_kind: ClassVar[str] = "proper"
+    prior_kind: ClassVar[str] = "proper_or_flat"
+    noise_kind: ClassVar[str | None] = "random"
     hyperpriors: ClassVar[bool] = True
     estimator: ClassVar[str] = "weight"
     plan: Any
@@ -76,8 +80,14 @@ class Chains(Method):
             )
         if any(True for _ in self.likelihood.parameters()):
             raise ValueError(
-                f"{self.name} samples only weights, {self.likelihood} has a learned parameter: give the noise as a "
-                "number, or noise='heteroscedastic'"
+                f"{self.name} samples only what has a prior, {self.likelihood} has a learned parameter: give the noise "
+                "a prior such as half-cauchy(1), or give the noise as a number"
+            )
+        if not self.prior.proper:
+            logger.warning(
+                "the prior %s is improper, and the posterior may be improper too: "
+                "check that the data determines every weight",
+                self.prior.spec(),
             )
         self.chains = chains
         self._check_room(at_least("stored", stored, 0))
@@ -87,6 +97,8 @@ class Chains(Method):
         self.register_buffer("rest", weights[size:].clone())
         # Until `fit` draws the starts, all chains are at these weights.
         begin = torch.cat((weights[:size], self.prior.initial_log_scales().to(weights)))
+        if self.noise_prior is not None:
+            begin = torch.cat((begin, begin.new_full((1,), cast("Gaussian", self.likelihood).start_log_noise)))
         self.position = nn.Parameter(begin.expand(chains, -1).clone())
         self.inputs: Tensor
         self.register_buffer("inputs", weights.new_zeros(tuple(judged) or (0,)))
@@ -107,6 +119,11 @@ class Chains(Method):
         if self.store.drawn:
             facts["step size"] = f"{self.step_size:.4g}, trajectory length {float(self.learned[1]):.4g}"
             facts["divergences"] = f"{self.store.divergences}"
+            if self.noise_prior is not None:
+                levels = torch.tensor([0.5, 0.05, 0.95], dtype=torch.float64)
+                noise = self._log_noise(self.store.log_scales)[: self.held].double().exp().cpu()
+                median, low, high = torch.quantile(noise, levels).tolist()
+                facts["noise"] = f"{median:.4g} (90% from {low:.4g} to {high:.4g})"
         return facts
 
     # The stored draws.
@@ -129,7 +146,16 @@ class Chains(Method):
     @property
     def scales_by_chain(self) -> Tensor | None:
         """The random scales of every draw, `[chains, draws, H]`; None where none is random."""
-        return self.store.by_chain(self.store.log_scales).exp() if self.store.log_scales.shape[1] else None
+        assert isinstance(self.prior, WeightPrior)
+        count = self.prior.n_random_scales
+        return self.store.by_chain(self.store.log_scales[:, :count]).exp() if count else None
+
+    @property
+    def noise_by_chain(self) -> Tensor | None:
+        """The noise of every draw in the units of the targets, `[chains, draws]`; None where it has no prior."""
+        if self.noise_prior is None:
+            return None
+        return self.store.by_chain(self._log_noise(self.store.log_scales)).exp()
 
     def predictions_by_chain(self, x: Any = None, *, every_class: bool = False) -> Tensor:
         """Class probabilities or means of every draw, by chain.
@@ -173,6 +199,23 @@ class Chains(Method):
         rows = shuffled(self.held or 1, draws, seed, torch.device("cpu")).to(self.store.draws.device)
         return torch.cat((self.store.draws[rows], self.rest.expand(len(rows), -1)), 1)
 
+    def log_noise_of(self, draws: Sequence[int], seed: int, by: str = "draws") -> Tensor:
+        """The logarithm of the noise in stored draws, in the order of `weights`.
+
+        Args:
+            draws: the numbers of the draws.
+            seed: of the draws.
+            by: not used: chains have draws only.
+
+        Returns:
+            Logarithms `[draws]`.
+
+        """
+        if not self.store.drawn:
+            return self._log_noise(self.position.detach())[list(draws)]
+        rows = shuffled(self.held or 1, draws, seed, torch.device("cpu")).to(self.store.draws.device)
+        return self._log_noise(self.store.log_scales)[rows]
+
     @property
     def mean_weights(self) -> Tensor:
         """Refused: chains may be in different copies of a mode."""
@@ -215,16 +258,26 @@ class Chains(Method):
 
         """
         ((x, y),) = batches
-        nll = self._nll(self.network.outputs(self._current(grad=True), x)[0], y, step)
+        log_noise = None if self.noise_prior is None else self._log_noise(self.position)
+        nll = self._nll(self.network.outputs(self._current(grad=True), x)[0], y, step, log_noise=log_noise)
         penalty = self._penalty(step, draws)
         return Objective(nll + share / y.shape[0] * penalty, nll, penalty)
 
     def _penalty(self, step: int, draws: int) -> Tensor:
         assert isinstance(self.prior, WeightPrior)
         size = self.network.random_size
+        position: Tensor = self.position if self.noise_prior is None else self.position[:, :-1]
         if self.prior.n_random_scales:
-            return -self.prior.log_density_raw(self.position[:, :size], self.position[:, size:]).mean()
-        return -self.prior.log_density(self.position).mean()
+            log_prior = self.prior.log_density_raw(position[:, :size], position[:, size:])
+        else:
+            log_prior = self.prior.log_density(position)
+        if self.noise_prior is not None:
+            log_prior = log_prior + self.noise_prior.log_density(self._log_noise(self.position))
+        return -log_prior.mean()
+
+    def _log_noise(self, columns: Tensor) -> Tensor:
+        """The log noise, the last column of positions and of stored log scales."""
+        return columns[:, -1]
 
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
         """The pass of one chain; steps go through the chains in turn."""
@@ -236,7 +289,7 @@ class Chains(Method):
     def _check_room(self, draws: int) -> None:
         """Refuse draws that do not fit in memory."""
         assert isinstance(self.prior, WeightPrior)
-        size = self.network.random_size + self.prior.n_random_scales
+        size = self.network.random_size + self.prior.n_random_scales + (self.noise_prior is not None)
         advice = "lower chains= or samples=, raise thin=, or use variational, which holds no draws"
         # The positions of the chains take the room of one draw each.
         check_room(self.name, self.chains * max(draws, 1), size, self.network.dtype, advice)
@@ -248,5 +301,5 @@ class Chains(Method):
         size = self.network.random_size
         random = position[:, :size]
         if self.prior.n_random_scales:
-            random = self.prior.centred(random, position[:, size:])
+            random = self.prior.centred(random, position[:, size : size + self.prior.n_random_scales])
         return torch.cat((random, self.rest.expand(self.chains, -1)), 1)

@@ -33,6 +33,7 @@ class Diagnosis:
         chains: how many.
         draws: kept of each chain.
         predictions: how many numbers were judged.
+        r_hat_noise: of the noise; None where it has no prior.
 
     """
 
@@ -47,11 +48,12 @@ class Diagnosis:
     chains: int
     draws: int
     predictions: int
+    r_hat_noise: float | None = None
 
     @property
     def converged(self) -> bool:
-        """Whether R-hat is below 1.01 for every prediction and every random scale."""
-        return max(self.r_hat, self.r_hat_scales or 0.0) < CONVERGED_BELOW
+        """Whether R-hat is below 1.01 for every prediction, every random scale and the noise."""
+        return max(self.r_hat, self.r_hat_scales or 0.0, self.r_hat_noise or 0.0) < CONVERGED_BELOW
 
     def to_dict(self) -> dict[str, Any]:
         return {"converged": self.converged, **asdict(self)}
@@ -59,6 +61,7 @@ class Diagnosis:
     def __str__(self) -> str:
         verdict = "converged" if self.converged else "NOT converged: sample longer (resume with extend=)"
         scales = "" if self.r_hat_scales is None else f", of scales {self.r_hat_scales:.4f}"
+        scales += "" if self.r_hat_noise is None else f", of the noise {self.r_hat_noise:.4f}"
         effective = f"{self.ess_bulk:.0f} or more (median {self.ess_bulk_median:.0f})"
         lines = [
             f"{verdict}: largest R-hat of {self.predictions} predictions {self.r_hat:.4f}{scales}",
@@ -75,7 +78,7 @@ def diagnose(method: HMC, x: Any = None) -> Diagnosis:
     weights = method.draws_by_chain
     chosen = weights[..., :: max(1, weights.shape[-1] // 200)]
     bulk = effective(predictions)
-    scales = method.scales_by_chain
+    scales, noise = method.scales_by_chain, method.noise_by_chain
     return Diagnosis(
         r_hat=float(r_hat(predictions).max()),
         ess_bulk=float(bulk.min()),
@@ -88,6 +91,7 @@ def diagnose(method: HMC, x: Any = None) -> Diagnosis:
         chains=method.chains,
         draws=predictions.shape[1],
         predictions=int(np.prod(predictions.shape[2:])),
+        r_hat_noise=float(r_hat(noise).max()) if noise is not None else None,
     )
 
 
@@ -104,6 +108,9 @@ def to_arviz(method: HMC, x: Any = None) -> Any:
     if scales is not None and method.prior is not None:
         for index, name in enumerate(method.prior.scale_names):
             posterior[name] = as_numpy(scales[..., index])
+    noise = method.noise_by_chain
+    if noise is not None:
+        posterior["noise"] = as_numpy(noise)
     statistics = {
         "acceptance_rate": as_numpy(method.store.statistic("acceptance")),
         "diverging": as_numpy(method.store.statistic("diverging")).astype(bool),

@@ -55,9 +55,10 @@ class HMC(Chains):
 
     Args:
         network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
-        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`. A noise that has a prior,
+            such as `gaussian:half-cauchy(1)`, is sampled with the weights.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
-            It must be proper; scales with a hyperprior are sampled. None is `normal:1`.
+            It must be proper, or `flat`; scales with a hyperprior are sampled. None is `normal:1`.
         chains: the number of chains. On a small network 64 cost little more than 4, and test convergence better.
         bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
             as `head.*`.
@@ -70,7 +71,8 @@ class HMC(Chains):
         judged: the shape of the inputs on which convergence is judged; `fit` sets it.
 
     Raises:
-        ValueError: the prior is improper, the likelihood has parameters or noise, or the draws do not fit in memory.
+        ValueError: the prior is improper and not flat, the likelihood has parameters or noise, or the draws do not fit
+            in memory.
 
     References:
         R. Neal, "MCMC using Hamiltonian dynamics", 2011, arXiv:1206.1901.

@@ -2,12 +2,17 @@
 
     log pi(raw, log tau) = sum over the data of log p(y | x, w) + log p(raw, log tau),    w = mean + tau * raw
 
-where a scale tau has a hyperprior (non-centred: O. Papaspiliopoulos, G. Roberts and M. Skoeld, 2007). Every gradient
-uses all data; large data is read in pieces, whose gradients add up.
+where a scale tau has a hyperprior (non-centred: O. Papaspiliopoulos, G. Roberts and M. Skoeld, 2007). A Gaussian noise
+sigma that has a prior is sampled too, as the last coordinate `u = log sigma`, with the Jacobian of its logarithm:
+
+    + log p(sigma) + u        (u alone where sigma is flat)
+
+Every gradient uses all data; large data is read in pieces, whose gradients add up.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -17,7 +22,8 @@ from torch.utils import _pytree as pytree
 from bayesify import noise
 from bayesify.functional.inputs import count
 from bayesify.functional.network import Network
-from bayesify.likelihoods import Likelihood
+from bayesify.likelihoods import Gaussian, Likelihood
+from bayesify.methods.checks import noise_prior_of
 from bayesify.methods.hmc.perceptron import Perceptron
 from bayesify.priors import Hyperprior, Normal, Pretrained, WeightPrior
 from bayesify.training.examples import Batch, Examples, TensorExamples, take, to_device
@@ -25,6 +31,9 @@ from bayesify.training.examples import Batch, Examples, TensorExamples, take, to
 # The largest number of activations in one pass of all chains; beyond it data is read in pieces.
 LARGEST_PASS = 1 << 26
 _DRAWS_OF_THE_PRIOR = 64
+# Where chains start on log sigma: this far, in standard deviations, around the logarithm of the targets' spread.
+_SPREAD_OF_LOG_NOISE = 0.5
+_NOISE = 0x0153
 
 
 class LogJoint:
@@ -53,7 +62,9 @@ class LogJoint:
     ) -> None:
         self.network, self.likelihood, self.prior, self.rest = network, likelihood, prior, rest
         self.random, self.scales = network.random_size, prior.n_random_scales
-        self.size = self.random + self.scales
+        self.noise_prior = noise_prior_of(likelihood)
+        self.size = self.random + self.scales + (self.noise_prior is not None)
+        self.spread = _spread(likelihood, y) if self.noise_prior is not None else 1.0
         examples = count(x)
         widest = network.traced(take(x, slice(2))).widest
         rows = max(1, min(examples, LARGEST_PASS // (widest * chains)))
@@ -64,10 +75,10 @@ class LogJoint:
         self._linear = self._linear_slope()
 
     def weights(self, position: Tensor) -> Tensor:
-        """The network's weights `[chains, P]` at positions `[chains, R + H]`."""
+        """The network's weights `[chains, P]` at positions `[chains, R + H]` (and a last column for the noise)."""
         random = position[:, : self.random]
         if self.scales:
-            random = self.prior.centred(random, position[:, self.random :])
+            random = self.prior.centred(random, self._log_scales(position))
         if not self.rest.numel():
             return random
         return torch.cat((random, self.rest.expand(position.shape[0], -1)), 1)
@@ -76,9 +87,10 @@ class LogJoint:
         """The log-likelihood of the data and the log prior, `[chains]` each, float64."""
         with torch.no_grad():
             theta = self.weights(position)
+            likelihood = self._likelihood(position)
             data = torch.zeros(position.shape[0], dtype=torch.float64, device=position.device)
             for x, y in self.pieces:
-                data += self.likelihood.log_prob(self.network.outputs(theta, x)[0], y).double().sum(-1)
+                data += likelihood.log_prob(self.network.outputs(theta, x)[0], y).double().sum(-1)
             return data, self._log_prior(position.double())
 
     def value(self, position: Tensor) -> Tensor:
@@ -93,7 +105,11 @@ class LogJoint:
         with torch.enable_grad():
             leaf = position.detach().requires_grad_()
             theta = self.weights(leaf)
-            surrogate = self._log_prior(leaf).sum() + (self._of_data(theta.detach()) * theta).sum()
+            if self.noise_prior is None:
+                surrogate = self._log_prior(leaf).sum() + (self._of_data(theta.detach()) * theta).sum()
+            else:
+                slope = self._of_data(theta.detach(), leaf.detach()[:, -1])
+                surrogate = self._log_prior(leaf).sum() + (slope * torch.cat((theta, leaf[:, -1:]), 1)).sum()
             (gradient,) = torch.autograd.grad(surrogate, leaf)
         return gradient
 
@@ -103,21 +119,25 @@ class LogJoint:
         The prior is wider than the posterior and covers all copies of its modes, so agreement of chains that start
         there is evidence of convergence. Heavy tails have no variance, and far out their density is flat: the variance
         is that of a normal with the same quartiles, and starts stay within five of its standard deviations.
+
+        A flat prior has no draws: its weights start from a standard normal. The noise starts around the spread of the
+        targets, whatever its prior: far below it the log-likelihood is too steep to follow.
         """
         device = self.network.initial.device
         total = max(chains, _DRAWS_OF_THE_PRIOR)
         keys = noise.keys(seed, noise.Stream.HMC, network=1, draws=range(total), device=device)
         with torch.no_grad():
-            log_scales = self.prior.sample_scales(keys) if self.scales else None
+            prior = self._with_draws()
+            log_scales = prior.sample_scales(keys) if self.scales else None
             ones = None if log_scales is None else torch.zeros_like(log_scales)
-            raw = self.prior.sample(keys, ones)
+            raw = prior.sample(keys, ones)
             if ones is not None:
-                raw = raw - self.prior.centred(torch.zeros_like(raw), ones)
+                raw = raw - prior.centred(torch.zeros_like(raw), ones)
             centre = self._pretrained_means(raw) if self.prior.pretrained else None
             raw = raw if centre is None else raw - centre
         runs = [(weight.start, weight.start + weight.size) for weight in self.prior.weights]
         draws = raw if log_scales is None else torch.cat((raw, log_scales.to(raw)), 1)
-        runs += [(place, place + 1) for place in range(self.random, self.size)]
+        runs += [(place, place + 1) for place in range(self.random, self.random + self.scales)]
         starts, variances = [], []
         for first, last in runs:
             columns = draws[:, first:last]
@@ -126,6 +146,10 @@ class LogJoint:
             deviation = ((high - low) / (2 * 0.6745)).clamp(min=1e-10)
             starts.append(columns[:chains].clamp(middle - 5 * deviation, middle + 5 * deviation))
             variances.append(deviation.square().expand(last - first))
+        if self.noise_prior is not None:
+            around = noise.normal(noise.fold(keys[:chains], _NOISE), 1).to(draws)
+            starts.append(math.log(self.spread) + _SPREAD_OF_LOG_NOISE * around)
+            variances.append(draws.new_full((1,), _SPREAD_OF_LOG_NOISE**2))
         dtype = self.network.dtype
         places = torch.cat(starts, 1)
         if centre is not None:
@@ -145,17 +169,49 @@ class LogJoint:
                 centre[elements] = self.prior.means()[elements].to(raw)
         return centre
 
+    @property
+    def shrinks(self) -> bool:
+        """Whether the variances of the prior say something about those of the posterior, for the mass matrix."""
+        return self.noise_prior is None and self.prior.proper
+
+    def _log_scales(self, position: Tensor) -> Tensor:
+        return position[:, self.random : self.random + self.scales]
+
+    def _likelihood(self, position: Tensor) -> Likelihood:
+        """The likelihood at the chains' noise."""
+        if self.noise_prior is None:
+            return self.likelihood
+        assert isinstance(self.likelihood, Gaussian)
+        return self.likelihood.with_noise(position[:, -1])
+
     def _log_prior(self, position: Tensor) -> Tensor:
+        if self.noise_prior is not None:
+            return self._log_prior_of_weights(position[:, :-1]) + self.noise_prior.log_density(position[:, -1])
+        return self._log_prior_of_weights(position)
+
+    def _log_prior_of_weights(self, position: Tensor) -> Tensor:
         if self.scales:
             return self.prior.log_density_raw(position[:, : self.random], position[:, self.random :])
         return self.prior.log_density(position)
 
-    def _of_data(self, theta: Tensor) -> Tensor:
-        """The gradient of the log-likelihood with respect to the weights, `[chains, P]`."""
+    def _with_draws(self) -> WeightPrior:
+        """The prior, with a standard normal in place of densities that cannot be drawn from."""
+        if self.prior.proper:
+            return self.prior
+        proper = {pattern: prior if prior.proper else Normal() for pattern, prior in self.prior.patterns.items()}
+        return WeightPrior(proper, self.prior.weights).to(self.network.initial)
+
+    def _of_data(self, theta: Tensor, log_noise: Tensor | None = None) -> Tensor:
+        """The gradient of the log-likelihood with respect to the weights, `[chains, P]`, and the log noise, if any."""
         total: Tensor | None = None
         for (x, y), perceptron in zip(self.pieces, self.perceptrons, strict=True):
             if perceptron is not None:
-                slope = perceptron.gradient(theta)
+                slope = perceptron.gradient(theta, log_noise)
+            elif log_noise is not None:
+                with torch.enable_grad():
+                    leaf = torch.cat((theta, log_noise.unsqueeze(-1)), 1).detach().requires_grad_()
+                    outputs = self.network.outputs(leaf[:, :-1], x)[0]
+                    (slope,) = torch.autograd.grad(self._likelihood(leaf).log_prob(outputs, y).sum(), leaf)
             else:
                 with torch.enable_grad():
                     leaf = theta.detach().requires_grad_()
@@ -167,7 +223,11 @@ class LogJoint:
 
     def _linear_slope(self) -> tuple[Tensor | None, Tensor] | None:
         """The gradient of a normal prior as `constant + factor * w`, which needs no autograd."""
-        if self.scales or not all(isinstance(density, Normal) for density in self.prior.assignments.values()):
+        if (
+            self.scales
+            or self.noise_prior is not None
+            or not all(isinstance(density, Normal) for density in self.prior.assignments.values())
+        ):
             return None
         with torch.enable_grad():
             points = torch.stack((torch.zeros_like(self._initial()), torch.ones_like(self._initial()))).requires_grad_()
@@ -191,3 +251,12 @@ def whole(examples: Examples, device: torch.device) -> Batch:
             f"the data set has {examples.n_data} examples and returned {y.shape[0]}: hmc needs each of them once"
         )
     return to_device(x, device), y.to(device)
+
+
+def _spread(likelihood: Likelihood, y: Tensor) -> float:
+    """The root mean square of the targets around the likelihood's location; `initial * scale` where they are equal."""
+    assert isinstance(likelihood, Gaussian)
+    outputs = y.new_zeros(1, *y.shape) if y.dim() > 1 else y.new_zeros(1, len(y), 1)
+    deviations = y.reshape(outputs.shape[1:]) - likelihood.mean(outputs)[0].reshape(outputs.shape[1:])
+    spread = float(deviations.double().square().mean().sqrt())
+    return spread if spread > 0 else math.exp(likelihood.start_log_noise)

@@ -54,6 +54,7 @@ class Perceptron:
         self.inputs = x.flatten(1)
         self.transposed = self.inputs.T.contiguous()
         self.towards = _slope(likelihood, y)
+        self.likelihood, self.targets = likelihood, y
 
     @classmethod
     def of(cls, network: Network, likelihood: Likelihood, x: Any, y: Tensor) -> Perceptron | None:
@@ -67,8 +68,11 @@ class Perceptron:
             return None
         return cls(network, layers, likelihood, x, y)
 
-    def gradient(self, theta: Tensor) -> Tensor:
-        """Of the log-likelihood with respect to weights `theta [chains, P]`."""
+    def gradient(self, theta: Tensor, log_noise: Tensor | None = None) -> Tensor:
+        """Of the log-likelihood with respect to weights `theta [chains, P]`.
+
+        Where the noise has a prior, `log_noise [chains]` are its logarithms, and their slopes are the last column.
+        """
         chains, tensors = theta.shape[0], self.network.unflatten(theta)
         values: list[Tensor] = []
         value: Tensor | None = None
@@ -83,7 +87,10 @@ class Perceptron:
                 value = ACTIVATIONS[layer.activation][0](value)
             values.append(value)
         assert value is not None
-        error = self.towards(value)
+        if log_noise is None:
+            error, noise_slope = self.towards(value), None
+        else:
+            error, noise_slope = self._towards_noise(value, log_noise)
         gradients: dict[str, Tensor] = {}
         for number in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[number]
@@ -97,7 +104,27 @@ class Perceptron:
             else:
                 gradients[layer.weight] = torch.bmm(error, values[number - 1].mT).flatten(1)
                 error = torch.bmm(tensors[layer.weight].mT, error)
-        return torch.cat([gradients[place.name] for place in self.network.places], -1)
+        columns = [gradients[place.name] for place in self.network.places]
+        return torch.cat(columns if noise_slope is None else [*columns, noise_slope.unsqueeze(-1)], -1)
+
+    def _towards_noise(self, outputs: Tensor, log_noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Slopes of the log-likelihood with respect to outputs `[chains, width, examples]` and `log sigma [chains]`.
+
+        With residuals r they are `scale * r / sigma^2`, and the sum over the targets of `r^2 / sigma^2 - 1`.
+        """
+        likelihood, y = self.likelihood, self.targets
+        assert isinstance(likelihood, Gaussian)
+        location, scale = likelihood.location, likelihood.scale
+        if y.dim() > 2 or isinstance(location, list) or isinstance(scale, list):
+            with torch.enable_grad():
+                leaves = outputs.mT.detach().requires_grad_(), log_noise.detach().requires_grad_()
+                total = likelihood.with_noise(leaves[1]).log_prob(leaves[0], y).sum()
+                slope, noise_slope = torch.autograd.grad(total, leaves)
+            return slope.mT, noise_slope
+        centred = (y - location).reshape(y.shape[0], -1).T.to(outputs.dtype)
+        standard = (centred - scale * outputs) * torch.exp(-log_noise).view(-1, 1, 1)
+        error = standard * (scale * torch.exp(-log_noise)).view(-1, 1, 1)
+        return error, standard.square().sum((1, 2)) - centred.numel()
 
 
 def dense_layers(network: Network) -> list[_Dense] | None:
@@ -128,7 +155,7 @@ def _slope(likelihood: Likelihood, y: Tensor) -> Callable[[Tensor], Tensor]:
             return (y == rows).to(outputs.dtype) - torch.softmax(outputs, 1)
 
         return of_labels
-    if type(likelihood) is Gaussian and not isinstance(likelihood.noise, str) and y.dim() <= 2:
+    if type(likelihood) is Gaussian and isinstance(likelihood.noise, int | float) and y.dim() <= 2:
         location, scale, std = likelihood.location, likelihood.scale, float(likelihood.noise)
         if isinstance(location, float) and isinstance(scale, float):
             centred = (y - location).reshape(y.shape[0], -1).T

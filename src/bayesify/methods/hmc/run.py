@@ -74,6 +74,7 @@ class SamplingRun:
                 target,
                 method.position,
                 variance=variance,
+                shrinks=target.shrinks,
                 warm_up=plan.warm_up,
                 seed=plan.seed,
                 target_accept=plan.target_accept,

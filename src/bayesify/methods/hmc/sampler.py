@@ -38,6 +38,7 @@ class Sampler:
         target: the log density.
         position: where the chains start, `[chains, size]`; over-dispersed, for their agreement to mean something.
         variance: of each coordinate under the prior `[size]`, the first guess of the inverse mass.
+        shrinks: shrink the measured variances towards that guess.
         warm_up: iterations that adapt.
         seed: of the momenta and the acceptance.
         target_accept: the mean acceptance that the step size is adapted to.
@@ -53,6 +54,7 @@ class Sampler:
         position: Tensor,
         *,
         variance: Tensor | None = None,
+        shrinks: bool = True,
         warm_up: int = 500,
         seed: int = 0,
         target_accept: float = 0.8,
@@ -65,7 +67,8 @@ class Sampler:
         self.state = state_at(target, position.detach().clone())
         variance = torch.ones_like(position[0]) if variance is None else variance.to(position)
         step = DualAveraging.start(1.0, target_accept, ambition=10.0)
-        self.adaptation = Adaptation(warm_up, step, TrajectoryLength(), variance, variance, longest)
+        towards = variance if shrinks else None
+        self.adaptation = Adaptation(warm_up, step, TrajectoryLength(), variance, towards, longest)
 
     def find_step_size(self) -> float:
         """A first step size: double or halve until the acceptance of a single step crosses one half."""

@@ -13,6 +13,8 @@ STATISTICS = ("acceptance", "diverging", "energy")
 class DrawStore(nn.Module):
     """Weights, log scales and statistics of every draw, as buffers that a run folder can hold.
 
+    A noise that has a prior is the last column of the log scales.
+
     Args:
         chains: how many.
         like: positions `[chains, size + scales]`, for the precision.

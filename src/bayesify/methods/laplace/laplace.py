@@ -83,6 +83,7 @@ class LaplaceApproximation(PointEstimate):
     """
 
     name: ClassVar[str] = "laplace"
+    noise_kind: ClassVar[str | None] = None
     prior_kind: ClassVar[str] = "gaussian"
 
     def __init__(

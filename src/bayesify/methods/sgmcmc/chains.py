@@ -63,6 +63,7 @@ class StochasticGradientMCMC(Ensemble):
 
     """
 
+    noise_kind: ClassVar[str | None] = None
     prior_kind: ClassVar[str] = "proper"
     hyperpriors: ClassVar[bool] = True
     estimator: ClassVar[str] = "weight"

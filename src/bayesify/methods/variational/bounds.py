@@ -18,7 +18,9 @@ GRADIENTS = ("reparametrised", "stick_the_landing")
 BOUNDS = ("elbo", "importance_weighted")
 
 
-def check_combination(family: Family, estimator: str, gradient: str, bound: str, *, proper: bool) -> None:
+def check_combination(
+    family: Family, estimator: str, gradient: str, bound: str, *, proper: bool, proper_noise: bool = True
+) -> None:
     """Refuse combinations that are not valid, before any work starts."""
     choose("gradient", gradient, GRADIENTS)
     choose("bound", bound, BOUNDS)
@@ -38,6 +40,11 @@ def check_combination(family: Family, estimator: str, gradient: str, bound: str,
         )
     if bound == "importance_weighted" and not proper:
         raise ValueError("bound='importance_weighted' bounds the evidence, which needs a proper prior: use normal:1")
+    if bound == "importance_weighted" and not proper_noise:
+        raise ValueError(
+            "bound='importance_weighted' bounds the evidence, which needs a proper prior of the noise: use "
+            "half-cauchy(1)"
+        )
 
 
 def check_plan(bound: str, plan: Plan) -> None:

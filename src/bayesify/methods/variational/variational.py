@@ -1,8 +1,9 @@
 """Variational inference: a Gaussian over all random variables, fitted by maximising the evidence lower bound (ADVI).
 
-    z = [random weights, log tau of every random prior scale] ~ q, a family in `families.py`, widths softplus(rho)
+    z = [random weights, log tau of every random prior scale, log sigma of a noise that has a prior] ~ q
+    q is a family in `families.py`, widths softplus(rho)
     loss = mean over draws and batch of -log p(y | x, w) + pi_i * KL(q || p) / B_i
-    KL = -entropy of q - E_q[log p(w | tau)] - E_q[log p(log tau)]
+    KL = -entropy of q - E_q[log p(w | tau)] - E_q[log p(log tau)] - E_q[log p(log sigma)]
 
 (Blundell et al. 2015; Kucukelbir et al. 2017). The entropy is exact. E log p(w | tau) is exact given tau where the
 prior allows it. The rest is an average over the draws of the step. There are two variants. `stick_the_landing` (Roeder
@@ -23,7 +24,7 @@ from torch.nn import functional as F
 from bayesify import noise
 from bayesify.errors import choose
 from bayesify.functional import initialisation
-from bayesify.likelihoods import Likelihood
+from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.prediction import Drawing
 from bayesify.methods.variational.bounds import check_combination, check_plan
@@ -57,7 +58,8 @@ class Variational(WithELBO):
 
     Args:
         network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
-        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`. A noise that has a prior,
+            such as `gaussian:half-cauchy(1)`, is one more random variable: its logarithm is Gaussian.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             Its scales may have hyperpriors or be learned. None is `normal:1`.
         bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
@@ -105,6 +107,7 @@ class Variational(WithELBO):
     stackable: ClassVar[bool] = True
     hyperpriors: ClassVar[bool] = True
     learned_scales: ClassVar[bool] = True
+    noise_kind: ClassVar[str | None] = "random"
     draws_per_step: ClassVar[bool] = True
 
     def __init__(
@@ -132,17 +135,20 @@ class Variational(WithELBO):
         self._family = make_family(family, rank)
         self.family, self.rank = family, rank
         self.estimator = choose("estimator", estimator, ESTIMATORS)
-        check_combination(self._family, estimator, gradient, bound, proper=self.prior.proper)
+        proper_noise = self.noise_prior is None or self.noise_prior.proper
+        check_combination(self._family, estimator, gradient, bound, proper=self.prior.proper, proper_noise=proper_noise)
         if estimator == "moments":
             chain_of(self.network, train=True)  # raises where a layer has no moments
         self.gradient, self.bound = gradient, bound
         self.initial_rho = FIRST_RHO if rho is None and not self.prior.pretrained else rho
         scales = self.prior.n_random_scales, self.prior.n_learned_scales
-        self._variables = Variables(self.network.size, self.network.random_size, *scales)
+        noises = int(self.noise_prior is not None)
+        self._variables = Variables(self.network.size, self.network.random_size, *scales, noises)
         check_memory(self._family, self._variables.random, self.network.dtype.itemsize)
         first = initialisation.start_weights(self.network, start, seed)
-        self.mu = nn.Parameter(_joined(first, self.prior.initial_log_scales()))
-        self.rho = nn.Parameter(_joined(self.first_rho(seed), torch.full((scales[0],), FIRST_RHO_OF_SCALES)))
+        first_noise = [self.likelihood.start_log_noise] * noises if isinstance(self.likelihood, Gaussian) else []
+        self.mu = nn.Parameter(_joined(_joined(first, self.prior.initial_log_scales()), torch.tensor(first_noise)))
+        self.rho = nn.Parameter(_joined(self.first_rho(seed), torch.full((scales[0] + noises,), FIRST_RHO_OF_SCALES)))
         factor = self._family.first_factor(F.softplus(self.rho.detach()), seed)
         self.factor: nn.Parameter | None
         self.register_parameter("factor", None if factor is None else nn.Parameter(factor))
@@ -188,8 +194,43 @@ class Variational(WithELBO):
     def log_scales(self) -> tuple[Tensor, Tensor]:
         """Means and standard deviations of the log scales, `[H + L]` each; a learned scale has no width."""
         with torch.no_grad():
-            mean, std = self.mu[self.network.size :], self._marginal_std()[self.network.random_size :]
+            variables, size = self._variables, self.network.random_size
+            mean, std = self.mu[variables.scales], self._marginal_std()[size : size + variables.random_scales]
             return mean.clone(), torch.cat((std, torch.zeros_like(mean[std.shape[0] :])))
+
+    @property
+    def log_noise(self) -> tuple[Tensor, Tensor] | None:
+        """Mean and standard deviation of the noise's logarithm, two scalars; None where the noise has no prior."""
+        if not self._variables.noises:
+            return None
+        with torch.no_grad():
+            return self.mu[-1].clone(), self._marginal_std()[-1]
+
+    def log_noise_of(self, draws: Sequence[int], seed: int, by: str = "draws") -> Tensor:
+        """The logarithm of the noise in posterior draws, in the order of `weights`.
+
+        Args:
+            draws: the numbers of the draws.
+            seed: of the draws.
+            by: `draws`; `mean` for the mean of its posterior; `moments` for the noise that has the mean variance.
+
+        Returns:
+            Logarithms `[draws]`; `[1]` for `mean` and `moments`.
+
+        """
+        assert self.log_noise is not None
+        mean, std = self.log_noise
+        if by == "mean":
+            return mean.view(1)
+        if by == "moments":
+            # The mean of sigma^2, where log sigma is Gaussian, is exp(2 mean + 2 std^2).
+            return (mean + std.square()).view(1)
+        if self._family.correlated:
+            return self._drawn(draws, seed)[:, -1]
+        keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
+        # The noise is the last variable: the others need not be drawn.
+        eps = noise.normal(keys, 1, self._variables.random - 1).squeeze(-1).to(self.mu.dtype)
+        return mean + std * eps
 
     def scales(self, draws: Sequence[int], seed: int) -> Tensor:
         """The scales of the prior in posterior draws, for priors with random or learned scales.
@@ -202,7 +243,7 @@ class Variational(WithELBO):
             Scales `[draws, H + L]`, in the order of `prior.scale_names`.
 
         """
-        return torch.exp(self._drawn(draws, seed)[:, self.network.size :])
+        return torch.exp(self._drawn(draws, seed)[:, self._variables.scales])
 
     def facts(self) -> dict[str, str]:
         """What a summary adds about the posterior: the family, the objective and the scales."""
@@ -217,6 +258,10 @@ class Variational(WithELBO):
             low, median, high = (math.exp(float(mean + quantile * std)) for quantile in (-1.6449, 0.0, 1.6449))
             learned = number >= self._variables.random_scales
             facts[name] = f"{median:.4g} (learned)" if learned else f"{median:.4g} (90% from {low:.4g} to {high:.4g})"
+        if self.log_noise is not None:
+            mean, std = self.log_noise
+            low, median, high = (math.exp(float(mean + quantile * std)) for quantile in (-1.6449, 0.0, 1.6449))
+            facts["noise"] = f"{median:.4g} (90% from {low:.4g} to {high:.4g})"
         return facts
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
@@ -238,7 +283,7 @@ class Variational(WithELBO):
             return self._importance_weighted(theta, mean, width, x, y, step, share)
         kl = self._divergence(mean, width, theta)
         outputs, buffers = self._noisy(theta, mean, width, x, step)
-        nll = self._nll(outputs, y, step)
+        nll = -self._log_prob_at(theta, outputs, y, step).mean()
         return Objective(nll + share / y.shape[0] * kl, nll, kl, buffers)
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
@@ -311,11 +356,11 @@ class Variational(WithELBO):
         std = self.std if kept is None else torch.where(kept, self.std, 1.0)
         return self.mean_weights[:size], std, theta[:, :size], kept, self._variables.pick_log_scales(theta)
 
-    # Pure functions of tensors, which can be compiled. Means and draws are of all variables, `[..., P + H + L]`; widths
-    # are of the random ones, `[R + H]`.
+    # Pure functions of tensors, which can be compiled. Means and draws are of all variables, `[..., P + H + L + N]`;
+    # widths are of the random ones, `[R + H + N]`.
 
     def _posterior(self, mu: Tensor, rho: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Draws of all variables from noise `[draws, R + H]`, their means, and the widths."""
+        """Draws of all variables from noise `[draws, R + H + N]`, their means, and the widths."""
         mean, width = self._mean(mu), self.widths(rho)
         return self._around(mean, width, eps), mean, width
 
@@ -337,18 +382,38 @@ class Variational(WithELBO):
         # A pruned weight is no longer random: it has no KL; any width but zero keeps its gradient finite.
         weight_std = std[:size] if kept is None else torch.where(kept, std[:size], 1.0)
         kl = self.prior.kl(mean[:size], weight_std, theta[:, :size], kept, log_scales)
+        if self._variables.noises:
+            kl = kl - self._log_prior_of_noise(theta).mean(0)
         if family.correlated:
             # `prior.kl` is that of independent weights: replace their entropies by the joint entropy.
-            return kl + entropy(std).sum() - family.entropy(width, self.factor)
+            return kl + entropy(std[:size]).sum() - family.entropy(width, self.factor)
+        if self._variables.random > size:
+            kl = kl - entropy(std[size:]).sum()
         if self._variables.random_scales:
             assert log_scales is not None
-            return kl - entropy(std[size:]).sum() - self.prior.log_density_of_scales(log_scales).mean(0)
+            return kl - self.prior.log_density_of_scales(log_scales).mean(0)
         return kl
+
+    def _log_prior_of_noise(self, theta: Tensor) -> Tensor:
+        log_noise = self._variables.pick_log_noise(theta)
+        assert log_noise is not None
+        assert self.noise_prior is not None
+        return self.noise_prior.log_density(log_noise)
+
+    def _log_prob_at(self, theta: Tensor, outputs: Tensor, y: Tensor, step: int) -> Tensor:
+        """The log-likelihood of a step's outputs at the noise of its draws."""
+        log_noise = self._variables.pick_log_noise(theta)
+        if log_noise is None or self.estimator != "moments":
+            return self._log_prob(outputs, y, step, log_noise=log_noise)
+        # The outputs stand for all draws of the weights: every draw of the noise meets all of them.
+        return torch.cat([self._log_prob(outputs, y, step, log_noise=draw) for draw in log_noise.split(1)])
 
     def _log_prior(self, theta: Tensor) -> Tensor:
         assert self.prior is not None
         log_scales = self._variables.pick_log_scales(theta)
         log_prior = self.prior.log_density(theta[:, : self.network.random_size], log_scales, self._kept_or_none())
+        if self._variables.noises:
+            log_prior = log_prior + self._log_prior_of_noise(theta)
         return log_prior if log_scales is None else log_prior + self.prior.log_density_of_scales(log_scales)
 
     def _log_ratio(self, theta: Tensor, mean: Tensor, width: Tensor, factor: Tensor | None) -> Tensor:
@@ -361,7 +426,7 @@ class Variational(WithELBO):
     ) -> Objective:
         n_data = y.shape[0] / share
         outputs, buffers = self._noisy(theta, mean, width, x, step)
-        log_likelihood = self._log_prob(outputs, y, step).mean(1)
+        log_likelihood = self._log_prob_at(theta, outputs, y, step).mean(1)
         log_weights = n_data * log_likelihood + self._log_ratio(theta, mean, width, self.factor)
         loss = (math.log(theta.shape[0]) - torch.logsumexp(log_weights, 0)) / n_data
         nll = -log_likelihood.mean()
@@ -394,8 +459,8 @@ class Variational(WithELBO):
         return self.kept_weights if self.kept_weights.numel() else None
 
     def _kept_numbers(self) -> Tensor | None:
-        kept, scales = self._kept_or_none(), self._variables.random_scales
-        return kept if kept is None or not scales else torch.cat((kept, kept.new_ones(scales)))
+        kept, others = self._kept_or_none(), self._variables.random - self._variables.random_weights
+        return kept if kept is None or not others else torch.cat((kept, kept.new_ones(others)))
 
     def _marginal_std(self) -> Tensor:
         return self._family.std(self.widths(self.rho), self.factor)

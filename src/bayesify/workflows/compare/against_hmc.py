@@ -245,8 +245,9 @@ def _possible(
     likelihood = make_likelihood(recipes["HMC"], prepared)
     if any(True for _ in likelihood.parameters()):
         raise ValueError(
-            f"hmc samples only the weights, but {likelihood} has a learned parameter: set likelihood to "
-            "gaussian:NUMBER, the noise in the units of the target, or to gaussian:heteroscedastic"
+            f"hmc samples only what has a prior, but {likelihood} has a learned parameter: set likelihood to "
+            "gaussian:NUMBER, the noise in the units of the target, a prior as gaussian:half-cauchy(1), or "
+            "gaussian:heteroscedastic"
         )
     ready = {label: with_defaults(recipe, prepared) for label, recipe in recipes.items()}
     size = make_method(ready["HMC"], prepared).network.size

@@ -53,7 +53,7 @@ class Truth:
 
     def scores(self, method: HMC, prepared: PreparedData, draws: int) -> dict[str, Any]:
         """The scores of HMC: its quality with as many draws as the others, its diagnosis, and the floor."""
-        some = Predictive(self.test[0].outputs[:draws], self.test[0].likelihood)
+        some = Predictive(self.test[0].outputs[:draws], self.test[0].likelihood.of_draws(slice(draws)))
         around = None if self.around is None else distance(self.around[1], self.around[2]).to_dict()
         return {
             "quality": _quality(some, prepared.test[1]),
