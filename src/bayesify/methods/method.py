@@ -139,6 +139,7 @@ class Method(Learning):
 
     # What users call.
 
+    @runs.holds_locks
     def fit(
         self,
         data: Any,
@@ -252,6 +253,7 @@ class Method(Learning):
             self.save(folder)
         return self._carry_out(trainer, folder, before)
 
+    @runs.holds_locks
     def resume(
         self,
         data: Any,

@@ -89,6 +89,7 @@ class HMC(Chains):
 
     # What users call.
 
+    @runs.holds_locks
     def fit(
         self,
         data: Any,
@@ -170,6 +171,7 @@ class HMC(Chains):
             self.save(folder)
         return self._conclude_run(chains, folder, checks)
 
+    @runs.holds_locks
     def resume(
         self,
         data: Any,
