@@ -79,7 +79,7 @@ def load(
         raise RunError(f"{file} does not fit {folder / runs.CONFIG}: {reason(problem)}") from None
     try:
         method.plan = method.plan_type(**config["plan"]) if config.get("plan") else None
-    except (TypeError, ValueError) as problem:
+    except _DAMAGE as problem:
         raise RunError(
             f"{folder / runs.CONFIG} was written by another version or is damaged: {first_line(problem)}"
         ) from None
@@ -155,9 +155,8 @@ def _rebuild(
         raise RunError(
             f"unknown method {config.get('method')!r} in {folder}{nearest(str(config.get('method')), METHODS)}"
         )
-    if network is None:
-        if config.get("network") is None:
-            raise RunError(f"the network in {folder} is one of yours: load it with bayesify.load(path, network=...)")
+    if network is None and config.get("network") is None:
+        raise RunError(f"the network in {folder} is one of yours: load it with bayesify.load(path, network=...)")
     try:
         network = networks.build(config["network"]) if network is None else network
         settings = dict(config["settings"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import platform
 import shutil
@@ -62,6 +63,8 @@ _TYPES_OF_DATA: dict[str, tuple[type, ...]] = {
     "preparation": (dict, type(None)),
     "factory": (str, type(None)),
 }
+# Of one input: an image of 9,000 x 9,000 in colour has fewer.
+_MOST_NUMBERS = 1 << 28
 _NAMES = {str: "text", int: "a whole number", bool: "true or false", list: "a list", dict: "an object"}
 
 logger = logging.getLogger("bayesify")
@@ -166,6 +169,8 @@ def _check_types(path: Path, config: dict[str, Any]) -> None:
     for name, shape in shapes:
         if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
             raise RunError(f"{path} is damaged: {name} must hold lists of whole numbers, got {str(shape)[:40]!r}")
+        if name == "input_shapes" and math.prod(shape) > _MOST_NUMBERS:
+            raise RunError(f"{path} is damaged: no input has the shape {str(shape)[:40]}")
 
 
 def read_history(folder: Path) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ _TRIES = 20
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# The locks of this process, by folder, with the thread that holds each. A forked child inherits the table, not the locks.
+# The locks of this process, by folder, with the thread that holds each. A forked child has the table, not the locks.
 _held: dict[tuple[int, Path], int] = {}
 _guard = threading.Lock()
 _scopes = threading.local()
@@ -182,7 +182,8 @@ def _busy(folder: Path, owner: dict[str, Any]) -> str:
     if isinstance(since, int | float) and 0 < since < 1e11:
         when = time.strftime(" since %Y-%m-%d %H:%M:%S", time.localtime(since))
     advice = f" (if it no longer runs, delete {folder / LOCK})" if host else ""
-    return f"{folder} is in use: process {owner.get('pid')}{host} trains there{when}; wait or choose another folder{advice}"
+    who = f"process {owner.get('pid')}{host}"
+    return f"{folder} is in use: {who} trains there{when}; wait or choose another folder{advice}"
 
 
 def _started(pid: int) -> int | None:
