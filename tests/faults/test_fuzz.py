@@ -61,11 +61,32 @@ def spread(content, chance, mutations=4):
         elif kind == 5:
             content[place : place + length] = chance.randbytes(length)
         else:
-            content[place : place + length] = chance.choice((b"99999999999", b"-1", b"1e999", b"null", b"[[[[", b"\xff\xff"))
+            content[place : place + length] = chance.choice(
+                (b"99999999999", b"-1", b"1e999", b"null", b"[[[[", b"\xff\xff")
+            )
     return bytes(content)
 
 
-ODD = (None, True, -1, 0, 10**9, 10**30, 1.5, float("nan"), "", "x", [], [[]], {}, {"a": 1}, [None], ["x", 3], "a:b", 1 << 64)
+ODD = (
+    None,
+    True,
+    -1,
+    0,
+    10**9,
+    10**30,
+    1.5,
+    float("nan"),
+    "",
+    "x",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    [None],
+    ["x", 3],
+    "a:b",
+    1 << 64,
+)
 
 
 def odd_json(content, chance):
@@ -103,7 +124,9 @@ def originals(tmp_path_factory):
     torch.manual_seed(0)
     x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     y = (x[:, 0] > 0).long()
-    rows = "".join(f"{a:.3f},{b:.3f},{'ab'[label]},{label}\n" for (a, b), label in zip(x.tolist(), y.tolist(), strict=True))
+    rows = "".join(
+        f"{a:.3f},{b:.3f},{'ab'[label]},{label}\n" for (a, b), label in zip(x.tolist(), y.tolist(), strict=True)
+    )
     (place / "t.csv").write_text("one,two,kind,target\n" + rows)
     np.savez(place / "a.npz", x=x.numpy(), y=y.numpy())
     np.savez_compressed(place / "c.npz", x=x.numpy().astype(">f8"), y=y.numpy())
@@ -111,7 +134,10 @@ def originals(tmp_path_factory):
     grey = np.random.default_rng(0).integers(0, 255, (12, 10), dtype=np.uint8)
     Image.fromarray(grey).save(place / "i.png")
     Image.fromarray(np.stack([grey] * 3, -1)).convert("P").save(place / "p.png", transparency=3)
-    Image.fromarray(grey).save(place / "j.jpg", exif=b"Exif\x00\x00II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00")
+    Image.fromarray(grey).save(
+        place / "j.jpg",
+        exif=b"Exif\x00\x00II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00",
+    )
     idx = bytes((0, 0, 8, 1)) + (100).to_bytes(4, "big") + bytes(range(100))
     (place / "l.gz").write_bytes(gzip.compress(idx))
     (place / "l.xz").write_bytes(lzma.compress(idx))
@@ -207,7 +233,9 @@ def test_no_damage_ends_in_anything_but_one_line(originals, tmp_path, monkeypatc
         except REFUSALS as refusal:
             counts[name, "refused"] += 1
             if "\n" in str(refusal) or str(whole) not in str(refusal):
-                wrong.append(f"{name}, mutation {number - 1}: not one line with the file's name: {str(refusal)[:200]!r}")
+                wrong.append(
+                    f"{name}, mutation {number - 1}: not one line with the file's name: {str(refusal)[:200]!r}"
+                )
         except Exception as error:  # noqa: BLE001 -- this is what the test looks for
             counts[name, "uncaught"] += 1
             where = traceback.extract_tb(error.__traceback__)[-1]
