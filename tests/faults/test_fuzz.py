@@ -4,6 +4,7 @@
 outcome are printed with `-s`. `FUZZ_SEED` starts with other mutations.
 """
 
+import copy
 import gzip
 import json
 import logging
@@ -105,7 +106,7 @@ def odd_json(content, chance):
             if chance.random() < 0.15:
                 del place[key]
             else:
-                place[key] = chance.choice(ODD)
+                place[key] = copy.deepcopy(chance.choice(ODD))
             break
     return json.dumps(value).encode()
 
@@ -183,8 +184,7 @@ def targets(place):
     """Each kind of file: where it is, how it is mutated, and what reads it."""
     spread_or_odd = (spread, odd_json, odd_json)
     image = (spread,)
-    csv = lambda path: bf.data.from_csv(path)  # noqa: E731
-    npz = lambda path: bf.data.from_npz(path)  # noqa: E731
+    csv, npz = bf.data.from_csv, bf.data.from_npz
     numbers = bf.data.Preparation("none", columns=tuple(map(bf.data.Column, "abc")), mean=(0.0,) * 3, scale=(1.0,) * 3)
     inputs = lambda path: read_inputs([str(path)], numbers, None)  # noqa: E731
     return {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol
 
 from bayesify.data.errors import DataError
 
@@ -40,7 +40,15 @@ def check_expanded(path: Path, size: int) -> None:
         )
 
 
-def read_expanded(path: Path, stream: BinaryIO) -> bytes:
+class Readable(Protocol):
+    """A stream of bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes, at most `size`; none at the end."""
+        ...
+
+
+def read_expanded(path: Path, stream: Readable) -> bytes:
     """Everything in a stream that decompresses `path`; an error as soon as it is more than the limit."""
     pieces, size = [], 0
     while piece := stream.read(_PIECE):

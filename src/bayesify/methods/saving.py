@@ -30,6 +30,7 @@ OWN_FUNCTION = "a function of yours"
 _ONLY_AT_START = {"rho", "hessian_init", "initial"}
 # Numbers of which the tensors may have fewer than the description says, before a run is refused unbuilt.
 _ALWAYS_ALLOWED = 1 << 22
+_MOST_LAYERS = 10_000
 # What a description that was not written by `describe` makes constructors raise.
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
@@ -214,8 +215,10 @@ def _sizes(config: Mapping[str, Any], most: int, *, own_network: bool) -> tuple[
     # A network of at least one weight for each unit, layer and pixel: larger numbers are absurd without building it.
     numbers = [value for item in spec.values() for value in (item if isinstance(item, list) else [item])]
     largest = max((value for value in numbers if type(value) is int), default=0)
-    if largest > most:
-        return largest, 0
+    layers = spec.get("layers")
+    deepest = max(len(numbers), layers if type(layers) is int else 0)
+    if largest > most or deepest > _MOST_LAYERS:
+        return max(largest, most + 1), 0
     with torch.device("meta"):
         network = networks.build(spec)
     sizes = {name: tensor.numel() for name, tensor in network.named_parameters()}
