@@ -9,8 +9,6 @@ import pytest
 EVIL = "raise SystemExit('the code of a stranger ran')\n"
 GOOD = "from torch import nn\n\ndef make(inputs, outputs):\n    return nn.Linear(inputs, outputs)\n"
 
-pytest_plugins = ["command"]
-
 
 @pytest.fixture
 def stranger(call, tmp_path, monkeypatch):

@@ -20,7 +20,6 @@ from bayesify.workflows.load import load_run, recipe_of, steps_done, training_st
 from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe
 
-
 # More than any machine has: a larger number of threads would end the process.
 _MOST_THREADS = 4096
 
