@@ -10,13 +10,18 @@ import contextlib
 import json
 import math
 import os
+import re
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bayesify.errors import RunError
+
+# The name of a temporary file of `replacing`: the final name, the process and the thread.
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)\.\d+")
 
 
 @contextlib.contextmanager
@@ -57,6 +62,46 @@ def move_into_place(finished: Path, path: Path) -> None:
     _sync(path.parent)
 
 
+def check_regular(path: Path) -> None:
+    """Refuse a path that exists and is no regular file: reading a pipe or a device would wait or never end.
+
+    Raises:
+        OSError: the path is a folder, a pipe, a socket or a device.
+
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+        kind = kinds.get(stat.S_IFMT(mode), "a device")
+        raise OSError(22, f"it is {kind}, not a regular file", str(path))
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files of `replacing` in a folder whose processes are gone (killed, or a power failure)."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            match = _TEMPORARY.fullmatch(path.name)
+            if match and path.is_file() and not path.is_symlink() and not is_running(int(match["pid"])):
+                path.unlink(missing_ok=True)
+
+
+def is_running(pid: int) -> bool:
+    """Whether this machine has a process of that number."""
+    if os.name != "posix":
+        # On Windows, sending signal 0 would end the process.
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text to `path`, completely or not at all."""
     try:
@@ -84,7 +129,8 @@ def plain(value: Any) -> Any:
 
 def reason(problem: Exception) -> str:
     """Why a file could not be read or written, in one line."""
-    return (getattr(problem, "strerror", None) or str(problem)).strip().splitlines()[0]
+    lines = (getattr(problem, "strerror", None) or str(problem)).strip().splitlines()
+    return lines[0][:200] if lines else type(problem).__name__
 
 
 def _sync(path: Path) -> None:

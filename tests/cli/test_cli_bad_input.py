@@ -245,7 +245,7 @@ def test_models_that_are_damaged(call, refused, digits_run, place, tmp_path):
     refused(["predict", other, place / "0.png"], "does not fit")
     plain = broken("plain")
     save_file(load_file(plain / "model.safetensors"), plain / "model.safetensors")
-    refused(["evaluate", plain], "not a checkpoint of bayesify")
+    refused(["evaluate", plain], "not a checkpoint written by bayesify")
     unknown = broken("unknown")
     config = json.loads((unknown / "config.json").read_text())
     (unknown / "config.json").write_text(json.dumps(config | {"method": "oracle"}))

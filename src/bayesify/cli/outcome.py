@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any
 
@@ -10,6 +11,8 @@ from bayesify.errors import RunError, TrainingError, nearest
 from bayesify.files import plain
 
 FAILED, IMPOSSIBLE = 1, 2
+# How torch says that an allocation failed.
+ALLOCATION = ("out of memory", "can't allocate memory", "defaultcpuallocator", "not enough memory")
 
 
 class CommandError(Exception):
@@ -46,8 +49,10 @@ def explain(problem: Exception) -> tuple[int, str]:
         return IMPOSSIBLE, line
     if isinstance(problem, OSError):
         return FAILED, f"{problem.filename or 'a file'}: {problem.strerror or line}"
-    if isinstance(problem, MemoryError) or "out of memory" in line.lower():
-        return FAILED, "not enough memory: try a smaller --batch-size, fewer --draws or a smaller network"
+    if isinstance(problem, MemoryError) or any(words in line.lower() for words in ALLOCATION):
+        size = re.search(r"allocate ([\d.]+ ?[KMGT]?i?B|\d+ bytes)", line)
+        wanted = f" ({size[1]} in one piece)" if size else ""
+        return FAILED, f"not enough memory{wanted}: try a smaller --batch-size, fewer --draws or a smaller network"
     reason = f"{type(problem).__name__}: {line}" if line else type(problem).__name__
     return FAILED, f"unexpected {reason} (set BAYESIFY_TRACEBACK=1 to see where, and please report it)"
 

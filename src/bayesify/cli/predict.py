@@ -72,12 +72,16 @@ def predict(
     preparation = run_data.preparation_of(config, run)
     read = read_inputs(inputs, preparation, sys.stdin)
     method = load.load_run(run, network)
-    predictive = method.predict(preparation.apply(read.raw), draws=draws, seed=seed, by=by)
-    accepted = _accepted(predictive, at_least, at_most)
-    records = _records(predictive, read.names, accepted)
+    records: list[dict[str, Any]] = []
+    used = 0
+    # Only the draws of one part of the inputs are kept: all of them may not fit in memory.
+    for predictive in method.predict_in_parts(preparation.apply(read.raw), draws=draws, seed=seed, by=by):
+        names = read.names[len(records) : len(records) + len(predictive)]
+        records += _records(predictive, names, _accepted(predictive, at_least, at_most))
+        used = predictive.draws
     say_unprepared(run)
     if as_json:
-        about = {"run": str(run), "draws": predictive.draws, "at_least": at_least, "at_most": at_most}
+        about = {"run": str(run), "draws": used, "at_least": at_least, "at_most": at_most}
         emit((records[0] if len(records) == 1 else {}) | about | {"predictions": records})
     elif as_csv:
         flat = [{name: value for name, value in record.items() if name != "probs"} for record in records]

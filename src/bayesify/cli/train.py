@@ -48,7 +48,8 @@ def train(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A JSON or TOML file of settings by name, or a run's config.json; flags override it.",
+            help="A JSON or TOML file of settings by name, or a run's config.json; flags override it. A network "
+            "module:factory has to be named with --network as well.",
             rich_help_panel=RUN,
         ),
     ] = None,
@@ -75,7 +76,8 @@ def train(
     elif extend is not None:
         raise CommandError("--extend adds epochs to a run: give the run with --resume RUN")
     else:
-        recipe = make_recipe({} if config is None else read_config_file(config), settings)
+        base = {} if config is None else read_config_file(config, settings.get("network"))
+        recipe = make_recipe(base, settings)
         trained = _train(recipe, out or Path("runs") / f"{Path(recipe.data).stem}-{recipe.method}", overwrite=overwrite)
     from bayesify.training.loop import Plan
 

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from bayesify.data.errors import DataError
+from bayesify.data.errors import DataError, explain_damage
 from bayesify.data.rows import Rows, as_number
 
 if TYPE_CHECKING:
@@ -63,10 +63,8 @@ def _text(source: str | Path | TextIO) -> tuple[str, str]:
     if not isinstance(source, str | Path):
         return str(getattr(source, "name", "input")), source.read().removeprefix("\ufeff")
     path = Path(source)
-    try:
+    with explain_damage(path):
         content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     if b"\0" in content:
         raise DataError(f"{path}: not a text file in UTF-8 (it has zero bytes); save it as CSV in UTF-8")
     try:
@@ -79,8 +77,12 @@ def _text(source: str | Path | TextIO) -> tuple[str, str]:
 def _separator(text: str) -> str:
     first = [line for line in text.splitlines()[:50] if line.strip()][:20]
     for separator in ("\t", ";", ","):
-        widths = {len(row) for row in csv.reader(first, delimiter=separator, skipinitialspace=True)}
-        if min(widths) > 1:
+        try:
+            widths = {len(row) for row in csv.reader(first, delimiter=separator, skipinitialspace=True)}
+        except csv.Error:
+            # A long line without this separator is one cell, larger than the csv module allows.
+            continue
+        if widths and min(widths) > 1:
             return separator
     return ","
 

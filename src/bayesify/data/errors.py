@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import csv
 import lzma
+import struct
 import tarfile
+import tokenize
 import zipfile
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bayesify.errors import nearest
+from bayesify.errors import first_line, nearest
+from bayesify.files import check_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_DAMAGE = (
-    EOFError, KeyError, NotImplementedError, OSError, ValueError,
-    lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error,
+# What parsers raise for damaged files. RuntimeError stands for NotImplementedError and RecursionError too.
+DAMAGE = (
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, SyntaxError, TypeError,
+    ValueError, csv.Error, lzma.LZMAError, struct.error, tarfile.TarError, zipfile.BadZipFile, zipfile.LargeZipFile,
+    zlib.error, tokenize.TokenError,
 )  # fmt: skip
 
 
@@ -49,13 +55,14 @@ def explain_damage(path: Path) -> Iterator[None]:
 
     """
     try:
+        check_regular(path)
         yield
     except DataError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from error
         if "allow_pickle" in str(error):
             message = "holds Python objects, which are never loaded, or is no .npz file"
             raise DataError(f"{path}: {message}") from error
-        raise DataError(f"{path}: truncated or damaged ({error}); get a fresh copy") from error
+        raise DataError(f"{path}: truncated or damaged ({first_line(error)}); get a fresh copy") from error

@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify.data.errors import DataError, check_one_of
+from bayesify.data.errors import DAMAGE, DataError, check_one_of
+from bayesify.errors import first_line
+from bayesify.files import check_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -66,6 +68,7 @@ def open_image(source: str | Path | Image) -> Image:
     if path.suffix.lower() not in IMAGE_FILES:
         raise DataError(f"{path}: expected a PNG or JPEG image, got {path.suffix or 'a file without a suffix'!r}")
     try:
+        check_regular(path)
         with warnings.catch_warnings():
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
             with PIL.Image.open(path, formats=("PNG", "JPEG")) as opened:
@@ -77,9 +80,10 @@ def open_image(source: str | Path | Image) -> Image:
         raise DataError(f"{path}: not a PNG or JPEG image, or damaged at its beginning") from error
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning) as error:
         raise DataError(f"{path}: the image has too many pixels to be opened safely; make it smaller") from error
-    except (OSError, SyntaxError, ValueError) as error:
+    except DAMAGE as error:
         # Pillow reports broken PNG chunks as SyntaxError.
-        raise DataError(f"{path}: the image is truncated or damaged ({error})") from error
+        words = getattr(error, "strerror", None) or first_line(error)
+        raise DataError(f"{path}: the image is truncated or damaged ({words})") from error
 
 
 def fit_to_layout(source: str | Path | Image, layout: ImageLayout, invert: bool | Literal["auto"]) -> Tensor:

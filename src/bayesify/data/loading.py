@@ -17,7 +17,7 @@ from bayesify.data import locations, published_files
 from bayesify.data.catalogue import KNOWN, MUSHROOM_COLUMNS, KnownDataSet, KnownRegression, canonical
 from bayesify.data.dataset import DataSet, assemble
 from bayesify.data.download import download, write_whole
-from bayesify.data.errors import DataError
+from bayesify.data.errors import DAMAGE, DataError
 from bayesify.data.images import layout_of
 from bayesify.data.preparation import Column
 
@@ -278,7 +278,7 @@ def cifar_records(files: tuple[Stamp, ...]) -> published_files.Bytes:
     """All records of CIFAR-10, unpacked once into the user's cache and memory-mapped from there."""
     mark = hashlib.sha256(repr([(str(path.resolve()), *rest) for path, *rest in files]).encode()).hexdigest()[:16]
     unpacked = locations.cache() / "unpacked" / f"cifar10-{mark}.npy"
-    with suppress(OSError, ValueError):
+    with suppress(*DAMAGE):
         # Copy on write: writing into a tensor does not change the file.
         records: published_files.Bytes = np.load(unpacked, mmap_mode="c", allow_pickle=False)
         if len(records) == len(published_files.CIFAR_BATCHES) * published_files.CIFAR_RECORDS:

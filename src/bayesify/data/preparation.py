@@ -22,6 +22,7 @@ from torch import Tensor
 from bayesify.data import images
 from bayesify.data.errors import DataError, check_one_of
 from bayesify.data.images import ImageLayout
+from bayesify.errors import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 NORMALISATIONS = ("126", "255", "standard", "symmetric", "none")
+# The largest image that a configuration may describe: about what Pillow opens without a warning.
+_MOST_VALUES = 3 * 90_000_000
 
 
 @dataclass(frozen=True)
@@ -186,8 +189,9 @@ class Preparation:
                 "mean": tuple(map(float, plain["mean"])),
                 "scale": tuple(map(float, plain["scale"])),
             }
-        except (TypeError, KeyError, ValueError) as error:
-            raise DataError(f"not a preparation written by this version: {error}") from error
+            _check_values(values)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise DataError(f"not a preparation written by this version: {first_line(error)}") from error
         check_one_of("normalise", values["normalise"], NORMALISATIONS)
         return cls(**values)
 
@@ -296,3 +300,24 @@ def _shape(tensor: Tensor) -> str:
 
 def _commas(sizes: Sequence[int]) -> str:
     return ", ".join(map(str, sizes))
+
+
+def _check_values(values: Mapping[str, Any]) -> None:
+    """Refuse values that `to_dict` never writes: a damaged configuration, or images that no memory holds."""
+    layout = values["image"]
+    for name, number in [(name, values[name]) for name in ("unit", "target_mean", "target_scale")]:
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise TypeError(f"{name} must be a number, got {number!r}")
+    if values["invert"] not in (True, False, "auto") or not isinstance(values["flatten"], bool):
+        raise TypeError(f"invert and flatten must be true or false, got {values['invert']!r}, {values['flatten']!r}")
+    count = len(values["columns"]) if layout is None else 1
+    if not len(values["mean"]) == len(values["scale"]) == count:
+        raise ValueError(f"expected {count} means and scales, got {len(values['mean'])} and {len(values['scale'])}")
+    if any(not isinstance(text, str) for column in values["columns"] for text in (column.name, *column.categories)):
+        raise TypeError("columns and categories must have text as names")
+    if layout is not None:
+        sizes = (layout.height, layout.width, layout.channels)
+        if any(type(size) is not int or size < 1 for size in sizes) or math.prod(sizes) > _MOST_VALUES:
+            raise ValueError(f"images of {layout.height!r} x {layout.width!r} with {layout.channels!r} channels")
+        if isinstance(layout.maximum, bool) or not isinstance(layout.maximum, int | float) or not layout.maximum > 0:
+            raise ValueError(f"the largest level of a pixel must be above 0, got {layout.maximum!r}")

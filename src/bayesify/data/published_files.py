@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesify.data.errors import DataError, explain_damage
+from bayesify.data.expansion import check_expanded, read_expanded
 from bayesify.data.npz import read_npz
 
 if TYPE_CHECKING:
@@ -37,8 +38,12 @@ def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked if its name ends in .gz or .xz (which verifies their checksums)."""
     with explain_damage(path):
         if path.suffix == ".gz":
-            return gzip.decompress(path.read_bytes())
-        return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+            with gzip.open(path) as unpacked:
+                return read_expanded(path, unpacked)
+        if path.suffix == ".xz":
+            with lzma.open(path) as unpacked:
+                return read_expanded(path, unpacked)
+        return path.read_bytes()
 
 
 def read_idx(path: Path, dimensions: int) -> Bytes:
@@ -115,7 +120,8 @@ def read_splits(folder: Path, rows: int) -> tuple[dict[str, NDArray[np.int64]], 
     """Row numbers `train_k`, `test_k` (perhaps `index_features`, `index_target`), and the number of splits."""
     path = folder / "splits.npz"
     if path.is_file():
-        splits = {name: np.atleast_1d(rows).astype(np.int64) for name, rows in read_npz(path).items()}
+        with explain_damage(path):
+            splits = {name: np.atleast_1d(rows).astype(np.int64) for name, rows in read_npz(path).items()}
     else:
         splits = {}
         for path in folder.glob("index_*.txt"):
@@ -144,8 +150,11 @@ def check_labels(labels: Bytes, classes: int, path: Path) -> None:
 def _batches_in_archive(path: Path) -> list[bytes]:
     with explain_damage(path), tarfile.open(path, "r:gz") as archive:
         batches: dict[str, bytes] = {}
+        size = 0
         # In the order of the archive: seeking back in a gzip unpacks it again.
         for member in archive:
+            size += member.size
+            check_expanded(path, size)
             name = Path(member.name).stem
             if name in CIFAR_BATCHES and member.isfile():
                 stream = archive.extractfile(member)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify.evaluation.scored_predictions import ScoredPredictions
 from bayesify.evaluation.scores import SCORES, Evaluation
+from bayesify.evaluation.streamed import StreamedPredictive
 from bayesify.predictive import Predictive
 from bayesify.training.examples import for_scoring
 
@@ -88,9 +90,19 @@ def evaluate(
 
     """
     x, y = read_targets(method, data)
-    predictive = method.predict(x, draws=draws, seed=seed, by=by)
-    unknown = None if ood is None else method.predict(ood, draws=draws, seed=seed, by=by)
+    predictive = _predict(method, x, y, {"draws": draws, "seed": seed, "by": by})
+    unknown = None if ood is None else _predict(method, ood, None, {"draws": draws, "seed": seed, "by": by})
     return _score(predictive, y, unknown, score)
+
+
+def _predict(method: Method, x: Any, y: Tensor | None, settings: dict[str, Any]) -> Predictive:
+    """The predictive of all inputs; where their draws take much memory, of one part after the other."""
+    parts = method.predict_in_parts(x, **settings)
+    first = next(parts, None)
+    second = next(parts, None)
+    if first is None or second is None:
+        return method.predict(x, **settings) if first is None else first
+    return StreamedPredictive(chain((first, second), parts), y)
 
 
 def read_targets(method: Method, data: Any) -> tuple[Any, Tensor]:

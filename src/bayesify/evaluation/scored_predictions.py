@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from bayesify import metrics
 from bayesify.evaluation.selective import RiskCoverage, risk_coverage
-from bayesify.likelihoods import Regression
+from bayesify.evaluation.streamed import check_outputs, crps_of, in_double
 from bayesify.predictive import Predictive
 
 _UNCERTAINTIES = {
@@ -41,14 +40,14 @@ class ScoredPredictions:
     def __init__(
         self, predictive: Predictive, targets: Any, ood: Predictive | None = None, by: str | None = None
     ) -> None:
-        _check(predictive, "predictive")
+        check_outputs(predictive, "predictive")
         if predictive.kind == "regression":
             # Targets far from zero are compared in double, or rounding the predictions would count as error.
-            predictive = _in_double(predictive)
+            predictive = in_double(predictive)
             # Both in the same digits: a variance that is the same everywhere must not separate anything.
-            ood = None if ood is None else _in_double(ood)
+            ood = None if ood is None else in_double(ood)
         if ood is not None:
-            _check(ood, "ood")
+            check_outputs(ood, "ood")
             if ood.kind != predictive.kind:
                 raise ValueError(f"ood must be a {predictive.kind} predictive like the other, got {ood.kind}")
         self.predictive = predictive
@@ -73,12 +72,7 @@ class ScoredPredictions:
     @property
     def crps(self) -> float:
         """The continuous ranked probability score, by the likelihood's own distribution."""
-        likelihood = self.predictive.likelihood
-        assert isinstance(likelihood, Regression)
-        means = likelihood.mean(self.predictive.outputs)
-        if likelihood.discrete:
-            return metrics.crps_counts(means, self.targets)
-        return metrics.crps(means, likelihood.noise_variance(self.predictive.outputs).sqrt(), self.targets)
+        return crps_of(self.predictive, self.targets)
 
     def average(self, name: str) -> float:
         """The mean over the inputs of one of the predictive's scores."""
@@ -102,17 +96,3 @@ class ScoredPredictions:
 def uncertainty(predictive: Predictive, by: str) -> Tensor:
     """How uncertain each input is by one of the predictive's scores, `[n]`: a target's own dimensions are averaged."""
     return -predictive.certainty(by).double().reshape(len(predictive), -1).mean(1)
-
-
-def _in_double(predictive: Predictive) -> Predictive:
-    return Predictive(predictive.outputs.double(), predictive.likelihood, predictive.keys)
-
-
-def _check(predictive: Predictive, name: str) -> None:
-    if len(predictive) == 0:
-        raise ValueError(f"{name} has no inputs")
-    wrong = int(torch.isnan(predictive.outputs).sum())
-    if wrong:
-        draws = int(torch.isnan(predictive.outputs).flatten(1).any(1).sum())
-        where = f"{wrong} of its outputs, in {draws} of {predictive.draws} draws"
-        raise ValueError(f"{name} holds NaN in {where}: the network has diverged or its input holds NaN")

@@ -160,6 +160,7 @@ class Method(Learning):
 
     # What users call.
 
+    @runs.holds_locks
     def fit(
         self,
         data: Any,
@@ -273,6 +274,7 @@ class Method(Learning):
             self.save(folder)
         return self._carry_out(trainer, folder, before)
 
+    @runs.holds_locks
     def resume(
         self,
         data: Any,

@@ -7,7 +7,7 @@ the other inputs of its batch nor on the size of the pieces.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +22,7 @@ from bayesify.functional.network import LOOP_FROM_WEIGHTS, Network
 from bayesify.functional.precision import PRECISIONS, decided, passes_in
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.likelihoods.noise_prior import NoisePrior
+from bayesify.methods import memory
 from bayesify.methods.checks import explained, few, noise_prior_of, same_kind, try_network
 from bayesify.methods.variational.estimators.moments import POINTS, Gaussians, contrast_of, prediction_of, stand_ins
 from bayesify.predictive import Predictive
@@ -40,6 +41,8 @@ _INPUTS = 1000
 _COPIES_FOR_MOMENTS = 8
 # Weights times inputs from which a piece of work (some milliseconds) is worth a thread.
 _WORTH_A_CORE = 1 << 26
+# Bytes of draws that `predict_in_parts` keeps at once.
+_PART = 1 << 28
 
 
 def pieces(weights: int, widest: int, batch_size: int, device: torch.device) -> tuple[int, int]:
@@ -118,6 +121,7 @@ class Prediction(nn.Module, ABC):
         by: str = "draws",
         batch_size: int | None = None,
         precision: str = "full",
+        max_memory: int | None = None,
     ) -> Predictive:
         """The predictive distribution at inputs x: an average over functions drawn from the posterior.
 
@@ -133,12 +137,15 @@ class Prediction(nn.Module, ABC):
                 10,000 elsewhere, or as many as fit.
             precision: of the passes: `full`, that of the weights; `bfloat16`, which keeps fewer digits; or `auto`,
                 which is bfloat16 where a probe finds it faster. Moments keep their means in full precision.
+            max_memory: bytes that the outputs of all draws may take; None is half of the memory that is available. More
+                is refused before any work.
 
         Returns:
             A `Predictive`: probabilities or mean and variance, and the split into aleatoric and epistemic uncertainty.
 
         Raises:
             ValueError: the inputs have another shape than those trained on, or `by` does not suit the method.
+            MemoryError: the outputs of all draws do not fit in `max_memory`.
 
         Example:
             >>> predictive = bnn.predict(x, draws=50)
@@ -148,19 +155,97 @@ class Prediction(nn.Module, ABC):
             True
 
         """
-        at_least("draws", draws, 1)
-        choose("by", by, ("draws", "mean", "moments"))
-        choose("precision", precision, PRECISIONS)
-        count_draws = {"mean": 1, "moments": POINTS}.get(by, min(draws, self.held or draws))
-        numbers = range(count_draws)
+        numbers = self._numbers(draws, by, precision)
+        if max_memory is not None:
+            at_least("max_memory", max_memory, 1)
         if by == "moments":
-            outputs = self._by_moments(x, batch_size, precision)
+            outputs = self._by_moments(x, batch_size, precision, max_memory)
         else:
             with passes_in(precision, self.network.initial.device, self.network.dtype):
-                outputs = self._outputs(x, numbers, seed, by, batch_size)
+                outputs = self._outputs(x, numbers, seed, by, batch_size, max_memory)
         keys = noise.keys(seed, noise.Stream.LOGITS, draws=numbers, device=outputs.device)
         likelihood = self.likelihood_of(numbers, seed, by)
         return Predictive(outputs, likelihood, keys, class_names=self.notes.get("class_names"))
+
+    def predict_in_parts(
+        self,
+        x: Any,
+        draws: int = 100,
+        seed: int = 0,
+        by: str = "draws",
+        batch_size: int | None = None,
+        precision: str = "full",
+        max_memory: int = _PART,
+    ) -> Iterator[Predictive]:
+        """`predict` for many inputs, a part of them at a time: only the draws of one part are kept.
+
+        Every part has the same draws of the weights, so the predictions are those of `predict` up to rounding.
+
+        Args:
+            x: inputs, in the form that `fit` was given.
+            draws: functions drawn from the posterior; a method that stores fewer uses all that it stores.
+            seed: of the draws.
+            by: `draws`, `moments` or `mean`, as for `predict`.
+            batch_size: inputs evaluated together at most.
+            precision: of the passes: `full`, `bfloat16` or `auto`.
+            max_memory: bytes that the outputs of all draws of a part may take; a part has at least one input.
+
+        Yields:
+            A `Predictive` for each part, in the order of the inputs.
+
+        Example:
+            >>> parts = list(bnn.predict_in_parts(x, draws=50, max_memory=12_000))  # 50 draws x 3 classes x 4 bytes
+            >>> [len(part) for part in parts]
+            [20, 20, 20]
+            >>> torch.allclose(torch.cat([part.probs for part in parts]), bnn.predict(x, draws=50).probs)
+            True
+
+        """
+        numbers = self._numbers(draws, by, precision)
+        at_least("max_memory", max_memory, 1)
+        x, widest, batch_size = self._looked_at(x, batch_size)
+        total = count(x)
+        inputs = max(1, max_memory // self._bytes_per_input(x, len(numbers)))
+        if inputs < total:
+            # Whole batches where possible: equal products have equal rounding.
+            batch = pieces(self.network.size, widest, min(batch_size, total), self.network.initial.device)[1]
+            inputs = inputs // batch * batch or inputs
+        for start in range(0, total, inputs):
+            rows = x if inputs >= total else take(x, slice(start, start + inputs))
+            yield self.predict(rows, draws, seed, by, batch_size, precision)
+
+    def _numbers(self, draws: int, by: str, precision: str) -> range:
+        """The numbers of the draws that a prediction keeps, after a check of its settings."""
+        at_least("draws", draws, 1)
+        choose("by", by, ("draws", "mean", "moments"))
+        choose("precision", precision, PRECISIONS)
+        return range({"mean": 1, "moments": POINTS}.get(by, min(draws, self.held or draws)))
+
+    @torch.no_grad()
+    def _bytes_per_input(self, x: Any, draws: int) -> int:
+        """The memory that the outputs of all draws take for one input."""
+        output = self._try(few(self.network, x))[:1]
+        return draws * output.numel() * max(output.element_size(), 1)
+
+    def _check_memory(self, x: Any, widest: int, draws: int, limit: int | None) -> None:
+        """Refuse a prediction whose kept outputs need more than `limit` bytes; None is half of what is available."""
+        total = count(x)
+        # The widest layer has at least as many numbers as the output, so that few predictions need the exact number.
+        at_most = draws * total * widest * 8
+        if limit is None:
+            free = None if at_most <= _PART else memory.available(self.network.initial.device)
+            if free is None:
+                return
+            limit = free // 2
+        if at_most <= limit:
+            return
+        needed = total * self._bytes_per_input(x, draws)
+        if needed > limit:
+            raise MemoryError(
+                f"{draws:,} draws of {total:,} inputs need {memory.in_words(needed)} ({needed:,} bytes), more than "
+                f"max_memory, {memory.in_words(limit)}: predict fewer inputs at once (predict_in_parts), take fewer "
+                "draws, or raise max_memory"
+            )
 
     def draw(self, x: Any, draws: int = 100, seed: int = 0, batch_size: int | None = None) -> Tensor:
         """Raw outputs of functions drawn from the posterior: one set of weights per draw, shared by all inputs.
@@ -260,7 +345,7 @@ class Prediction(nn.Module, ABC):
         """`weights` under one seed, as a function of the draws' numbers; what draws share is computed once."""
         return lambda draws: self.weights(draws, seed)
 
-    def _by_moments(self, x: Any, batch_size: int | None, precision: str) -> Tensor:
+    def _by_moments(self, x: Any, batch_size: int | None, precision: str, max_memory: int | None = None) -> Tensor:
         if not self.independent:
             kind = type(self).__name__ + (f" of family {self.family}" if hasattr(self, "family") else "")
             raise ValueError(
@@ -273,6 +358,7 @@ class Prediction(nn.Module, ABC):
         half = decided(precision, device, self.network.dtype) == "bfloat16"
         propagation = prediction_of(self.network, self.mean_weights, std, half=half, insist=precision == "bfloat16")
         x, widest, batch_size = self._looked_at(x, batch_size)
+        self._check_memory(x, widest, POINTS, max_memory)
         passed = _PASS_ELEMENTS * _room("pass", device)
         batch_size = max(1, min(batch_size, passed // (_COPIES_FOR_MOMENTS * widest)))
         contrast, total = contrast_of(self.likelihood), count(x)
@@ -297,8 +383,17 @@ class Prediction(nn.Module, ABC):
         return x, self.network.traced(few(self.network, x)).widest, batch_size
 
     @torch.no_grad()
-    def _outputs(self, x: Any, numbers: Sequence[int], seed: int, by: str, batch_size: int | None) -> Tensor:
+    def _outputs(
+        self,
+        x: Any,
+        numbers: Sequence[int],
+        seed: int,
+        by: str,
+        batch_size: int | None,
+        max_memory: int | None = None,
+    ) -> Tensor:
         x, widest, batch_size = self._looked_at(x, batch_size)
+        self._check_memory(x, widest, len(numbers), max_memory)
         device = self.network.initial.device
         total = count(x)
         chunk, batch_size = pieces(self.network.size, widest, min(batch_size, total), device)
@@ -318,8 +413,9 @@ class Prediction(nn.Module, ABC):
         worth = self.network.is_chain and self.network.size >= LOOP_FROM_WEIGHTS
         worth &= chunk * total * self.network.size >= _WORTH_A_CORE
         draws = [numbers[first : first + chunk] for first in range(0, len(numbers), chunk)]
-        gathered = parallel.side_by_side(evaluate, draws, device, worth=worth)
-        return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
+        with memory.explained_allocation(f"{len(numbers):,} draws of {total:,} inputs: predict fewer inputs at once"):
+            gathered = parallel.side_by_side(evaluate, draws, device, worth=worth)
+            return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
 
     def outputs_at(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
         """Outputs of the network at given weights, in evaluation mode.

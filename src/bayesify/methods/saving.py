@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,8 @@ from torch import Tensor
 
 from bayesify import likelihoods, networks, priors, runs
 from bayesify.errors import RunError, first_line, nearest
-from bayesify.files import write_json, write_text
+from bayesify.files import reason, write_json, write_text
+from bayesify.functional.selection import select
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.registry import METHODS
 from bayesify.priors import posterior
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
 OWN_FUNCTION = "a function of yours"
 # Settings that matter only at the start of training, which a resumed run has passed.
 _ONLY_AT_START = {"rho", "hessian_init", "initial"}
+# Numbers of which the tensors may have fewer than the description says, before a run is refused unbuilt.
+_ALWAYS_ALLOWED = 1 << 22
+_MOST_LAYERS = 10_000
+# What a description that was not written by `describe` makes constructors raise.
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
 logger = logging.getLogger("bayesify")
 
@@ -34,6 +41,7 @@ logger = logging.getLogger("bayesify")
 def save(method: Method, folder: Path) -> Path:
     """Write a method into a run folder; each file is replaced only when its new version is complete."""
     runs.check_no_other_content(folder)
+    runs.use(folder)
     if method.run != folder.resolve():
         runs.clear(folder)
         method.run = folder.resolve()
@@ -55,21 +63,28 @@ def load(
     config = runs.read_config(folder)
     if config.get("output") == OWN_FUNCTION and output is None:
         raise RunError(f"the method in {folder} picks its output by a function of yours: give output=")
+    file = folder / (runs.MODEL if config.get("complete", True) else runs.STATE)
+    _check_sizes(config, checkpoint.shapes(file), file, folder / runs.CONFIG, own_network=network is not None)
     method = _rebuild(config, network, folder, output)
-    if config.get("complete", True):
-        tensors, _ = checkpoint.read(folder / runs.MODEL)
-    else:
-        saved, state = checkpoint.read(folder / runs.STATE)
-        logger.warning(
-            "%s was interrupted after step %d: this is its last checkpoint", folder, state["progress"]["step"]
-        )
-        tensors = {name.removeprefix("model/"): t for name, t in saved.items() if name.startswith("model/")}
+    tensors, state = checkpoint.read(file)
+    if not config.get("complete", True):
+        try:
+            step = int(state["progress"]["step"])
+        except (LookupError, TypeError, ValueError):
+            raise RunError(f"{file} is damaged: it does not say after which step it was written") from None
+        logger.warning("%s was interrupted after step %d: this is its last checkpoint", folder, step)
+        tensors = {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
     _check_tensors(method, tensors, folder)
-    method.load_state_dict(tensors)
+    try:
+        method.load_state_dict(tensors)
+    except RuntimeError as problem:
+        raise RunError(f"{file} does not fit {folder / runs.CONFIG}: {reason(problem)}") from None
     try:
         method.plan = method.plan_type(**config["plan"]) if config.get("plan") else None
-    except TypeError as problem:
-        raise RunError(f"{folder / runs.CONFIG} was written by another version: {first_line(problem)}") from None
+    except _DAMAGE as problem:
+        raise RunError(
+            f"{folder / runs.CONFIG} was written by another version or is damaged: {first_line(problem)}"
+        ) from None
     method.notes = config.get("data") or {}
     method.input_shapes = config.get("input_shapes")
     method.input_names = config.get("input_names")
@@ -91,6 +106,7 @@ def to_resume(
     Tensors whose names begin with one of `grows` may have another shape in the run.
     """
     config = runs.read_config(folder)
+    runs.use(folder)
     if config.get("method") != method.name:
         raise RunError(
             f"{folder} is a run of {config.get('method')}, which {method.name} cannot resume: "
@@ -145,11 +161,10 @@ def _rebuild(
         raise RunError(
             f"unknown method {config.get('method')!r} in {folder}{nearest(str(config.get('method')), METHODS)}"
         )
-    if network is None:
-        if config.get("network") is None:
-            raise RunError(f"the network in {folder} is one of yours: load it with bayesify.load(path, network=...)")
-        network = networks.build(config["network"])
+    if network is None and config.get("network") is None:
+        raise RunError(f"the network in {folder} is one of yours: load it with bayesify.load(path, network=...)")
     try:
+        network = networks.build(config["network"]) if network is None else network
         settings = dict(config["settings"])
         added = settings.pop("added_dropout", None)
         prior = config["prior"]
@@ -163,11 +178,60 @@ def _rebuild(
             output=config["output"] if output is None else output,
             **settings,
         )
-    except (KeyError, TypeError) as problem:
-        raise RunError(f"{folder / runs.CONFIG} does not describe a method: {problem}") from None
-    if added:
-        method.network.add_dropout_to(added, settings["p"])
+        if added:
+            method.network.add_dropout_to(added, settings["p"])
+    except RunError:
+        raise
+    except _DAMAGE as problem:
+        raise RunError(f"{folder / runs.CONFIG} does not describe a method: {reason(problem)}") from None
     return method
+
+
+def _check_sizes(
+    config: Mapping[str, Any], shapes: dict[str, tuple[int, ...]], file: Path, path: Path, *, own_network: bool
+) -> None:
+    """Refuse a description that needs more numbers than the file of its tensors holds, before anything is built."""
+    held = max(sum(map(math.prod, shapes.values())), _ALWAYS_ALLOWED)
+    try:
+        weights, random = _sizes(config, held, own_network=own_network)
+        settings = {name: value for name, value in config.get("settings", {}).items() if type(value) is int}
+        copies = max(settings.get("members", 1), settings.get("chains", 1))
+        rows = max(settings.get("samples", 1), settings.get("rank", 1))
+        needed = max(weights, random * copies * rows, math.prod(config.get("settings", {}).get("judged") or [0]))
+        # The room for draws may have grown since the last checkpoint.
+        needed = max(needed, random * copies * settings.get("stored", 1) // 16)
+        if "full_rank" in config.get("settings", {}).values() or "full" in config.get("settings", {}).values():
+            needed = max(needed, random * (random - 1) // 2)
+    except RunError:
+        raise
+    except _DAMAGE as problem:
+        raise RunError(f"{path} does not describe a method: {reason(problem)}") from None
+    if needed > held:
+        raise RunError(
+            f"{path} does not belong to {file.name}: it describes a model of at least {needed:,} numbers, "
+            f"the file holds {sum(map(math.prod, shapes.values())):,}"
+        )
+
+
+def _sizes(config: Mapping[str, Any], most: int, *, own_network: bool) -> tuple[int, int]:
+    """The number of weights and of random weights that a configuration describes, without allocating them."""
+    spec = config.get("network")
+    if spec is None or own_network:
+        size = sum(map(math.prod, config.get("parameters", {}).values()))
+        return size, 0
+    # A network of at least one weight for each unit, layer and pixel: larger numbers are absurd without building it.
+    numbers = [value for item in spec.values() for value in (item if isinstance(item, list) else [item])]
+    largest = max((value for value in numbers if type(value) is int), default=0)
+    layers = spec.get("layers")
+    deepest = max(len(numbers), layers if type(layers) is int else 0)
+    if largest > most or deepest > _MOST_LAYERS:
+        return max(largest, most + 1), 0
+    with torch.device("meta"):
+        network = networks.build(spec)
+    sizes = {name: tensor.numel() for name, tensor in network.named_parameters()}
+    if sum(sizes.values()) > most:
+        return sum(sizes.values()), 0
+    return sum(sizes.values()), sum(sizes[name] for name in select(network, list(sizes), config["bayesian"]))
 
 
 def _check_model(method: Method, config: dict[str, Any], folder: Path) -> None:

@@ -16,8 +16,10 @@ from bayesify.runs.folder import (
     delete_scores,
     read_config,
     read_history,
+    use,
     versions,
 )
+from bayesify.runs.lock import holds_locks
 
 __all__ = [
     "CARD",
@@ -33,7 +35,9 @@ __all__ = [
     "claim",
     "clear",
     "delete_scores",
+    "holds_locks",
     "read_config",
     "read_history",
+    "use",
     "versions",
 ]

@@ -1,11 +1,15 @@
 """A checkpoint: tensors and a JSON state in one safetensors file, written completely or not at all.
 
-The tensors are those of the method and the optimiser, and the best so far. Numbers and settings are JSON in the header.
+The tensors are those of the method and the optimiser, and the best so far. Numbers and settings are JSON in the header,
+with a checksum of everything, which `read` compares. Files of version 0.1 have none and are read without it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +19,89 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bayesify.errors import RunError
-from bayesify.files import reason, replacing
+from bayesify.files import check_regular, reason, replacing
 
 FORMAT = "bayesify-checkpoint-1"
+# What the parsers of JSON and safetensors raise for damaged files.
+_DAMAGE = (
+    SafetensorError, ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
 
 
 def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
     """Write tensors and a JSON state to `path`, completely or not at all."""
     flat = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     size = sum(tensor.numel() * tensor.element_size() for tensor in flat.values())
+    # One key in the header: several would be written in varying order, and files of equal runs would differ.
+    header = json.dumps({"format": FORMAT, "checksum": _checksum(flat, state), "state": state})
     try:
         with replacing(path, size) as temporary:
-            # One key in the header: several would be written in varying order, and files of equal runs would differ.
-            save_file(flat, temporary, {"bayesify": json.dumps({"format": FORMAT, "state": state})})
+            save_file(flat, temporary, {"bayesify": header})
     except (OSError, SafetensorError) as problem:
         raise RunError(f"cannot write {path}: {reason(problem)}; the previous checkpoint is kept") from None
 
 
 def read(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the state of a checkpoint."""
+    """The tensors and the state of a checkpoint.
+
+    Args:
+        path: the file.
+        device: where to put the tensors.
+
+    Returns:
+        The tensors by name, and the state.
+
+    Raises:
+        RunError: the file is missing, damaged, or was not written by `write`.
+
+    """
+    with _explained(path), safe_open(path, "pt") as file:
+        header = _header(file, path)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        state = header["state"]
+        if not isinstance(state, dict):
+            raise TypeError("its state is no object")
+        expected = header.get("checksum")
+        if expected is not None and expected != _checksum(tensors, state):
+            raise RunError(f"{path} is damaged: its content does not have its checksum; use a copy, or train again")
+        return {name: tensor.to(device) for name, tensor in tensors.items()}, state
+
+
+def shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors in a checkpoint, from its header alone."""
+    with _explained(path), safe_open(path, "pt") as file:
+        _header(file, path)
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+def _header(file: Any, path: Path) -> dict[str, Any]:
+    header = json.loads((file.metadata() or {}).get("bayesify", "{}"))
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise RunError(f"{path} is not a checkpoint written by bayesify")
+    return header
+
+
+def _checksum(tensors: dict[str, Tensor], state: dict[str, Any]) -> str:
+    """A digest of the state and of the name, type, shape and bytes of every tensor."""
+    digest = hashlib.sha256(json.dumps(state).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        if tensor.numel():
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return f"sha256:{digest.hexdigest()}"
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn every error of a damaged file into a `RunError` that names it."""
     try:
-        with safe_open(path, "pt", device=str(device)) as file:
-            header = json.loads((file.metadata() or {}).get("bayesify", "{}"))
-            if header.get("format") != FORMAT:
-                raise RunError(f"{path} is not a checkpoint written by bayesify")
-            return {name: file.get_tensor(name) for name in file.keys()}, header["state"]  # noqa: SIM118
+        check_regular(path)
+        yield
     except FileNotFoundError:
         raise RunError(f"there is no {path.name} in {path.parent}") from None
-    except (SafetensorError, OSError, ValueError, KeyError) as problem:
-        if isinstance(problem, RunError):
-            raise
+    except RunError:
+        raise
+    except _DAMAGE as problem:
         raise RunError(f"{path} is damaged or incomplete: {reason(problem)}") from None

@@ -8,6 +8,8 @@ a run never runs code from it. `bayesify.methods.saving` writes methods into suc
 from __future__ import annotations
 
 import json
+import logging
+import math
 import os
 import platform
 import shutil
@@ -18,6 +20,8 @@ from typing import Any
 import torch
 
 from bayesify.errors import RunError, first_line
+from bayesify.files import check_regular, reason, remove_leftovers
+from bayesify.runs import lock
 
 VERSION = 1
 FORMAT = "bayesify-run"
@@ -26,12 +30,59 @@ STATE = Path("checkpoint") / "state.safetensors"
 CARD, CARD_MARK = "README.md", "library_name: bayesify"
 _PARTS = {CONFIG, MODEL, HISTORY, METRICS, "checkpoint", "report.html", "report.json"}
 
+# The JSON types of what a configuration holds; None stands for null.
+_TYPES: dict[str, tuple[type, ...]] = {
+    "method": (str,),
+    "settings": (dict,),
+    "network": (dict, type(None)),
+    "bayesian": (str, list),
+    "output": (str, int, type(None)),
+    "parameters": (dict,),
+    "prior": (str, type(None)),
+    "likelihood": (dict,),
+    "start": (str,),
+    "seed": (int,),
+    "complete": (bool,),
+    "input_shapes": (list, type(None)),
+    "input_names": (list, type(None)),
+    "data": (dict, type(None)),
+    "plan": (dict, type(None)),
+    "versions": (dict,),
+    "threads": (int,),
+    "device": (str,),
+}
+_TYPES_OF_DATA: dict[str, tuple[type, ...]] = {
+    "name": (str,),
+    "path": (str, type(None)),
+    "options": (dict, type(None)),
+    "kind": (str,),
+    "fingerprint": (str, type(None)),
+    "class_names": (list, type(None)),
+    "withheld": (list, type(None)),
+    "examples": (dict,),
+    "preparation": (dict, type(None)),
+    "factory": (str, type(None)),
+}
+# Of one input: an image of 9,000 x 9,000 in colour has fewer.
+_MOST_NUMBERS = 1 << 28
+_NAMES = {str: "text", int: "a whole number", bool: "true or false", list: "a list", dict: "an object"}
+
+logger = logging.getLogger("bayesify")
+
 
 def claim(folder: Path, *, overwrite: bool) -> Path:
-    """Check that a folder can be used for a new run, without changing what is in it."""
+    """Check that a folder can be used for a new run, and lock it where training begins (`lock.holds_locks`).
+
+    Nothing that is in the folder changes, except that temporary files of processes that were killed are deleted.
+    """
     try:
-        if folder.is_dir() and any(folder.iterdir()) and not overwrite:
-            raise RunError(f"{folder} is not empty: choose another folder, or replace it (overwrite=True, --overwrite)")
+        if folder.is_dir() and not overwrite:
+            lock.check(folder)
+            remove_leftovers(folder)
+            if any(path.name != lock.LOCK for path in folder.iterdir()):
+                raise RunError(
+                    f"{folder} is not empty: choose another folder, or replace it (overwrite=True, --overwrite)"
+                )
         check_no_other_content(folder)
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".write-{os.getpid()}"
@@ -39,7 +90,24 @@ def claim(folder: Path, *, overwrite: bool) -> Path:
         probe.unlink()
     except OSError as problem:
         raise RunError(f"cannot write to {folder}: {problem.strerror or problem}") from None
+    use(folder)
+    if not overwrite and any(path.name != lock.LOCK for path in folder.iterdir()):
+        raise RunError(f"{folder} is in use: another process wrote a run there at this moment")
     return folder
+
+
+def use(folder: Path) -> None:
+    """Lock a run folder that is about to be written (`lock.take`), and delete what killed processes left in it.
+
+    Raises:
+        RunError: another process trains into the folder, or its `checkpoint` is a link to another place.
+
+    """
+    if (folder / "checkpoint").is_symlink():
+        raise RunError(f"{folder / 'checkpoint'} is a link: a run is not written through links, remove it first")
+    lock.take(folder)
+    for place in (folder, folder / "checkpoint"):
+        remove_leftovers(place)
 
 
 def clear(folder: Path) -> None:
@@ -66,10 +134,13 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise RunError(f"{folder} is a file, not a run folder")
     try:
+        check_regular(folder / CONFIG)
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunError(f"{folder} is not a run: it has no {CONFIG}") from None
-    except (OSError, ValueError) as problem:
+    except OSError as problem:
+        raise RunError(f"{folder / CONFIG} cannot be read: {reason(problem)}") from None
+    except (ValueError, RecursionError) as problem:
         raise RunError(f"{folder / CONFIG} is damaged: {first_line(problem)}") from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise RunError(f"{folder} was not written by bayesify")
@@ -77,21 +148,64 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise RunError(
             f"{folder} has run version {config.get('version')}, but this bayesify reads up to {VERSION}: upgrade it"
         )
+    _check_types(folder / CONFIG, config)
     if not (folder / MODEL).exists():
         raise RunError(f"{folder} is incomplete: {MODEL} is missing")
     return config
 
 
+def _check_types(path: Path, config: dict[str, Any]) -> None:
+    """Refuse a configuration whose entries are of another type than the one that was written."""
+    for content, types, where in ((config, _TYPES, ""), (config.get("data") or {}, _TYPES_OF_DATA, "data.")):
+        if not isinstance(content, dict):
+            continue
+        for name, kinds in types.items():
+            value = content.get(name)
+            if name in content and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+                expected = " or ".join(_NAMES.get(kind, "null") for kind in kinds)
+                raise RunError(f"{path} is damaged: {where}{name} must be {expected}, got {str(value)[:40]!r}")
+    shapes = [("input_shapes", shape) for shape in config.get("input_shapes") or []]
+    shapes += [("parameters", shape) for shape in (config.get("parameters") or {}).values()]
+    for name, shape in shapes:
+        if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+            raise RunError(f"{path} is damaged: {name} must hold lists of whole numbers, got {str(shape)[:40]!r}")
+        if name == "input_shapes" and math.prod(shape) > _MOST_NUMBERS:
+            raise RunError(f"{path} is damaged: no input has the shape {str(shape)[:40]}")
+
+
 def read_history(folder: Path) -> list[dict[str, Any]]:
-    """The records of `history.jsonl`, up to the first incomplete line."""
+    """The records of `history.jsonl`; lines that are damaged are left out, and a warning names them."""
     records: list[dict[str, Any]] = []
+    damaged: list[int] = []
     path = folder / HISTORY
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    try:
+        check_regular(path)
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+    except OSError as problem:
+        logger.warning("%s cannot be read: %s", path, reason(problem))
+        return records
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
-            records.append(json.loads(line))
-        except ValueError:
-            break
+            record = json.loads(line.decode("utf-8"))
+        except (ValueError, RecursionError):
+            record = None
+        if _is_record(record):
+            records.append(record)
+        else:
+            damaged.append(number)
+    if damaged:
+        numbers = ", ".join(map(str, damaged[:5])) + (", ..." if len(damaged) > 5 else "")
+        logger.warning("%s is damaged: left out line%s %s", path, "" if len(damaged) == 1 else "s", numbers)
     return records
+
+
+def _is_record(record: Any) -> bool:
+    """Whether this is what training writes for an epoch: the numbers that readers of a history count on."""
+    return isinstance(record, dict) and all(
+        isinstance(record.get(name, 0), int | float) for name in ("epoch", "step", "seconds", "loss", "nll", "kl")
+    )
 
 
 def check_no_other_content(folder: Path) -> None:
@@ -102,9 +216,10 @@ def check_no_other_content(folder: Path) -> None:
     if not names:
         return
     try:
+        check_regular(folder / CONFIG)
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8")) if CONFIG in names else {}
         is_run = config.get("format") == FORMAT if CONFIG in names else names <= _PARTS
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         is_run = False
     if not is_run:
         raise RunError(f"{folder} contains something that is not a run: it is not overwritten, choose another folder")

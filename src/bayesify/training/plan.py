@@ -202,7 +202,7 @@ def resume_plan(run: Path, plan_type: type[Any] = Plan) -> tuple[Any, dict[str, 
     tensors, state = checkpoint.read(run / STATE)
     try:
         return plan_type(**state["plan"]), tensors, state
-    except (KeyError, TypeError) as problem:
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise RunError(f"the checkpoint in {run} was written by another version: {problem}") from None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch import Tensor
 from bayesify.data import DataError, Preparation, rows_from_csv
 from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, read_arrays, read_rows
 from bayesify.data.images import IMAGE_FILES
+from bayesify.data.npz import read_array
 from bayesify.workflows.unprepared import Unprepared, raw_shape
 
 # A lone array has no targets: it serves as inputs, not as a data set.
@@ -111,7 +111,7 @@ def _from_json_lines(text: str, preparation: Preparation) -> Tensor:
         where = f"standard input, line {number}"
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise DataError(f"{where}: not a JSON value") from None
         if isinstance(value, dict):
             value = [column_value(value, column.name, column.categories, where) for column in preparation.columns]
@@ -151,22 +151,7 @@ def _array(path: Path) -> NDArray[Any]:
     if path.suffix.lower() not in {".npy", ".npz"}:
         arrays = read_arrays(path)
         return arrays[_name_of_inputs(path, list(arrays))]
-    try:
-        content = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
-        objects = "pickle" in str(problem) and path.stat().st_size > 0
-        reason = "it holds Python objects" if objects else "truncated or damaged"
-        raise DataError(f"{path}: not a readable {path.suffix} file ({reason})") from None
-    if isinstance(content, np.ndarray):
-        return content
-    with content:
-        try:
-            array: NDArray[Any] = content[_name_of_inputs(path, content.files)]
-        except DataError:
-            raise
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-            raise DataError(f"{path}: not a readable .npz file (truncated or damaged)") from None
-    return array
+    return read_array(path, lambda names: _name_of_inputs(path, names))
 
 
 def _name_of_inputs(path: Path, names: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bayesify import runs
-from bayesify.errors import RunError
+from bayesify.errors import RunError, first_line
 from bayesify.methods import Method, saving
 from bayesify.runs import checkpoint
 from bayesify.workflows.build import user_factory
@@ -105,7 +105,10 @@ def recipe_of(config: dict[str, Any], run: Path, data: str | None = None) -> Rec
 
 def steps_done(run: Path) -> int:
     """The number of training steps at the checkpoint of a run."""
-    return int(training_state(run)["progress"]["step"])
+    try:
+        return int(training_state(run)["progress"]["step"])
+    except (ArithmeticError, LookupError, TypeError, ValueError) as problem:
+        raise _damaged(run, problem) from None
 
 
 def is_complete(run: Path) -> bool:
@@ -115,8 +118,11 @@ def is_complete(run: Path) -> bool:
     if not (run / "checkpoint").is_dir():
         raise RunError(f"{run} has no checkpoint to resume from: it was pruned, compared or saved without one")
     state = training_state(run)
-    epochs, records = state["plan"].get("epochs"), state.get("history") or []
-    return bool(state["progress"].get("done")) or bool(epochs and records and records[-1]["epoch"] >= epochs)
+    try:
+        epochs, records = state["plan"].get("epochs"), state.get("history") or []
+        return bool(state["progress"].get("done")) or bool(epochs and records and records[-1]["epoch"] >= epochs)
+    except (AttributeError, LookupError, TypeError) as problem:
+        raise _damaged(run, problem) from None
 
 
 def training_state(run: Path) -> dict[str, Any]:
@@ -127,5 +133,13 @@ def training_state(run: Path) -> dict[str, Any]:
     return state
 
 
+def _damaged(run: Path, problem: Exception) -> RunError:
+    if isinstance(problem, RunError):
+        return problem
+    return RunError(f"{run / runs.STATE} is damaged: its state cannot be used ({first_line(problem)})")
+
+
 def _changes_inputs(plain: Mapping[str, Any]) -> bool:
-    return plain.get("normalise", "none") != "none" or any(column["categories"] for column in plain.get("columns", ()))
+    columns = plain.get("columns")
+    coded = any(isinstance(column, dict) and column.get("categories") for column in columns or ())
+    return plain.get("normalise", "none") != "none" or coded

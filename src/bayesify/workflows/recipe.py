@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from bayesify.errors import choose
+from bayesify.errors import choose, first_line
+from bayesify.files import check_regular, reason
 from bayesify.methods.cards import CARDS, OF_OPTIMISATION, OPTIONS
 
 # Posterior draws per prediction by default: the same in Python, on the command line and in the server.
@@ -211,36 +212,50 @@ def read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def read_config_file(path: str | Path) -> dict[str, Any]:
+def read_config_file(path: str | Path, network: str | None = None) -> dict[str, Any]:
     """Read the settings in a JSON or TOML file.
+
+    A file never decides which code is imported: a network `module:factory` in it needs the same name in `network`.
 
     Args:
         path: a file of settings by name, the `config.json` of a run, or the folder of a run.
+        network: the network that the user named; it replaces the one in the file.
 
     Returns:
         Settings by name.
 
     Raises:
-        ValueError: the file cannot be read, names an unknown setting, or belongs to a run that flags cannot repeat.
+        ValueError: the file cannot be read, names an unknown setting, names a network `module:factory` that the user
+            did not name, or belongs to a run that flags cannot repeat.
 
     """
     file = Path(path)
     file = file / "config.json" if file.is_dir() else file
     try:
+        check_regular(file)
         text = file.read_text(encoding="utf-8")
         content = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
     except OSError as problem:
-        raise ValueError(f"cannot read the configuration {file}: {problem.strerror}") from None
-    except ValueError as problem:
-        raise ValueError(f"{file} is not a readable configuration: {problem}") from None
+        raise ValueError(f"cannot read the configuration {file}: {reason(problem)}") from None
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{file} is not a readable configuration: {first_line(problem)}") from None
     if not isinstance(content, dict):
         raise TypeError(f"{file} must hold an object of settings by name, got {type(content).__name__}")
     if content.get("format") == "bayesify-run":
-        settings = settings_of_run(content, str(file))
-        _check_repeatable(content, file)
-        return settings
-    read_settings(content)
-    return content
+        try:
+            settings = settings_of_run(content, str(file))
+            _check_repeatable(content, file)
+        except (AttributeError, LookupError, TypeError, RecursionError) as problem:
+            raise ValueError(f"{file} is damaged: it does not describe a run ({first_line(problem)})") from None
+    else:
+        settings = content
+        read_settings(settings)
+    name = settings.get("network")
+    if network is None and ":" in str(name):
+        raise ValueError(
+            f"{file} names the network {name}, which is code: to import it, name it yourself with --network {name}"
+        )
+    return settings
 
 
 def settings_of_run(config: Mapping[str, Any], what: str) -> dict[str, Any]:

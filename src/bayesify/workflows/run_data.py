@@ -45,7 +45,10 @@ class Examples:
 def preparation_of(config: Mapping[str, Any], run: Path) -> Preparation:
     """The preparation that is saved with a run; a run that was fitted in Python takes its inputs unchanged."""
     plain = (config.get("data") or {}).get("preparation")
-    return unprepared(config, run) if plain is None else Preparation.from_dict(plain)
+    try:
+        return unprepared(config, run) if plain is None else Preparation.from_dict(plain)
+    except DataError as problem:
+        raise RunError(f"{run / runs.CONFIG} is damaged: {problem}") from None
 
 
 def open_run(

@@ -20,6 +20,9 @@ from bayesify.workflows.load import load_run, recipe_of, steps_done, training_st
 from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe
 
+# More than any machine has: a larger number of threads would end the process.
+_MOST_THREADS = 4096
+
 
 class InterruptedTrainingError(Exception):
     """Training was interrupted.
@@ -116,7 +119,7 @@ def resume(
     recipe = recipe_of(config, run, data)
     check_device(device or recipe.device)
     # The number of threads decides the order of sums, and so their last bit.
-    torch.set_num_threads(int(config.get("threads") or torch.get_num_threads()))
+    torch.set_num_threads(_threads(config, run))
     with _errors_only():
         method = load_run(run, network, unfinished=True)
     prepared = prepare_data(recipe)
@@ -134,6 +137,14 @@ def resume(
     except KeyboardInterrupt:
         raise InterruptedTrainingError(run, steps_done(run)) from None
     return Trained(method, run, method.notes)
+
+
+def _threads(config: dict[str, Any], run: Path) -> int:
+    """The number of threads that a run was trained with."""
+    threads = config.get("threads") or torch.get_num_threads()
+    if not 1 <= threads <= _MOST_THREADS:
+        raise RunError(f"{run / runs.CONFIG} is damaged: threads must be from 1 to {_MOST_THREADS}, got {threads}")
+    return int(threads)
 
 
 def check_device(name: str) -> torch.device:

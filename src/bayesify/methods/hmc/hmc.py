@@ -91,6 +91,7 @@ class HMC(Chains):
 
     # What users call.
 
+    @runs.holds_locks
     def fit(
         self,
         data: Any,
@@ -172,6 +173,7 @@ class HMC(Chains):
             self.save(folder)
         return self._conclude_run(chains, folder, examples, checks)
 
+    @runs.holds_locks
     def resume(
         self,
         data: Any,

@@ -1,0 +1,102 @@
+"""Scores of many inputs without keeping the draws of all: what each part of the inputs contributes is kept instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesify import metrics
+from bayesify.likelihoods import Regression
+from bayesify.predictive import Predictive
+
+_OF_CLASSES = ("probs", "aleatoric", "expected_error", "std")
+_OF_NUMBERS = ("mean", "aleatoric", "epistemic")
+_LEVEL = 0.95
+
+
+class StreamedPredictive(Predictive):
+    """The predictive distribution of many inputs, from predictives of parts of them whose draws are not kept.
+
+    It has what scores need: averages over the draws, uncertainties, the 95% interval, and the log density and CRPS of
+    the targets that it was made with.
+
+    Args:
+        parts: predictives of consecutive inputs.
+        targets: the targets of all inputs; None where there are none.
+
+    """
+
+    def __init__(self, parts: Iterator[Predictive], targets: Tensor | None = None) -> None:
+        kept: dict[str, list[Tensor]] = {}
+        self._count, crps = 0, 0.0
+        for given in parts:
+            part = in_double(given) if given.kind == "regression" else given
+            check_outputs(part, "the prediction")
+            if self._count == 0:
+                super().__init__(part.outputs[:, :0].clone(), part.likelihood, part.keys, part.class_names)
+            for name in _OF_CLASSES if part.kind == "classification" else _OF_NUMBERS:
+                kept.setdefault(name, []).append(getattr(part, name))
+            if part.kind == "regression":
+                for name, end in zip(("lower", "upper"), part.interval(_LEVEL), strict=True):
+                    kept.setdefault(name, []).append(end)
+            if targets is not None:
+                rows = targets[self._count : self._count + len(part)]
+                kept.setdefault("log_prob", []).append(part.log_prob(rows))
+                if part.kind == "regression":
+                    prepared = part.likelihood.prepare(rows).to(part.outputs.device).reshape(part.mean.shape)
+                    crps += crps_of(part, prepared) * len(part)
+            self._count += len(part)
+        self._kept = {name: torch.cat(tensors) for name, tensors in kept.items()}
+        self.crps = crps / max(self._count, 1)
+        # Properties that are computed when they are first used are found here instead.
+        vars(self).update({name: self._kept[name] for name in (*_OF_CLASSES, *_OF_NUMBERS) if name in self._kept})
+        if self.kind == "classification":
+            vars(self).pop("mean", None)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def log_prob(self, targets: Any) -> Tensor:
+        """The log densities of the targets that the parts were scored on."""
+        if "log_prob" not in self._kept or len(targets) != len(self):
+            raise ValueError("a streamed prediction has the log densities of the targets that it was made with only")
+        return self._kept["log_prob"]
+
+    def interval(self, level: float = _LEVEL) -> tuple[Tensor, Tensor]:
+        """The central 95% interval (regression)."""
+        if level != _LEVEL:
+            raise ValueError(f"a streamed prediction has the interval of level {_LEVEL} only, got {level}")
+        return self._kept["lower"], self._kept["upper"]
+
+
+def crps_of(predictive: Predictive, targets: Tensor) -> float:
+    """The continuous ranked probability score, by the likelihood's own distribution."""
+    if isinstance(predictive, StreamedPredictive):
+        return predictive.crps
+    likelihood = predictive.likelihood
+    assert isinstance(likelihood, Regression)
+    means = likelihood.mean(predictive.outputs)
+    if likelihood.discrete:
+        return metrics.crps_counts(means, targets)
+    return metrics.crps(means, likelihood.noise_variance(predictive.outputs).sqrt(), targets)
+
+
+def in_double(predictive: Predictive) -> Predictive:
+    """The same predictive with outputs in double precision."""
+    if isinstance(predictive, StreamedPredictive):
+        return predictive
+    return Predictive(predictive.outputs.double(), predictive.likelihood, predictive.keys)
+
+
+def check_outputs(predictive: Predictive, name: str) -> None:
+    """Raise an error for a predictive without inputs, or with NaN in its outputs."""
+    if len(predictive) == 0:
+        raise ValueError(f"{name} has no inputs")
+    wrong = int(torch.isnan(predictive.outputs).sum())
+    if wrong:
+        draws = int(torch.isnan(predictive.outputs).flatten(1).any(1).sum())
+        where = f"{wrong} of its outputs, in {draws} of {predictive.draws} draws"
+        raise ValueError(f"{name} holds NaN in {where}: the network has diverged or its input holds NaN")
