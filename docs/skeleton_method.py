@@ -19,7 +19,7 @@ from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS
 from bayesify.methods.method import NetworkLike, Objective
 from bayesify.methods.point import PointEstimate
-from bayesify.methods.storage import check_room, shuffled
+from bayesify.methods.stored_samples import check_room, shuffled
 
 
 class LastIterates(PointEstimate):

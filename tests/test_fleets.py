@@ -9,7 +9,7 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.fleets import Fleet
-from bayesify.runs import checkpoint
+from bayesify.runs import tensor_files
 from bayesify.training import checkpoints
 
 MIXTURES = ["scale-mixture:0.25,1,0.01", "scale-mixture:0.5,0.5,0.1", "scale-mixture:0.75,2,0.002"]
@@ -214,7 +214,7 @@ def test_a_fleet_that_is_interrupted_keeps_the_epoch_and_goes_on_to_the_same_bit
     fit(whole, 6, tmp_path / "whole")
 
     def stop(epoch, _):
-        checkpointed.append(checkpoint.read(tmp_path / "run" / "fleet.safetensors")[1]["epochs"])
+        checkpointed.append(tensor_files.read(tmp_path / "run" / "fleet.safetensors")[1]["epochs"])
         if epoch == 3:
             os.kill(os.getpid(), signal.SIGINT)
 

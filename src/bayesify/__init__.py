@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bayesify.predictive import Predictive as Predictive
     from bayesify.training.kl import KL as KL
     from bayesify.workflows.load import load as load
-    from bayesify.workflows.python_inputs import prepare as prepare
+    from bayesify.workflows.prepare_inputs import prepare as prepare
 
 __version__ = "0.1.0"
 

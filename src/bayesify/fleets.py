@@ -22,15 +22,15 @@ from tqdm import tqdm
 
 from bayesify.errors import RunError, TrainingError, at_least, first_line
 from bayesify.methods.variational.variational import Variational
-from bayesify.runs import checkpoint
+from bayesify.runs import tensor_files
 from bayesify.training import checkpoints, data_identity
+from bayesify.training.batches import Examples, TensorExamples, as_examples
 from bayesify.training.engines.compiling import worth_compiling
 from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.side_by_side import SideBySideSteps
 from bayesify.training.engines.stacked import Stack
 from bayesify.training.engines.stacked_step import StackedStep
-from bayesify.training.examples import Examples, TensorExamples, as_examples
 from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import make_optimizer, rate_factor
@@ -301,7 +301,7 @@ class Fleet(Stack):
         tensors, packed = checkpoints.pack_optimizer(optimizer)
         tensors |= dict(zip(self.names, (parameter.detach() for parameter in self.parameters), strict=True))
         state = {"epochs": epochs, "optimizer": packed, "nll": self.nll, "asked": request}
-        checkpoint.write(Path(run) / "fleet.safetensors", tensors, state)
+        tensor_files.write(Path(run) / "fleet.safetensors", tensors, state)
 
     def _restore(
         self, run: str | Path | None, optimizer: torch.optim.Optimizer, step: StackedStep, request: dict[str, Any]
@@ -309,7 +309,7 @@ class Fleet(Stack):
         file = None if run is None else Path(run) / "fleet.safetensors"
         if file is None or not file.exists():
             return 0
-        tensors, state = checkpoint.read(file)
+        tensors, state = tensor_files.read(file)
         requested, saved = json.loads(json.dumps(request)), state.get("asked")
         # Checkpoints of earlier versions lack some entries, which are not compared.
         if (

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import bayesify as bf
 from bayesify import networks
-from bayesify.functional import chain
+from bayesify.functional import layer_chain
 from bayesify.methods.variational.estimators.moments import Gaussians, Propagation, stand_ins
 
 DRAWS, CHUNK = 10_000, 250
@@ -62,9 +62,11 @@ def drawn_moments(bnn: bf.Variational, x: Tensor) -> tuple[list[tuple[Tensor, Te
         now = x.expand(CHUNK, *x.shape)
         for number, (name, layer) in enumerate(links):
             if isinstance(layer, nn.Linear):
-                now = chain._linear(now, tensors[f"{name}weight"], tensors[f"{name}bias"], shared=False)
+                now = layer_chain._linear(now, tensors[f"{name}weight"], tensors[f"{name}bias"], shared=False)
             elif isinstance(layer, nn.Conv2d):
-                now = chain._convolution(layer, now, tensors[f"{name}weight"], tensors[f"{name}bias"], shared=False)
+                now = layer_chain._convolution(
+                    layer, now, tensors[f"{name}weight"], tensors[f"{name}bias"], shared=False
+                )
             else:
                 after = layer(now.flatten(0, 1))
                 now = after.view(CHUNK, len(x), *after.shape[1:])

@@ -182,7 +182,7 @@ def test_the_thresholds_of_the_alerts_are_those_on_the_page_of_reports():
 
 def test_the_server_sends_what_its_page_lists():
     pytest.importorskip("fastapi")
-    from bayesify.serving import v1
+    from bayesify.serving import v1_routes
     from bayesify.serving.predictions import accepted
 
     class Model:
@@ -198,6 +198,6 @@ def test_the_server_sends_what_its_page_lists():
         table = table_of(bf.Predictive(outputs, likelihood))
         table["accepted"] = accepted(table, None, None)
         Model.kind = likelihood.kind
-        (record,) = v1._records(Model, table)
+        (record,) = v1_routes._records(Model, table)
         assert listed["`/v2`"][column] == list(table)
         assert listed["`/v1`"][column] == list(record)

@@ -165,7 +165,7 @@ def test_a_diverging_loss_stops_with_the_reason_and_the_last_good_state(blobs):
 
 
 def test_no_space_left_on_the_disk_keeps_the_network_trained(method, blobs, tmp_path, monkeypatch):
-    from bayesify.runs import checkpoint
+    from bayesify.runs import tensor_files
 
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
@@ -174,7 +174,7 @@ def test_no_space_left_on_the_disk_keeps_the_network_trained(method, blobs, tmp_
     method.save(tmp_path / "run")
     saved = bf.load(tmp_path / "run", network()).mu.detach().clone()
     method.fit(blobs, epochs=1, progress=False)
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(tensor_files, "save_file", full)
     refused(lambda: method.save(tmp_path / "run"), "No space left", bf.RunError)
     assert torch.equal(bf.load(tmp_path / "run", network()).mu, saved)
     assert torch.isfinite(method.predict(blobs[0]).outputs).all()

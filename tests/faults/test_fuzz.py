@@ -26,7 +26,7 @@ import bayesify as bf
 from bayesify import runs
 from bayesify.data import published_files
 from bayesify.data.images import open_image
-from bayesify.runs import checkpoint
+from bayesify.runs import tensor_files
 from bayesify.workflows import load, run_data
 from bayesify.workflows.inputs import read_inputs
 from bayesify.workflows.recipe import make_recipe, read_config_file
@@ -168,7 +168,7 @@ def read_run(folder):
 
 
 def read_checkpoint(folder):
-    checkpoint.read(folder / runs.STATE)
+    tensor_files.read(folder / runs.STATE)
     load.is_complete(folder)
 
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import bayesify as bf
 from bayesify.likelihoods.constant import constant_log_prob
-from bayesify.training.examples import KeptRows
+from bayesify.training.batches import KeptRows
 from bayesify.training.warnings import without_warnings
 
 PROBLEMS = ("moons", "circles", "iris", "digits", "diabetes", "sine")

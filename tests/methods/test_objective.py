@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import bayesify as bf
 from bayesify import noise
-from bayesify.training.examples import TensorExamples
+from bayesify.training.batches import TensorExamples
 
 N = 23  # a prime: every batch size but one leaves a ragged last batch
 

@@ -12,8 +12,8 @@ import bayesify as bf
 from bayesify.evaluation import score
 from bayesify.evaluation.pruning import PruningCurve
 from bayesify.report import MethodResult, comparison_report, hero_figure
-from bayesify.report.examples import easiest_known, gallery, most_telling_unknown, surest_unknown
 from bayesify.report.posterior import _how_far
+from bayesify.report.shown_examples import easiest_known, gallery, most_telling_unknown, surest_unknown
 
 NAMES = ["<script>alert(1)</script>", "a name that is much too long to fit anywhere $x^2$", "c"]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import bayesify as bf
-from bayesify.runs import checkpoint
+from bayesify.runs import tensor_files
 
 OLD = Path(__file__).parents[1] / "methods" / "saved_runs"
 
@@ -48,7 +48,7 @@ def test_every_flipped_bit_of_the_tensors_is_noticed(run, name):
             damaged[place] ^= 1 << bit
             path.write_bytes(damaged)
             with pytest.raises(bf.RunError, match="does not have its checksum; use a copy, or train again"):
-                checkpoint.read(path)
+                tensor_files.read(path)
     if name == "model.safetensors":
         with pytest.raises(bf.RunError, match=r"model\.safetensors is damaged"):
             bf.load(run)
@@ -60,15 +60,15 @@ def test_a_changed_number_in_the_state_is_noticed(run):
     place = content.index(b'\\"step\\": 3')
     path.write_bytes(content[:place] + content[place:].replace(b'\\"step\\": 3', b'\\"step\\": 2', 1))
     with pytest.raises(bf.RunError, match="checksum"):
-        checkpoint.read(path)
+        tensor_files.read(path)
 
 
 def test_equal_tensors_make_equal_files(tmp_path):
     tensors = {"b": torch.arange(3), "a": torch.zeros(()), "half": torch.ones(2, dtype=torch.bfloat16)}
     for name in ("one", "two"):
-        checkpoint.write(tmp_path / name, dict(reversed(tensors.items())) if name == "two" else tensors, {"x": 0.1})
+        tensor_files.write(tmp_path / name, dict(reversed(tensors.items())) if name == "two" else tensors, {"x": 0.1})
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    read, state = checkpoint.read(tmp_path / "one")
+    read, state = tensor_files.read(tmp_path / "one")
     assert state == {"x": 0.1}
     assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())
 

@@ -21,7 +21,7 @@ import starlette.requests
 from PIL import Image, ImageFile
 from talking import Held, serving
 
-from bayesify.serving import models, payloads, v1
+from bayesify.serving import input_arrays, models, v1_routes
 from bayesify.serving.connections import connection_limit
 from bayesify.serving.limits import Limits
 from bayesify.serving.models import Registry
@@ -268,7 +268,7 @@ def test_who_does_not_read_is_dropped(folders):
 
 def test_a_large_body_is_parsed_beside_the_event_loop(folders, monkeypatch):
     reached, opened, names = threading.Event(), threading.Event(), []
-    parse = v1.parse_json
+    parse = v1_routes.parse_json
 
     def slow(*arguments):
         names.append(threading.current_thread().name)
@@ -277,7 +277,7 @@ def test_a_large_body_is_parsed_beside_the_event_loop(folders, monkeypatch):
         return parse(*arguments)
 
     with served(folders) as client:
-        monkeypatch.setattr(v1, "parse_json", slow)
+        monkeypatch.setattr(v1_routes, "parse_json", slow)
         thread = threading.Thread(target=client.post, args=("/v1/predict", b"[" + b" " * 100_000 + b"]"))
         thread.start()
         assert reached.wait(10)
@@ -293,7 +293,7 @@ def test_json_that_would_grow_is_refused_before_it_is_parsed(folders, monkeypatc
         raise AssertionError
 
     with served(folders, decoded=1 << 20) as client:
-        for module in (payloads, starlette.requests):
+        for module in (input_arrays, starlette.requests):
             monkeypatch.setattr(module, "json", SimpleNamespace(loads=parsed, dumps=json.dumps))
         body = b"[" + b",".join([text] * 40_000) + b"]"
         for path in ("/v1/predict", "/v2/models/plain/infer", "/studio/api/coin", "/studio/api/draw"):
@@ -308,7 +308,7 @@ def test_the_estimate_of_json_is_an_upper_one():
 
     for text in ("[]", "[1000]", "0.5", "12345", '"ab"', '{"a":0.5}', '{"ab":{"cd":[0.5]}}'):
         body = ("[" + ",".join([text] * 2000) + "]").encode()
-        assert payloads.json_size(body) > 0.6 * size(json.loads(body)), text
+        assert input_arrays.json_size(body) > 0.6 * size(json.loads(body)), text
 
 
 def test_a_name_is_cut_before_it_is_compared(folders, monkeypatch):
@@ -432,7 +432,7 @@ from pathlib import Path
 from PIL import Image
 from bayesify.runs import read_config
 from bayesify.serving.limits import Limits
-from bayesify.serving.payloads import example_from_image
+from bayesify.serving.input_arrays import example_from_image
 from bayesify.workflows.run_data import preparation_of
 
 def peak():

@@ -17,7 +17,7 @@ from bayesify.serving.batching import Batcher
 from bayesify.serving.limits import Limits
 from bayesify.serving.models import Registry
 from bayesify.serving.predictor import SIZES, Predictor
-from bayesify.serving.weights import WeightCache
+from bayesify.serving.weight_cache import WeightCache
 
 
 def mlp(outputs=7, units=32):

@@ -28,7 +28,8 @@ import bayesify as bf
 from bayesify.cli import main
 from bayesify.data import Preparation
 from bayesify.runs import read_config
-from bayesify.studio import attach, demonstration, draw, models, page, strokes, training, understand
+from bayesify.studio import attach, demonstration, models, static_files, strokes, understand_page, watched_training
+from bayesify.studio import draw_page as draw
 from bayesify.workflows.run_data import examples_of
 
 SEVEN = [[(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]]
@@ -250,9 +251,9 @@ def test_training_streams_surfaces_that_are_the_trained_methods_own(client, ask)
     last = frames[-1]
     assert last["share"] == 1
     shown = []
-    method = training.train(training.TrainingRequest(**lesson), shown.append)
-    lattice = training.Square(tuple(last["low"]), tuple(last["high"])).lattice()
-    expected = method.predict(lattice, draws=training.DRAWS)
+    method = watched_training.train(watched_training.TrainingRequest(**lesson), shown.append)
+    lattice = watched_training.Square(tuple(last["low"]), tuple(last["high"])).lattice()
+    expected = method.predict(lattice, draws=watched_training.DRAWS)
     assert levels(last["probs"]) == pytest.approx(expected.probs[:, 1].numpy(), abs=0.02)
     assert levels(last["epistemic"]) == pytest.approx(expected.epistemic.numpy() / math.log(2), abs=0.02)
     x = torch.tensor(points)[:, :2]
@@ -265,7 +266,7 @@ def test_training_streams_surfaces_that_are_the_trained_methods_own(client, ask)
     assert mean == pytest.approx(levels(last["probs"]), abs=0.01)
 
 
-@pytest.mark.parametrize("method", list(training.CARDS))
+@pytest.mark.parametrize("method", list(watched_training.CARDS))
 def test_every_method_can_be_watched(client, ask, method):
     points = ask("understand/points", data="circles", n=20)["points"]
     about = next(m for m in ask("understand/options")["methods"] if m["name"] == method)
@@ -291,10 +292,10 @@ def test_what_a_method_is_has_no_marks_of_code(ask):
 
 def test_a_server_that_ends_ends_training_and_says_so():
     async def watched():
-        trainings = understand.Trainings()
-        lesson = training.TrainingRequest(points=[(0, 0, 0), (1, 1, 1)] * 20, epochs=3000, units=64, layers=2)
+        trainings = understand_page.Trainings()
+        lesson = watched_training.TrainingRequest(points=[(0, 0, 0), (1, 1, 1)] * 20, epochs=3000, units=64, layers=2)
         heard = []
-        async for event in understand._events(lesson, trainings):
+        async for event in understand_page._events(lesson, trainings):
             heard.append(event)
             if len(heard) == 1:
                 trainings.close()
@@ -460,7 +461,7 @@ def test_the_page_may_load_and_call_nothing_but_its_own_server(client):
     assert "unsafe" not in policy
     assert "connect-src 'self'" in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
-    for path in page.STATIC.rglob("*"):
+    for path in static_files.STATIC.rglob("*"):
         if path.suffix in {".js", ".css", ".html", ".svg"}:
             text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
             assert not re.search(r"(https?:)?//[a-z0-9-]+\.[a-z]", text), path
@@ -468,7 +469,7 @@ def test_the_page_may_load_and_call_nothing_but_its_own_server(client):
 
 
 def test_all_scripts_together_are_small():
-    assert sum(path.stat().st_size for path in page.STATIC.rglob("*.js")) < 200_000
+    assert sum(path.stat().st_size for path in static_files.STATIC.rglob("*.js")) < 200_000
 
 
 def test_files_are_looked_up_never_joined_to_a_path(client):
@@ -478,10 +479,10 @@ def test_files_are_looked_up_never_joined_to_a_path(client):
 
 
 def test_every_url_in_the_page_is_relative():
-    html = (page.STATIC / "index.html").read_text()
+    html = (static_files.STATIC / "index.html").read_text()
     for url in re.findall(r'(?:href|src)="([^"]*)"', html):
         assert not url.startswith(("/", "http")), url
-    assert '"studio/api/"' in (page.STATIC / "api.js").read_text()
+    assert '"studio/api/"' in (static_files.STATIC / "api.js").read_text()
 
 
 # Without a run

@@ -9,7 +9,7 @@ import uvicorn
 from bayesify.cli import main
 from bayesify.serving import Registry
 from bayesify.serving.app import create_app
-from bayesify.studio import attach, results
+from bayesify.studio import attach, results_page
 
 METHODS = ("point", "ensemble", "variational")
 
@@ -40,7 +40,7 @@ def make_runs(folder):
 @contextlib.contextmanager
 def serving(folders, reproduced):
     """The address of a server over these runs, whose Results page looks into `reproduced`."""
-    held, results.PLACES = results.PLACES, (str(reproduced),)
+    held, results_page.PLACES = results_page.PLACES, (str(reproduced),)
     registry = Registry(list(folders), threads=1)
     server = uvicorn.Server(uvicorn.Config(create_app(registry, pages=attach), port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -54,4 +54,4 @@ def serving(folders, reproduced):
     finally:
         server.should_exit = True
         thread.join(10)
-        results.PLACES = held
+        results_page.PLACES = held

@@ -8,9 +8,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import bayesify as bf
-from bayesify.runs import checkpoint
+from bayesify.runs import tensor_files
 from bayesify.training import data_identity
-from bayesify.training.examples import TensorExamples
+from bayesify.training.batches import TensorExamples
 
 KINDS = {
     "point": lambda: bf.PointEstimate(bf.networks.mlp(2, 3, units=8), "categorical"),
@@ -95,11 +95,11 @@ def test_a_loader_must_give_as_many_batches(blobs, tmp_path):
 def test_a_run_from_before_there_were_marks_still_goes_on_and_has_one_then(kind, blobs, tmp_path):
     state = tmp_path / "run" / "checkpoint" / "state.safetensors"
     KINDS[kind]().fit(blobs, **PLANS[kind], run=tmp_path / "run", progress=False)
-    tensors, held = checkpoint.read(state)
+    tensors, held = tensor_files.read(state)
     mark = held.pop("data")
-    checkpoint.write(state, tensors, held)
+    tensor_files.write(state, tensors, held)
     bf.load(tmp_path / "run").resume(blobs, tmp_path / "run", extend=5, progress=False)
-    assert checkpoint.read(state)[1]["data"] == mark
+    assert tensor_files.read(state)[1]["data"] == mark
 
 
 def test_named_inputs_are_the_same_in_any_order():

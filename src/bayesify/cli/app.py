@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from bayesify.cli import compare, data, demo, evaluate, predict, prune, report, serve, sweep, train
-from bayesify.cli.outcome import explain, say
+from bayesify.cli.output import explain, say
 from bayesify.errors import BayesifyWarning
 
 app = typer.Typer(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bayesify.cli.options import Json
-from bayesify.cli.outcome import FAILED, CommandError, emit
+from bayesify.cli.output import FAILED, CommandError, emit
 from bayesify.cli.recipe_flags import takes_recipe
 from bayesify.errors import choose
 from bayesify.methods.cards import CARDS, OPTIONS

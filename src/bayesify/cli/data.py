@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bayesify.cli.options import Json, complete_data
-from bayesify.cli.outcome import CommandError, emit
+from bayesify.cli.output import CommandError, emit
 
 if TYPE_CHECKING:
     from bayesify.data import Available

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bayesify.cli.options import Json
-from bayesify.cli.outcome import emit
+from bayesify.cli.output import emit
 
 
 def register(app: typer.Typer) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bayesify.cli.options import By, Draws, Json, OtherData, OwnNetwork, Run, Seed, Unknown, say_unprepared
-from bayesify.cli.outcome import emit
+from bayesify.cli.output import emit
 from bayesify.files import plain
 from bayesify.workflows.recipe import DRAWS
 

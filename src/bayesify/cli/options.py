@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bayesify.cli.outcome import say
+from bayesify.cli.output import say
 from bayesify.methods.cards import CARDS
 
 # Names for shell completion, listed here so that no data module is imported.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, say_unprepared
-from bayesify.cli.outcome import CommandError, emit
+from bayesify.cli.output import CommandError, emit
 from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Seed, Unknown, say_unprepared
-from bayesify.cli.outcome import CommandError, emit
+from bayesify.cli.output import CommandError, emit
 from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:

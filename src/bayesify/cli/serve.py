@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from bayesify.cli.options import Json, OwnNetwork, say_unprepared
-from bayesify.cli.outcome import CommandError, emit, say
+from bayesify.cli.output import CommandError, emit, say
 from bayesify.workflows.recipe import DRAWS
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bayesify.cli.options import Json
-from bayesify.cli.outcome import FAILED, CommandError, emit
+from bayesify.cli.output import FAILED, CommandError, emit
 from bayesify.cli.recipe_flags import given_flags, takes_recipe
 from bayesify.workflows.recipe import Recipe, make_recipe, read_config_file
 

@@ -13,7 +13,7 @@ from bayesify.evaluation.scored_predictions import ScoredPredictions
 from bayesify.evaluation.scores import SCORES, Evaluation
 from bayesify.evaluation.streamed import StreamedPredictive
 from bayesify.predictive import Predictive
-from bayesify.training.examples import for_scoring
+from bayesify.training.batches import for_scoring
 
 if TYPE_CHECKING:
     from bayesify.methods import Method

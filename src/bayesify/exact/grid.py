@@ -5,7 +5,7 @@
 Each point stands for a cell that reaches half way to its neighbours (the midpoint rule, whose error is of order
 spacing^2). `truncation_error` estimates two errors separately: that of the spacing, by halving every cell (Richardson:
 the error is 4/3 of the change), and that of the mass beyond the edges, by extrapolating the log density with its slope
-and curvature there (`tails.py`).
+and curvature there (`grid_tails.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from bayesify.errors import choose, first_line, nearest
-from bayesify.exact.tails import slope_and_curvature, tail
+from bayesify.exact.grid_tails import slope_and_curvature, tail
 
 OfParameters = Callable[..., Any]
 

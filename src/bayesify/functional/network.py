@@ -2,7 +2,7 @@
 
 The user's module is copied, never edited. Every trained tensor gets a place in a vector `theta` of length P, the random
 ones first. Frozen tensors and buffers stay outside it. `Network.outputs(theta, x)` evaluates the module at each row of
-`theta [draws, P]` and returns `[draws, batch, ...]`, by the best of the tiers in `tiers.py`.
+`theta [draws, P]` and returns `[draws, batch, ...]`, by the best of the tiers in `batched_draws.py`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
-from bayesify.functional import chain, tiers
+from bayesify.functional import batched_draws, layer_chain
+from bayesify.functional.batched_draws import LOOP_FROM_WEIGHTS
 from bayesify.functional.copying import Lock, as_module, fill, hollow
 from bayesify.functional.dropout import DropoutBefore, KeyedDropout, NoDropout
 from bayesify.functional.initialisation import seeded_torch
 from bayesify.functional.inputs import bind, count, pick
 from bayesify.functional.layout import check_trainable, common_dtype, lay_out, main_dtype
-from bayesify.functional.recording import EscapedWeightsError, ReadRecorder
 from bayesify.functional.selection import select
-from bayesify.functional.tiers import LOOP_FROM_WEIGHTS
+from bayesify.functional.trace_recorders import EscapedWeightsError, ReadRecorder
 from bayesify.functional.tracing import Trace, restore_state, state_of, trace_network
 from bayesify.priors import Weight, fan_in
 
@@ -106,7 +106,7 @@ class Network(nn.Module):
         self.buffer_names = [name for name, slot in self._kept.items() if slot.startswith("buffer_")]
         # A list hides the template from nn.Module. It is code only: every tensor it needs is passed in.
         self._template = [hollow(original)]
-        self.chain = chain.plan(self.template)
+        self.chain = layer_chain.plan(self.template)
         self._recurrent = [place.name for place in self.places if _is_recurrent(self.template, place.name)]
         self.signature = inspect.signature(self.template.forward)
         self.lock = Lock()
@@ -296,7 +296,9 @@ class Network(nn.Module):
             Outputs `[draws, batch, ...]`, and the buffers `[draws, *shape]` that training passes changed, by name.
 
         """
-        return tiers.evaluate(self, theta, x, train=train, dropout=dropout, fixed_mask=fixed_mask, each=each, kept=kept)
+        return batched_draws.evaluate(
+            self, theta, x, train=train, dropout=dropout, fixed_mask=fixed_mask, each=each, kept=kept
+        )
 
     def tier(self, draws: int, x: Any, *, train: bool, each: bool = False, stochastic: bool = False) -> tuple[str, str]:
         """How `outputs` evaluates several draws: `batched`, `vmap` or `loop`.
@@ -312,7 +314,7 @@ class Network(nn.Module):
             The tier, and the reason in words.
 
         """
-        return tiers.best_tier(self, draws, x, train=train, each=each, stochastic=stochastic)
+        return batched_draws.best_tier(self, draws, x, train=train, each=each, stochastic=stochastic)
 
     def arguments(self, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments of the module's `forward` for inputs x.
@@ -409,7 +411,7 @@ class Network(nn.Module):
             Outputs `[draws, batch, ...]`.
 
         """
-        return self.pick(chain.run(self.chain, tensors, x))
+        return self.pick(layer_chain.run(self.chain, tensors, x))
 
     def _explain(self, problem: Exception, trace: Trace) -> None:
         if trace.problem is not None:

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from bayesify.errors import first_line
 from bayesify.functional.dropout import Site
 from bayesify.functional.initialisation import seeded_torch
-from bayesify.functional.recording import DropoutRecorder, EscapedWeightsError, ReadRecorder, sites_from
+from bayesify.functional.trace_recorders import DropoutRecorder, EscapedWeightsError, ReadRecorder, sites_from
 
 if TYPE_CHECKING:
     from bayesify.functional.network import Network

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bayesify.likelihoods.constant import constant_log_prob
 from bayesify.methods.elbo import ELBO
-from bayesify.training.examples import Batch, Examples, TensorExamples
+from bayesify.training.batches import Batch, Examples, TensorExamples
 from bayesify.training.kl import KL
 from bayesify.training.loop import Plan
 from bayesify.training.warnings import (

@@ -12,11 +12,11 @@ from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
 from bayesify.functional.inputs import InterfaceError, check_names, count, listed
-from bayesify.functional.recording import EscapedWeightsError
+from bayesify.functional.trace_recorders import EscapedWeightsError
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.likelihoods.noise_prior import NoisePrior
 from bayesify.priors import Flat, Hyperprior, Learned, Normal, WeightPrior
-from bayesify.training.examples import Examples, LoaderExamples, take, to_device
+from bayesify.training.batches import Examples, LoaderExamples, take, to_device
 
 if TYPE_CHECKING:
     from bayesify.functional.network import Network

@@ -18,8 +18,8 @@ from bayesify.functional import initialisation
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.methods.point import noise_penalty, start_log_noise
-from bayesify.methods.storage import check_room
-from bayesify.training.examples import Batch
+from bayesify.methods.stored_samples import check_room
+from bayesify.training.batches import Batch
 
 
 class Ensemble(Method):

@@ -35,7 +35,7 @@ from bayesify.methods.objective import Learning, Objective
 from bayesify.methods.summary import Summary, summarise
 from bayesify.priors import Prior, WeightPrior
 from bayesify.training import data_identity
-from bayesify.training.examples import Examples, TensorExamples, as_examples, for_scoring
+from bayesify.training.batches import Examples, TensorExamples, as_examples, for_scoring
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan
 from bayesify.training.optimisation import OptimizerFactory, make_optimizer

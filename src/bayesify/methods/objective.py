@@ -17,7 +17,7 @@ from torch import Tensor
 from bayesify import noise
 from bayesify.errors import at_least
 from bayesify.methods.prediction import Prediction
-from bayesify.training.examples import Batch, as_inputs, to_device
+from bayesify.training.batches import Batch, as_inputs, to_device
 from bayesify.training.trainable import Objective
 
 __all__ = ["Learning", "Objective"]

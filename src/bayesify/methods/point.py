@@ -16,7 +16,7 @@ from bayesify.functional import initialisation
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.likelihoods.noise_prior import NoisePrior
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
-from bayesify.training.examples import Batch
+from bayesify.training.batches import Batch
 
 
 class PointEstimate(Method):

@@ -26,7 +26,7 @@ from bayesify.methods import memory
 from bayesify.methods.checks import explained, few, noise_prior_of, same_kind, try_network
 from bayesify.methods.variational.estimators.moments import POINTS, Gaussians, contrast_of, prediction_of, stand_ins
 from bayesify.predictive import Predictive
-from bayesify.training.examples import as_inputs, take, to_device
+from bayesify.training.batches import as_inputs, take, to_device
 
 Drawing = Callable[[Sequence[int]], Tensor]
 _DRAW_ELEMENTS = 1 << 24

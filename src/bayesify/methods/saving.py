@@ -20,7 +20,7 @@ from bayesify.functional.selection import select
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.registry import METHODS
 from bayesify.priors import posterior
-from bayesify.runs import checkpoint
+from bayesify.runs import tensor_files
 from bayesify.training.plan import History, resume_plan
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def save(method: Method, folder: Path) -> Path:
     if method.run != folder.resolve():
         runs.clear(folder)
         method.run = folder.resolve()
-    checkpoint.write(folder / runs.MODEL, dict(method.state_dict()), {"method": method.name})
+    tensor_files.write(folder / runs.MODEL, dict(method.state_dict()), {"method": method.name})
     write_json(folder / runs.CONFIG, describe(method))
     if method.history.records:
         write_text(folder / runs.HISTORY, method.history.to_jsonl())
@@ -64,9 +64,9 @@ def load(
     if config.get("output") == OWN_FUNCTION and output is None:
         raise RunError(f"the method in {folder} picks its output by a function of yours: give output=")
     file = folder / (runs.MODEL if config.get("complete", True) else runs.STATE)
-    _check_sizes(config, checkpoint.shapes(file), file, folder / runs.CONFIG, own_network=network is not None)
+    _check_sizes(config, tensor_files.shapes(file), file, folder / runs.CONFIG, own_network=network is not None)
     method = _rebuild(config, network, folder, output)
-    tensors, state = checkpoint.read(file)
+    tensors, state = tensor_files.read(file)
     if not config.get("complete", True):
         try:
             step = int(state["progress"]["step"])

@@ -27,11 +27,11 @@ from torch.optim import Optimizer
 from bayesify import noise
 from bayesify.errors import TrainingError, at_least
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.collection import check_whole_plan
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.point import PointEstimate
-from bayesify.methods.storage import check_room, shuffled
-from bayesify.training.examples import Batch, Examples, to_device
+from bayesify.methods.sample_collection import check_whole_plan
+from bayesify.methods.stored_samples import check_room, shuffled
+from bayesify.training.batches import Batch, Examples, to_device
 from bayesify.training.loop import Plan
 from bayesify.training.optimisation import OptimizerFactory
 

@@ -15,7 +15,7 @@ from bayesify.errors import at_least
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.method import Method
 from bayesify.priors import WeightPrior
-from bayesify.training.examples import Batch, TensorExamples, as_examples
+from bayesify.training.batches import Batch, TensorExamples, as_examples
 
 
 class WithELBO(Method):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayesify import metrics
-from bayesify.evaluation.statistics import wilson_intervals
+from bayesify.evaluation.seed_statistics import wilson_intervals
 from bayesify.plots import arguments, style
 from bayesify.predictive import Predictive
 

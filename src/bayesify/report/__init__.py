@@ -4,9 +4,9 @@ from bayesify.evaluation.results import MethodResult, Spread
 from bayesify.report.alerts import Alert, alerts
 from bayesify.report.blocks import Column
 from bayesify.report.comparison import comparison_report
-from bayesify.report.examples import hero_figure
 from bayesify.report.model_card import model_card, write_model_card
 from bayesify.report.report import Report
+from bayesify.report.shown_examples import hero_figure
 
 __all__ = [
     "Alert",

@@ -12,7 +12,7 @@ from bayesify.evaluation.selective import risk_coverage
 from bayesify.plots import style
 from bayesify.plots.predictions import histogram_of_scores
 from bayesify.plots.style import looks_of
-from bayesify.report import examples, scoring
+from bayesify.report import scoring, shown_examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ def shown_predictions(
         f"Bars are the mean over draws, ticks the single draws: where they spread, the method is unsure. Below the "
         f"dashed line at {at_least:.0%} the prediction is “I do not know”.",
     )
-    easy, hard = examples.easiest_known(results), examples.hardest_known(results)
+    easy, hard = shown_examples.easiest_known(results), shown_examples.hardest_known(results)
     chosen = {
         easy: "The known image with the most confident right prediction",
         hard: "The known image with the least confident prediction",
@@ -67,7 +67,7 @@ def shown_predictions(
     all_words: list[str] = []
     for index, reason in chosen.items():
         truth = class_names[int(known[1].reshape(-1)[index])]
-        panels, words = examples.predictions_for(
+        panels, words = shown_examples.predictions_for(
             results,
             known[0][index],
             index,
@@ -85,13 +85,13 @@ def shown_predictions(
     if unknown is None or any(result.unknown is None for result in results):
         return
     plain = plain_result(results)
-    surest, telling = examples.surest_unknown(results), examples.most_telling_unknown(results, at_least)
+    surest, telling = shown_examples.surest_unknown(results), shown_examples.most_telling_unknown(results, at_least)
     why = {
         surest: f"{plain.label} is most confidently wrong on it",
         telling: f"{plain.label} is at least {at_least:.0%} sure of it and the others are least sure",
     }
     for place, reason in why.items():
-        panels, words = examples.predictions_for(
+        panels, words = shown_examples.predictions_for(
             results, unknown[place], place, class_names, unknown=True, at_least=at_least, caption="not in training"
         )
         report.figure(
@@ -149,8 +149,12 @@ def galleries(
     """The least confident images and the confident mistakes of every method."""
     report.section("Worth a second look")
     alone = len(results) == 1
-    least = [examples.gallery(result, images, class_names, mistakes=False, named=not alone)[0] for result in results]
-    wrong = [examples.gallery(result, images, class_names, mistakes=True, named=not alone)[0] for result in results]
+    least = [
+        shown_examples.gallery(result, images, class_names, mistakes=False, named=not alone)[0] for result in results
+    ]
+    wrong = [
+        shown_examples.gallery(result, images, class_names, mistakes=True, named=not alone)[0] for result in results
+    ]
     unsure_panels = [panel for panel in least if panel is not None]
     mistake_panels = [panel for panel in wrong if panel is not None]
     counts = {result.label: _mistakes(result, at_least) for result in results}

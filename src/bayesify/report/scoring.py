@@ -14,7 +14,7 @@ from bayesify import plots
 from bayesify.evaluation.auroc_intervals import auroc_interval
 from bayesify.evaluation.results import Seeds, Spread, share_confident, uncertainties
 from bayesify.evaluation.scores import COST, HIGHLIGHTED, REPORTED, SCORES, Score
-from bayesify.evaluation.statistics import wilson_intervals
+from bayesify.evaluation.seed_statistics import wilson_intervals
 from bayesify.plots.style import looks_of
 from bayesify.report.blocks import Column, Written
 

@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from bayesify.errors import first_line
-from bayesify.serving import page, schema, v1, v2
+from bayesify.serving import page, schema, v1_routes, v2_routes
 from bayesify.serving.errors import error_response
 from bayesify.serving.metrics import CONTENT_TYPE, Metrics
 from bayesify.serving.models import Registry
@@ -86,8 +86,8 @@ def create_app(
     app.state.closing = []
     # Functions that wait for what was ended, called in a thread after the last response.
     app.state.ending = []
-    v2.add_routes(app, registry)
-    v1.add_routes(app, registry)
+    v2_routes.add_routes(app, registry)
+    v1_routes.add_routes(app, registry)
     _add_pages(app, registry, token=token is not None)
     if pages is None:
         app.add_api_route("/", _to_docs, methods=["GET"], include_in_schema=False)

@@ -13,8 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from bayesify.serving.errors import error_response, retry_later
+from bayesify.serving.input_arrays import JSON, check_json_size, json_size, too_large
 from bayesify.serving.limits import Limits
-from bayesify.serving.payloads import JSON, check_json_size, json_size, too_large
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -32,10 +32,10 @@ from bayesify.serving.limits import Limits
 from bayesify.serving.metrics import Metrics
 from bayesify.serving.predictions import Table
 from bayesify.serving.predictor import Predictor
-from bayesify.serving.weights import WeightCache
+from bayesify.serving.weight_cache import WeightCache
 from bayesify.workflows import load, run_data
+from bayesify.workflows.python_runs import raw_shape
 from bayesify.workflows.recipe import DRAWS
-from bayesify.workflows.unprepared import raw_shape
 
 # A body of this many bytes is decoded in a few milliseconds.
 _SMALL_BODY = 64 << 10

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from bayesify import noise
 from bayesify.errors import first_line
-from bayesify.functional import chain
+from bayesify.functional import layer_chain
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
 from bayesify.serving.predictions import Table, table_of
-from bayesify.serving.weights import DrawnWeights, WeightCache
+from bayesify.serving.weight_cache import DrawnWeights, WeightCache
 
 SIZES = (8, 16, 32, 64)
 # Filling a block up is cheap while its activations are few.
@@ -133,7 +133,7 @@ class Predictor:
 
     def _try(self, few: Tensor, drawn: DrawnWeights, draws: int) -> _Passes:
         """The blocks in which no bit of a row depends on its place, its neighbours or the size of the block."""
-        run = self._fused(few, drawn) if draws == self._compile_for else chain.run
+        run = self._fused(few, drawn) if draws == self._compile_for else layer_chain.run
         widest = self.method.network.traced(few).widest
         sizes: list[int] = []
         rows = _noise((SIZES[0], *few.shape[1:]), few)
@@ -164,7 +164,7 @@ class Predictor:
     def _fused(self, few: Tensor, drawn: DrawnWeights) -> Run:
         """Compiled passes, or plain ones where compiling fails."""
         try:
-            fused: Run = torch.compile(chain.run, dynamic=False)
+            fused: Run = torch.compile(layer_chain.run, dynamic=False)
             for chunk in drawn.chunks():
                 for size in SIZES if chunk.theta is None else ():
                     fused(self.method.network.chain, chunk.tensors, _filled(few[:1], size, 0))
@@ -172,7 +172,7 @@ class Predictor:
         except Exception as problem:  # noqa: BLE001 -- no compiler, an operation that it does not know, ...
             logger.warning("predicting without torch.compile, which failed: %s", first_line(problem))
             self.compiled = False
-            return chain.run
+            return layer_chain.run
         return fused
 
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from bayesify.data import DataError
 from bayesify.errors import nearest
 from bayesify.serving.errors import retry_later
+from bayesify.serving.input_arrays import JSON
 from bayesify.serving.models import LoadedModel, Registry
-from bayesify.serving.payloads import JSON
 from bayesify.serving.predictions import Table, accepted, check_finite
 
 if TYPE_CHECKING:

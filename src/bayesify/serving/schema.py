@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from bayesify.serving.input_arrays import ARRAYS, JPEG, JSON, PNG
 from bayesify.serving.models import Registry
-from bayesify.serving.payloads import ARRAYS, JPEG, JSON, PNG
-from bayesify.serving.tensors import DATATYPES
+from bayesify.serving.v2_tensors import DATATYPES
 
 Schema = dict[str, Any]
 

@@ -23,8 +23,8 @@ from starlette.exceptions import HTTPException
 from bayesify.serving.bodies import BodyBudget, CountedBody
 from bayesify.serving.connections import RESERVED
 from bayesify.serving.errors import error_response, retry_later
+from bayesify.serving.input_arrays import ARRAYS, JPEG, JSON, PNG, too_large
 from bayesify.serving.limits import Limits
-from bayesify.serving.payloads import ARRAYS, JPEG, JSON, PNG, too_large
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

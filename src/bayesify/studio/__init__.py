@@ -22,26 +22,34 @@ def attach(app: FastAPI, registry: Models, *, results: str | Path | None = None)
         results: the folder of reproduced experiments; by default `docs/results`, where it exists.
 
     """
-    from bayesify.studio import bayes, decide, draw, page, python_code, understand, weights
-    from bayesify.studio import results as reproduced
+    from bayesify.studio import (
+        coin_and_line,
+        decide_page,
+        draw_page,
+        python_code,
+        static_files,
+        understand_page,
+        weights_page,
+    )
+    from bayesify.studio import results_page as reproduced
     from bayesify.studio.models import ModelStore
 
-    store, trainings = ModelStore(registry), understand.Trainings()
+    store, trainings = ModelStore(registry), understand_page.Trainings()
     if hasattr(app.state, "closing"):
         # A training in progress must not keep the server from ending, nor run on while the process ends.
         app.state.closing.append(trainings.close)
         app.state.ending.append(trainings.wait)
     for router in (
-        draw.router(store),
-        decide.router(store),
-        understand.router(trainings),
-        bayes.router(),
-        weights.router(store),
+        draw_page.router(store),
+        decide_page.router(store),
+        understand_page.router(trainings),
+        coin_and_line.router(),
+        weights_page.router(store),
         reproduced.router(None if results is None else Path(results)),
         python_code.router(store),
     ):
         app.include_router(router, tags=["studio"])
-    app.include_router(page.router())
+    app.include_router(static_files.router())
 
 
 def demo_runs() -> list[Path]:

@@ -7,10 +7,10 @@ from typing import Any
 from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, Field
 
-from bayesify.studio import bayes, decide, draw, understand, weights
-from bayesify.studio.decide import SCORES
+from bayesify.studio import coin_and_line, decide_page, draw_page, understand_page, weights_page
+from bayesify.studio.decide_page import SCORES
 from bayesify.studio.models import API, ModelStore
-from bayesify.studio.training import TrainingRequest
+from bayesify.studio.watched_training import TrainingRequest
 
 
 class PageSettings(BaseModel):
@@ -24,7 +24,7 @@ class PageSettings(BaseModel):
     seed: int = Field(default=0, ge=0, lt=2**31)
 
 
-class ExportedDrawing(draw.Drawing):
+class ExportedDrawing(draw_page.Drawing):
     """The drawing, and the threshold."""
 
     at_least: float = Field(default=0.9, ge=0, le=1)
@@ -36,14 +36,14 @@ def router(store: ModelStore) -> APIRouter:
 
     @routes.post("/draw")
     def of_drawing(drawing: ExportedDrawing) -> dict[str, Any]:
-        return {"python": draw.python(store, drawing, drawing.at_least)}
+        return {"python": draw_page.python(store, drawing, drawing.at_least)}
 
     @routes.post("/decide")
     def of_decision(settings: PageSettings) -> dict[str, Any]:
         if settings.by not in SCORES:
             raise HTTPException(422, f"by must be one of {', '.join(SCORES)}, got {settings.by!r}")
         return {
-            "python": decide.python(
+            "python": decide_page.python(
                 store, settings.model, settings.by, settings.threshold, settings.draws, settings.seed
             )
         }
@@ -51,21 +51,23 @@ def router(store: ModelStore) -> APIRouter:
     @routes.post("/weights")
     def of_weights(settings: PageSettings) -> dict[str, Any]:
         by = "magnitude" if settings.by == "magnitude" else "snr"
-        return {"python": weights.python(store, settings.model, settings.fraction, by, settings.draws, settings.seed)}
+        return {
+            "python": weights_page.python(store, settings.model, settings.fraction, by, settings.draws, settings.seed)
+        }
 
     @routes.post("/understand")
     def of_training(request: TrainingRequest) -> dict[str, Any]:
         try:
-            return {"python": understand.python(request)}
+            return {"python": understand_page.python(request)}
         except (ValueError, TypeError) as problem:
             raise HTTPException(422, str(problem)) from None
 
     @routes.post("/coin")
-    def of_coin(tosses: bayes.Tosses) -> dict[str, Any]:
-        return {"python": bayes.coin_python(tosses)}
+    def of_coin(tosses: coin_and_line.Tosses) -> dict[str, Any]:
+        return {"python": coin_and_line.coin_python(tosses)}
 
     @routes.post("/line")
-    def of_line(dots: bayes.Dots) -> dict[str, Any]:
-        return {"python": bayes.line_python(dots)}
+    def of_line(dots: coin_and_line.Dots) -> dict[str, Any]:
+        return {"python": coin_and_line.line_python(dots)}
 
     return routes

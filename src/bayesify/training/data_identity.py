@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesify.errors import RunError
-from bayesify.training.examples import Examples, TensorExamples
+from bayesify.training.batches import Examples, TensorExamples
 
 # Of a tensor with more bytes than this, evenly spaced rows are read: a mark takes a tenth of a second at most.
 _BYTES = 1 << 26

@@ -20,10 +20,10 @@ from tqdm import tqdm
 
 from bayesify import files
 from bayesify.errors import TrainingError
-from bayesify.runs import checkpoint
+from bayesify.runs import tensor_files
 from bayesify.training import checkpoints, data_identity, histograms
+from bayesify.training.batches import Examples
 from bayesify.training.engines.engine import Engine
-from bayesify.training.examples import Examples
 from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
@@ -59,7 +59,7 @@ class Trainer:
 
     Example:
         >>> from bayesify.training import Plan
-        >>> from bayesify.training.examples import as_examples
+        >>> from bayesify.training.batches import as_examples
         >>> from bayesify.training.loop import Trainer
         >>> method = bf.Variational(net, "categorical", prior="normal:1")
         >>> examples = as_examples((x, y), method.likelihood, method.network.dtype)
@@ -185,7 +185,7 @@ class Trainer:
             "stopped": self.history.stopped,
             "data": self.data,
         }
-        checkpoint.write(self.run / "checkpoint" / "state.safetensors", tensors, state)
+        tensor_files.write(self.run / "checkpoint" / "state.safetensors", tensors, state)
         files.write_text(self.run / "history.jsonl", self.history.to_jsonl())
 
     def _epoch(self, bar: Any, interrupted: Callable[[], bool]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from bayesify.errors import RunError, at_least, choose, positive, whole_number
-from bayesify.runs import STATE, checkpoint
+from bayesify.runs import STATE, tensor_files
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
 from bayesify.training.warnings import brief
@@ -199,7 +199,7 @@ def resume_plan(run: Path, plan_type: type[Any] = Plan) -> tuple[Any, dict[str, 
         RunError: if there is no checkpoint that this version can read.
 
     """
-    tensors, state = checkpoint.read(run / STATE)
+    tensors, state = tensor_files.read(run / STATE)
     try:
         return plan_type(**state["plan"]), tensors, state
     except (AttributeError, KeyError, TypeError, ValueError) as problem:

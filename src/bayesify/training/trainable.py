@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bayesify.functional.network import Network
     from bayesify.likelihoods import Likelihood
     from bayesify.predictive import Predictive
-    from bayesify.training.examples import Batch
+    from bayesify.training.batches import Batch
     from bayesify.training.optimisation import OptimizerFactory
 
 

@@ -231,7 +231,7 @@ def _write(
     out: Path, folders: dict[str, Path], results: Sequence[TrainedResult], prepared: PreparedData, raw: DataSet
 ) -> Path:
     from bayesify.report import comparison_report
-    from bayesify.report.examples import easiest_known, most_telling_unknown
+    from bayesify.report.shown_examples import easiest_known, most_telling_unknown
 
     assert raw.unknown is not None
     for folder, result in zip(folders.values(), results, strict=True):

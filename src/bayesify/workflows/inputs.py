@@ -18,7 +18,7 @@ from bayesify.data import DataError, Preparation, rows_from_csv
 from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, read_arrays, read_rows
 from bayesify.data.images import IMAGE_FILES
 from bayesify.data.npz import read_array
-from bayesify.workflows.unprepared import Unprepared, raw_shape
+from bayesify.workflows.python_runs import Unprepared, raw_shape
 
 # A lone array has no targets: it serves as inputs, not as a data set.
 ARRAYS = (".npy", *ARRAY_FILES)

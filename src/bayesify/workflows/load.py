@@ -18,7 +18,7 @@ from torch import Tensor
 from bayesify import runs
 from bayesify.errors import RunError, first_line
 from bayesify.methods import Method, saving
-from bayesify.runs import checkpoint
+from bayesify.runs import tensor_files
 from bayesify.workflows.build import user_factory
 from bayesify.workflows.recipe import Recipe, make_recipe, settings_of_run
 
@@ -127,7 +127,7 @@ def is_complete(run: Path) -> bool:
 
 def training_state(run: Path) -> dict[str, Any]:
     """The JSON state of a run's checkpoint."""
-    state: dict[str, Any] = checkpoint.read(run / runs.STATE)[1]
+    state: dict[str, Any] = tensor_files.read(run / runs.STATE)[1]
     if not {"plan", "progress"} <= set(state):
         raise RunError(f"the checkpoint in {run} was written by another version: train again, or use that version")
     return state

@@ -26,8 +26,8 @@ from bayesify.methods.with_elbo import WithELBO
 from bayesify.workflows.inputs import ARRAYS, fit_array, read_inputs
 from bayesify.workflows.load import load_run, recipe_of
 from bayesify.workflows.prepare import fingerprint, open_for, prepare_data
+from bayesify.workflows.python_runs import Unprepared, unprepared
 from bayesify.workflows.recipe import Recipe
-from bayesify.workflows.unprepared import Unprepared, unprepared
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from bayesify import LaplaceApproximation, networks
 from bayesify.likelihoods import Categorical
-from bayesify.training.examples import TensorExamples
+from bayesify.training.batches import TensorExamples
 
 PACKAGE = "bayesify"
 BATCHES = {"laplace, diagonal": 10, "laplace, kronecker": 50}

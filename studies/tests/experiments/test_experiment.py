@@ -9,7 +9,15 @@ from scipy import stats
 
 from bayesify.cli.app import main
 from bayesify.errors import RunError
-from bayesify.evaluation.statistics import between, error_of_share, estimate, paired, percent, settled, settled_together
+from bayesify.evaluation.seed_statistics import (
+    between,
+    error_of_share,
+    estimate,
+    paired,
+    percent,
+    settled,
+    settled_together,
+)
 from bayesify_studies import experiments
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table

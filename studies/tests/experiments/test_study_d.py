@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bayesify import Variational, networks
-from bayesify.evaluation.statistics import over_images, sign_test
+from bayesify.evaluation.seed_statistics import over_images, sign_test
 from bayesify.fleets import Fleet
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_d import training, words

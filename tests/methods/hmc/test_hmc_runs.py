@@ -14,8 +14,8 @@ import bayesify as bf
 from bayesify.errors import TrainingError
 from bayesify.methods.convergence import arviz_module
 from bayesify.methods.hmc.hmc import HMC
-from bayesify.methods.hmc.run import SamplingRun
 from bayesify.methods.hmc.sampler import Sampler
+from bayesify.methods.hmc.sampling_run import SamplingRun
 
 X = torch.randn(24, 2, generator=torch.Generator().manual_seed(0))
 Y = (X.sum(1) > 0).long()

@@ -12,7 +12,7 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.errors import TrainingError
-from bayesify.methods.collection import Calendar
+from bayesify.methods.sample_collection import Calendar
 from bayesify.methods.sgmcmc.sghmc import SGHMC, sghmc_update
 from bayesify.methods.sgmcmc.sgld import SGLD, sgld_update
 

@@ -10,7 +10,7 @@ import bayesify as bf
 from bayesify import networks
 from bayesify.functional import precision
 from bayesify.methods.variational.estimators.moments import Propagation, contrast_of
-from bayesify.methods.variational.estimators.moments.perceptron import Perceptron, is_perceptron
+from bayesify.methods.variational.estimators.moments.fast_perceptron import Perceptron, is_perceptron
 
 CHAINS = {
     "one layer": lambda: nn.Sequential(nn.Linear(6, 5)),

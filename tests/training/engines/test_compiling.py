@@ -15,9 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import bayesify as bf
 from bayesify import noise
 from bayesify.training.engines import compiling
+from bayesify.training.engines.compiled_noise import one_operation
 from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.fused import FusedStep
-from bayesify.training.engines.hashing import one_operation
 from bayesify.training.engines.updates import update_rule
 
 

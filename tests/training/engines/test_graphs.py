@@ -14,14 +14,14 @@ from torch.utils import _pytree as pytree
 import bayesify as bf
 from bayesify.errors import TrainingError
 from bayesify.fleets import Fleet
-from bayesify.training.engines import engine, fused, single, stages
+from bayesify.training.batches import TensorExamples
+from bayesify.training.engines import engine, fused, single, staged_step
 from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.single import SingleStep
 from bayesify.training.engines.stacked_step import StackedStep
-from bayesify.training.engines.stage_graphs import StagedSteps
+from bayesify.training.engines.staged_graphs import StagedSteps
 from bayesify.training.engines.updates import update_rule
-from bayesify.training.examples import TensorExamples
 from bayesify.training.warnings import without_warnings
 from bayesify_studies.benchmarks.steps import Epochs
 
@@ -198,7 +198,7 @@ class Device:
         monkeypatch.setattr(torch.cuda, "graph", capture)
         monkeypatch.setattr(GraphedSteps, "_step", _step)
         monkeypatch.setattr(fused, "compile_function", compiled)
-        monkeypatch.setattr(stages, "compile_function", compiled)
+        monkeypatch.setattr(staged_step, "compile_function", compiled)
         monkeypatch.setattr(engine.Engine, "_fuse", fuse)
         monkeypatch.setattr(StackedStep, "faster", faster)
 

@@ -10,13 +10,13 @@ import torch
 
 import bayesify as bf
 from bayesify.fleets import Fleet
+from bayesify.training.batches import TensorExamples
 from bayesify.training.engines.fused import FusedStep, shape_of
 from bayesify.training.engines.single import SingleStep
 from bayesify.training.engines.stacked_step import StackedStep
-from bayesify.training.engines.stage_graphs import StagedSteps
-from bayesify.training.engines.stages import _Stages
+from bayesify.training.engines.staged_graphs import StagedSteps
+from bayesify.training.engines.staged_step import _Stages
 from bayesify.training.engines.updates import update_rule
-from bayesify.training.examples import TensorExamples
 from bayesify.training.optimisation import make_optimizer
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -32,7 +32,8 @@ pytestmark = [
 @pytest.fixture
 def launches(monkeypatch):
     triton = pytest.importorskip("triton")
-    from bayesify.training.engines import kernels, launches
+    from bayesify.training.engines import kernel_launches as launches
+    from bayesify.training.engines import kernels
 
     if INTERPRETED:
         tl = triton.language

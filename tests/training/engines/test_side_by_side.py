@@ -12,8 +12,8 @@ import bayesify as bf
 from bayesify import networks
 from bayesify.fleets import Fleet
 from bayesify.likelihoods import Gaussian
+from bayesify.training.batches import TensorExamples
 from bayesify.training.engines import side_by_side
-from bayesify.training.examples import TensorExamples
 
 NETWORKS = {
     "dropout": lambda outputs: nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, outputs)),

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import bayesify as bf
+from bayesify.training.batches import TensorExamples
 from bayesify.training.engines import engine, single
 from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.single import SingleStep, graphed_steps, staged_steps
-from bayesify.training.engines.stage_graphs import StagedSteps
-from bayesify.training.engines.stages import Stages
+from bayesify.training.engines.staged_graphs import StagedSteps
+from bayesify.training.engines.staged_step import Stages
 from bayesify.training.engines.updates import update_rule
-from bayesify.training.examples import TensorExamples
 
 MIXTURE, NORMAL = "scale-mixture:0.75,1,0.01", "normal:0.5,0.1"
 ROWS, BATCH = 44, 10  # five batches, the last one of four

@@ -9,8 +9,8 @@ import torch
 
 import bayesify as bf
 from bayesify.cli import main
-from bayesify.evaluation.distance import distance
-from bayesify.evaluation.statistics import estimate
+from bayesify.evaluation.predictive_distance import distance
+from bayesify.evaluation.seed_statistics import estimate
 from bayesify.plots.surfaces import predictive_bands, predictive_surfaces
 from bayesify.workflows.compare import hmc_report
 from bayesify.workflows.compare.against_hmc import compare_against

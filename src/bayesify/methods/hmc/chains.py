@@ -1,7 +1,7 @@
 """Chains and their draws, as a method: what is stored, how it predicts, and how much memory it needs.
 
-Draws of all chains are stored together, in the order in which they were made (`store.py`). Predictions use them in a
-random order, so that a few are a fair subset. Weights of a network can be permuted, so chains may be in different
+Draws of all chains are stored together, in the order in which they were made (`stored_draws.py`). Predictions use
+them in a random order, so that a few are a fair subset. Weights of a network can be permuted, so chains may be in different
 copies of the same mode: averages are taken over predictions, never over weights.
 """
 
@@ -20,11 +20,11 @@ from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.methods.convergence import predictions_of
 from bayesify.methods.hmc.adaptation import Adaptation
 from bayesify.methods.hmc.plan import Sampling
-from bayesify.methods.hmc.store import DrawStore
+from bayesify.methods.hmc.stored_draws import DrawStore
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
-from bayesify.methods.storage import check_room, shuffled
+from bayesify.methods.stored_samples import check_room, shuffled
 from bayesify.priors import Normal, WeightPrior
-from bayesify.training.examples import Batch
+from bayesify.training.batches import Batch
 
 logger = logging.getLogger("bayesify")
 

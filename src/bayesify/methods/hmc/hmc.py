@@ -28,11 +28,11 @@ from bayesify.methods.hmc.diagnostics import Diagnosis, diagnose, to_arviz
 from bayesify.methods.hmc.log_joint import LogJoint, whole
 from bayesify.methods.hmc.plan import Sampling
 from bayesify.methods.hmc.requirements import check_network, spread_inputs
-from bayesify.methods.hmc.run import SamplingRun
+from bayesify.methods.hmc.sampling_run import SamplingRun
 from bayesify.methods.method import Method
 from bayesify.priors import WeightPrior
 from bayesify.training import data_identity
-from bayesify.training.examples import Examples, as_inputs
+from bayesify.training.batches import Examples, as_inputs
 from bayesify.training.loop import History
 
 # A step without a compiler costs about this much per activation of a chain; compiling costs seconds.

@@ -24,9 +24,9 @@ from bayesify.functional.inputs import count
 from bayesify.functional.network import Network
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.methods.checks import noise_prior_of
-from bayesify.methods.hmc.perceptron import Perceptron
+from bayesify.methods.hmc.fast_perceptron import Perceptron
 from bayesify.priors import Hyperprior, Normal, Pretrained, WeightPrior
-from bayesify.training.examples import Batch, Examples, TensorExamples, take, to_device
+from bayesify.training.batches import Batch, Examples, TensorExamples, take, to_device
 
 # The largest number of activations in one pass of all chains; beyond it data is read in pieces.
 LARGEST_PASS = 1 << 26

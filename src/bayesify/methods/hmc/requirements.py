@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bayesify.functional.network import Network
-from bayesify.training.examples import take
+from bayesify.training.batches import take
 
 JUDGED_INPUTS = 50
 GRID = 10

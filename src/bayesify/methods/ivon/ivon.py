@@ -31,7 +31,7 @@ from bayesify.methods.ivon.update import NaturalGradient, hessian_rate, ivon_upd
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.with_elbo import WithELBO
 from bayesify.priors import Normal, WeightPrior
-from bayesify.training.examples import Batch, Examples
+from bayesify.training.batches import Batch, Examples
 from bayesify.training.kl import KL
 from bayesify.training.loop import Plan
 from bayesify.training.optimisation import OptimizerFactory

@@ -30,7 +30,7 @@ from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.point import PointEstimate
 from bayesify.methods.summary import Summary
 from bayesify.priors import Normal, WeightPrior
-from bayesify.training.examples import Examples, take, to_device
+from bayesify.training.batches import Examples, take, to_device
 from bayesify.training.kl import KL
 from bayesify.training.loop import Plan
 

@@ -21,13 +21,13 @@ from bayesify import noise
 from bayesify.errors import at_least, positive
 from bayesify.functional.inputs import count
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.collection import Calendar, check_whole_plan
 from bayesify.methods.convergence import arviz_installed, effective, predictions_of, r_hat
 from bayesify.methods.ensemble import Ensemble
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
-from bayesify.methods.storage import check_room, shuffled
+from bayesify.methods.sample_collection import Calendar, check_whole_plan
+from bayesify.methods.stored_samples import check_room, shuffled
 from bayesify.priors import Normal, WeightPrior
-from bayesify.training.examples import Batch, Examples, take
+from bayesify.training.batches import Batch, Examples, take
 from bayesify.training.kl import KL
 from bayesify.training.loop import Plan
 from bayesify.training.optimisation import OptimizerFactory

@@ -31,11 +31,11 @@ from bayesify.methods.variational.bounds import check_combination, check_plan
 from bayesify.methods.variational.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
 from bayesify.methods.variational.estimators.moments import chain_of, moment_outputs
 from bayesify.methods.variational.families import check_memory, make_family
-from bayesify.methods.variational.variables import Variables
+from bayesify.methods.variational.posterior_variables import Variables
 from bayesify.methods.with_elbo import WithELBO
 from bayesify.priors import Hyperprior, Normal, WeightPrior
 from bayesify.priors.prior import entropy
-from bayesify.training.examples import Batch, Examples
+from bayesify.training.batches import Batch, Examples
 from bayesify.training.loop import Plan
 
 # Where the widths of the weights start, before softplus, unless the caller says.

@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from bayesify import noise
-from bayesify.training.engines.hashing import one_operation
+from bayesify.training.engines.compiled_noise import one_operation
 
 logger = logging.getLogger("bayesify")
 

@@ -1,6 +1,6 @@
 """The steps of an epoch, made in the fastest way that works.
 
-    replays        of a captured graph, with the data on the GPU (`graphs.py`, `stages.py`)
+    replays        of a captured graph, with the data on the GPU (`graphs.py`, `staged_step.py`)
     side by side   the networks of an ensemble on the cores of a CPU (`side_by_side.py`)
     fused          compiled as one function (`fused.py`)
     plain          autograd and torch's optimiser, for what cannot be captured or is not worth compiling
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from bayesify.training.batches import Batch, Examples, IndexedExamples, TensorExamples, to_device
 from bayesify.training.engines.compiling import worth_compiling
 from bayesify.training.engines.fused import FusedStep, fused_step
 from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.side_by_side import SideBySideSteps, members_side_by_side
 from bayesify.training.engines.single import graphed_steps
-from bayesify.training.examples import Batch, Examples, IndexedExamples, TensorExamples, to_device
 from bayesify.training.plan import Plan, Progress
 from bayesify.training.schedule import StepSchedule
 from bayesify.training.trainable import declares

@@ -21,9 +21,9 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
+from bayesify.training.batches import Batch
 from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.updates import UpdateRule, update_rule
-from bayesify.training.examples import Batch
 from bayesify.training.trainable import declares
 
 if TYPE_CHECKING:

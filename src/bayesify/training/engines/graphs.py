@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
+from bayesify.training.batches import TensorExamples, take
 from bayesify.training.engines.fused import FusedStep
-from bayesify.training.examples import TensorExamples, take
 
 logger = logging.getLogger("bayesify")
 _WARM_UP = 3

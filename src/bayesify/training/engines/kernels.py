@@ -1,4 +1,4 @@
-"""Triton kernels for the noise, the draws and the updates of stacked networks; `launches.py` launches them.
+"""Triton kernels for the noise, the draws and the updates of stacked networks; `kernel_launches.py` launches them.
 
 Compiled stages are bound by arithmetic: the noise of each number is a hash, a logarithm and a cosine. These kernels use
 both numbers that the Box-Muller transform makes of one hash, take sine and cosine from the hardware (their error, 4e-7,

@@ -23,10 +23,10 @@ from torch.utils import _pytree as pytree
 
 from bayesify import parallel
 from bayesify.errors import first_line
+from bayesify.training.batches import Batch, TensorExamples, take
 from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.fused import FusedStep, check_capturable, signed
 from bayesify.training.engines.updates import UpdateRule, update_rule
-from bayesify.training.examples import Batch, TensorExamples, take
 from bayesify.training.trainable import declares
 
 logger = logging.getLogger("bayesify")

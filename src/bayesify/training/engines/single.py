@@ -1,4 +1,4 @@
-"""Training one network on a GPU as a stack of one: the step runs in stages (`stages.py`), by kernels.
+"""Training one network on a GPU as a stack of one: the step runs in stages (`staged_step.py`), by kernels.
 
 The stack's parameters and optimiser state are views of the network's with one more axis. Nothing is copied, so
 checkpoints and validation see the network as after the fused step (`fused.py`). On both paths the noise is keyed by
@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from bayesify.errors import first_line
+from bayesify.training.batches import Batch, TensorExamples
 from bayesify.training.engines.fused import check_capturable, fused_step
 from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.stacked import Stack
 from bayesify.training.engines.stacked_step import StackedStep
-from bayesify.training.engines.stage_graphs import StagedSteps
-from bayesify.training.examples import Batch, TensorExamples
+from bayesify.training.engines.staged_graphs import StagedSteps
 from bayesify.training.trainable import declares
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bayesify.priors.varying import varying
+from bayesify.priors.stacked_priors import varying
 from bayesify.training.engines.fused import signed
 from bayesify.training.trainable import declares
 

@@ -11,15 +11,15 @@ from torch.func import functional_call, vmap
 from torch.utils import _pytree as pytree
 
 from bayesify.errors import choose
-from bayesify.priors.varying import VaryingPrior
+from bayesify.priors.stacked_priors import VaryingPrior
+from bayesify.training.batches import Batch, TensorExamples
 from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.side_by_side import RowStep, SideBySideSteps, row_of, worth_side_by_side
 from bayesify.training.engines.stacked import Stack
-from bayesify.training.engines.stage_graphs import StagedSteps
-from bayesify.training.engines.stages import PRECISIONS, Stages, can_be_staged, products
+from bayesify.training.engines.staged_graphs import StagedSteps
+from bayesify.training.engines.staged_step import PRECISIONS, Stages, can_be_staged, products
 from bayesify.training.engines.updates import update_rule
-from bayesify.training.examples import Batch, TensorExamples
 
 
 class StackedStep(FusedStep):

@@ -26,7 +26,7 @@ from bayesify.evaluation.results import MethodResult, Spread
 from bayesify.evaluation.scores import COMPARED, COST, SCORES
 from bayesify.methods import HMC, METHODS, Method
 from bayesify.methods.cards import CARDS
-from bayesify.training.examples import as_examples, take
+from bayesify.training.batches import as_examples, take
 from bayesify.training.warnings import without_warnings
 from bayesify.workflows.compare.candidates import USUAL, Candidate, MethodLike, read_methods
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bayesify.evaluation import score
-from bayesify.evaluation.distance import distance, halves
+from bayesify.evaluation.predictive_distance import distance, halves
 from bayesify.methods import HMC, Method
 from bayesify.predictive import Predictive
 from bayesify.workflows.prepare import PreparedData

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayesify.evaluation.scores import COST, SCORES
-from bayesify.evaluation.statistics import estimate
+from bayesify.evaluation.seed_statistics import estimate
 from bayesify.methods import saving
 from bayesify.methods.hmc.diagnostics import CONVERGED_BELOW
 from bayesify.workflows.compare.hmc_settings import REFERENCE, RecipeCandidate

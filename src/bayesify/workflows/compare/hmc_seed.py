@@ -1,8 +1,8 @@
 """One seed of the comparison with HMC: its data, every method fitted to it, and its distance from the reference.
 
 HMC runs first, until its chains agree. Then each method is fitted with the settings in `hmc_settings.py`, and its
-predictive is compared with that of HMC (`bayesify.evaluation.distance`). The floor is the distance between the two
-halves of the chains.
+predictive is compared with that of HMC (`evaluation/predictive_distance.py`). The floor is the distance between the
+two halves of the chains.
 
 Every fit is saved at once: a run folder, with its scores in it.
 """

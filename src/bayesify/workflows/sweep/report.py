@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from bayesify.evaluation.statistics import error_of_share
+from bayesify.evaluation.seed_statistics import error_of_share
 from bayesify.plots import style
 from bayesify.report.report import Report
 from bayesify.workflows.sweep.sweep import by_hyperparameter

@@ -26,7 +26,7 @@ from bayesify.fleets import Fleet
 from bayesify.likelihoods import Categorical
 from bayesify.methods import saving
 from bayesify.methods.variational.variational import Variational
-from bayesify.training.engines.stages import PRECISIONS
+from bayesify.training.engines.staged_step import PRECISIONS
 from bayesify.workflows.prepare import PreparedData, describe_table, open_for, prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify.workflows.train import check_device

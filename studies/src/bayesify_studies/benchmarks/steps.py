@@ -18,11 +18,11 @@ from bayesify.likelihoods import Categorical
 from bayesify.methods.method import Method
 from bayesify.methods.point import PointEstimate
 from bayesify.methods.variational.variational import Variational
+from bayesify.training.batches import TensorExamples
 from bayesify.training.engines.fused import fused_step
 from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.side_by_side import SideBySideSteps, members_side_by_side
 from bayesify.training.engines.single import graphed_steps
-from bayesify.training.examples import TensorExamples
 from bayesify.training.loop import Plan
 
 INPUTS, CLASSES = 784, 10

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from bayesify.cli.options import Json
-from bayesify.cli.outcome import emit
+from bayesify.cli.output import emit
 from bayesify.cli.recipe_flags import given_flags
 
 BENCHMARKS = {

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bayesify.cli.options import Json
-from bayesify.cli.outcome import FAILED, CommandError, emit
+from bayesify.cli.output import FAILED, CommandError, emit
 
 
 def register(app: typer.Typer) -> None:

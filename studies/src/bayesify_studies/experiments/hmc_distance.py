@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from bayesify.evaluation.statistics import between, paired, settled, written
+from bayesify.evaluation.seed_statistics import between, paired, settled, written
 from bayesify.methods import saving
 from bayesify.plots import style
 from bayesify.plots.surfaces import draw_surfaces, panels

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
 
-from bayesify.evaluation.statistics import between, estimate, paired, percent, settled, signed
+from bayesify.evaluation.seed_statistics import between, estimate, paired, percent, settled, signed
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Picture, Table
 from bayesify_studies.experiments.framework.work import Work

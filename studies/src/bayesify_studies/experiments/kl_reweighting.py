@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayesify.evaluation.statistics import estimate, paired, percent, settled, signed
+from bayesify.evaluation.seed_statistics import estimate, paired, percent, settled, signed
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Table
 from bayesify_studies.experiments.framework.work import Work

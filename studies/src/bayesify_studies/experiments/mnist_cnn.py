@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesify.evaluation.statistics import estimate
+from bayesify.evaluation.seed_statistics import estimate
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Picture
 from bayesify_studies.experiments.framework.fleets import variational

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from bayesify.evaluation.statistics import between, estimate, paired, settled, written
+from bayesify.evaluation.seed_statistics import between, estimate, paired, settled, written
 from bayesify.plots import style
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table

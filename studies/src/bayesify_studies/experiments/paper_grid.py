@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from bayesify.errors import RunError
-from bayesify.evaluation.statistics import error_of_share, paired, settled, signed
+from bayesify.evaluation.seed_statistics import error_of_share, paired, settled, signed
 from bayesify.workflows.sweep.report import hyperparameter_figure
 from bayesify.workflows.sweep.sweep import RESULT, SCORES, Search, by_hyperparameter, hyperparameters, sweep
 from bayesify_studies.experiments.framework.experiment import Experiment

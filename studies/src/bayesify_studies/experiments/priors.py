@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from statistics import stdev
 from typing import Any
 
-from bayesify.evaluation.statistics import estimate, paired, percent, settled
+from bayesify.evaluation.seed_statistics import estimate, paired, percent, settled
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Table
 from bayesify_studies.experiments.framework.work import Work

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from bayesify.evaluation.pruning import RULES
-from bayesify.evaluation.statistics import between, estimate, paired, percent, settled
+from bayesify.evaluation.seed_statistics import between, estimate, paired, percent, settled
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture
 from bayesify_studies.experiments.framework.work import Work

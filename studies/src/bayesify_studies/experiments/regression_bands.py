@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bayesify import noise
-from bayesify.evaluation.statistics import estimate, paired, settled, written
+from bayesify.evaluation.seed_statistics import estimate, paired, settled, written
 from bayesify.likelihoods import Gaussian
 from bayesify.methods import HMC, Ensemble, MCDropout, Method, PointEstimate, Variational
 from bayesify.networks import mlp

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from bayesify.evaluation.statistics import estimate, paired
+from bayesify.evaluation.seed_statistics import estimate, paired
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Picture, Table
 from bayesify_studies.experiments.framework.work import Work

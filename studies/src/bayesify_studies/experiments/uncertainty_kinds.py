@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bayesify.evaluation.statistics import estimate
+from bayesify.evaluation.seed_statistics import estimate
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Picture
 from bayesify_studies.experiments.framework.work import Work

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from bayesify.evaluation.statistics import paired
+from bayesify.evaluation.seed_statistics import paired
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Picture
 from bayesify_studies.experiments.framework.fleets import variational

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bayesify.evaluation.statistics import between, estimate, paired, percent, settled, written
+from bayesify.evaluation.seed_statistics import between, estimate, paired, percent, settled, written
 from bayesify_studies.experiments.framework.findings import Line, Table
 from bayesify_studies.experiments.study_a.logits_cells import AMBIGUOUS, COVERAGES, HEADS, NETWORKS, Cell
 

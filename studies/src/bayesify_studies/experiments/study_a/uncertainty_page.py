@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bayesify.evaluation.statistics import between, estimate, paired, settled, written
+from bayesify.evaluation.seed_statistics import between, estimate, paired, settled, written
 from bayesify.methods.hmc.diagnostics import CONVERGED_BELOW
 from bayesify_studies.experiments.framework.findings import Line, Table
 from bayesify_studies.experiments.framework.work import Work

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bayesify.evaluation.statistics import estimate
+from bayesify.evaluation.seed_statistics import estimate
 from bayesify.methods.cards import Dash
 from bayesify.plots import style
 

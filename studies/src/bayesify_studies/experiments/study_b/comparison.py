@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bayesify.evaluation.statistics import estimate, over_images, paired, settled
+from bayesify.evaluation.seed_statistics import estimate, over_images, paired, settled
 
 BY = {"mean": "mean weights", "draws": "draws"}
 

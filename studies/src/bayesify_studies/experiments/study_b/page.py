@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from bayesify.evaluation.statistics import percent
+from bayesify.evaluation.seed_statistics import percent
 from bayesify_studies.experiments.framework.findings import Findings, Line
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_b import tables, training

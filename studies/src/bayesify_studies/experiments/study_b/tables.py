@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bayesify.evaluation.statistics import between, estimate, percent, written
+from bayesify.evaluation.seed_statistics import between, estimate, percent, written
 from bayesify_studies.experiments.framework.findings import Table
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_b.comparison import BY, Published, errors_of, share, usual, verdict

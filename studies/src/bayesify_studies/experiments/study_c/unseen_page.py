@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bayesify.evaluation.statistics import between, estimate, paired, percent, settled, signed, written
+from bayesify.evaluation.seed_statistics import between, estimate, paired, percent, settled, signed, written
 from bayesify_studies.experiments.framework.findings import Line, Table
 from bayesify_studies.experiments.framework.fleets import said
 from bayesify_studies.experiments.framework.work import Work

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bayesify.evaluation.statistics import between, estimate, paired, percent, settled, written
+from bayesify.evaluation.seed_statistics import between, estimate, paired, percent, settled, written
 from bayesify_studies.experiments.framework.findings import Line, Table
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_d import training, words

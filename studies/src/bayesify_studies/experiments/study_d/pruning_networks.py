@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from bayesify.evaluation.pruning import FRACTIONS, RULES, prune
-from bayesify.evaluation.statistics import over_images, paired, settled, sign_test
+from bayesify.evaluation.seed_statistics import over_images, paired, settled, sign_test
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_d import pruning_pictures, training
 from bayesify_studies.experiments.study_d.training import CONVERGED, HALF, STUDY, Trained

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bayesify.evaluation.pruning import FRACTIONS, RULES
-from bayesify.evaluation.statistics import between, estimate, percent
+from bayesify.evaluation.seed_statistics import between, estimate, percent
 from bayesify_studies.experiments.framework.findings import Table
 from bayesify_studies.experiments.study_d import words
 from bayesify_studies.experiments.study_d.pruning_networks import losses

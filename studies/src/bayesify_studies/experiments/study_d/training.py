@@ -22,7 +22,7 @@ from bayesify import Variational, networks
 from bayesify.evaluation.pruning import prunable_weights
 from bayesify.fleets import Fleet
 from bayesify.likelihoods import Categorical
-from bayesify.runs import checkpoint
+from bayesify.runs import tensor_files
 from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify_studies.experiments.framework.examples import Pair, first
@@ -171,7 +171,7 @@ class Watch:
         self.rows: dict[str, list[dict[str, Any]]] = {}
         self.best: dict[str, Tensor] = {}
         if file.is_file():
-            self.best, self.rows = checkpoint.read(file)
+            self.best, self.rows = tensor_files.read(file)
 
     def __call__(self, epoch: int, _: list[float]) -> None:
         if epoch not in self.due:
@@ -190,7 +190,7 @@ class Watch:
                 if row[number]["error"] < lowest:
                     held[number] = parameter.detach()[number].cpu()
         self.rows[str(epoch)] = row
-        checkpoint.write(self.file, self.best, self.rows)
+        tensor_files.write(self.file, self.best, self.rows)
 
     def put_back(self) -> None:
         """Give each network the weights with which it erred least on validation."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bayesify.evaluation.statistics import between, settled, settled_together, signed
+from bayesify.evaluation.seed_statistics import between, settled, settled_together, signed
 from bayesify_studies.experiments.framework.work import Work
 
 STUDY_EPOCHS = 600

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bayesify import metrics, networks
-from bayesify.evaluation.statistics import estimate
+from bayesify.evaluation.seed_statistics import estimate
 from bayesify.predictive import Predictive
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe

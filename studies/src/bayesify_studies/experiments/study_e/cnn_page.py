@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bayesify.evaluation.statistics import between, estimate, percent, settled, written
+from bayesify.evaluation.seed_statistics import between, estimate, percent, settled, written
 from bayesify_studies.experiments.framework.findings import Line, Table
 from bayesify_studies.experiments.framework.fleets import said
 from bayesify_studies.experiments.framework.work import Work

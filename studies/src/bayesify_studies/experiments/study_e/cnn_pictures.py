@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesify.evaluation.statistics import wilson_intervals
+from bayesify.evaluation.seed_statistics import wilson_intervals
 from bayesify.plots import style
 from bayesify.plots.images import image_gallery
 

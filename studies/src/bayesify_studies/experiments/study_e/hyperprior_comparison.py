@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from bayesify.evaluation.statistics import estimate, paired, settled, settled_together
+from bayesify.evaluation.seed_statistics import estimate, paired, settled, settled_together
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_e.hyperprior_cells import FAMILIES, HYPERPRIORS, cells, measure_cell
 

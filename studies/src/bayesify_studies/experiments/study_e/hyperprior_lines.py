@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
 
-from bayesify.evaluation.statistics import between, error_of_share, estimate, paired, percent, settled, signed, written
+from bayesify.evaluation.seed_statistics import (
+    between,
+    error_of_share,
+    estimate,
+    paired,
+    percent,
+    settled,
+    signed,
+    written,
+)
 from bayesify_studies.experiments.framework.findings import Line
 from bayesify_studies.experiments.study_e.hyperprior_cells import cells
 from bayesify_studies.experiments.study_e.hyperprior_comparison import WAYS, Cells

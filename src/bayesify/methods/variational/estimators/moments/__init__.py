@@ -1,9 +1,9 @@
 """The estimator `moments`: means and variances instead of draws, for prediction and for training."""
 
+from bayesify.methods.variational.estimators.moments.fast_perceptron import prediction_of
 from bayesify.methods.variational.estimators.moments.gaussians import Gaussians
-from bayesify.methods.variational.estimators.moments.perceptron import prediction_of
+from bayesify.methods.variational.estimators.moments.predictions import POINTS, contrast_of, moment_outputs, stand_ins
 from bayesify.methods.variational.estimators.moments.propagation import Propagation, chain_of
-from bayesify.methods.variational.estimators.moments.readout import POINTS, contrast_of, moment_outputs, stand_ins
 
 __all__ = [
     "POINTS",

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesify.functional.chain import ELEMENTWISE
+from bayesify.functional.layer_chain import ELEMENTWISE
 from bayesify.methods.variational.estimators.layers import REGISTRY
 from bayesify.methods.variational.estimators.moments import pooling
 from bayesify.methods.variational.estimators.moments.gaussians import Gaussians, integrated, rectified, squashed

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import bayesify as bf
-from bayesify.evaluation.distance import agreement, distance, halves, mean_distance, total_variation
+from bayesify.evaluation.predictive_distance import agreement, distance, halves, mean_distance, total_variation
 from bayesify.likelihoods import Categorical, Gaussian, Poisson
 from bayesify.predictive import Predictive
 

@@ -20,7 +20,7 @@ from bayesify import files
 from bayesify.errors import TrainingError
 from bayesify.methods.hmc.hamiltonian import TrajectoryStoppedError, state_at
 from bayesify.methods.hmc.sampler import Iteration, Sampler
-from bayesify.runs import checkpoint
+from bayesify.runs import tensor_files
 from bayesify.training import data_identity
 from bayesify.training.interrupts import deferred_interrupts, stop_function
 from bayesify.training.plan import History
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bayesify.methods.hmc.hmc import HMC
     from bayesify.methods.hmc.log_joint import LogJoint
     from bayesify.methods.hmc.plan import Sampling
-    from bayesify.training.examples import Examples
+    from bayesify.training.batches import Examples
 
 _STATE = Path("checkpoint") / "state.safetensors"
 
@@ -152,7 +152,7 @@ class SamplingRun:
             "stopped": self.history.stopped,
             "data": self.data,
         }
-        checkpoint.write(self.folder / _STATE, tensors, state)
+        tensor_files.write(self.folder / _STATE, tensors, state)
         files.write_text(self.folder / "history.jsonl", self.history.to_jsonl())
         self._written = time.perf_counter()
         self._cost = self._written - began

@@ -17,9 +17,9 @@ from fastapi.responses import StreamingResponse
 
 from bayesify.errors import TrainingError
 from bayesify.methods import CARDS, Method
-from bayesify.studio import training
+from bayesify.studio import watched_training
 from bayesify.studio.models import API, DrawCount, Seed
-from bayesify.studio.training import Square, TrainingRequest
+from bayesify.studio.watched_training import Square, TrainingRequest
 
 KEPT = 8
 AT_ONCE = 2
@@ -95,7 +95,7 @@ def router(trainings: Trainings) -> APIRouter:
 
     @routes.get("/understand/options")
     def options() -> dict[str, Any]:
-        return training.options()
+        return watched_training.options()
 
     @routes.get("/understand/points")
     def points(
@@ -105,15 +105,15 @@ def router(trainings: Trainings) -> APIRouter:
         seed: Seed = 0,
     ) -> dict[str, Any]:
         try:
-            return {"points": training.plane(data, n, noise, seed)}
+            return {"points": watched_training.plane(data, n, noise, seed)}
         except ValueError as problem:
             raise HTTPException(422, str(problem)) from None
 
     @routes.post("/understand/train")
     async def train(request: TrainingRequest) -> StreamingResponse:
         try:
-            training.tensors(request)
-            training.build(request)
+            watched_training.tensors(request)
+            watched_training.build(request)
         except (ValueError, TypeError) as problem:
             raise HTTPException(422, str(problem)) from None
         if trainings.closed.is_set():
@@ -126,8 +126,8 @@ def router(trainings: Trainings) -> APIRouter:
     @routes.get("/understand/draws")
     def draws(trained: str, draws: DrawCount = 6, seed: Seed = 0) -> dict[str, Any]:
         method, square = trainings.get(trained)
-        surfaces = training.surfaces(method, square, draws, seed)
-        return {"side": training.LATTICE, "held": method.held, "draws": surfaces}
+        surfaces = watched_training.surfaces(method, square, draws, seed)
+        return {"side": watched_training.LATTICE, "held": method.held, "draws": surfaces}
 
     return routes
 
@@ -146,9 +146,9 @@ async def _events(request: TrainingRequest, trainings: Trainings) -> AsyncIterat
 
     def work() -> None:
         try:
-            method = training.train(request, lambda shown: send(("frame", shown)), stop.is_set)
+            method = watched_training.train(request, lambda shown: send(("frame", shown)), stop.is_set)
             send(("done", {"trained": trainings.keep(method, request)}))
-        except training.Stopped:
+        except watched_training.Stopped:
             pass
         except (ValueError, TypeError, RuntimeError, TrainingError) as problem:
             send(("problem", {"detail": str(problem).splitlines()[0]}))
@@ -185,27 +185,28 @@ def _event(kind: str, content: dict[str, Any]) -> str:
 
 def python(request: TrainingRequest) -> str:
     """The training in Python, with its points."""
-    kind, square = type(training.build(request)).__name__, Square.of(request)
+    kind, square = type(watched_training.build(request)).__name__, Square.of(request)
+    side = watched_training.LATTICE
     prior = None if request.prior in {"", "none"} else request.prior
-    settings = training.method_settings(CARDS[request.method])
+    settings = watched_training.method_settings(CARDS[request.method])
     settings = {"prior": prior, "start": "fresh", "seed": request.seed, **settings}
     arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-    fitting = ", ".join(f"{name}={value!r}" for name, value in training.fit_settings(request).items())
+    fitting = ", ".join(f"{name}={value!r}" for name, value in watched_training.fit_settings(request).items())
     return f"""import torch
 
 import bayesify as bf
-from bayesify.studio.training import Square, where_to_ask
+from bayesify.studio.watched_training import Square, where_to_ask
 
 points = torch.tensor({[list(point) for point in request.points]})
 x, y = points[:, :2], points[:, 2].long()
 network = bf.networks.mlp(2, 2, units={request.units}, layers={request.layers}, activation={request.activation!r})
 bnn = bf.{kind}(network, bf.likelihoods.Categorical(classes=2), {arguments})
 bnn.fit((x, y), {fitting})
-# The centres of {training.LATTICE} x {training.LATTICE} cells of the page; the next label is asked for where the
+# The centres of {side} x {side} cells of the page; the next label is asked for where the
 # epistemic uncertainty is largest inside the box of the points.
 lattice = Square({square.low}, {square.high}).lattice()
-p = bnn.predict(lattice, draws={training.DRAWS}, seed=0)
-seen = bnn.predict(x, draws={training.DRAWS}, seed=0)
+p = bnn.predict(lattice, draws={watched_training.DRAWS}, seed=0)
+seen = bnn.predict(x, draws={watched_training.DRAWS}, seed=0)
 print("train accuracy", float((seen.labels == y).double().mean()))
 print("ask next at", where_to_ask(p.epistemic.double(), lattice, x))
 """

@@ -9,8 +9,8 @@ import numpy as np
 from starlette.exceptions import HTTPException
 
 from bayesify.errors import nearest
+from bayesify.serving.input_arrays import number_array
 from bayesify.serving.limits import Limits
-from bayesify.serving.payloads import number_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

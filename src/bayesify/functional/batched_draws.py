@@ -1,6 +1,6 @@
 """A network at many sets of weights at once, by the best of three tiers.
 
-- batched: batched products, for a plain chain of known layers (`chain.py`);
+- batched: batched products, for a plain chain of known layers (`layer_chain.py`);
 - vmap: `torch.func.vmap` over `functional_call`;
 - loop: one call per draw, for all other networks, and for large products, where it is fastest.
 

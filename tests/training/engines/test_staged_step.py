@@ -7,7 +7,7 @@ import torch
 
 import bayesify as bf
 from bayesify.fleets import Fleet
-from bayesify.training.engines import stages as staged
+from bayesify.training.engines import staged_step as staged
 from bayesify.training.engines.stacked_step import StackedStep
 from bayesify.training.optimisation import make_optimizer
 

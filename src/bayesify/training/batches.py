@@ -312,7 +312,7 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
         ValueError: if it is empty, its lengths differ, or values are not finite.
 
     Example:
-        >>> from bayesify.training.examples import as_examples
+        >>> from bayesify.training.batches import as_examples
         >>> examples = as_examples((x.numpy(), y.numpy()), bnn.likelihood, torch.float32)
         >>> examples.n_data, examples.count_batches(batch_size=25)
         (60, 3)

@@ -1,7 +1,7 @@
-"""Launches of the Triton kernels (`kernels.py`) for the first and the last stage of a step (`stages.py`).
+"""Launches of the Triton kernels (`kernels.py`) for the first and the last stage of a step (`staged_step.py`).
 
 For a small network the launches cost most of the time, so one launch serves up to sixteen tensors. Where the data and
-the counters are on the GPU (`stage_graphs.py`), one more launch fetches the batch and makes the keys, and the last one
+the counters are on the GPU (`staged_graphs.py`), one more launch fetches the batch and makes the keys, and the last one
 moves the counter.
 
 Used for scale mixtures and Gaussians with SGD or Adam, and only after the results have been compared with those of the
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bayesify.training.engines.graphs import GraphedSteps
-    from bayesify.training.engines.stages import Stages
+    from bayesify.training.engines.staged_step import Stages
 
 _BLOCK = 512  # pairs for each program
 _WARPS = 4

@@ -11,8 +11,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from bayesify.serving import schema
-from bayesify.serving.models import LoadedModel, Registry
-from bayesify.serving.payloads import (
+from bayesify.serving.input_arrays import (
     ARRAYS,
     JPEG,
     JSON,
@@ -24,6 +23,7 @@ from bayesify.serving.payloads import (
     examples_from_npy,
     parse_json,
 )
+from bayesify.serving.models import LoadedModel, Registry
 from bayesify.serving.predictions import Table
 from bayesify.serving.requests import Work, json_response, predict, prepare, settings_from
 

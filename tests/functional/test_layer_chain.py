@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from bayesify.functional import chain
+from bayesify.functional import layer_chain
 from bayesify.functional.network import Network
 
 
@@ -149,4 +149,4 @@ class OwnLinear(nn.Linear):
     ],
 )
 def test_anything_else_is_not_a_chain(module):
-    assert chain.plan(module) is None
+    assert layer_chain.plan(module) is None

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from bayesify.errors import at_least
 from bayesify.likelihoods import Regression
-from bayesify.methods.storage import shuffled
+from bayesify.methods.stored_samples import shuffled
 from bayesify.predictive import Predictive
 
 if TYPE_CHECKING:

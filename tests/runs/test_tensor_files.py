@@ -8,15 +8,15 @@ import torch
 
 from bayesify import files
 from bayesify.errors import RunError
-from bayesify.runs import checkpoint
+from bayesify.runs import tensor_files
 from bayesify.training import checkpoints
 
 
 def test_tensors_and_state_come_back_exactly(tmp_path):
     tensors = {"a": torch.randn(3, 2), "b": torch.arange(4), "empty": torch.ones(0, dtype=torch.bool)}
     state = {"step": 3, "loss": 0.1 + 0.2, "text": "né\n"}
-    checkpoint.write(tmp_path / "c" / "state", tensors, state)
-    read, back = checkpoint.read(tmp_path / "c" / "state")
+    tensor_files.write(tmp_path / "c" / "state", tensors, state)
+    read, back = tensor_files.read(tmp_path / "c" / "state")
     assert back == state
     assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())
 
@@ -39,10 +39,10 @@ def test_a_restored_optimiser_takes_the_same_steps(kind, dtype, tmp_path):
     for _ in range(3):
         step(optimizer, first)
     tensors, packed = checkpoints.pack_optimizer(optimizer)
-    checkpoint.write(tmp_path / "state", tensors, {"optimizer": packed})
+    tensor_files.write(tmp_path / "state", tensors, {"optimizer": packed})
     second = [torch.nn.Parameter(p.detach().clone()) for p in first]
     other = kind(second, lr=0.1)
-    read, state = checkpoint.read(tmp_path / "state")
+    read, state = tensor_files.read(tmp_path / "state")
     checkpoints.unpack_optimizer(other, read, state["optimizer"])
     for _ in range(3):
         step(optimizer, first)
@@ -52,32 +52,32 @@ def test_a_restored_optimiser_takes_the_same_steps(kind, dtype, tmp_path):
 
 def test_a_full_disk_leaves_the_state_before_it(tmp_path, monkeypatch):
     path = tmp_path / "state"
-    checkpoint.write(path, {"a": torch.zeros(2)}, {"step": 1})
+    tensor_files.write(path, {"a": torch.zeros(2)}, {"step": 1})
 
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(tensor_files, "save_file", full)
     with pytest.raises(RunError, match="No space left on device; the previous checkpoint is kept"):
-        checkpoint.write(path, {"a": torch.ones(2)}, {"step": 2})
-    assert checkpoint.read(path)[1] == {"step": 1}
+        tensor_files.write(path, {"a": torch.ones(2)}, {"step": 2})
+    assert tensor_files.read(path)[1] == {"step": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["state"]
 
 
 def test_too_little_space_is_said_before_writing(tmp_path, monkeypatch):
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: type("U", (), {"free": 10})())
     with pytest.raises(RunError, match="no space left"):
-        checkpoint.write(tmp_path / "state", {"a": torch.zeros(1000)}, {})
+        tensor_files.write(tmp_path / "state", {"a": torch.zeros(1000)}, {})
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("keep", [0, 3, 20, 60])
 def test_a_truncated_checkpoint_is_named(tmp_path, keep):
     path = tmp_path / "state"
-    checkpoint.write(path, {"a": torch.zeros(50)}, {"step": 1})
+    tensor_files.write(path, {"a": torch.zeros(50)}, {"step": 1})
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(RunError, match="damaged or incomplete"):
-        checkpoint.read(path)
+        tensor_files.read(path)
 
 
 def test_a_foreign_or_missing_file_is_named(tmp_path):
@@ -85,9 +85,9 @@ def test_a_foreign_or_missing_file_is_named(tmp_path):
 
     save_file({"a": torch.zeros(1)}, tmp_path / "foreign")
     with pytest.raises(RunError, match="not a checkpoint written by bayesify"):
-        checkpoint.read(tmp_path / "foreign")
+        tensor_files.read(tmp_path / "foreign")
     with pytest.raises(RunError, match="there is no state"):
-        checkpoint.read(tmp_path / "state")
+        tensor_files.read(tmp_path / "state")
 
 
 def test_json_is_replaced_whole_and_refuses_nan(tmp_path):

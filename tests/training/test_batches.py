@@ -14,7 +14,7 @@ from torch.utils.data import (
 
 from bayesify.functional.inputs import count
 from bayesify.likelihoods import Categorical, Gaussian
-from bayesify.training.examples import as_examples, as_inputs
+from bayesify.training.batches import as_examples, as_inputs
 
 X, Y = torch.arange(20.0).view(10, 2), torch.arange(10) % 3
 

@@ -8,7 +8,7 @@ Computing the noise twice costs less than keeping it. The objective of the last 
 derivative therefore gives the chain rule to mu and rho, the prior's part and the entropy's in one pass, for every prior
 and optimiser. In `bfloat16` the draws and their gradients have half the bytes, and products run on tensor cores. Means,
 widths, the prior's part and the update stay in float32. On a GPU, Triton kernels may run the first and the last stage
-(`launches.py`).
+(`kernel_launches.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify import noise
 from bayesify.errors import choose, first_line
-from bayesify.priors.varying import VaryingPrior
+from bayesify.priors.stacked_priors import VaryingPrior
 from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.fused import check_same, shape_of
 
@@ -99,10 +99,10 @@ class Stages:
         if not self.stack.parameters[0].is_cuda:
             return False
         try:
-            from bayesify.training.engines import launches
+            from bayesify.training.engines import kernel_launches
         except ImportError:
             return False
-        return launches.suits(self)
+        return kernel_launches.suits(self)
 
     def by_kernels(self, leaves: Sequence[Tensor]) -> bool:
         """Whether the first and the last stage are kernels for batches of this shape."""
@@ -148,16 +148,16 @@ class Stages:
             return self._by_place(sample, gradients, compile_function(self._update, third))
 
     def _kernels(self) -> tuple[_Sample, _Update]:
-        from bayesify.training.engines import launches
+        from bayesify.training.engines import kernel_launches
 
         def sample(state: Sequence[Tensor], step: Tensor) -> tuple[Tensor, ...]:
-            keys = launches.make_keys(self.stack.seeds, step, self.draws)
-            return *launches.sample(self, state, keys), keys
+            keys = kernel_launches.make_keys(self.stack.seeds, step, self.draws)
+            return *kernel_launches.sample(self, state, keys), keys
 
         def update(
             state: Sequence[Tensor], keys: Tensor, numbers: Tensor, targets: Tensor, slopes: Sequence[Tensor]
         ) -> None:
-            launches.update(self, state, keys, numbers, targets.shape[0], slopes)
+            kernel_launches.update(self, state, keys, numbers, targets.shape[0], slopes)
 
         return sample, update
 

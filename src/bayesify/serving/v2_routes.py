@@ -17,12 +17,12 @@ from starlette.exceptions import HTTPException
 
 from bayesify.errors import nearest
 from bayesify.serving import schema
+from bayesify.serving.input_arrays import JSON, as_examples, body_of, content_type, parse_json
 from bayesify.serving.limits import Limits
 from bayesify.serving.models import LoadedModel, Registry
-from bayesify.serving.payloads import JSON, as_examples, body_of, content_type, parse_json
 from bayesify.serving.predictions import Table
 from bayesify.serving.requests import Work, json_response, predict, prepare, settings_from
-from bayesify.serving.tensors import decode, describe, encode
+from bayesify.serving.v2_tensors import decode, describe, encode
 
 VERSION = "1"
 LENGTH = "Inference-Header-Content-Length"

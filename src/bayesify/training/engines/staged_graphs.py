@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from bayesify.errors import first_line
+from bayesify.training.batches import TensorExamples, take
 from bayesify.training.engines.graphs import GraphedSteps
-from bayesify.training.engines.stages import Stages, check_finite, products
-from bayesify.training.examples import TensorExamples, take
+from bayesify.training.engines.staged_step import Stages, check_finite, products
 
 if TYPE_CHECKING:
     from bayesify.training.engines.stacked_step import StackedStep
@@ -68,11 +68,11 @@ class StagedSteps(GraphedSteps):
 
     def _advance(self, size: int) -> None:
         """The whole step by kernels: from fetching the batch to moving the counter."""
-        from bayesify.training.engines import launches
+        from bayesify.training.engines import kernel_launches
 
         stages, state = self.stages, self.fused.state
         with products(stages.precision):
-            leaves, keys, numbers = launches.fetch(stages, self, size)
-            draws = launches.sample(stages, state, keys)
+            leaves, keys, numbers = kernel_launches.fetch(stages, self, size)
+            draws = kernel_launches.sample(stages, state, keys)
             nll, *found = stages.gradients(draws, leaves)
-            launches.update(stages, state, keys, numbers, size, found, (nll, self.nll, self.batch))
+            kernel_launches.update(stages, state, keys, numbers, size, found, (nll, self.nll, self.batch))
