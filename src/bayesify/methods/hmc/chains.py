@@ -1,8 +1,8 @@
 """Chains and their draws, as a method: what is stored, how it predicts, and how much memory it needs.
 
 Draws of all chains are stored together, in the order in which they were made (`stored_draws.py`). Predictions use
-them in a random order, so that a few are a fair subset. Weights of a network can be permuted, so chains may be in different
-copies of the same mode: averages are taken over predictions, never over weights.
+them in a random order, so that a few are a fair subset. Weights of a network can be permuted, so chains may be in
+different copies of the same mode: averages are taken over predictions, never over weights.
 """
 
 from __future__ import annotations
