@@ -276,7 +276,7 @@ def test_inputs_that_cannot_be_answered(refused, digits_run, place, tmp_path):
     (tmp_path / "torn.npy").write_bytes((tmp_path / "whole.npy").read_bytes()[:200])
     predict("torn.npy", "torn.npy", "damaged")
     (tmp_path / "empty.npy").write_bytes(b"")
-    predict("empty.npy", "damaged")
+    predict("empty.npy", "the file is empty")
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object))
     predict("objects.npy", "Python objects")
     np.save(tmp_path / "texts.npy", np.array(["seven"]))
