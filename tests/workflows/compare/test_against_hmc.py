@@ -136,7 +136,7 @@ def test_wrong_use_is_answered_by_one_line(command, tmp_path):
         (["--against", "hmc", "--seeds", 0], "seeds must be an integer of at least 1, got 0"),
         (["--against", "hmc", "--samples", 3], "samples of hmc must be an integer of at least 4, got 3"),
         (["--against", "hmc", "--chains", 1], "chains of hmc must be an integer of at least 2, got 1"),
-        (["--against", "hmc", "--prior", "flat"], "needs a proper prior"),
+        (["--against", "hmc", "--prior", "log-uniform"], "needs a proper prior"),
         (["--against", "hmc", "--out", tmp_path / "full"], "holds no comparison: choose another folder"),
         (
             ["--against", "hmc", "--data", table, "--likelihood", "gaussian:learned"],
