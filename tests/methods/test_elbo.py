@@ -76,7 +76,7 @@ def test_training_climbs_to_the_evidence_and_never_beyond_it():
     bnn = linear("full_rank", x, gradient="stick_the_landing", rho=-2.0)
     with without_warnings():
         history = bnn.fit(
-            (x, y), epochs=400, batch_size=40, learning_rate=0.1, schedule="cosine", draws=4, progress=False
+            (x, y), epochs=300, batch_size=40, learning_rate=0.1, schedule="cosine", draws=4, progress=False
         )
     bound = bnn.elbo((x, y), draws=2000)
     assert bound.value - answer.log_evidence < 4 * bound.standard_error

@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import entry_points
-from typing import Annotated, Any
+from typing import Annotated, TextIO
 
 import typer
 
@@ -69,11 +69,18 @@ def _show_in_one_line() -> None:
     """Print a warning about a fit as one line on standard error, without the line of code that gave it."""
     show_others = warnings.showwarning
 
-    def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
         if issubclass(category, BayesifyWarning):
             say(f"before you trust it: {message}")
         else:
-            show_others(message, category, filename, lineno, *rest)
+            show_others(message, category, filename, lineno, file, line)
 
     warnings.showwarning = show  # type: ignore[assignment]
 

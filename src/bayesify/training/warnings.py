@@ -214,7 +214,7 @@ def chains_disagree(r_hat: float, effective: float, chains: int, draws: int) -> 
 
     Args:
         r_hat: the largest R-hat of a prediction.
-        effective: the smallest effective number of draws of a prediction.
+        effective: the effective number of draws of that prediction.
         chains: how many chains.
         draws: stored draws of each.
 

@@ -34,7 +34,7 @@ from bayesify.training.optimisation import OptimizerFactory
 from bayesify.training.warnings import chains_disagree
 
 # R-hat of a few samples is noise; a few inputs show whether chains disagree.
-_FEWEST_SAMPLES, _JUDGED_INPUTS = 10, 20
+_FEWEST_SAMPLES, _JUDGED_INPUTS = 10, 10
 
 
 class StochasticGradientMCMC(Ensemble):
@@ -198,9 +198,11 @@ class StochasticGradientMCMC(Ensemble):
         if self.chains < 2 or stored < _FEWEST_SAMPLES or not arviz_installed():
             return {}
         rows = torch.linspace(0, count(x) - 1, min(_JUDGED_INPUTS, count(x))).long()
-        predictions = self.predictions_by_chain(take(x, rows))
-        largest, smallest = float(r_hat(predictions).max()), float(effective(predictions).min())
-        return {"chains_disagree": chains_disagree(largest, smallest, self.chains, stored)}
+        predictions = self.predictions_by_chain(take(x, rows)).flatten(2)
+        each = r_hat(predictions)
+        worst = int(each.argmax())
+        draws = float(effective(predictions[..., worst : worst + 1])[0])
+        return {"chains_disagree": chains_disagree(float(each[worst]), draws, self.chains, stored)}
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         """Stored samples in a random order under the seed, so that a few of them are a fair subset.
