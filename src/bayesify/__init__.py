@@ -48,7 +48,7 @@ _WHERE = {
     "TrainingError": "errors",
     "evaluate": "evaluation",
     "load": "workflows.load",
-    "prepare": "workflows.python_inputs",
+    "prepare": "workflows.prepare_inputs",
     "prune": "evaluation.pruning",
     "pruning_curve": "evaluation.pruning",
     "risk_coverage": "evaluation.selective",

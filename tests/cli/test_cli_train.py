@@ -342,7 +342,7 @@ def test_what_suits_one_method_is_refused_for_another_in_one_line(refused, tmp_p
     refused(["train", "--rank", 5, *out], "rank is a setting of family low_rank, the family is mean_field")
     refused(["train", "--chains", 5, *out], "chains is a setting of sgld, sghmc and hmc")
     refused(["train", "--method", "laplace", "--prior", "cauchy:1", *out], "laplace needs Gaussian priors")
-    refused(["train", "--method", "hmc", "--prior", "flat", *out], "hmc needs a proper prior")
+    refused(["train", "--method", "hmc", "--prior", "log-uniform", *out], "hmc needs a proper prior")
 
 
 def test_hmc_is_interrupted_resumed_and_extended_like_the_others(call, tmp_path):

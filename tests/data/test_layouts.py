@@ -225,7 +225,7 @@ def test_uci_tables_are_read_from_both_layouts(root, folder, layout):
         ("data.txt.gz", gzip.compress(b"1 2\n3 4\n", mtime=0), "split 0 must use each of the 2 rows"),
         ("data.txt.gz", b"1 2", "truncated or damaged"),
         ("splits.npz", b"PK\x03\x04 nothing", "truncated or damaged"),
-        ("splits.npz", b"", "truncated or damaged \\(No data left in file"),
+        ("splits.npz", b"", "the file is empty"),
     ],
 )
 def test_a_damaged_uci_set_is_refused(root, name, content, complaint):
@@ -241,7 +241,7 @@ def test_an_archive_of_splits_with_python_objects_is_never_loaded(root):
     folder = root / "uci-regression" / "concrete"
     write_uci(folder, "ours")
     np.savez(folder / "splits.npz", train_0=np.array([{"a": 1}], dtype=object), test_0=TEST)
-    with pytest.raises(data.DataError, match=r"splits.npz: holds Python objects"):
+    with pytest.raises(data.DataError, match=r"splits.npz: .*holds Python objects"):
         data.load("uci/concrete")
 
 

@@ -256,7 +256,7 @@ def test_a_mistyped_start_names_the_nearest():
         initialisation.check("fresch")
 
 
-@pytest.mark.parametrize("rho", ["wide", "normal:x", float("nan"), float("inf"), True, None])
+@pytest.mark.parametrize("rho", ["wide", "normal:x", float("nan"), float("inf"), True])
 def test_an_unreadable_rho_is_refused(rho):
     with pytest.raises(ValueError, match="rho must be a number or uniform"):
         bf.Variational(nn.Linear(2, 1), "gaussian:1", rho=rho)

@@ -26,7 +26,7 @@ def test_a_diverging_rate_stops_with_the_reason_and_the_last_good_epoch(row, tmp
     method = make(row, prior="normal:1", **({"begin": 0.9} if row == "swag" else {}))
     draws = {"draws": 2} if getattr(method, "bound", "elbo") != "elbo" else {}
     with pytest.raises(
-        bf.TrainingError, match=r"in epoch 4: lower learning_rate \(now 0.001\).*as it was after epoch 3"
+        bf.TrainingError, match=r"in epoch 4: lower learning_rate \(now 0.001\).*restored to its state after epoch 3"
     ):
         method.fit((X, LABELS), schedule=half_way, run=tmp_path / "run", **PLAN, **draws)
     assert finite(method)

@@ -93,9 +93,16 @@ def load(
     method.start = config.get("start", method.start)
     method.complete = config.get("complete", True)
     method.warnings = config.get("warnings") or {}
-    method.final_elbo = ELBO(**config["elbo"]) if config.get("elbo") else None
+    method.final_elbo = _elbo_of(config, folder)
     method.run = folder.resolve()
     return method.to(device).eval()
+
+
+def _elbo_of(config: dict[str, Any], folder: Path) -> ELBO | None:
+    try:
+        return ELBO(**config["elbo"]) if config.get("elbo") else None
+    except TypeError as problem:
+        raise RunError(f"{folder / runs.CONFIG} is damaged: elbo: {first_line(problem)}") from None
 
 
 def to_resume(

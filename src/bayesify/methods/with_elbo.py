@@ -75,8 +75,9 @@ class WithELBO(Method):
         total = torch.zeros(draws, dtype=torch.float64, device=device)
         by_example = []
         keys = noise.keys(seed, noise.Stream.LOGITS, draws=range(draws), device=device)
+        likelihood = self.likelihood_of(range(draws), seed)
         for x, y in batches:
-            log_prob = self.likelihood.log_prob(self.draw(x, draws, seed), y.to(device), keys).double()
+            log_prob = likelihood.log_prob(self.draw(x, draws, seed), y.to(device), keys).double()
             total += log_prob.sum(1)
             by_example.append(log_prob.mean(0))
         of_examples = torch.cat(by_example)
