@@ -82,7 +82,7 @@ def _show_in_one_line() -> None:
         else:
             show_others(message, category, filename, lineno, file, line)
 
-    warnings.showwarning = show  # type: ignore[assignment]
+    warnings.showwarning = show
 
 
 def _run(words: list[str] | None) -> int:
