@@ -120,6 +120,7 @@ def namespace():
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(60) % 3
     x = torch.tensor([[0.0, 2.0], [2.0, -1.0], [-2.0, -1.0]])[y] + 0.4 * torch.randn(60, 2, generator=generator)
+    torch.manual_seed(0)
     net = bf.networks.mlp(2, 3, units=8)
     bnn = bf.Variational(net, "categorical", prior="normal:1", seed=0)
     bnn.fit((x, y), epochs=5, learning_rate=0.05, progress=False)
@@ -144,6 +145,7 @@ def examples():
 @pytest.mark.parametrize("example", list(examples()))
 def test_the_examples_run(example, given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
     example.globs = dict(given)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     said = []

@@ -99,7 +99,7 @@ def test_notmnist_has_a_test_part_only_and_takes_the_preparation_of_another(real
     letters, digits = data.load("notmnist"), data.load("mnist")
     assert len(letters.x_train) == 0
     assert torch.bincount(letters.y_test).tolist() == [1000] * 10
-    with pytest.raises(data.DataError, match="fitted on training data, and there is none"):
+    with pytest.raises(data.DataError, match="needs training data, got none"):
         letters.prepare("standard")
     known = digits.hold_out(100).prepare("126")
     assert torch.equal(letters.prepare(preparation=known.preparation).x_test, letters.x_test.flatten(1) / 126)

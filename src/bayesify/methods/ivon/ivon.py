@@ -74,7 +74,7 @@ class IVON(WithELBO):
         Y. Shen et al., "Variational Learning is Effective for Large Deep Networks", 2024, arXiv:2402.17641.
 
     Example:
-        >>> ivon = bf.IVON(net, "categorical", prior="normal:1", hessian_init=0.1)
+        >>> ivon = bf.IVON(net, "categorical", prior="normal:1", hessian_init=0.1, seed=0)
         >>> history = ivon.fit((x, y), epochs=50, learning_rate=0.2, schedule="cosine", progress=False)
         >>> bool(history["nll"][-1] < 0.5 * history["nll"][0])
         True
