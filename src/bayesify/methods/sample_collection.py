@@ -30,6 +30,7 @@ class Calendar:
         samples: how many to collect.
         burn_in: the share of the steps (of each cycle) that gives no samples.
         cycles: the number of cycles, or None.
+        begin: the first step that counts; those before it adapt the sampler and give no samples.
 
     """
 
@@ -37,9 +38,12 @@ class Calendar:
     samples: int
     burn_in: float
     cycles: int | None = None
+    begin: int = 0
 
     def keeps(self, step: int) -> bool:
         """Whether the state after this step is a sample."""
+        if step < self.begin:
+            return False
         cycle, start, stop = self._cycle(step)
         first = self._first(start, stop)
         place, window, wanted = step - first, stop - first, self._samples_of(cycle)
@@ -47,12 +51,14 @@ class Calendar:
 
     def explores(self, step: int) -> bool:
         """Whether this step is without noise."""
+        if step < self.begin:
+            return False
         _, start, stop = self._cycle(step)
         return self.cycles is not None and step < self._first(start, stop)
 
     def factor(self, step: int) -> float:
         """The factor of the learning rate at a step."""
-        if self.cycles is None:
+        if self.cycles is None or step < self.begin:
             return 1.0
         _, start, stop = self._cycle(step)
         return 0.5 * (1.0 + math.cos(math.pi * (step - start) / (stop - start)))
@@ -60,13 +66,13 @@ class Calendar:
     @property
     def burnt_in(self) -> int:
         """The first step that may give a sample."""
-        _, start, stop = self._cycle(0)
+        _, start, stop = self._cycle(self.begin)
         return self._first(start, stop)
 
     def _cycle(self, step: int) -> tuple[int, int, int]:
-        cycles = self.cycles or 1
-        cycle = step * cycles // self.steps
-        return cycle, -(-cycle * self.steps // cycles), -(-(cycle + 1) * self.steps // cycles)
+        cycles, steps = self.cycles or 1, self.steps - self.begin
+        cycle = (step - self.begin) * cycles // steps
+        return cycle, self.begin - (-cycle * steps // cycles), self.begin - (-(cycle + 1) * steps // cycles)
 
     def _first(self, start: int, stop: int) -> int:
         return start + min(round(self.burn_in * (stop - start)), stop - start - 1)

@@ -283,9 +283,10 @@ class Trainer:
         self.method.load_state_dict(good)
         self.method.eval()
         kept = "at the start" if epoch == 1 else f"after epoch {epoch - 1}"
+        rate = self.plan.learning_rate
+        advice = "scale the data" if rate is None else f"lower learning_rate (now {rate:g}) or scale the data"
         raise TrainingError(
-            f"the loss stopped being finite in epoch {epoch}: lower learning_rate (now {self.plan.learning_rate:g}) "
-            f"or scale the data; the network is restored to its state {kept}"
+            f"the loss stopped being finite in epoch {epoch}: {advice}; the network is restored to its state {kept}"
         )
 
     def _finish(self) -> None:

@@ -32,7 +32,7 @@ class Plan:
         epochs: passes over the data.
         batch_size: examples per step.
         optimizer: name of an optimiser with its options, such as `sgd:momentum=0.9`, or `custom` for a user's function.
-        learning_rate: of the optimiser, before the schedule.
+        learning_rate: of the optimiser, before the schedule; None where the method finds its step size.
         schedule: `constant`, `cosine`, `linear`, `step:SHARE,FACTOR`, or `custom` for a user's function.
         draws: weight draws per step.
         kl: weighting of the KL, in the text form of `KL`.
@@ -59,7 +59,7 @@ class Plan:
     epochs: int = 10
     batch_size: int = 128
     optimizer: str = "adam"
-    learning_rate: float = 1e-3
+    learning_rate: float | None = 1e-3
     schedule: str = "constant"
     draws: int = 1
     kl: str = "uniform"
@@ -73,7 +73,8 @@ class Plan:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "draws", "validation_draws", "checkpoint_every"):
             at_least(name, getattr(self, name), 1)
-        positive("learning_rate", self.learning_rate)
+        if self.learning_rate is not None:
+            positive("learning_rate", self.learning_rate)
         choose("keep", self.keep, ("last", "best"))
         whole_number("seed", self.seed)
         KL.parse(self.kl)

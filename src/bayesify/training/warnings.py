@@ -30,7 +30,7 @@ BLOWN_UP = 10.0
 # Half of the widths moved by less than this share: they are stuck.
 STUCK_WIDTH = 0.05
 # Chains whose predictions have an R-hat from here on disagree; samplers with noisy gradients seldom get below 1.01.
-DISAGREE_FROM = 1.2
+DISAGREE_FROM = 1.1
 # A slope must exceed its standard error by this factor.
 STANDARD_ERRORS = 2.0
 _FEWEST_EPOCHS = 5
@@ -209,7 +209,7 @@ def collapsed(layers: Sequence[str], all_layers: bool) -> str | None:
     )
 
 
-def chains_disagree(r_hat: float, effective: float, chains: int, draws: int) -> str | None:
+def chains_disagree(r_hat: float, effective: float, chains: int, draws: int, cure: str) -> str | None:
     """Warn when chains predict differently.
 
     Args:
@@ -217,6 +217,7 @@ def chains_disagree(r_hat: float, effective: float, chains: int, draws: int) -> 
         effective: the effective number of draws of that prediction.
         chains: how many chains.
         draws: stored draws of each.
+        cure: what to do about it.
 
     Returns:
         The warning, or None.
@@ -226,7 +227,7 @@ def chains_disagree(r_hat: float, effective: float, chains: int, draws: int) -> 
         return None
     return (
         f"the {chains} chains disagree on predictions (largest R-hat {r_hat:.2f}, {effective:.0f} effective draws of "
-        f"{chains * draws}): train for more epochs, raise the learning rate or the burn-in, or run more chains"
+        f"{chains * draws}): {cure}"
     )
 
 

@@ -73,6 +73,20 @@ class Perceptron:
 
         Where the noise has a prior, `log_noise [chains]` are its logarithms, and their slopes are the last column.
         """
+        return self._backward(theta, self._forward(theta), log_noise)
+
+    def value_and_gradient(self, theta: Tensor, log_noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The log-likelihood of all data, `[chains]`, and its gradient, as `gradient` gives it."""
+        values = self._forward(theta)
+        likelihood = self.likelihood
+        if log_noise is not None:
+            assert isinstance(likelihood, Gaussian)
+            likelihood = likelihood.with_noise(log_noise)
+        value = likelihood.log_prob(values[-1].mT, self.targets).sum(-1)
+        return value, self._backward(theta, values, log_noise)
+
+    def _forward(self, theta: Tensor) -> list[Tensor]:
+        """What each layer gives for all examples, `[chains, width, examples]`."""
         chains, tensors = theta.shape[0], self.network.unflatten(theta)
         values: list[Tensor] = []
         value: Tensor | None = None
@@ -86,7 +100,10 @@ class Perceptron:
             if layer.activation is not None:
                 value = ACTIVATIONS[layer.activation][0](value)
             values.append(value)
-        assert value is not None
+        return values
+
+    def _backward(self, theta: Tensor, values: list[Tensor], log_noise: Tensor | None) -> Tensor:
+        chains, tensors, value = theta.shape[0], self.network.unflatten(theta), values[-1]
         if log_noise is None:
             error, noise_slope = self.towards(value), None
         else:

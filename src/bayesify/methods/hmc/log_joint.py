@@ -64,7 +64,7 @@ class LogJoint:
         self.random, self.scales = network.random_size, prior.n_random_scales
         self.noise_prior = noise_prior_of(likelihood)
         self.size = self.random + self.scales + (self.noise_prior is not None)
-        self.spread = _spread(likelihood, y) if self.noise_prior is not None else 1.0
+        self.spread = spread_of_targets(likelihood, y) if self.noise_prior is not None else 1.0
         examples = count(x)
         widest = network.traced(take(x, slice(2))).widest
         rows = max(1, min(examples, LARGEST_PASS // (widest * chains)))
@@ -253,7 +253,7 @@ def whole(examples: Examples, device: torch.device) -> Batch:
     return to_device(x, device), y.to(device)
 
 
-def _spread(likelihood: Likelihood, y: Tensor) -> float:
+def spread_of_targets(likelihood: Likelihood, y: Tensor) -> float:
     """The root mean square of the targets around the likelihood's location; `initial * scale` where they are equal."""
     assert isinstance(likelihood, Gaussian)
     outputs = y.new_zeros(1, *y.shape) if y.dim() > 1 else y.new_zeros(1, len(y), 1)

@@ -1,0 +1,61 @@
+"""How well chains agree: R-hat and effective draws of their predictions, the last record of a fit's history, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesify.methods.chain_statistics import effective_draws, split_r_hat
+from bayesify.training.warnings import chains_disagree
+
+# R-hat of a few samples is noise; some inputs show whether chains disagree.
+FEWEST_SAMPLES, JUDGED_INPUTS, _JUDGED_NUMBERS = 10, 30, 300
+
+
+def agreement(predictions: Tensor, others: Tensor | None = None) -> dict[str, float]:
+    """The largest R-hat and the fewest effective draws of predictions.
+
+    Args:
+        predictions: of every chain and sample, `[chains, samples, ...]`.
+        others: other quantities to judge, `[chains, samples]`, such as the noise.
+
+    Returns:
+        `r_hat` and `effective_draws`.
+
+    """
+    numbers = predictions.flatten(2).double()
+    numbers = numbers[..., :: max(1, -(-numbers.shape[-1] // _JUDGED_NUMBERS))]
+    if others is not None:
+        numbers = torch.cat((numbers, others.to(numbers).unsqueeze(-1)), -1)
+    values = numbers.cpu().numpy()
+    return {"r_hat": float(split_r_hat(values).max()), "effective_draws": float(effective_draws(values).min())}
+
+
+def disagreement(found: Mapping[str, float], chains: int, samples: int, *, epochs: int, found_rate: bool) -> str | None:
+    """The warning about chains that disagree, which names the cure; None where they agree."""
+    cure = f"sample longer (epochs={2 * epochs} or more)"
+    cure += "" if found_rate else ", or leave out learning_rate=, which is then found from the data"
+    return chains_disagree(found["r_hat"], found["effective_draws"], chains, samples, cure)
+
+
+def too_few(stored: int, chains: int, epochs: int) -> str:
+    """The warning about a plan that left too few steps to sample, or to judge its chains."""
+    return (
+        f"only {stored} samples of each of {chains} chains after the adaptation and the burn-in, too few to predict with "
+        f"or to judge: raise epochs (now {epochs}), or leave it out"
+    )
+
+
+def described(record: Mapping[str, Any]) -> dict[str, str]:
+    """What a summary says of the last record of a fit."""
+    facts = {}
+    if record.get("burn_in_steps") is not None:
+        settled = {True: ", until the log joint settled", False: ", while the log joint still trended", None: ""}
+        facts["burn-in"] = f"{record['burn_in_steps']:,} of {record['step']:,} steps{settled[record.get('settled')]}"
+    if record.get("r_hat") is not None:
+        facts["R-hat of predictions"] = f"{record['r_hat']:.3f} at most"
+        facts["effective draws"] = f"{record['effective_draws']:,.0f} or more"
+    return facts

@@ -1,0 +1,156 @@
+"""Where chains are: weights, log scales and log noise as one joined vector, and gradients of the objective there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesify.functional.network import Network
+from bayesify.methods.ensemble import Ensemble
+from bayesify.methods.method import Objective
+from bayesify.methods.sgmcmc.whole_data import WholeGradient
+from bayesify.priors import WeightPrior
+from bayesify.training.batches import Batch
+
+_Step = tuple[list[Batch], int, float, int]
+
+
+class ChainPositions(Ensemble):
+    """Members of an ensemble that a sampler moves; `theta` holds raw weights where scales have a hyperprior."""
+
+    network: Network
+    chains: int
+    log_scales: nn.Parameter | None = None
+    step_number: int = 0
+    # All data as one batch of a perceptron; None takes autograd.
+    _whole: WholeGradient | None = None
+    _step: _Step | None = None
+    _objective: Objective | None = None
+    n_data: int = 1
+    _batches_before: list[Batch] | None = None
+
+    def sampled_parameters(self) -> list[nn.Parameter]:
+        """The parameters with a posterior: weights `[chains, P]`, log scales `[chains, H]`, log noise `[chains]`."""
+        return [p for p in (self.theta, self.log_scales, self.log_noise) if p is not None]
+
+    def joined(self, tensors: Sequence[Tensor | None]) -> Tensor:
+        """Tensors like the sampled parameters, side by side: `[chains, D]`."""
+        rows = []
+        for parameter, tensor in zip(self.sampled_parameters(), tensors, strict=True):
+            values = torch.zeros_like(parameter) if tensor is None else tensor.detach()
+            rows.append(values if values.dim() > 1 else values.unsqueeze(1))
+        return torch.cat(rows, 1)
+
+    def parted(self, joined: Tensor) -> list[Tensor]:
+        """The parts of a joined tensor, each with the shape of its parameter."""
+        parameters = self.sampled_parameters()
+        widths = [parameter[0].numel() for parameter in parameters]
+        return [part.reshape(p.shape) for p, part in zip(parameters, joined.split(widths, 1), strict=True)]
+
+    def means_by_tensor(self, values: Tensor) -> Tensor:
+        """Values `[D]`, each replaced by the mean over its tensor; scales and noise stay as they are."""
+        means = values.clone()
+        for place in self.network.places:
+            means[place.start : place.stop] = values[place.start : place.stop].mean()
+        return means
+
+    def without_fixed(self, eps: Tensor) -> Tensor:
+        """Noise `[chains, D]` with zeros for weights that are not random."""
+        eps[:, self.network.random_size : self.network.size] = 0.0
+        return eps
+
+    def member_weights(self) -> Tensor:
+        """The weights of the chains, `[chains, P]`; differentiable."""
+        return self._member_weights()
+
+    def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        """The objective, with its gradients; it also notes the number of the step.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
+        self.step_number = step
+        self._batches_before = None if self._step is None else self._step[0]
+        self._step = batches, step, share, draws
+        self._objective = self._backward(self._step)
+        return self._objective
+
+    def log_joint(self) -> float:
+        """The log joint density of the last step's batch, scaled to all data, per chain."""
+        assert self._objective is not None
+        return -float(self.n_data * self._objective.loss.detach()) / self.chains
+
+    def gradient_at(self, displacement: Tensor) -> Tensor:
+        """The gradient of the last step's objective at positions moved by `displacement [chains, D]`."""
+        assert self._step is not None
+        with torch.no_grad():
+            kept = [parameter.clone() for parameter in self.sampled_parameters()]
+            for parameter, part in zip(self.sampled_parameters(), self.parted(displacement), strict=True):
+                parameter.add_(part)
+        gradient = self._gradient(self._step)
+        with torch.no_grad():
+            for parameter, before in zip(self.sampled_parameters(), kept, strict=True):
+                parameter.copy_(before)
+        return gradient
+
+    def batch_difference(self) -> Tensor | None:
+        """The gradient of the last step's objective minus that on the batches before it, `[chains, D]`.
+
+        None where both are all data.
+        """
+        assert self._step is not None
+        batches, step, share, draws = self._step
+        before = self._batches_before
+        if self._whole is not None or before is None or before[0][1] is batches[0][1]:
+            return None
+        per_example = share / batches[0][1].shape[0]
+        here = self.joined([parameter.grad for parameter in self.sampled_parameters()])
+        return here - self._gradient((before, step, per_example * before[0][1].shape[0], draws))
+
+    def _gradient(self, step: _Step) -> Tensor:
+        """The joined gradient of an objective; those in `.grad` stay as they were."""
+        kept = {parameter: parameter.grad for parameter in self.parameters()}
+        for parameter in kept:
+            parameter.grad = None
+        with torch.enable_grad():
+            self._backward(step)
+        gradient = self.joined([parameter.grad for parameter in self.sampled_parameters()])
+        for parameter, before in kept.items():
+            parameter.grad = before
+        return gradient
+
+    def _backward(self, step: _Step) -> Objective:
+        batches, number, share, draws = step
+        if self._whole is not None:
+            return self._whole.backward(share)
+        return super().backward(batches, step=number, share=share, draws=draws)
+
+    def _member_weights(self) -> Tensor:
+        if self.log_scales is None:
+            return self.theta
+        assert isinstance(self.prior, WeightPrior)
+        size = self.network.random_size
+        return torch.cat((self.prior.centred(self.theta[:, :size], self.log_scales), self.theta[:, size:]), 1)
+
+    def _penalty(self, step: int, draws: int) -> Tensor:
+        assert isinstance(self.prior, WeightPrior)
+        random = self.theta[:, : self.network.random_size]
+        if self.log_scales is None:
+            penalty = -self.prior.log_density(random).sum()
+        else:
+            penalty = -self.prior.log_density_raw(random, self.log_scales).sum()
+        if self.log_noise is None:
+            return penalty
+        # A draw of the posterior needs the density of what is sampled, log sigma; a mode would need that of sigma.
+        assert self.noise_prior is not None
+        return penalty - self.noise_prior.log_density(self.log_noise).sum()
