@@ -53,6 +53,9 @@ def _learning_rates() -> str:
     images, tables = (plain.settings_for("classification", images=flag)["learning_rate"] for flag in (True, False))
     rates = []
     for card in (card for card in CARDS.values() if card.own_rate):
+        if card.finds_rate:
+            rates.append(f"{card.name} found from the data")
+            continue
         classes, numbers = (card.settings_for(kind)["learning_rate"] for kind in ("classification", "regression"))
         rates.append(f"{card.name} {classes:g}{'' if numbers == classes else f', {numbers:g} for regression'}")
     return f"(default: {images:g}; tables {tables:g}; {'; '.join(rates)})"

@@ -113,6 +113,11 @@ class Card:
         """
         return default_settings(self.name, kind, images=images) if self.optimised else {}
 
+    @property
+    def finds_rate(self) -> bool:
+        """Whether its step size is found from the data where no learning rate is given."""
+        return self.optimised and self.settings_for("classification")["learning_rate"] is None
+
     def takes(self, setting: str) -> bool:
         """Whether a setting of a recipe says anything to this method."""
         if setting in OPTIONS:
@@ -146,9 +151,9 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "predictive": Option(str, "linearised, weights"),
         "prior_precision": Option(str, "fixed, marginal_likelihood"),
         "begin": Option(float, "take snapshots after this share of training", "SHARE"),
-        "chains": Option(int, "how many chains (default: 1; hmc 4)", "N"),
+        "chains": Option(int, "how many chains (default: 4; sgld and sghmc on images 1)", "N"),
         "samples": Option(int, "draws kept from each chain (default: 100; hmc 500)", "N"),
-        "burn_in": Option(float, "the share of training that is not kept", "SHARE"),
+        "burn_in": Option(float, "the share of training that is not kept (default: until the log joint settles)", "SHARE"),
         "cycles": Option(int, "cosine cycles of the step size", "N"),
         "friction": Option(float, "how fast momentum is lost (default: 0.1)", "SHARE"),
         "warm_up": Option(int, "steps that adapt and are not kept (default: 500)", "N"),

@@ -38,13 +38,14 @@ DEFAULTS: Mapping[str, Mapping[str, Settings]] = MappingProxyType(
             "classification": {"learning_rate": 0.03, "schedule": "cosine"},
             "regression": {"learning_rate": 0.03, "schedule": "cosine"},
         },
-        "sgld": {
-            "classification": {"learning_rate": 0.1, "schedule": "constant"},
-            "regression": {"learning_rate": 0.01, "schedule": "constant"},
-        },
-        "sghmc": {
-            "classification": {"learning_rate": 0.02, "schedule": "constant"},
-            "regression": {"learning_rate": 0.002, "schedule": "constant"},
+        # These find their step size, batches and steps from the data. Samples of a large network take much memory.
+        **{
+            name: {
+                "classification": {"learning_rate": None, "schedule": "constant"},
+                "regression": {"learning_rate": None, "schedule": "constant"},
+                "images": {"chains": 1},
+            }
+            for name in ("sgld", "sghmc")
         },
     }
 )

@@ -30,7 +30,7 @@ BLOWN_UP = 10.0
 # Half of the widths moved by less than this share: they are stuck.
 STUCK_WIDTH = 0.05
 # Chains whose predictions have an R-hat from here on disagree; samplers with noisy gradients seldom get below 1.01.
-DISAGREE_FROM = 1.1
+DISAGREE_FROM = 1.2
 # A slope must exceed its standard error by this factor.
 STANDARD_ERRORS = 2.0
 _FEWEST_EPOCHS = 5

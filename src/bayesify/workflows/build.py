@@ -91,11 +91,14 @@ def fit_settings(recipe: Recipe, examples: int) -> dict[str, Any]:
     options = {name: recipe.options[name] for name in card.of_fit if name in recipe.options}
     if not card.optimised:
         return {"seed": recipe.seed, "device": recipe.device, **options}
-    epochs = epochs_for(recipe, examples)
+    found = card.finds_rate and recipe.learning_rate is None
+    # A method that finds its step size also chooses its batches and steps, where the recipe leaves them open.
+    epochs = recipe.epochs if found else epochs_for(recipe, examples)
+    batch_size = None if found and recipe.batch_size == type(recipe).batch_size else recipe.batch_size
     return {
         "epochs": epochs,
-        "batch_size": recipe.batch_size,
-        "learning_rate": recipe.learning_rate or 1e-3,
+        "batch_size": batch_size,
+        "learning_rate": None if found else recipe.learning_rate or 1e-3,
         "optimizer": recipe.optimizer,
         "schedule": recipe.schedule or "constant",
         "draws": recipe.draws,
@@ -105,7 +108,7 @@ def fit_settings(recipe: Recipe, examples: int) -> dict[str, Any]:
         "seed": recipe.seed,
         "device": recipe.device,
         # Otherwise short epochs would spend most of their time writing checkpoints.
-        "checkpoint_every": max(1, epochs // 100),
+        "checkpoint_every": None if epochs is None else max(1, epochs // 100),
         **options,
     }
 

@@ -6,20 +6,21 @@ All chains share a diagonal mass m and a step h, in coordinates `z = sqrt(m) w` 
 2. A first window samples with one mass for each tensor and collects squared gradients. At stationarity
    E[grad U grad U'] = E[Hessian of U] / T, so their means are the curvatures of single weights: the mass.
 3. A second window samples with that mass and measures what bounds the step. A power iteration, one more gradient a step,
-   follows the largest curvature of U along the chains. With batches, the difference of two batches' gradients at one
-   point measures the covariance V of their noise.
+   follows the largest curvature of U along the chains. With batches, the difference of the gradients of half a batch
+   and of all of it measures the covariance V of their noise.
 4. The mass and the largest step within both bounds are frozen. Each sampler has its own bounds (`largest_step`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from bayesify import noise
 from bayesify.methods.sgmcmc.burn_in import BETWEEN_TESTS, RECORDS, settled
 from bayesify.methods.sgmcmc.moves import Moves, step_noise
 
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
 # Adam in the descent, whose rate falls to zero as a cosine, and for parameters without a posterior.
 _DESCENT_RATE, _OTHERS_RATE = 0.02, 0.005
 _BETAS, _TINY = (0.9, 0.99), 1e-8
+# The share of its tensor's mean in the mass of a weight.
+_SHRINKAGE = 0.01
 # Power iterations when a window begins; later each step makes one.
 _ITERATIONS = 10
 # The curvature that bounds the step is exceeded at this share of the points that the second window visited.
 _EXCEEDED = 0.05
-_DIRECTION = 5
+# Sub-streams of the noise; chains at a given rate use small numbers.
+_DIRECTION, _BLOCKS = 5, 6
+_STEPS_AT_ONCE, _NORMALS_AT_ONCE = 32, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class FoundMoves(Moves):
         # The rate of the plan is relative: what a schedule makes of 1.
         super().__init__(method, 1.0)
         self.phases = phases
+        self._block: tuple[int, Tensor] | None = None
 
     @property
     def found(self) -> dict[str, Any]:
@@ -82,8 +88,13 @@ class FoundMoves(Moves):
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         """Move all parameters by one step, from their gradients."""
-        method, phases, number = self.method, self.phases, self.method.step_number
-        factor = self.param_groups[0]["lr"]
+        method, number, found = self.method, self.method.step_number, self.found
+        if "phases" in found:
+            # A run that is extended keeps what it has adapted.
+            self.phases = replace(self.phases, **dict(zip(("descent", "trial", "adapted"), found["phases"].tolist(), strict=True)))
+        else:
+            found["phases"] = torch.tensor((self.phases.descent, self.phases.trial, self.phases.adapted))
+        phases, factor = self.phases, self.param_groups[0]["lr"]
         gradient = method.n_data * method.joined([p.grad for p in self.sampled])
         for group in self.param_groups[1:]:
             for parameter in group["params"]:
@@ -103,9 +114,9 @@ class FoundMoves(Moves):
             self._watch(number)
         calendar = method.calendar
         assert calendar is not None
-        step = float(self.found["step"]) * factor * calendar.factor(number)
+        step = float(found["step"]) * factor * calendar.factor(number)
         self._move(gradient, step, 0.0 if calendar.explores(number) else method.heat)
-        self.param_groups[0]["lr"] = method.n_data * step / float(self.found["root"].square().median())
+        self.param_groups[0]["lr"] = method.n_data * step / float(found["root"].square().median())
 
     def _descend(self, gradient: Tensor, number: int) -> None:
         rate = _DESCENT_RATE * 0.5 * (1 + math.cos(math.pi * number / self.phases.descent))
@@ -140,7 +151,7 @@ class FoundMoves(Moves):
             found.pop(name, None)
         squares = found.pop("squares") / int(found.pop("collected"))
         means = method.means_by_tensor(squares)
-        mass = means if by_tensor else 0.5 * (means + squares)
+        mass = means if by_tensor else _SHRINKAGE * means + (1 - _SHRINKAGE) * squares
         before = found.get("root")
         found["root"] = root = (mass + 1e-12 * mass.max() + _TINY).sqrt()
         if before is None:
@@ -161,11 +172,11 @@ class FoundMoves(Moves):
         self._collect(gradient)
         now = self._follow_curvature(gradient, gain=0.1)
         found["curvatures"] = torch.cat((found["curvatures"], now.unsqueeze(0)))
-        difference = self.method.batch_difference()
-        if difference is not None:
-            whitened = self.method.n_data * difference / found["root"]
+        from_batches = self.method.batch_noise()
+        if from_batches is not None:
+            whitened = self.method.n_data * from_batches / found["root"]
             along = (whitened * found["direction"]).sum(1)
-            row = torch.stack((whitened.square().mean(), along.square().mean())) / 2
+            row = torch.stack((whitened.square().mean(), along.square().mean()))
             found["noises"] = torch.cat((found["noises"], row.unsqueeze(0)))
         found["step"] = gradient.new_tensor(self._largest_step(float(found["curvature"])))
 
@@ -222,12 +233,21 @@ class FoundMoves(Moves):
     def _move(self, gradient: Tensor, step: float, heat: float) -> None:
         method, root = self.method, self.found["root"]
         joined = method.joined(self.sampled)
-        eps = torch.zeros_like(joined)
-        if heat:
-            eps = method.without_fixed(step_noise(method, joined, joined.shape[1], 0))
+        eps = method.without_fixed(self._noise(joined)) if heat else torch.zeros_like(joined)
         moved = torch.zeros_like(joined)
         method.move(moved, gradient / root, eps, method.n_data * step, heat, self.found)
         self._write(joined + moved / root)
+
+    def _noise(self, like: Tensor) -> Tensor:
+        """The normals of a step; those of several steps are made at once, as a function of the steps' numbers."""
+        method, (chains, size) = self.method, like.shape
+        together = max(1, min(_STEPS_AT_ONCE, _NORMALS_AT_ONCE // like.numel()))
+        block, place = divmod(method.step_number, together)
+        if self._block is None or self._block[0] != block:
+            keys = noise.keys(method.seed, noise.Stream.SGMCMC, step=block, draws=(_BLOCKS,), device=like.device)
+            normals = noise.normal(keys, together * like.numel()).to(like.dtype)
+            self._block = block, normals.view(together, chains, size)
+        return self._block[1][place]
 
     def _write(self, joined: Tensor) -> None:
         for parameter, part in zip(self.sampled, self.method.parted(joined), strict=True):

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -34,8 +34,9 @@ from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan, Schedule
 from bayesify.training.optimisation import OptimizerFactory
 
-# Data up to this size is one batch by default where the step is found from the data: gradients without noise.
-_WHOLE, _BATCH, _EPOCHS = 2048, 128, 10
+# Where the step is found from the data, all data is one batch by default, for gradients without noise, while examples
+# times weights times chains are at most this.
+_WHOLE, _BATCH, _EPOCHS = 20_000_000, 128, 10
 _SHARE_BURNT_IN = 0.5
 
 
@@ -48,7 +49,7 @@ class StochasticGradientMCMC(StoredChains):
     """
 
     # Steps of a fit that is given neither epochs nor a learning rate.
-    usual_steps: int = 6000
+    usual_steps: ClassVar[int] = 5000
     phases: Phases | None = None
 
     @abstractmethod
@@ -104,8 +105,8 @@ class StochasticGradientMCMC(StoredChains):
         Args:
             data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; x may be any pytree.
             epochs: passes over the data. None is enough for the usual number of steps (10 with a learning rate).
-            batch_size: examples per step. None is all data up to 2,048 examples, otherwise (and with a learning rate)
-                128.
+            batch_size: examples per step. None is all data where that is affordable, otherwise (and with a learning
+                rate) 128.
             optimizer: not used: the update is the method's own.
             learning_rate: of SGD on the mean loss over a batch. None finds a step size from the data.
             schedule: of the step size: `constant`, `cosine`, `linear`, `step:0.5,0.1`, or a function of the share of
@@ -146,7 +147,8 @@ class StochasticGradientMCMC(StoredChains):
         else:
             data = as_examples(data, self.likelihood, self.network.dtype, n_data)
             if batch_size is None:
-                whole = isinstance(data, TensorExamples) and data.n_data <= _WHOLE
+                work = data.n_data * self.network.size * self.chains
+                whole = isinstance(data, TensorExamples) and work <= _WHOLE
                 batch_size = data.n_data if whole else _BATCH
             epochs = -(-self.usual_steps // data.count_batches(max(batch_size, 1))) if epochs is None else epochs
             checkpoint_every = max(1, epochs // 100) if checkpoint_every is None else checkpoint_every
@@ -259,7 +261,7 @@ class StochasticGradientMCMC(StoredChains):
 
     def _end(self) -> None:
         self._note_burn_in()
-        self.calendar, self._whole, self._step, self._batches_before = None, None, None, None
+        self.calendar, self._whole, self._step, self._objective = None, None, None, None
 
     def _note_burn_in(self) -> None:
         """Add to the last record of the history how many steps gave no samples."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from bayesify.methods.ensemble import Ensemble
 from bayesify.methods.method import Objective
 from bayesify.methods.sgmcmc.whole_data import WholeGradient
 from bayesify.priors import WeightPrior
-from bayesify.training.batches import Batch
+from bayesify.training.batches import Batch, take
 
 _Step = tuple[list[Batch], int, float, int]
 
@@ -23,14 +23,13 @@ class ChainPositions(Ensemble):
 
     network: Network
     chains: int
-    log_scales: nn.Parameter | None = None
+    log_scales: nn.Parameter | None
     step_number: int = 0
     # All data as one batch of a perceptron; None takes autograd.
     _whole: WholeGradient | None = None
     _step: _Step | None = None
     _objective: Objective | None = None
     n_data: int = 1
-    _batches_before: list[Batch] | None = None
 
     def sampled_parameters(self) -> list[nn.Parameter]:
         """The parameters with a posterior: weights `[chains, P]`, log scales `[chains, H]`, log noise `[chains]`."""
@@ -80,7 +79,6 @@ class ChainPositions(Ensemble):
 
         """
         self.step_number = step
-        self._batches_before = None if self._step is None else self._step[0]
         self._step = batches, step, share, draws
         self._objective = self._backward(self._step)
         return self._objective
@@ -103,19 +101,22 @@ class ChainPositions(Ensemble):
                 parameter.copy_(before)
         return gradient
 
-    def batch_difference(self) -> Tensor | None:
-        """The gradient of the last step's objective minus that on the batches before it, `[chains, D]`.
+    def batch_noise(self) -> Tensor | None:
+        """A tensor `[chains, D]` whose square is, on average, the variance of a batch's gradient; None for all data.
 
-        None where both are all data.
+        It is the gradient of half of the last step's batch minus that of all of it, scaled: halves are independent.
         """
         assert self._step is not None
         batches, step, share, draws = self._step
-        before = self._batches_before
-        if self._whole is not None or before is None or before[0][1] is batches[0][1]:
+        size = batches[0][1].shape[0]
+        half = size // 2
+        if self._whole is not None or size == self.n_data or not half:
             return None
-        per_example = share / batches[0][1].shape[0]
+        halves = [(take(x, slice(half)), y[:half]) for x, y in batches]
         here = self.joined([parameter.grad for parameter in self.sampled_parameters()])
-        return here - self._gradient((before, step, per_example * before[0][1].shape[0], draws))
+        difference = self._gradient((halves, step, share * half / size, draws)) - here
+        left = (self.n_data - size) / (self.n_data - 1)
+        return difference * math.sqrt(left * half / (size - half))
 
     def _gradient(self, step: _Step) -> Tensor:
         """The joined gradient of an objective; those in `.grad` stay as they were."""

@@ -3,8 +3,9 @@
     v <- v - h * grad U(w);   w <- w + h/2 * v;   v <- c v + sqrt((1 - c^2) T) * eps;   w <- w + h/2 * v
 
 with c = 1 - friction: the paper's second-order Langevin dynamics, in the symmetric splitting that needs one gradient a
-step (BAOAB of Leimkuhler and Matthews 2013, its two half kicks at one place merged). `fit(learning_rate=r)` is that of
-SGD with momentum c on the loss per example, U / N, so `h = sqrt(r / N)`.
+step (BAOAB of Leimkuhler and Matthews 2013, its two half kicks at one place merged). Without a learning rate, h and a
+diagonal mass are found from the data (`adaptation.py`). `fit(learning_rate=r)` is that of SGD with momentum c on the loss
+per example, U / N, so `h = sqrt(r / N)`.
 
 On a Gaussian with precision A and full-batch gradients the stationary covariance of the weights is exactly `T A^-1`,
 for any step with h^2 a < 4: this splitting has no discretisation bias there. (The update in the paper is too wide by a
@@ -42,17 +43,19 @@ class SGHMC(StochasticGradientMCMC):
 
         v <- v - h grad U(w);   w <- w + h/2 v;   v <- c v + sqrt((1 - c^2) T) eps;   w <- w + h/2 v
 
-    with c = 1 - friction. `fit(learning_rate=r)` is that of SGD with momentum c on the loss per example, so
-    h = sqrt(r / N).
+    with c = 1 - friction. The step h and a diagonal mass are found from the data and frozen before the first sample.
+    `fit(learning_rate=r)` is that of SGD with momentum c on the loss per example instead, so h = sqrt(r / N).
 
     Args:
         network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
-        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
+        likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`. A noise that has a prior,
+            such as `gaussian:half-cauchy(1)`, is sampled with the weights.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             It must be proper; its scales may have hyperpriors. None is `normal:1`.
-        chains: the number of chains, run together.
+        chains: the number of chains, computed as one batch. None is 4, or 1 for a network of more than 200,000 weights.
         samples: the number of samples stored per chain, evenly spread after the burn-in.
-        burn_in: the share of the steps (of each cycle) that gives no samples.
+        burn_in: the share of the steps (of each cycle) that gives no samples. None is until the log joint has stopped
+            trending, half of the steps at most; with a learning rate or cycles, half of them.
         cycles: the number of cosine cycles of the step size; None follows `fit(schedule=)`.
         temperature: T of the posterior, exp(-U / T): 1 is Bayes, 0 is plain descent.
         friction: the share of the velocity that is replaced in a step: 1 - momentum.
@@ -74,10 +77,12 @@ class SGHMC(StochasticGradientMCMC):
         Learning", 2020, arXiv:1902.03932 (`cycles`).
 
     Example:
-        >>> sghmc = bf.SGHMC(net, "categorical", prior="normal:1", chains=2, samples=10)
-        >>> history = sghmc.fit((x, y), epochs=40, learning_rate=0.02, progress=False)
+        >>> sghmc = bf.SGHMC(net, "categorical", prior="normal:1", chains=2, samples=20)
+        >>> history = sghmc.fit((x, y), epochs=1500, progress=False)
         >>> sghmc.samples_by_chain.shape  # [chains, samples, P]
-        torch.Size([2, 10, 123])
+        torch.Size([2, 20, 123])
+        >>> history["r_hat"][-1] < 1.2  # of predictions
+        True
         >>> bool(sghmc.predict(x).epistemic.max() > 0)  # the samples disagree somewhere
         True
 
@@ -127,7 +132,8 @@ class SGHMC(StochasticGradientMCMC):
     def largest_step(self, curvature: float, batch_noise: float) -> float:
         """The largest h^2 whose bias is small.
 
-        A quarter of what is stable; batches widen a direction's variance by at most a tenth.
+        Three eighths of what is stable. Independent batches would widen a variance by at most a quarter, those of an epoch,
+        drawn without replacement, widen it less.
 
         Args:
             curvature: the largest of U, in coordinates in which the mass is one.
@@ -135,8 +141,8 @@ class SGHMC(StochasticGradientMCMC):
 
         """
         friction = 1.0 - (1.0 - self.friction) ** 2
-        heated = 0.1 * friction * self.heat / batch_noise if batch_noise and self.heat else math.inf
-        return min(1.0 / curvature, heated)
+        heated = 0.25 * friction * self.heat / batch_noise if batch_noise and self.heat else math.inf
+        return min(1.5 / curvature, heated)
 
     def move(self, x: Tensor, gradient: Tensor, eps: Tensor, rate: float, heat: float, state: dict[str, Any]) -> None:
         """Take one step of the underdamped dynamics in place.

@@ -36,6 +36,7 @@ NAMES = (
     "mushroom",
     "transfer",
     "figures",
+    "sbc",
 )
 
 
