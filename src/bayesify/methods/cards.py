@@ -153,7 +153,9 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "begin": Option(float, "take snapshots after this share of training", "SHARE"),
         "chains": Option(int, "how many chains (default: 4; sgld and sghmc on images 1)", "N"),
         "samples": Option(int, "draws kept from each chain (default: 100; hmc 500)", "N"),
-        "burn_in": Option(float, "the share of training that is not kept (default: until the log joint settles)", "SHARE"),
+        "burn_in": Option(
+            float, "the share of training that is not kept (default: until the log joint settles)", "SHARE"
+        ),
         "cycles": Option(int, "cosine cycles of the step size", "N"),
         "friction": Option(float, "how fast momentum is lost (default: 0.1)", "SHARE"),
         "warm_up": Option(int, "steps that adapt and are not kept (default: 500)", "N"),

@@ -91,7 +91,9 @@ class FoundMoves(Moves):
         method, number, found = self.method, self.method.step_number, self.found
         if "phases" in found:
             # A run that is extended keeps what it has adapted.
-            self.phases = replace(self.phases, **dict(zip(("descent", "trial", "adapted"), found["phases"].tolist(), strict=True)))
+            self.phases = replace(
+                self.phases, **dict(zip(("descent", "trial", "adapted"), found["phases"].tolist(), strict=True))
+            )
         else:
             found["phases"] = torch.tensor((self.phases.descent, self.phases.trial, self.phases.adapted))
         phases, factor = self.phases, self.param_groups[0]["lr"]

@@ -74,7 +74,14 @@ def run(work: Work) -> Findings:
                 "Tests of uniformity",
                 ["method", "quantity", "mean rank / L", "std of rank / L", "chi-square p", "ECDF p"],
                 [
-                    [METHODS[name], quantity, f"{one.mean:.3f}", f"{one.std:.3f}", f"{one.chi_square:.3f}", f"{one.ecdf:.3f}"]
+                    [
+                        METHODS[name],
+                        quantity,
+                        f"{one.mean:.3f}",
+                        f"{one.std:.3f}",
+                        f"{one.chi_square:.3f}",
+                        f"{one.ecdf:.3f}",
+                    ]
                     for name, each in judged.items()
                     for quantity, one in each.items()
                 ],
@@ -89,7 +96,9 @@ def run(work: Work) -> Findings:
                 "Rank histograms of the three weights and a prediction. The band holds 99% of the bars of a right posterior.",
             )
         ],
-        shortfalls=[] if not verdicts[WRONG] else ["the posterior that is wrong on purpose passes: take more repetitions"],
+        shortfalls=[]
+        if not verdicts[WRONG]
+        else ["the posterior that is wrong on purpose passes: take more repetitions"],
     )
 
 
@@ -120,7 +129,9 @@ def picture(ranks: Mapping[str, Tensor]) -> Any:
         for place, (axes, quantity) in enumerate(zip(row, QUANTITIES, strict=True)):
             counts = torch.histc(values[:, place].float(), bins, -0.5, DRAWS + 0.5)
             axes.axhspan(low, high, color=style.UNKNOWN, alpha=0.2, linewidth=0)
-            axes.bar((torch.arange(bins) + 0.5) * (DRAWS + 1) / bins, counts, width=(DRAWS + 1) / bins, color=style.KNOWN)
+            axes.bar(
+                (torch.arange(bins) + 0.5) * (DRAWS + 1) / bins, counts, width=(DRAWS + 1) / bins, color=style.KNOWN
+            )
             title = quantity if name == next(iter(ranks)) else ""
             style.dress(axes, title=title, x="", y=METHODS[name].split(",")[0] if place == 0 else "")
     return figure
@@ -196,6 +207,6 @@ EXPERIMENT = Experiment(
     study="ours",
     question="When weights come from the prior and data from these weights, does each posterior hold the truth as often as it says?",
     run=run,
-    quick={"groups": 2, "together": 100, "steps": {"warm_up": 150, "sghmc": 1500, "full_rank": 1500, "laplace": 400}},
-    full={"groups": 8, "together": 64, "steps": {"warm_up": 300, "sghmc": 3000, "full_rank": 6000, "laplace": 800}},
+    quick={"groups": 1, "together": 128, "steps": {"warm_up": 150, "sghmc": 1200, "full_rank": 1500, "laplace": 300}},
+    full={"groups": 6, "together": 64, "steps": {"warm_up": 300, "sghmc": 2000, "full_rank": 3000, "laplace": 400}},
 )

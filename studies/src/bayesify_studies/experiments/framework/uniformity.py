@@ -12,7 +12,7 @@ from torch import Tensor
 # A method fails if a p value is below this, divided by the number of p values.
 LEVEL = 0.01
 BINS = 20
-_EVEN = 12**-0.5
+_EVEN, _SHIFTED = 12**-0.5, 0.08
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Uniformity:
     @property
     def words(self) -> str:
         """What is wrong with ranks that are not uniform."""
+        if abs(self.mean - 0.5) > _SHIFTED:
+            return "the posterior is shifted"
         if self.std > 1.05 * _EVEN:
             return "the posterior is too narrow"
-        if self.std < 0.95 * _EVEN:
-            return "the posterior is too wide"
-        return "the posterior is shifted" if abs(self.mean - 0.5) > 0.02 else "the ranks are not uniform"
+        return "the posterior is too wide" if self.std < 0.95 * _EVEN else "the ranks are not uniform"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
