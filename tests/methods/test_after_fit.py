@@ -135,7 +135,6 @@ def chains(learning_rate, epochs):
 
 
 def test_chains_that_have_not_met_disagree():
-    pytest.importorskip("arviz")
     assert "4 chains disagree" in chains(1e-5, epochs=100).warnings["chains_disagree"]
     sampler = chains(1.0, epochs=600)
     assert "chains_disagree" not in sampler.warnings
@@ -144,11 +143,6 @@ def test_chains_that_have_not_met_disagree():
     assert by_chain.shape == (4, 50, 5, 3)
     direct = sampler.likelihood.probs(sampler.outputs_at(sampler.samples_by_chain[2], torch.tensor(x[:5]), None, None))
     assert torch.allclose(by_chain[2], direct, atol=1e-6)
-
-
-def test_without_arviz_chains_are_not_judged(monkeypatch):
-    monkeypatch.setattr("bayesify.methods.sgmcmc.chains.arviz_installed", lambda: False)
-    assert "chains_disagree" not in chains(1e-5, epochs=100).warnings
 
 
 def test_loaders_are_checked_on_the_examples_that_training_saw():

@@ -1,7 +1,8 @@
 """R-hat and effective draws of many quantities at once, after every fit and without ArviZ (`convergence.py` has its).
 
-Rank-normalised split R-hat, the larger of bulk and tail, and bulk effective draws with Geyer's initial monotone sequence
-(A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Buerkner, Rank-normalization, folding, and localization, 2021).
+Rank-normalised split R-hat, the larger of bulk and tail, and bulk effective draws with Geyer's initial monotone
+sequence (A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Buerkner, Rank-normalization, folding, and
+localization, 2021).
 """
 
 from __future__ import annotations

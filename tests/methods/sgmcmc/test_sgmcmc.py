@@ -191,7 +191,7 @@ def test_sgld_at_temperature_zero_is_gradient_descent():
 
 def test_sghmc_at_temperature_zero_reaches_the_mode():
     line = Line()
-    method = line.method(SGHMC, temperature=0)
+    method = line.method(SGHMC, temperature=0, chains=1)
     method.fit(line.data, epochs=300, batch_size=24, learning_rate=0.01, progress=False)
     assert np.allclose(method.mean_weights.numpy(), line.mean, rtol=1e-3)
 
@@ -351,7 +351,7 @@ def test_each_sample_answers_with_its_own_running_statistics(blobs):
 
 def test_a_second_fit_starts_its_samples_anew():
     line = Line()
-    method = line.method(SGLD, samples=10, burn_in=0.0)
+    method = line.method(SGLD, samples=10, burn_in=0.0, chains=1)
     for _ in range(2):
         method.fit(line.data, epochs=6, batch_size=24, learning_rate=0.01, progress=False)
         assert method.samples_by_chain.shape == (1, 6, 2)

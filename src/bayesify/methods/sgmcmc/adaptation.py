@@ -5,9 +5,9 @@ All chains share a diagonal mass m and a step h, in coordinates `z = sqrt(m) w` 
 1. Descent with Adam to a good region, from each chain's own start.
 2. A first window samples with one mass for each tensor and collects squared gradients. At stationarity
    E[grad U grad U'] = E[Hessian of U] / T, so their means are the curvatures of single weights: the mass.
-3. A second window samples with that mass and measures what bounds the step. A power iteration, one more gradient a step,
-   follows the largest curvature of U along the chains. With batches, the difference of the gradients of half a batch
-   and of all of it measures the covariance V of their noise.
+3. A second window samples with that mass and measures what bounds the step. A power iteration, one more gradient a
+   step, follows the largest curvature of U along the chains. With batches, the difference of the gradients of half a
+   batch and of all of it measures the covariance V of their noise.
 4. The mass and the largest step within both bounds are frozen. Each sampler has its own bounds (`largest_step`).
 """
 
@@ -83,7 +83,8 @@ class FoundMoves(Moves):
     @property
     def found(self) -> dict[str, Any]:
         """The state of the search: mass, step, and what they are made of."""
-        return self.state[self.sampled[0]]
+        found: dict[str, Any] = self.state[self.sampled[0]]
+        return found
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -190,7 +191,7 @@ class FoundMoves(Moves):
         length = float(found["step"]) ** 0.5
         moved = method.n_data * method.gradient_at(length * direction / root)
         product = (moved - gradient) / (root * length)
-        now = (direction * product).sum(1)
+        now: Tensor = (direction * product).sum(1)
         scale = max(float(found["curvature"]), _TINY) if gain < 1 else product.norm(dim=1, keepdim=True) + _TINY
         direction = direction + product / scale
         found["direction"] = direction / direction.norm(dim=1, keepdim=True)

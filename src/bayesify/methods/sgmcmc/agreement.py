@@ -1,4 +1,4 @@
-"""How well chains agree: R-hat and effective draws of their predictions, the last record of a fit's history, warnings."""
+"""How well chains agree: R-hat and effective draws of their predictions, and the warnings and facts made of them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def disagreement(found: Mapping[str, float], chains: int, samples: int, *, epoch
 def too_few(stored: int, chains: int, epochs: int) -> str:
     """The warning about a plan that left too few steps to sample, or to judge its chains."""
     return (
-        f"only {stored} samples of each of {chains} chains after the adaptation and the burn-in, too few to predict with "
-        f"or to judge: raise epochs (now {epochs}), or leave it out"
+        f"only {stored} samples of each of {chains} chains after the adaptation and the burn-in, too few to predict "
+        f"with or to judge: raise epochs (now {epochs}), or leave it out"
     )
 
 

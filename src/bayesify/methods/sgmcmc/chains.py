@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +21,6 @@ from torch.optim import Optimizer
 
 from bayesify.functional.inputs import count
 from bayesify.methods.hmc.log_joint import spread_of_targets
-from bayesify.methods.method import Method
 from bayesify.methods.sample_collection import Calendar, check_whole_plan
 from bayesify.methods.sgmcmc.adaptation import FoundMoves, Phases
 from bayesify.methods.sgmcmc.agreement import FEWEST_SAMPLES, JUDGED_INPUTS, agreement, disagreement, too_few
@@ -44,8 +42,8 @@ class StochasticGradientMCMC(StoredChains):
     """Chains driven by gradients of batches; `samples` of each are stored, evenly spread after the burn-in.
 
     Without `fit(learning_rate=)` the step size is found from the data (`adaptation.py`). With it, the rate is that of
-    SGD on the loss per example; each sampler has its formula for the step size of U. A `temperature` in `fit(kl=)` means
-    the same as for variational methods: likelihood^(1/T) * prior.
+    SGD on the loss per example; each sampler has its formula for the step size of U. A `temperature` in `fit(kl=)`
+    means the same as for variational methods: likelihood^(1/T) * prior.
     """
 
     # Steps of a fit that is given neither epochs nor a learning rate.

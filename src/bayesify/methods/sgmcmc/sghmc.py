@@ -4,8 +4,8 @@
 
 with c = 1 - friction: the paper's second-order Langevin dynamics, in the symmetric splitting that needs one gradient a
 step (BAOAB of Leimkuhler and Matthews 2013, its two half kicks at one place merged). Without a learning rate, h and a
-diagonal mass are found from the data (`adaptation.py`). `fit(learning_rate=r)` is that of SGD with momentum c on the loss
-per example, U / N, so `h = sqrt(r / N)`.
+diagonal mass are found from the data (`adaptation.py`). `fit(learning_rate=r)` is that of SGD with momentum c on the
+loss per example, U / N, so `h = sqrt(r / N)`.
 
 On a Gaussian with precision A and full-batch gradients the stationary covariance of the weights is exactly `T A^-1`,
 for any step with h^2 a < 4: this splitting has no discretisation bias there. (The update in the paper is too wide by a
@@ -132,8 +132,8 @@ class SGHMC(StochasticGradientMCMC):
     def largest_step(self, curvature: float, batch_noise: float) -> float:
         """The largest h^2 whose bias is small.
 
-        Three eighths of what is stable. Independent batches would widen a variance by at most a quarter, those of an epoch,
-        drawn without replacement, widen it less.
+        Three eighths of what is stable. Independent batches would widen a variance by at most a quarter, those of an
+        epoch, drawn without replacement, widen it less.
 
         Args:
             curvature: the largest of U, in coordinates in which the mass is one.

@@ -2,9 +2,9 @@
 
     w <- w - step / 2 * grad U(w) + sqrt(step * T) * eps,    U = -log posterior, estimated from a batch
 
-Without a learning rate, the step and a diagonal mass are found from the data (`adaptation.py`). `fit(learning_rate=r)` is
-a learning rate of the loss per example, U / N, so `step = 2 r / N`: descent as fast as SGD at the rate r, and noise of
-variance `2 r T / N`. With twice the data, the same r descends as fast, with half the noise.
+Without a learning rate, the step and a diagonal mass are found from the data (`adaptation.py`). `fit(learning_rate=r)`
+is a learning rate of the loss per example, U / N, so `step = 2 r / N`: descent as fast as SGD at the rate r, and noise
+of variance `2 r T / N`. With twice the data, the same r descends as fast, with half the noise.
 
 On a Gaussian with precision A and full-batch gradients the stationary covariance is `T A^-1 (I - step A / 4)^-1`. In a
 direction of precision a it is too wide by a relative step * a / 4, and the step must stay below 4 / a. The noise of
@@ -80,8 +80,8 @@ class SGLD(StochasticGradientMCMC):
     def largest_step(self, curvature: float, batch_noise: float) -> float:
         """The largest h^2 = step / 2 whose bias is small.
 
-        In the stiffest direction the variance is too wide by 18%. Independent batches would add at most a quarter, those
-        of an epoch, drawn without replacement, add less.
+        In the stiffest direction the variance is too wide by 18%. Independent batches would add at most a quarter,
+        those of an epoch, drawn without replacement, add less.
 
         Args:
             curvature: the largest of U, in coordinates in which the mass is one.

@@ -1,7 +1,7 @@
 """Simulation-based calibration: does a method's posterior hold the truth as often as it says? (S. Talts et al. 2018)
 
-Weights are drawn from the prior, targets from the likelihood at these weights, and draws from the method's posterior. If
-the posterior is right, the rank of the true value among L draws is uniform on 0 ... L, whatever the quantity.
+Weights are drawn from the prior, targets from the likelihood at these weights, and draws from the method's posterior.
+If the posterior is right, the rank of the true value among L draws is uniform on 0 ... L, whatever the quantity.
 
 The model is a line in three inputs with known noise. `Linear(3, R)` on shared inputs is R such models at once: each
 output has its own three weights, its own targets and, because prior and likelihood factorise, its own posterior.
@@ -86,14 +86,16 @@ def run(work: Work) -> Findings:
                     for quantity, one in each.items()
                 ],
                 f"Uniform ranks have a mean of 0.5 and a standard deviation of {12**-0.5:.3f}; a smaller one means a "
-                "posterior that is too wide, a larger one a posterior that is too narrow. The chi-square test has 20 bins, the ECDF "
-                f"test is Kolmogorov's. A method is called calibrated if no p value is below {LEVEL:g} divided by their number.",
+                "posterior that is too wide, a larger one a posterior that is too narrow. The chi-square test has 20 "
+                "bins, the ECDF test is Kolmogorov's. A method is called calibrated if no p value is below "
+                f"{LEVEL:g} divided by their number.",
             )
         ],
         pictures=[
             Picture(
                 work.figure("sbc", picture(ranks)),
-                "Rank histograms of the three weights and a prediction. The band holds 99% of the bars of a right posterior.",
+                "Rank histograms of the three weights and a prediction. The band holds 99% of the bars of a right "
+                "posterior.",
             )
         ],
         shortfalls=[]
@@ -179,7 +181,12 @@ def _full_rank(data: Any, together: int, seed: int, steps: Mapping[str, int]) ->
     method = bf.Variational(
         _network(together), bf.likelihoods.Gaussian(NOISE), prior="normal:1", family="full_rank", rho=-2.0
     )
-    plan = {"epochs": steps["full_rank"], "batch_size": EXAMPLES, "learning_rate": 0.02, "schedule": "cosine"}
+    plan: dict[str, Any] = {
+        "epochs": steps["full_rank"],
+        "batch_size": EXAMPLES,
+        "learning_rate": 0.02,
+        "schedule": "cosine",
+    }
     method.fit(data, draws=4, seed=seed, progress=False, compiled=False, **plan)
     return method
 
@@ -188,7 +195,12 @@ def _laplace(data: Any, together: int, seed: int, steps: Mapping[str, int]) -> M
     method = bf.LaplaceApproximation(
         _network(together), bf.likelihoods.Gaussian(NOISE), prior="normal:1", structure="full", predictive="weights"
     )
-    plan = {"epochs": steps["laplace"], "batch_size": EXAMPLES, "learning_rate": 0.05, "schedule": "cosine"}
+    plan: dict[str, Any] = {
+        "epochs": steps["laplace"],
+        "batch_size": EXAMPLES,
+        "learning_rate": 0.05,
+        "schedule": "cosine",
+    }
     method.fit(data, seed=seed, progress=False, compiled=False, **plan)
     return method
 
@@ -205,7 +217,8 @@ EXPERIMENT = Experiment(
     name="sbc",
     title="Simulation-based calibration of HMC, SGHMC, full-rank VI and Laplace",
     study="ours",
-    question="When weights come from the prior and data from these weights, does each posterior hold the truth as often as it says?",
+    question="When weights come from the prior and data from these weights, does each posterior hold the truth as "
+    "often as it says?",
     run=run,
     quick={"groups": 1, "together": 128, "steps": {"warm_up": 150, "sghmc": 1200, "full_rank": 1500, "laplace": 300}},
     full={"groups": 6, "together": 64, "steps": {"warm_up": 300, "sghmc": 2000, "full_rank": 3000, "laplace": 400}},
