@@ -86,7 +86,8 @@ class Trainer:
             if text == CUSTOM and function is None:
                 raise ValueError(f"this run was trained with your own {name} function: give {name}= again")
         self.method, self.examples, self.validation, self.run = method, examples, validation, run
-        self.optimizer = method.make_optimizer(optimizer or plan.optimizer, plan.learning_rate)
+        rate: Any = plan.learning_rate  # None for methods that find their step size; others refuse it
+        self.optimizer = method.make_optimizer(optimizer or plan.optimizer, rate)
         self.batches = examples.count_batches(plan.batch_size)
         self.kl = KL.parse(plan.kl)
         step_schedule = StepSchedule(

@@ -27,7 +27,8 @@ from bayesify.methods.sgmcmc.moves import Moves, step_noise
 if TYPE_CHECKING:
     from bayesify.methods.sgmcmc.chains import StochasticGradientMCMC
 
-# Adam in the descent, whose rate falls to zero as a cosine, and for parameters without a posterior.
+# Adam in the descent, whose rate falls to zero as a cosine and is smaller for large networks, and for parameters
+# without a posterior.
 _DESCENT_RATE, _OTHERS_RATE = 0.02, 0.005
 _BETAS, _TINY = (0.9, 0.99), 1e-8
 # The share of its tensor's mean in the mass of a weight.
@@ -36,6 +37,8 @@ _SHRINKAGE = 0.01
 _ITERATIONS = 10
 # The curvature that bounds the step is exceeded at this share of the points that the second window visited.
 _EXCEEDED = 0.05
+# No direction is flatter than this, where the mass is one: less is an error of the estimate.
+_FLATTEST = 1e-3
 # Sub-streams of the noise; chains at a given rate use small numbers.
 _DIRECTION, _BLOCKS = 5, 6
 _STEPS_AT_ONCE, _NORMALS_AT_ONCE = 32, 1 << 18
@@ -122,7 +125,11 @@ class FoundMoves(Moves):
         self.param_groups[0]["lr"] = method.n_data * step / float(found["root"].square().median())
 
     def _descend(self, gradient: Tensor, number: int) -> None:
-        rate = _DESCENT_RATE * 0.5 * (1 + math.cos(math.pi * number / self.phases.descent))
+        rate = (
+            min(_DESCENT_RATE, 2 / math.sqrt(gradient.shape[1]))
+            * 0.5
+            * (1 + math.cos(math.pi * number / self.phases.descent))
+        )
         joined = self.method.joined(self.sampled)
         self._adam(self.found, joined, gradient, rate)
         self._write(joined)
@@ -202,7 +209,7 @@ class FoundMoves(Moves):
     def _largest_step(self, curvature: float) -> float:
         noises = self.found["noises"]
         everywhere, along = noises.mean(0).tolist() if len(noises) else (0.0, 0.0)
-        return self.method.largest_step(max(curvature, _TINY), max(everywhere, along / 2))
+        return self.method.largest_step(max(curvature, _FLATTEST), max(everywhere, along / 2))
 
     def _freeze(self) -> None:
         found = self.found

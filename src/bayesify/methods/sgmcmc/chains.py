@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from bayesify.errors import at_least
 from bayesify.functional.inputs import count
 from bayesify.methods.hmc.log_joint import spread_of_targets
 from bayesify.methods.sample_collection import Calendar, check_whole_plan
@@ -140,16 +141,20 @@ class StochasticGradientMCMC(StoredChains):
 
         """
         if learning_rate is not None:
-            epochs, batch_size = epochs or _EPOCHS, batch_size or _BATCH
-            checkpoint_every = checkpoint_every or 1
+            epochs = _EPOCHS if epochs is None else epochs
+            batch_size = _BATCH if batch_size is None else batch_size
+            checkpoint_every = 1 if checkpoint_every is None else checkpoint_every
         else:
             data = as_examples(data, self.likelihood, self.network.dtype, n_data)
             if batch_size is None:
                 work = data.n_data * self.network.size * self.chains
                 whole = isinstance(data, TensorExamples) and work <= _WHOLE
                 batch_size = data.n_data if whole else _BATCH
-            epochs = -(-self.usual_steps // data.count_batches(max(batch_size, 1))) if epochs is None else epochs
-            checkpoint_every = max(1, epochs // 100) if checkpoint_every is None else checkpoint_every
+            if epochs is None:
+                epochs = -(-self.usual_steps // data.count_batches(at_least("batch_size", batch_size, 1)))
+            checkpoint_every = (
+                max(1, at_least("epochs", epochs, 1) // 100) if checkpoint_every is None else checkpoint_every
+            )
         rate: Any = learning_rate
         return super().fit(
             data,

@@ -57,9 +57,9 @@ def run(work: Work) -> Findings:
     wrong = [METHODS[name] for name, calibrated in verdicts.items() if not calibrated and name != WRONG]
     control = "is found out" if not verdicts[WRONG] else "is NOT found out, so the test is too weak"
     return Findings(
-        answer=f"In {repetitions} repetitions the ranks of the truth are uniform, as far as can be told, for "
-        f"{', '.join(right) or 'no method'}, and not uniform for {', '.join(wrong) or 'no other'}. "
-        f"A posterior that is too narrow on purpose (temperature 0.5) {control}.",
+        answer=f"In {repetitions} repetitions the ranks of the truth cannot be told from uniform ones for {_listed(right)}"
+        + (f", and are not uniform for {_listed(wrong)}. " if wrong else ". ")
+        + f"A posterior that is too narrow on purpose (temperature 0.5) {control}.",
         lines=[_line(name, judged[name], verdicts[name]) for name in METHODS],
         numbers={
             "repetitions": repetitions,
@@ -147,6 +147,10 @@ def _line(name: str, judged: Mapping[str, Uniformity], calibrated: bool) -> Line
         f"smallest p {min(worst.chi_square, worst.ecdf):.2g}",
         "calibrated, as far as can be told" if calibrated else f"not calibrated: {worst.words}",
     )
+
+
+def _listed(names: list[str]) -> str:
+    return "; ".join(names) or "no method"
 
 
 def _calibrated(judged: Mapping[str, Uniformity]) -> bool:
