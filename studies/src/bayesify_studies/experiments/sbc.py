@@ -34,6 +34,7 @@ METHODS = {
     "cold-sghmc": "SGHMC at temperature 0.5, wrong on purpose",
 }
 WRONG = "cold-sghmc"
+SHORT = {"hmc": "HMC", "sghmc": "SGHMC", "full-rank": "full rank", "laplace": "Laplace", WRONG: "T = 0.5"}
 
 
 def run(work: Work) -> Findings:
@@ -57,7 +58,8 @@ def run(work: Work) -> Findings:
     wrong = [METHODS[name] for name, calibrated in verdicts.items() if not calibrated and name != WRONG]
     control = "is found out" if not verdicts[WRONG] else "is NOT found out, so the test is too weak"
     return Findings(
-        answer=f"In {repetitions} repetitions the ranks of the truth cannot be told from uniform ones for {_listed(right)}"
+        answer=f"In {repetitions} repetitions the ranks of the truth cannot be told from uniform ones for "
+        + _listed(right)
         + (f", and are not uniform for {_listed(wrong)}. " if wrong else ". ")
         + f"A posterior that is too narrow on purpose (temperature 0.5) {control}.",
         lines=[_line(name, judged[name], verdicts[name]) for name in METHODS],
@@ -135,7 +137,7 @@ def picture(ranks: Mapping[str, Tensor]) -> Any:
                 (torch.arange(bins) + 0.5) * (DRAWS + 1) / bins, counts, width=(DRAWS + 1) / bins, color=style.KNOWN
             )
             title = quantity if name == next(iter(ranks)) else ""
-            style.dress(axes, title=title, x="", y=METHODS[name].split(",")[0] if place == 0 else "")
+            style.dress(axes, title=title, x="", y=SHORT[name] if place == 0 else "")
     return figure
 
 
