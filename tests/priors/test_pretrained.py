@@ -28,8 +28,8 @@ SETTINGS = {
     "ensemble": {"members": 2},
     "mc-dropout": {"p": 0.2},
     "swag": {"begin": 0.0, "rank": 2, "held_draws": 2},
-    "sgld": {"samples": 3, "burn_in": 0.0},
-    "sghmc": {"samples": 3, "burn_in": 0.0},
+    "sgld": {"samples": 3, "burn_in": 0.0, "chains": 1},
+    "sghmc": {"samples": 3, "burn_in": 0.0, "chains": 1},
     "hmc": {"chains": 3},
 }
 

@@ -285,7 +285,11 @@ class Trainer:
         self.method.eval()
         kept = "at the start" if epoch == 1 else f"after epoch {epoch - 1}"
         rate = self.plan.learning_rate
-        advice = "scale the data" if rate is None else f"lower learning_rate (now {rate:g}) or scale the data"
+        advice = (
+            "scale the data, or give a learning_rate"
+            if rate is None
+            else f"lower learning_rate (now {rate:g}) or scale the data"
+        )
         raise TrainingError(
             f"the loss stopped being finite in epoch {epoch}: {advice}; the network is restored to its state {kept}"
         )

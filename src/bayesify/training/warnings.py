@@ -225,8 +225,9 @@ def chains_disagree(r_hat: float, effective: float, chains: int, draws: int, cur
     """
     if r_hat < DISAGREE_FROM:
         return None
+    who = f"the {chains} chains" if chains > 1 else "the two halves of the chain"
     return (
-        f"the {chains} chains disagree on predictions (largest R-hat {r_hat:.2f}, {effective:.0f} effective draws of "
+        f"{who} disagree on predictions (largest R-hat {r_hat:.2f}, {effective:.0f} effective draws of "
         f"{chains * draws}): {cure}"
     )
 

@@ -3,8 +3,9 @@
 All chains share a diagonal mass m and a step h, in coordinates `z = sqrt(m) w` in which the sampler moves.
 
 1. Descent with Adam to a good region, from each chain's own start.
-2. A first window samples with one mass for each tensor and collects squared gradients. At stationarity
-   E[grad U grad U'] = E[Hessian of U] / T, so their means are the curvatures of single weights: the mass.
+2. A first window samples with one mass for each tensor, the mean curvature of its weights, and collects squared
+   gradients. At stationarity E[grad U grad U'] = T E[Hessian of U], so that their means are, up to a factor, the
+   curvatures of single weights: the mass.
 3. A second window samples with that mass and measures what bounds the step. A power iteration, one more gradient a
    step, follows the largest curvature of U along the chains. With batches, the difference of the gradients of half a
    batch and of all of it measures the covariance V of their noise.
@@ -33,6 +34,10 @@ _DESCENT_RATE, _OTHERS_RATE = 0.02, 0.005
 _BETAS, _TINY = (0.9, 0.99), 1e-8
 # The share of its tensor's mean in the mass of a weight.
 _SHRINKAGE = 0.01
+# The share of the largest step that is taken in each window, and the root mean square at which gradients are clipped.
+_CAUTION, _LONGEST = (0.25, 0.5), 5.0
+# Random signs for the first mass.
+_PROBES, _SIGNS = 8, 16
 # Power iterations when a window begins; later each step makes one.
 _ITERATIONS = 10
 # The curvature that bounds the step is exceeded at this share of the points that the second window visited.
@@ -133,8 +138,6 @@ class FoundMoves(Moves):
         joined = self.method.joined(self.sampled)
         self._adam(self.found, joined, gradient, rate)
         self._write(joined)
-        if number >= self.phases.descent // 2:
-            self._collect(gradient)
 
     def _adam(self, state: dict[str, Any], x: Tensor, gradient: Tensor | None, rate: float) -> None:
         if gradient is None:
@@ -159,9 +162,11 @@ class FoundMoves(Moves):
         found, method = self.found, self.method
         for name in ("first", "second", "count"):
             found.pop(name, None)
-        squares = found.pop("squares") / int(found.pop("collected"))
-        means = method.means_by_tensor(squares)
-        mass = means if by_tensor else _SHRINKAGE * means + (1 - _SHRINKAGE) * squares
+        if by_tensor:
+            mass = method.means_by_tensor(self._diagonal(gradient)).abs()
+        else:
+            squares = found.pop("squares") / int(found.pop("collected"))
+            mass = _SHRINKAGE * method.means_by_tensor(squares) + (1 - _SHRINKAGE) * squares
         before = found.get("root")
         found["root"] = root = (mass + 1e-12 * mass.max() + _TINY).sqrt()
         if before is None:
@@ -188,7 +193,18 @@ class FoundMoves(Moves):
             along = (whitened * found["direction"]).sum(1)
             row = torch.stack((whitened.square().mean(), along.square().mean()))
             found["noises"] = torch.cat((found["noises"], row.unsqueeze(0)))
-        found["step"] = gradient.new_tensor(self._largest_step(float(found["curvature"])))
+        caution = _CAUTION[number >= self.phases.trial]
+        found["step"] = gradient.new_tensor(caution * self._largest_step(float(found["curvature"])))
+
+    def _diagonal(self, gradient: Tensor) -> Tensor:
+        """The diagonal of the Hessian, a mean over the chains, by random signs z: E[z * H z] (Hutchinson 1990)."""
+        method, total = self.method, torch.zeros_like(gradient[0])
+        for probe in range(_PROBES):
+            signs = step_noise(method, gradient, gradient.shape[1], _SIGNS + probe).sign()
+            length = 1e-2 * float(method.joined(self.sampled).square().mean().sqrt()) + 1e-4
+            moved = method.n_data * method.gradient_at(length * signs)
+            total += (signs * (moved - gradient) / length).mean(0) / _PROBES
+        return total
 
     def _follow_curvature(self, gradient: Tensor, gain: float) -> Tensor:
         """A power iteration of each chain; the curvature along each direction, `[chains]`."""
@@ -203,7 +219,8 @@ class FoundMoves(Moves):
         direction = direction + product / scale
         found["direction"] = direction / direction.norm(dim=1, keepdim=True)
         largest = now.max() if gain < 1 else product.norm(dim=1).max()
-        found["curvature"] = torch.lerp(found["curvature"], largest, gain)
+        # A step that is too long is worse than one that is too short.
+        found["curvature"] = torch.maximum(largest, torch.lerp(found["curvature"], largest, gain))
         return now
 
     def _largest_step(self, curvature: float) -> float:
@@ -244,8 +261,13 @@ class FoundMoves(Moves):
         method, root = self.method, self.found["root"]
         joined = method.joined(self.sampled)
         eps = method.without_fixed(self._noise(joined)) if heat else torch.zeros_like(joined)
+        whitened = gradient / root
+        if method.step_number < self.phases.adapted:
+            # The first mass is rough: no gradient may throw a chain far away.
+            most = _LONGEST * math.sqrt(joined.shape[1])
+            whitened = whitened * (most / whitened.norm(dim=1, keepdim=True).clamp(min=most))
         moved = torch.zeros_like(joined)
-        method.move(moved, gradient / root, eps, method.n_data * step, heat, self.found)
+        method.move(moved, whitened, eps, method.n_data * step, heat, self.found)
         self._write(joined + moved / root)
 
     def _noise(self, like: Tensor) -> Tensor:

@@ -135,8 +135,8 @@ class StochasticGradientMCMC(StoredChains):
 
         Example:
             >>> chains = bf.SGHMC(net, "categorical")
-            >>> history = chains.fit((x, y), epochs=1500, progress=False)
-            >>> history["burn_in_steps"][-1] < 1500
+            >>> history = chains.fit((x, y), epochs=500, progress=False)
+            >>> history["burn_in_steps"][-1] < 500
             True
 
         """

@@ -78,7 +78,7 @@ class SGHMC(StochasticGradientMCMC):
 
     Example:
         >>> sghmc = bf.SGHMC(net, "categorical", prior="normal:1", chains=2, samples=20)
-        >>> history = sghmc.fit((x, y), epochs=1500, progress=False)
+        >>> history = sghmc.fit((x, y), epochs=1000, progress=False)
         >>> sghmc.samples_by_chain.shape  # [chains, samples, P]
         torch.Size([2, 20, 123])
         >>> history["r_hat"][-1] < 1.2  # of predictions
