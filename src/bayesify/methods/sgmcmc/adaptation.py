@@ -36,6 +36,8 @@ _BETAS, _TINY = (0.9, 0.99), 1e-8
 _SHRINKAGE = 0.01
 # The share of the largest step that is taken in each window, and the root mean square at which gradients are clipped.
 _CAUTION, _LONGEST = (0.25, 0.5), 5.0
+# A move is too far from this many times the variance that noise explains.
+_FARTHEST = 20.0
 # Random signs for the first mass.
 _PROBES, _SIGNS = 8, 16
 # Power iterations when a window begins; later each step makes one.
@@ -268,7 +270,25 @@ class FoundMoves(Moves):
             whitened = whitened * (most / whitened.norm(dim=1, keepdim=True).clamp(min=most))
         moved = torch.zeros_like(joined)
         method.move(moved, whitened, eps, method.n_data * step, heat, self.found)
+        if heat:
+            self._hold(moved, step * heat)
         self._write(joined + moved / root)
+
+    def _hold(self, moved: Tensor, variance: float) -> None:
+        """Keep chains where they are that would move much farther than noise explains, and take shorter steps.
+
+        A step that is too long for the curvature somewhere grows from step to step: this ends it at once.
+        """
+        found = self.found
+        limit = variance * (_FARTHEST + 3 * _FARTHEST / moved.shape[1])
+        wild = ~(moved.square().mean(1) < limit)
+        if not bool(wild.any()):
+            return
+        moved[wild] = 0.0
+        if "velocity" in found:
+            found["velocity"][wild] = 0.0
+        if self.method.step_number >= self.phases.adapted:
+            found["step"] = found["step"] / 2
 
     def _noise(self, like: Tensor) -> Tensor:
         """The normals of a step; those of several steps are made at once, as a function of the steps' numbers."""
