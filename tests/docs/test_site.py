@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "maths").glob("*.md")) + [ROOT / "docs" / "start.md"]
+PAGES = [*sorted((ROOT / "docs" / "maths").glob("*.md")), ROOT / "docs" / "start.md"]
 
 
 @pytest.fixture(scope="module")
