@@ -102,7 +102,7 @@ def test_compiling_is_for_one_worker(folders, capsys):
 
 
 def test_workers_end_with_a_parent_that_is_killed(folders):
-    with started(folders["plain"], "--workers", 2) as (process, said):
+    with started(folders["plain"], "--workers", 2) as (process, _):
         workers = children(process.pid)
         process.kill()
         process.wait()

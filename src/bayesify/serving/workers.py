@@ -165,7 +165,7 @@ class Workers:
             server.run(sockets=[self._sockets[slot]])
             code = 0
         except BaseException as problem:  # noqa: BLE001 -- nothing of the parent may run on in a child
-            print(f"a worker failed: {first_line(problem)}", file=sys.stderr)
+            print(f"a worker failed: {type(problem).__name__}: {problem}", file=sys.stderr)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
