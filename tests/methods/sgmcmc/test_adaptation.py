@@ -159,7 +159,8 @@ def test_the_gradient_of_all_data_is_that_of_autograd(likelihood, prior, blobs):
 def test_a_plan_is_divided_into_phases():
     for steps in (1, 7, 50, 1000, 4000, 100_000):
         phases = Phases.of(steps)
-        assert 0 <= phases.descent <= phases.trial <= phases.adapted <= phases.latest < steps or steps == 1
+        assert 0 <= phases.descent < phases.trial < phases.adapted
+        assert phases.adapted <= phases.latest < steps or steps == 1
         assert phases.latest <= 0.8 * steps
     assert Phases.of(1000, burn_in=0.9).latest == 900
     assert Phases.of(1000, burn_in=0.0).latest == Phases.of(1000).adapted
@@ -240,6 +241,12 @@ def test_a_short_plan_says_that_it_was_too_short():
     method = SGLD(nn.Linear(3, 1), bf.likelihoods.Gaussian(0.5))
     with pytest.warns(bf.BayesifyWarning, match=r"only \d samples of each of 4 chains .* raise epochs \(now 10\)"):
         method.fit((problem.x, problem.y), epochs=10, progress=False)
+    for epochs in (1, 2, 4):
+        with pytest.warns(bf.BayesifyWarning, match="samples of each of 4 chains"):
+            method.fit((problem.x, problem.y), epochs=epochs, progress=False)
+    for setting in ({"epochs": 0}, {"batch_size": 0}, {"learning_rate": 0.0}, {"epochs": 0, "learning_rate": 0.1}):
+        with pytest.raises(ValueError, match=f"{next(iter(setting))} must be"):
+            method.fit((problem.x, problem.y), progress=False, **setting)
 
 
 def test_chains_that_disagree_name_the_cure():

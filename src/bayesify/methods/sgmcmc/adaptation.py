@@ -67,7 +67,7 @@ class Phases:
         A given share `burn_in` decides when samples begin; the adaptation comes first in any case.
         """
         descent = round(min(max(0.1 * steps, 300), 0.35 * steps, 2000))
-        window = round(min(max(0.05 * steps, 100), 0.1 * steps, 1000))
+        window = max(1, round(min(max(0.05 * steps, 100), 0.1 * steps, 1000)))
         adapted = descent + 2 * window
         latest = adapted + (steps - adapted) // 2 if burn_in is None else max(adapted, round(burn_in * steps))
         return cls(descent, descent + window, adapted, min(latest, steps - 1))
