@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -54,6 +54,7 @@ class Network(nn.Module):
         dtype: precision of `theta`.
         chain: the layers in order, by name, where the module is a plain chain of known layers; otherwise None.
         trace: what the first batch revealed about the module; None before it.
+        training_precision: of passes in training mode: `full`, or `bfloat16` by autocast, with weights as they are.
 
     Raises:
         TypeError: if the module cannot be copied or run with other weights.
@@ -113,6 +114,7 @@ class Network(nn.Module):
         self.trace: Trace | None = None
         # Whether vmap works, by (train, each, stochastic), as far as it was tried.
         self.probed: dict[tuple[bool, bool, bool], tuple[str, str]] = {}
+        self.training_precision = "full"
         self.dropout_rate: float | None = None
         self.dropout_always = False
         self.added_dropout: list[str] = []
@@ -260,6 +262,7 @@ class Network(nn.Module):
                 contexts.enter_context(seeded_torch(*(() if dropout is None else dropout.tolist())))
             if trace.problem is not None:
                 contexts.enter_context(ReadRecorder({}, (*self.template.parameters(), *self.template.buffers())))
+            contexts.enter_context(self.pass_context(train=train))
             if trace.keeps_state:
                 contexts.callback(restore_state, state_of(self.template))
             try:
@@ -339,6 +342,13 @@ class Network(nn.Module):
         self.template.train(train)
         for name in switched:
             self.template.get_submodule(name).training = True
+
+    def pass_context(self, *, train: bool) -> AbstractContextManager[Any]:
+        """The context of a pass: autocast where training passes are made in bfloat16."""
+        if not train or self.training_precision == "full":
+            return nullcontext()
+        # A cache of casts would keep those of one draw for the next one.
+        return torch.autocast(self.initial.device.type, torch.bfloat16, cache_enabled=False)
 
     def add_dropout(self, rate: float, x: Any) -> None:
         """Put dropout before every weight layer of the copy except the first one that runs.

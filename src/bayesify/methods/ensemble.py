@@ -135,15 +135,31 @@ class Ensemble(Method):
         nll, penalty = torch.stack(losses).sum(), self._penalty(step, 1)
         return Objective(nll + share / batches[0][1].shape[0] * penalty, nll, penalty, buffers)
 
-    def absorb(self, objective: Objective) -> None:
+    def update_statistics(self, objective: Objective) -> None:
         """Store the running statistics of each member.
 
         Args:
-            objective: what `objective` or `backward` returned for the step.
+            objective: what `objective` or `backward` returned for the pass.
 
         """
         for name, values in objective.buffers.items():
             self.get_buffer(_slot(name)).copy_(values)
+
+    @torch.no_grad()
+    def clip_gradients(self, largest: float) -> None:
+        """Scale the gradient of each member down where its norm is larger: members do not depend on each other.
+
+        Args:
+            largest: the norm.
+
+        """
+        own = [p for p in (self.theta, self.log_noise) if p is not None and p.grad is not None]
+        rows = [parameter.grad.view(self.members, -1) for parameter in own if parameter.grad is not None]
+        factors = (largest / (torch.cat(rows, 1).norm(dim=1) + 1e-6)).clamp(max=1.0)
+        for row in rows:
+            row.mul_(factors[:, None])
+        shared = [p for p in self.parameters() if all(p is not mine for mine in own)]
+        torch.nn.utils.clip_grad_norm_(shared, largest)
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         """The weights of members, by their numbers.

@@ -214,10 +214,20 @@ class Prediction(nn.Module, ABC):
             rows = x if inputs >= total else take(x, slice(start, start + inputs))
             yield self.predict(rows, draws, seed, by, batch_size, precision)
 
+    def _check_finished(self) -> None:
+        """Refuse to answer for a posterior that a loop of one's own has not finished."""
+        if getattr(self, "unfinished", False):
+            raise ValueError(
+                f"{type(self).__name__} was trained in a loop of your own and has no posterior yet: call finish(data) "
+                'first, or predict with by="mean"'
+            )
+
     def _numbers(self, draws: int, by: str, precision: str) -> range:
         """The numbers of the draws that a prediction keeps, after a check of its settings."""
         at_least("draws", draws, 1)
         choose("by", by, ("draws", "mean", "moments"))
+        if by != "mean":
+            self._check_finished()
         choose("precision", precision, PRECISIONS)
         return range({"mean": 1, "moments": POINTS}.get(by, min(draws, self.held or draws)))
 
@@ -265,6 +275,7 @@ class Prediction(nn.Module, ABC):
 
         """
         at_least("draws", draws, 1)
+        self._check_finished()
         return self._outputs(x, range(min(draws, self.held or draws)), seed, "draws", batch_size)
 
     def dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:

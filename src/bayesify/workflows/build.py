@@ -102,6 +102,10 @@ def fit_settings(recipe: Recipe, examples: int) -> dict[str, Any]:
         "kl": recipe.kl,
         "patience": recipe.patience,
         "keep": recipe.keep,
+        "precision": recipe.precision,
+        "accumulate": recipe.accumulate,
+        "clip_norm": recipe.clip_norm,
+        "ema": recipe.ema,
         "seed": recipe.seed,
         "device": recipe.device,
         # Otherwise short epochs would spend most of their time writing checkpoints.

@@ -205,6 +205,30 @@ class IVON(WithELBO):
         nll, kl = objective.nll.detach(), objective.kl
         return Objective(nll + share / batches[0][1].shape[0] * kl, nll, kl, objective.buffers)
 
+    @torch.no_grad()
+    def clip_gradients(self, largest: float) -> None:
+        """Scale the gradients of a step down where their norm is larger, and the curvature estimated from them.
+
+        Args:
+            largest: the norm.
+
+        """
+        others = [parameter for parameter in self.parameters() if parameter is not self.hessian]
+        norm = torch.nn.utils.clip_grad_norm_(others, largest)
+        if self.hessian.grad is not None:
+            self.hessian.grad.mul_((largest / (norm + 1e-6)).clamp(max=1.0))
+
+    def _loop_objective(self, batches: list[Batch], step: int, share: float, draws: int) -> Objective:
+        if self._planned_data is None:
+            return super()._loop_objective(batches, step, share, draws)
+        # Made by `loop_optimizer`: the gradients are those of its update rule, the value is that of the objective.
+        objective = self.captured(batches, step=step, share=share, draws=draws)
+        objective.loss = objective.nll + share / batches[0][1].shape[0] * objective.kl
+        return objective
+
+    def _end(self) -> None:
+        self._planned_data = None
+
     def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float) -> Optimizer:
         """IVON's update rule; any other optimiser is refused.
 

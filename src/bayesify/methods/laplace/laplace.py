@@ -85,6 +85,7 @@ class LaplaceApproximation(PointEstimate):
     name: ClassVar[str] = "laplace"
     noise_kind: ClassVar[str | None] = None
     prior_kind: ClassVar[str] = "gaussian"
+    needs_finish: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -161,10 +162,9 @@ class LaplaceApproximation(PointEstimate):
 
         """
         examples, _ = self._read(data, None, n_data, device)
-        self._check(examples)
-        self.concluded.fill_(False)
-        self.log_factors.zero_()
+        self._before_finish(examples)
         self._conclude(examples)
+        self.unfinished = False
         return self.eval()
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -305,6 +305,16 @@ class LaplaceApproximation(PointEstimate):
         total = plan.epochs * examples.count_batches(plan.batch_size)
         self._examples = examples
         self._due = frozenset(total * done // self.rounds for done in range(1, self.rounds)) - {0}
+
+    def _begin_loop(self, plan: Plan, examples: Examples) -> None:
+        if self.rounds > 1:
+            raise ValueError("rounds= tunes the prior while fit trains: leave it out in a loop of your own")
+        self.plan, self.seed = plan, plan.seed
+
+    def _before_finish(self, examples: Examples) -> None:
+        self._check(examples)
+        self.concluded.fill_(False)
+        self.log_factors.zero_()
 
     def _end(self) -> None:
         self._examples = None

@@ -335,6 +335,8 @@ class Variational(WithELBO):
     def _begin(self, plan: Plan, examples: Examples) -> None:
         super()._begin(plan, examples)
         check_plan(self.bound, plan)
+        if self.estimator == "moments" and plan.precision != "full":
+            raise ValueError("estimator='moments' needs all digits of its variances: leave out precision='bfloat16'")
 
     def start_std(self) -> Tensor:
         """Where the posterior's standard deviations started, `[R]`."""

@@ -52,7 +52,14 @@ class SingleStep(StackedStep):
 
 
 def graphed_steps(
-    method: Trainable, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
+    method: Trainable,
+    optimizer: Optimizer,
+    draws: int,
+    examples: TensorExamples,
+    batch_size: int,
+    batches: list[Batch],
+    *,
+    kernels: bool = True,
 ) -> GraphedSteps | None:
     """Replays of the step on a GPU: in stages by kernels, or else fused.
 
@@ -63,12 +70,13 @@ def graphed_steps(
         examples: the data, on the GPU.
         batch_size: examples per step.
         batches: one batch for each member, to compile for.
+        kernels: whether the kernels may be used, which make the passes in the precision of the weights.
 
     Returns:
         The replays, or None (with a logged reason) where the step cannot be captured.
 
     """
-    staged = staged_steps(method, optimizer, draws, examples, batch_size, batches)
+    staged = staged_steps(method, optimizer, draws, examples, batch_size, batches) if kernels else None
     if staged is not None:
         return staged
     fused = fused_step(method, optimizer, draws, batches)
