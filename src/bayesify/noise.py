@@ -312,6 +312,9 @@ def part_of_batch(first: int, rows: int) -> Iterator[None]:
         first: how many inputs of the larger batch come before this part.
         rows: inputs in this part.
 
+    Yields:
+        Nothing.
+
     Example:
         >>> key = bf.noise.keys(0, bf.noise.Stream.LOCAL)[0]
         >>> whole = bf.noise.normal(key, 6 * 4).view(6, 4)

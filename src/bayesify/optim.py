@@ -7,8 +7,8 @@
             F.cross_entropy(network(x), y).backward()
         optimizer.step()
 
-The loss is the mean negative log-likelihood of the batch, without a penalty: the update contains the prior. The formulas
-are those of `bf.IVON` (`methods/ivon/ivon.py`), which has predictions, checkpoints and reports besides.
+The loss is the mean negative log-likelihood of the batch, without a penalty: the update contains the prior. The
+formulas are those of `bf.IVON` (`methods/ivon/ivon.py`), which has predictions, checkpoints and reports besides.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def test_a_torch_scheduler_gives_the_rates_it_gives_in_torch(blobs, make):
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        (lambda optimizer: lr_scheduler.ReduceLROnPlateau(optimizer), "cannot follow a score"),
+        (lr_scheduler.ReduceLROnPlateau, "cannot follow a score"),
         (lambda optimizer: lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=9), "cycle_momentum=False"),
         (lambda optimizer: optimizer.nothing, "a function of the share of training"),
         (lambda _: "fast", "returned str"),

@@ -124,7 +124,12 @@ FLAGS: dict[str, Flag] = {
         "Likelihood of the targets: categorical, bernoulli, gaussian:learned, gaussian:0.1, gaussian:half-cauchy(1), "
         "gaussian:heteroscedastic, poisson or gaussian-logits. (default: chosen by the data)",
     ),
-    "bayesian": Flag(str, MODEL, "Which weights are random: all, last_layer, or name patterns."),
+    "bayesian": Flag(
+        str,
+        MODEL,
+        "Which weights are random: all, last_layer, last_block, lora, type:Linear or name patterns; ! takes away, "
+        "as in 'all,!biases'.",
+    ),
     "start": Flag(str, MODEL, "Initial weights: given, fresh, glorot, normal:0.1 or uniform:-0.2,0.2."),
     **_options(),
     "epochs": Flag(

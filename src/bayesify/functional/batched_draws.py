@@ -42,7 +42,9 @@ def evaluate(
     kept: Mapping[str, Tensor] | None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """`Network.outputs`: at the rows of `theta [draws, P]`, outputs `[draws, batch, ...]` and each draw's buffers."""
-    tier, _ = best_tier(network, theta.shape[0], x, train=train, each=each, stochastic=dropout is not None)
+    tier = "loop"
+    if not network.shares_prefix:
+        tier, _ = best_tier(network, theta.shape[0], x, train=train, each=each, stochastic=dropout is not None)
     if tier == "batched":
         with network.pass_context(train=train):
             return _batched(network, theta, x), {}
@@ -51,7 +53,8 @@ def evaluate(
             return _vmapped(network, theta, x, train, dropout, fixed_mask, each, kept)
         except Exception as problem:  # noqa: BLE001 -- this batch may do what the probed one did not
             network.probed[train, each, dropout is not None] = "loop", f"vmap failed: {first_line(problem)}"
-    if network.is_chain and not each and dropout is None and network.traced(x).problem is None:
+    plain_chain = network.is_chain and not network.shares_prefix
+    if plain_chain and not each and dropout is None and network.traced(x).problem is None:
         with network.pass_context(train=train):
             return torch.cat([_batched(network, row.unsqueeze(0), x) for row in theta.unbind()]), {}
     results = [

@@ -25,7 +25,7 @@ from bayesify.functional.dropout import DropoutBefore, KeyedDropout, NoDropout
 from bayesify.functional.initialisation import seeded_torch
 from bayesify.functional.inputs import bind, count, pick
 from bayesify.functional.layout import check_trainable, common_dtype, lay_out, main_dtype
-from bayesify.functional.selection import select
+from bayesify.functional.selection import as_texts, select
 from bayesify.functional.trace_recorders import EscapedWeightsError, ReadRecorder
 from bayesify.functional.tracing import Trace, restore_state, state_of, trace_network
 from bayesify.priors import Weight, fan_in
@@ -41,8 +41,9 @@ class Network(nn.Module):
 
     Args:
         module: a `torch.nn.Module`, or a function without arguments that makes one. It is copied, never changed.
-        bayesian: which weights are random: `"all"` (except normalisation layers), `"last_layer"`, `"none"`, or name
-            patterns such as `["fc1", "encoder.*.bias"]`.
+        bayesian: which weights are random: `"all"` (except normalisation layers), `"last_layer"`, `"last_block"`,
+            `"lora"`, `"none"`, a class of modules, name patterns such as `["fc1", "encoder.*.bias"]`, or a list such as
+            `["all", "norms", "!biases"]`.
         output: picks the tensor where the module returns several: a key, an index, an attribute or a function.
         seed: seed of torch's generator while a function makes the module.
 
@@ -76,7 +77,7 @@ class Network(nn.Module):
     def __init__(
         self,
         module: nn.Module | Callable[[], nn.Module],
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         seed: int = 0,
     ) -> None:
@@ -86,7 +87,7 @@ class Network(nn.Module):
         trained = {name: tensor for name, tensor in original.named_parameters() if tensor.requires_grad}
         check_trainable(trained)
         random_names = select(original, list(trained), bayesian)
-        self.bayesian = bayesian
+        self.bayesian = as_texts(bayesian)
         self.output = output
         self.spec = _spec_of(original)
         self.places = lay_out(trained, random_names)
@@ -115,6 +116,7 @@ class Network(nn.Module):
         # Whether vmap works, by (train, each, stochastic), as far as it was tried.
         self.probed: dict[tuple[bool, bool, bool], tuple[str, str]] = {}
         self.training_precision = "full"
+        self.shares_prefix = False
         self.dropout_rate: float | None = None
         self.dropout_always = False
         self.added_dropout: list[str] = []
@@ -344,7 +346,15 @@ class Network(nn.Module):
             self.template.get_submodule(name).training = True
 
     def pass_context(self, *, train: bool) -> AbstractContextManager[Any]:
-        """The context of a pass: autocast where training passes are made in bfloat16."""
+        """The context of a pass: autocast where training passes are made in bfloat16.
+
+        Args:
+            train: whether it is a training pass.
+
+        Returns:
+            A context.
+
+        """
         if not train or self.training_precision == "full":
             return nullcontext()
         # A cache of casts would keep those of one draw for the next one.

@@ -58,8 +58,8 @@ class Method(Learning):
         likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             None is maximum likelihood, or the method's default prior.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
@@ -103,7 +103,7 @@ class Method(Learning):
         likelihood: Likelihood | str,
         *,
         prior: PriorLike | None = None,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "given",
         seed: int = 0,
@@ -207,8 +207,8 @@ class Method(Learning):
             optimizer: the name of a torch optimiser (`adam`, `sgd:momentum=0.9`), or a function
                 `(parameters, lr=) -> Optimizer`.
             learning_rate: of the mean loss over a batch.
-            schedule: `constant`, `cosine`, `linear` or `step:0.5,0.1`, each also with `,warm-up=0.05`; a function of the
-                share of steps done; or a function that makes a torch scheduler for an optimiser.
+            schedule: `constant`, `cosine`, `linear` or `step:0.5,0.1`, each also with `,warm-up=0.05`; a function of
+                the share of steps done; or a function that makes a torch scheduler for an optimiser.
             draws: weight draws per step.
             kl: `uniform` or `reweighted`, with `warm-up=` epochs and `temperature=`; see `KL`.
             validation: data like `data`, scored after every epoch.
@@ -395,8 +395,8 @@ class Method(Learning):
             epochs: passes over the data that the loop will make.
             optimizer: its name, or a function `(parameters, lr=) -> Optimizer`, as for `fit`.
             learning_rate: of the mean loss over a batch.
-            kl: a temperature, where `loss` is to have one: `uniform,temperature=0.5`. Only for methods whose update rule
-                contains the prior (SGLD, SGHMC, IVON).
+            kl: a temperature, where `loss` is to have one: `uniform,temperature=0.5`. Only for methods whose update
+                rule contains the prior (SGLD, SGHMC, IVON).
             seed: of the noise.
 
         Returns:

@@ -78,7 +78,7 @@ def make_method(recipe: Recipe, data: PreparedData) -> Method:
     if recipe.method == "mc-dropout" and ":" not in recipe.network:
         # A built-in network describes its own dropout layers.
         settings.pop("p", None)
-    bayesian = recipe.bayesian[0] if recipe.bayesian in {("all",), ("last_layer",)} else list(recipe.bayesian)
+    bayesian = recipe.bayesian[0] if len(recipe.bayesian) == 1 else list(recipe.bayesian)
     network = make_network(recipe, tuple(data.train[0].shape[1:]), outputs)
     method = METHODS[recipe.method](network, likelihood, bayesian=bayesian, seed=recipe.seed, **settings)
     method.notes = {**data.notes, "outputs": outputs}

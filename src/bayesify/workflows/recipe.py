@@ -58,7 +58,7 @@ class Recipe:
         method: a name in `bayesify.methods.cards.CARDS`.
         prior: of the weights, as `normal:1`.
         likelihood: of the targets, as `categorical` or `gaussian:learned`.
-        bayesian: which weights are random: `all`, `last_layer`, or name patterns.
+        bayesian: which weights are random: `all`, `last_layer`, `last_block`, `lora`, types or name patterns.
         start: where the weights start, as `glorot` or `normal:0.1`.
         epochs: passes over the training data.
         batch_size: examples per step.

@@ -57,8 +57,8 @@ class IVON(WithELBO):
         likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             It must be Gaussian with a fixed scale. None is `normal:1`.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
@@ -95,7 +95,7 @@ class IVON(WithELBO):
         likelihood: Likelihood | str,
         *,
         prior: PriorLike | None = None,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "given",
         hessian_init: float = 1.0,

@@ -52,8 +52,8 @@ class LaplaceApproximation(PointEstimate):
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             It must be Gaussian. None is `normal:1`.
         subset: `last_layer` is short for `bayesian="last_layer"`; `all` leaves the choice to `bayesian=`.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`. Other weights are trained without a prior and stay fixed.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these. Other weights are trained without a prior, then fixed.
         structure: the part of the curvature that is kept: `diagonal`, `kronecker` (by layer) or `full`.
         predictive: whether draws are functions `linearised` at w*, or the network at the drawn `weights`.
         prior_precision: `fixed` as given, or multiplied by the factor that maximises the `marginal_likelihood`.
@@ -94,7 +94,7 @@ class LaplaceApproximation(PointEstimate):
         *,
         prior: PriorLike | None = None,
         subset: str = "all",
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         structure: str = "kronecker",
         predictive: str = "linearised",
         prior_precision: str = "fixed",

@@ -62,8 +62,8 @@ class Variational(WithELBO):
             such as `gaussian:half-cauchy(1)`, is one more random variable: its logarithm is Gaussian.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             Its scales may have hyperpriors or be learned. None is `normal:1`.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these.
         family: `mean_field` (independent weights), `full_rank` (all correlations, for small networks) or `low_rank`.
         rank: of the low-rank family: the number of directions in which weights move together.
         estimator: how noise enters the gradient in training: `weight` draws weights; `local` draws pre-activations and
@@ -116,7 +116,7 @@ class Variational(WithELBO):
         likelihood: Likelihood | str,
         *,
         prior: PriorLike | None = None,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         family: str = "mean_field",
         rank: int = 10,
         estimator: str = "weight",

@@ -24,8 +24,8 @@ from bayesify.training.batches import Batch, Examples, IndexedExamples, TensorEx
 from bayesify.training.engines.compiling import worth_compiling
 from bayesify.training.engines.fused import FusedStep, fused_step
 from bayesify.training.engines.graphs import GraphedSteps
-from bayesify.training.engines.side_by_side import SideBySideSteps, members_side_by_side
 from bayesify.training.engines.plain import plain_step
+from bayesify.training.engines.side_by_side import SideBySideSteps, members_side_by_side
 from bayesify.training.engines.single import graphed_steps
 from bayesify.training.plan import Plan, Progress
 from bayesify.training.schedule import StepSchedule

@@ -2,8 +2,8 @@
 
     gradient of a batch of B examples = sum over its parts of B_j / B * gradient of part j
 
-A part of B_j examples has the share B_j / B of the step's KL, so the KL is counted once. Its examples have the noise that
-they have in the whole batch. Only layers that mix the examples of a batch (batch normalisation) see the parts.
+A part of B_j examples has the share B_j / B of the step's KL, so the KL is counted once. Its examples have the noise
+that they have in the whole batch. Only layers that mix the examples of a batch (batch normalisation) see the parts.
 """
 
 from __future__ import annotations
