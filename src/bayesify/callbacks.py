@@ -245,7 +245,7 @@ class WandbLogger(Callback):
 
         """
         if self._own and self._wandb.run is not None:
-            self._wandb.finish(quiet=True)
+            self._wandb.finish()
 
 
 def numbers_of(record: Mapping[str, Any], without: tuple[str, ...] = ()) -> dict[str, float]:

@@ -262,7 +262,7 @@ ENTRIES: dict[str, Entry] = {
                 **_PICTURE,
                 width_coefficient=0.2,
                 depth_coefficient=0.2,
-                hidden_dim=64,
+                hidden_dim=256,
                 kernel_sizes=[3, 3],
                 in_channels=[32, 16],
                 out_channels=[16, 24],
@@ -312,9 +312,7 @@ ENTRIES: dict[str, Entry] = {
         Entry(
             "Llama",
             "transformers",
-            _transformers(
-                "LlamaForCausalLM", "LlamaConfig", **_TEXT, **_SMALL, num_key_value_heads=1, use_cache=False
-            ),
+            _transformers("LlamaForCausalLM", "LlamaConfig", **_TEXT, **_SMALL, num_key_value_heads=1, use_cache=False),
             next_tokens,
             output="logits",
             **_TOKENS,
@@ -333,9 +331,7 @@ METHODS: dict[str, Callable[..., bf.Method]] = {
     "IVON": lambda net, *rest, **more: bf.IVON(net, *rest, **more),
     "SWAG": lambda net, *rest, **more: bf.SWAG(net, *rest, rank=2, held_draws=2, **more),
     "MC dropout": lambda net, *rest, **more: bf.MCDropout(net, *rest, p=0.1, **more),
-    "Laplace, last layer": lambda net, *rest, **more: bf.LaplaceApproximation(
-        net, *rest, subset="last_layer", **more
-    ),
+    "Laplace, last layer": lambda net, *rest, **more: bf.LaplaceApproximation(net, *rest, subset="last_layer", **more),
     "Ensemble": lambda net, *rest, **more: bf.Ensemble(net, *rest, members=2, **more),
 }
 
