@@ -1,4 +1,4 @@
-"""A training loop of your own, with your optimiser, scheduler, clipping and accumulation. `python examples/own_loop.py`."""
+"""A loop of your own, with your optimiser, scheduler, clipping and accumulation. `python examples/own_loop.py`."""
 
 import torch
 from sklearn.datasets import make_moons

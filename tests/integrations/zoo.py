@@ -326,9 +326,9 @@ ENTRIES: dict[str, Entry] = {
 }
 
 METHODS: dict[str, Callable[..., bf.Method]] = {
-    "Variational": lambda net, *rest, **more: bf.Variational(net, *rest, **more),
+    "Variational": bf.Variational,
     "Variational, flipout": lambda net, *rest, **more: bf.Variational(net, *rest, estimator="flipout", **more),
-    "IVON": lambda net, *rest, **more: bf.IVON(net, *rest, **more),
+    "IVON": bf.IVON,
     "SWAG": lambda net, *rest, **more: bf.SWAG(net, *rest, rank=2, held_draws=2, **more),
     "MC dropout": lambda net, *rest, **more: bf.MCDropout(net, *rest, p=0.1, **more),
     "Laplace, last layer": lambda net, *rest, **more: bf.LaplaceApproximation(net, *rest, subset="last_layer", **more),

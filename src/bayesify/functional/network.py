@@ -25,6 +25,7 @@ from bayesify.functional.dropout import DropoutBefore, KeyedDropout, NoDropout
 from bayesify.functional.initialisation import seeded_torch
 from bayesify.functional.inputs import bind, count, pick
 from bayesify.functional.layout import check_trainable, common_dtype, lay_out, main_dtype
+from bayesify.functional.recomputing import recomputing
 from bayesify.functional.selection import as_texts, select
 from bayesify.functional.trace_recorders import EscapedWeightsError, ReadRecorder
 from bayesify.functional.tracing import Trace, restore_state, state_of, trace_network
@@ -117,6 +118,7 @@ class Network(nn.Module):
         self.probed: dict[tuple[bool, bool, bool], tuple[str, str]] = {}
         self.training_precision = "full"
         self.shares_prefix = False
+        self.recomputed: list[str] = []
         self.dropout_rate: float | None = None
         self.dropout_always = False
         self.added_dropout: list[str] = []
@@ -246,25 +248,28 @@ class Network(nn.Module):
             x = pytree.tree_map_only(Tensor, torch.clone, x)
         positional, named = self.arguments(x)
         with self.lock, ExitStack() as contexts:
+            mode: KeyedDropout | None = None
             masked = dropout is not None and (trace.dropout_sites is None or bool(trace.dropout_sites))
             self.set_mode(train=train, switched=trace.switched if masked else ())
             if masked:
-                contexts.enter_context(
-                    KeyedDropout(
-                        dropout,
-                        trace.dropout_sites if train else trace.prediction_sites,
-                        inputs=count(x) if fixed_mask else None,
-                        rate=self.dropout_rate,
-                        always=self.dropout_always,
-                    )
+                mode = KeyedDropout(
+                    dropout,
+                    trace.dropout_sites if train else trace.prediction_sites,
+                    inputs=count(x) if fixed_mask else None,
+                    rate=self.dropout_rate,
+                    always=self.dropout_always,
                 )
             elif trace.drops_in_evaluation or (train and trace.dropout_sites):
-                contexts.enter_context(NoDropout())
+                mode = NoDropout()
+            if mode is not None:
+                contexts.enter_context(mode)
             if trace.uses_generator:
                 contexts.enter_context(seeded_torch(*(() if dropout is None else dropout.tolist())))
             if trace.problem is not None:
                 contexts.enter_context(ReadRecorder({}, (*self.template.parameters(), *self.template.buffers())))
             contexts.enter_context(self.pass_context(train=train))
+            if train and self.recomputed:
+                contexts.enter_context(recomputing(self.template, self.recomputed, mode))
             if trace.keeps_state:
                 contexts.callback(restore_state, state_of(self.template))
             try:

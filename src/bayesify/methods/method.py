@@ -18,6 +18,7 @@ from bayesify import likelihoods, runs
 from bayesify.errors import at_least, first_line, whole_number
 from bayesify.functional import initialisation
 from bayesify.functional.network import Network
+from bayesify.functional.recomputing import modules_to_recompute
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import saving
 from bayesify.methods.after_fit import examine
@@ -190,6 +191,7 @@ class Method(Learning):
         clip_norm: float | None = None,
         ema: float | None = None,
         augment: Callable[[Any], Any] | None = None,
+        recompute: Sequence[str] = (),
         callbacks: Sequence[Any] = (),
     ) -> History:
         """Train on data.
@@ -232,6 +234,8 @@ class Method(Learning):
             ema: keep an exponential moving average of the weights with this decay, such as 0.999.
             augment: a function that changes the inputs of each batch, such as a torchvision transform. The number of
                 examples stays that of the data.
+            recompute: patterns of modules, such as `["blocks.*"]`, whose activations are computed again in the backward
+                pass instead of being kept: less memory, more time, the same result.
             callbacks: objects with some of the methods of `bf.callbacks.Callback`.
 
         Returns:
@@ -268,6 +272,7 @@ class Method(Learning):
                 "clip_norm": clip_norm,
                 "ema": ema,
                 "augment": None if augment is None else CUSTOM,
+                "recompute": modules_to_recompute(self.network.template, recompute) and list(recompute),
             },
         )
         folder, before = None, self.history["kl"]

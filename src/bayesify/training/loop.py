@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from bayesify import files
 from bayesify.errors import TrainingError
+from bayesify.functional.recomputing import modules_to_recompute
 from bayesify.runs import tensor_files
 from bayesify.training import checkpoints, data_identity, histograms
 from bayesify.training.batches import Examples
@@ -155,12 +156,14 @@ class Trainer:
         )
         self.method.train()
         good = self._state()
-        self.method.network.training_precision = self.plan.precision
+        network = self.method.network
+        network.training_precision = self.plan.precision
+        network.recomputed = modules_to_recompute(network.template, self.plan.recompute)
         self.callbacks.call("on_fit_start", self.method, self.plan)
         try:
             self._train(bar, good)
         finally:
-            self.method.network.training_precision = "full"
+            network.training_precision, network.recomputed = "full", []
             self.callbacks.call("on_fit_end", self.method, self.history)
         return self.history
 

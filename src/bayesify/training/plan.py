@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class Plan:
         clip_norm: the largest norm of a step's gradient; None does not clip.
         ema: the decay of the running average of the weights that is kept in the end; None keeps the last weights.
         augment: `custom` where a function changes the inputs of each batch.
+        recompute: patterns of the modules whose activations are computed again in the backward pass.
 
     Raises:
         ValueError: if a setting is out of its range, with the name of the setting.
@@ -80,6 +81,7 @@ class Plan:
     clip_norm: float | None = None
     ema: float | None = None
     augment: str | None = None
+    recompute: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "draws", "validation_draws", "checkpoint_every", "accumulate"):

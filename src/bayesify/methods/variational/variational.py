@@ -335,6 +335,8 @@ class Variational(WithELBO):
     def _begin(self, plan: Plan, examples: Examples) -> None:
         super()._begin(plan, examples)
         check_plan(self.bound, plan)
+        if self.estimator != "weight" and plan.recompute:
+            raise ValueError(f"recompute= needs estimator='weight', got {self.estimator!r}")
         if self.estimator == "moments" and plan.precision != "full":
             raise ValueError("estimator='moments' needs all digits of its variances: leave out precision='bfloat16'")
 

@@ -166,9 +166,9 @@ class Engine:
         if wanted is None:
             size = method.network.size * plan.draws
             wanted = declares(method, "capturable") and worth_compiling(size, self.step_schedule.steps, self._device)
-        if wanted and (plan.accumulate > 1 or plan.clip_norm is not None):
+        if wanted and (plan.accumulate > 1 or plan.clip_norm is not None or plan.recompute):
             if plan.compiled:
-                logger.warning("the step is not fused (accumulate= and clip_norm= need the plain path)")
+                logger.warning("the step is not fused (accumulate=, clip_norm= and recompute= need the plain path)")
             wanted = False
         if wanted:
             tell("compiling the step, once")
