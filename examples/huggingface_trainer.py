@@ -1,6 +1,7 @@
 """Hugging Face's Trainer with a small BERT (`pip install transformers accelerate`).
 
-Run it with `python examples/huggingface_trainer.py`. The model is made from a configuration, with random weights: nothing is downloaded.
+Run it with `python examples/huggingface_trainer.py`. The model is made from a configuration, with random weights:
+nothing is downloaded.
 """
 
 import tempfile

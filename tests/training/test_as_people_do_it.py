@@ -308,3 +308,50 @@ def test_parameter_groups_keep_their_own_rates(blobs):
     method.fit(blobs, **SETTINGS, optimizer=optimizer, schedule="cosine")
     assert float(method.std.min()) == pytest.approx(math.log1p(math.exp(-5.0)), rel=1e-5)
     assert not torch.equal(method.mu, before)
+
+
+@pytest.mark.parametrize("name", ["point", "weight", "ivon", "ensemble", "swag", "laplace"])
+def test_a_rate_of_zero_keeps_a_layer_and_a_half_is_half_a_step(blobs, name):
+    one_step = {"epochs": 1, "batch_size": 96, "learning_rate": 0.02, "progress": False}
+    plain, scaled = MAKERS[name](), MAKERS[name]()
+    ((weights, _), *_) = scaled.weight_parameters()
+    before = weights.detach().clone()
+    plain.fit(blobs, **one_step)
+    scaled.fit(blobs, **one_step, rates={"*": 0.5, "2": 0.0})
+    ((target, _), *_) = plain.weight_parameters()
+    first = next(place.stop for place in scaled.network.places if place.name == "0.bias")
+    torch.testing.assert_close(
+        weights.detach()[..., :first] - before[..., :first],
+        0.5 * (target.detach()[..., :first] - before[..., :first]),
+        rtol=1e-3,
+        atol=1e-7,
+    )
+    assert torch.equal(weights.detach()[..., first:], before[..., first:])
+
+
+def test_rates_that_mean_nothing_are_refused(blobs):
+    for name, rates, message in (
+        ("point", {"nothing.*": 0.5}, "rates pattern"),
+        ("point", {"0": -1.0}, "factors of at least 0"),
+        ("sgld", {"0": 0.5}, "leave out rates="),
+    ):
+        with pytest.raises(ValueError, match=message):
+            MAKERS[name]().fit(blobs, **SETTINGS, rates=rates)
+
+
+def test_a_stream_with_workers_is_read_once_per_epoch(blobs):
+    class Stream(torch.utils.data.IterableDataset):
+        def __len__(self):
+            return 96
+
+        def __iter__(self):
+            worker = torch.utils.data.get_worker_info()
+            for row in range(worker.id, 96, worker.num_workers):
+                yield blobs[0][row], blobs[1][row]
+
+    loader = torch.utils.data.DataLoader(Stream(), batch_size=16, num_workers=2, multiprocessing_context="fork")
+    method = MAKERS["weight"]()
+    with pytest.raises(ValueError, match="give n_data="):
+        method.fit(loader, epochs=1, progress=False)
+    history = method.fit(loader, n_data=96, epochs=2, progress=False)
+    assert history["step"] == [6, 12]

@@ -6,7 +6,8 @@ estimate. A draw is a member, so a prediction has at most as many draws as there
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -62,6 +63,7 @@ class Ensemble(Method):
     """
 
     name: ClassVar[str] = "ensemble"
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all"})
     capturable: ClassVar[bool] = True
     independent_members: ClassVar[bool] = True
     noise_kind: ClassVar[str | None] = "learned"

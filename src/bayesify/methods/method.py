@@ -191,6 +191,7 @@ class Method(Learning):
         clip_norm: float | None = None,
         ema: float | None = None,
         augment: Callable[[Any], Any] | None = None,
+        rates: Mapping[str, float] | None = None,
         recompute: Sequence[str] = (),
         callbacks: Sequence[Any] = (),
     ) -> History:
@@ -234,6 +235,8 @@ class Method(Learning):
             ema: keep an exponential moving average of the weights with this decay, such as 0.999.
             augment: a function that changes the inputs of each batch, such as a torchvision transform. The number of
                 examples stays that of the data.
+            rates: factors of the learning rate by layer, such as `{"encoder.*": 0.1, "biases": 0.0}`: name patterns or
+                the words of `bayesian=`, later ones replace earlier ones.
             recompute: patterns of modules, such as `["blocks.*"]`, whose activations are computed again in the backward
                 pass instead of being kept: less memory, more time, the same result.
             callbacks: objects with some of the methods of `bf.callbacks.Callback`.
@@ -272,6 +275,7 @@ class Method(Learning):
                 "clip_norm": clip_norm,
                 "ema": ema,
                 "augment": None if augment is None else CUSTOM,
+                "rates": None if rates is None else dict(rates),
                 "recompute": modules_to_recompute(self.network.template, recompute) and list(recompute),
             },
         )

@@ -9,10 +9,12 @@ shares of an epoch's batches sum to one, times any temperature.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bayesify import noise
 from bayesify.errors import at_least
@@ -31,6 +33,8 @@ class Learning(Prediction):
     _passes: int
     # Whether training alone gives no posterior: in a loop of one's own, `finish` has to follow.
     needs_finish: ClassVar[bool] = False
+    # The parameters that hold a number for each weight, by name: for `all` weights, or for the `random` ones.
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({})
     # Whether a loop of one's own has trained it since the last `fit` or `finish`.
     unfinished: bool = False
 
@@ -223,6 +227,16 @@ class Learning(Prediction):
 
         """
         torch.nn.utils.clip_grad_norm_(list(self.parameters()), largest)
+
+    def weight_parameters(self) -> list[tuple[nn.Parameter, int]]:
+        """The parameters with a number for each weight in their last axis, and for how many weights.
+
+        Returns:
+            Pairs; none where learning rates by layer make no sense.
+
+        """
+        sizes = {"all": self.network.size, "random": self.network.random_size}
+        return [(self.get_parameter(name), sizes[which]) for name, which in self.holds_weights.items()]
 
     def _note(self, step: int) -> None:
         """Remember the number of the step, where the update rule or `absorb` needs it."""

@@ -7,7 +7,8 @@ It is the baseline of every comparison. Its epistemic uncertainty is zero by con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -52,6 +53,7 @@ class PointEstimate(Method):
     """
 
     name: ClassVar[str] = "point"
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all"})
     capturable: ClassVar[bool] = True
     noise_kind: ClassVar[str | None] = "learned"
 

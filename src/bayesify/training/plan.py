@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class Plan:
         clip_norm: the largest norm of a step's gradient; None does not clip.
         ema: the decay of the running average of the weights that is kept in the end; None keeps the last weights.
         augment: `custom` where a function changes the inputs of each batch.
+        rates: factors of the learning rate, by pattern of tensors or modules.
         recompute: patterns of the modules whose activations are computed again in the backward pass.
 
     Raises:
@@ -81,6 +82,7 @@ class Plan:
     clip_norm: float | None = None
     ema: float | None = None
     augment: str | None = None
+    rates: Mapping[str, float] | None = None
     recompute: Sequence[str] = ()
 
     def __post_init__(self) -> None:

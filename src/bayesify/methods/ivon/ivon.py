@@ -16,7 +16,8 @@ Where h is negative (a maximum, or noise), no sigma exceeds sqrt(2) times the pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -84,6 +85,7 @@ class IVON(WithELBO):
     """
 
     name: ClassVar[str] = "ivon"
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"mean": "all"})
     prior_kind: ClassVar[str] = "gaussian"
     estimator: ClassVar[str] = "weight"
     capturable: ClassVar[bool] = True

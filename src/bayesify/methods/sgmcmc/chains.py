@@ -10,7 +10,8 @@ raw weights and `log_scales` the logarithms of the scales. The stored samples ar
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -68,6 +69,7 @@ class StochasticGradientMCMC(Ensemble):
     hyperpriors: ClassVar[bool] = True
     estimator: ClassVar[str] = "weight"
     needs_finish: ClassVar[bool] = True
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({})  # a sampler's noise belongs to its step size
 
     def __init__(
         self,

@@ -14,7 +14,8 @@ et al. 2017) differentiates log q through the draws alone: the noise of the grad
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -103,6 +104,7 @@ class Variational(WithELBO):
     """
 
     name: ClassVar[str] = "variational"
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"mu": "all", "rho": "random"})
     capturable: ClassVar[bool] = True
     stackable: ClassVar[bool] = True
     hyperpriors: ClassVar[bool] = True

@@ -27,6 +27,7 @@ from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.plain import plain_step
 from bayesify.training.engines.side_by_side import SideBySideSteps, members_side_by_side
 from bayesify.training.engines.single import graphed_steps
+from bayesify.training.layer_rates import LayerRates
 from bayesify.training.plan import Plan, Progress
 from bayesify.training.schedule import StepSchedule
 from bayesify.training.trainable import declares
@@ -68,6 +69,7 @@ class Engine:
         self._augment, self._watched = augment, watched
         self.method, self.examples, self.plan, self.optimizer = method, examples, plan, optimizer
         self.step_schedule = step_schedule
+        self._layer_rates = LayerRates(method, plan.rates) if plan.rates else None
         self._rates: list[float] = [group["lr"] for group in optimizer.param_groups]
         self._device = next(method.parameters()).device
         self._decided = False
@@ -119,7 +121,7 @@ class Engine:
         method, share, rate = self.method, self.step_schedule.share(step, size), self._set_rates(step)
         if self._fused is not None:
             return self._fused(batch, step, share, rate)
-        return plain_step(method, self.optimizer, self.plan, batch, step, share)
+        return plain_step(method, self.optimizer, self.plan, batch, step, share, self._layer_rates)
 
     def _replays(
         self, graphed: GraphedSteps | SideBySideSteps, epoch: int, skip: int, progress: Progress, total: Tensor
@@ -166,9 +168,9 @@ class Engine:
         if wanted is None:
             size = method.network.size * plan.draws
             wanted = declares(method, "capturable") and worth_compiling(size, self.step_schedule.steps, self._device)
-        if wanted and (plan.accumulate > 1 or plan.clip_norm is not None or plan.recompute):
+        if wanted and (plan.accumulate > 1 or plan.clip_norm is not None or plan.recompute or plan.rates):
             if plan.compiled:
-                logger.warning("the step is not fused (accumulate=, clip_norm= and recompute= need the plain path)")
+                logger.warning("the step is not fused (accumulate=, clip_norm=, rates= and recompute= are plain)")
             wanted = False
         if wanted:
             tell("compiling the step, once")

@@ -20,12 +20,19 @@ from bayesify.training.trainable import Objective
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
+    from bayesify.training.layer_rates import LayerRates
     from bayesify.training.plan import Plan
     from bayesify.training.trainable import Trainable
 
 
 def plain_step(
-    method: Trainable, optimizer: Optimizer, plan: Plan, batches: list[Batch], step: int, share: float
+    method: Trainable,
+    optimizer: Optimizer,
+    plan: Plan,
+    batches: list[Batch],
+    step: int,
+    share: float,
+    layer_rates: LayerRates | None = None,
 ) -> Tensor:
     """Make one step.
 
@@ -36,6 +43,7 @@ def plain_step(
         batches: one batch for each member.
         step: number of the step, which keys its noise.
         share: weight of the KL.
+        layer_rates: factors of the learning rate by layer.
 
     Returns:
         The batch's mean NLL, summed over members.
@@ -48,7 +56,10 @@ def plain_step(
         objective = _in_parts(method, plan, batches, step, share)
     if plan.clip_norm is not None:
         method.clip_gradients(plan.clip_norm)
+    before = None if layer_rates is None else layer_rates.before()
     optimizer.step()
+    if layer_rates is not None and before is not None:
+        layer_rates.scale(before)
     method.absorb(objective)
     return objective.nll.detach()
 
