@@ -276,7 +276,7 @@ class Method(Learning):
                 "ema": ema,
                 "augment": None if augment is None else CUSTOM,
                 "rates": None if rates is None else dict(rates),
-                "recompute": modules_to_recompute(self.network.template, recompute) and list(recompute),
+                "recompute": list(recompute) if modules_to_recompute(self.network.template, recompute) else None,
             },
         )
         folder, before = None, self.history["kl"]

@@ -158,7 +158,7 @@ class Trainer:
         good = self._state()
         network = self.method.network
         network.training_precision = self.plan.precision
-        network.recomputed = modules_to_recompute(network.template, self.plan.recompute)
+        network.recomputed = modules_to_recompute(network.template, self.plan.recompute or ())
         self.callbacks.call("on_fit_start", self.method, self.plan)
         try:
             self._train(bar, good)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,8 @@ class Plan:
     clip_norm: float | None = None
     ema: float | None = None
     augment: str | None = None
-    rates: Mapping[str, float] | None = None
-    recompute: Sequence[str] = ()
+    rates: dict[str, float] | None = None
+    recompute: list[str] | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "draws", "validation_draws", "checkpoint_every", "accumulate"):

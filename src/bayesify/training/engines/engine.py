@@ -189,8 +189,7 @@ class Engine:
         """Replays on a GPU or members side by side, for data in memory; None where neither works."""
         plan, method, optimizer = self.plan, self.method, self.optimizer
         if self._on_gpu:
-            kernels = plan.precision == "full"
-            return graphed_steps(method, optimizer, plan.draws, examples, plan.batch_size, batch, kernels=kernels)
+            return graphed_steps(method, optimizer, plan.draws, examples, plan.batch_size, batch)
         return None if self._watched else members_side_by_side(method, optimizer, examples, plan.batch_size, batch)
 
     @property

@@ -52,14 +52,7 @@ class SingleStep(StackedStep):
 
 
 def graphed_steps(
-    method: Trainable,
-    optimizer: Optimizer,
-    draws: int,
-    examples: TensorExamples,
-    batch_size: int,
-    batches: list[Batch],
-    *,
-    kernels: bool = True,
+    method: Trainable, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
 ) -> GraphedSteps | None:
     """Replays of the step on a GPU: in stages by kernels, or else fused.
 
@@ -70,13 +63,12 @@ def graphed_steps(
         examples: the data, on the GPU.
         batch_size: examples per step.
         batches: one batch for each member, to compile for.
-        kernels: whether the kernels may be used, which make the passes in the precision of the weights.
 
     Returns:
         The replays, or None (with a logged reason) where the step cannot be captured.
 
     """
-    staged = staged_steps(method, optimizer, draws, examples, batch_size, batches) if kernels else None
+    staged = staged_steps(method, optimizer, draws, examples, batch_size, batches)
     if staged is not None:
         return staged
     fused = fused_step(method, optimizer, draws, batches)
@@ -87,8 +79,8 @@ def staged_steps(
     method: Trainable, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
 ) -> StagedSteps | None:
     """Replays of the step in stages where kernels run them; otherwise None, with a logged reason where they fail."""
-    if not declares(method, "stackable"):
-        return None
+    if not declares(method, "stackable") or method.network.training_precision != "full":
+        return None  # the kernels make the passes in the precision of the weights
     try:
         check_capturable(method, optimizer, batches)
         precision = "float32" if torch.get_float32_matmul_precision() == "highest" else "tf32"
