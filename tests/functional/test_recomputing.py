@@ -74,3 +74,17 @@ def test_patterns_are_checked(blobs):
         method.fit(blobs, **SETTINGS, recompute="1.*")
     with pytest.raises(ValueError, match="needs estimator='weight'"):
         bf.Variational(network(), "categorical", estimator="local").fit(blobs, **SETTINGS, recompute=["1.*"])
+
+
+def test_checkpointing_inside_the_network_is_explained(blobs):
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 8))
+            self.head = nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.head(torch.utils.checkpoint.checkpoint(self.part, x, use_reentrant=False))
+
+    with pytest.raises(TypeError, match=r"fit\(recompute="):
+        bf.Variational(Own(), "categorical").fit(blobs, **SETTINGS)

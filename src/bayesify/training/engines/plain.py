@@ -8,6 +8,9 @@ that they have in the whole batch. Only layers that mix the examples of a batch 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -50,10 +53,11 @@ def plain_step(
 
     """
     optimizer.zero_grad(set_to_none=True)
-    if plan.accumulate == 1:
-        objective = method.backward(batches, step=step, share=share, draws=plan.draws)
-    else:
-        objective = _in_parts(method, plan, batches, step, share)
+    with _explained():
+        if plan.accumulate == 1:
+            objective = method.backward(batches, step=step, share=share, draws=plan.draws)
+        else:
+            objective = _in_parts(method, plan, batches, step, share)
     if plan.clip_norm is not None:
         method.clip_gradients(plan.clip_norm)
     before = None if layer_rates is None else layer_rates.before()
@@ -62,6 +66,19 @@ def plain_step(
         layer_rates.scale(before)
     method.absorb(objective)
     return objective.nll.detach()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as problem:
+        if not re.search(r"\bmeta\b", str(problem)):
+            raise
+        raise TypeError(
+            "the network runs a part again in the backward pass, where it no longer has the drawn weights: switch its "
+            "activation checkpointing off, and name the part in fit(recompute=[...])"
+        ) from problem
 
 
 def _in_parts(method: Trainable, plan: Plan, batches: list[Batch], step: int, share: float) -> Objective:
