@@ -4,12 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: test demo docs lint bench browser wheel smoke sbom clean
+.PHONY: test integrations networks-table demo docs lint bench browser wheel smoke sbom clean
 
 test: $(READY) browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered --ignore tests/integrations/test_networks.py
+
+# Networks that people use, with every method; Lightning, Accelerate, Trainer and loggers. A few minutes.
+integrations: $(READY)
+	$(BIN)/pytest tests/integrations
+
+# The table of docs/networks.md, from the same trials.
+networks-table: $(READY)
+	$(BIN)/python tests/integrations/write_table.py
 
 demo: $(READY)
 	$(BIN)/bayesify demo

@@ -12,7 +12,9 @@ STOREYS = """
     functional
     predictive metrics
     training
+    callbacks
     methods
+    optim
     fleets
     evaluation
     decisions

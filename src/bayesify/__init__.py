@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from bayesify.methods.cards import CARDS
 
 if TYPE_CHECKING:
+    from bayesify import callbacks as callbacks
     from bayesify import data as data
     from bayesify import exact as exact
     from bayesify import likelihoods as likelihoods
     from bayesify import metrics as metrics
     from bayesify import networks as networks
     from bayesify import noise as noise
+    from bayesify import optim as optim
     from bayesify import plots as plots
     from bayesify import priors as priors
     from bayesify import report as report
@@ -54,7 +56,10 @@ _WHERE = {
     "risk_coverage": "evaluation.selective",
     **dict.fromkeys((card.class_name for card in CARDS.values()), "methods"),
 }
-_MODULES = ("data", "exact", "likelihoods", "metrics", "networks", "noise", "plots", "priors", "report", "sklearn")
+_MODULES = (
+    *("callbacks", "data", "exact", "likelihoods", "metrics", "networks", "noise", "optim", "plots", "priors"),
+    *("report", "sklearn"),
+)
 
 __all__ = [*_WHERE, *_MODULES]  # noqa: PLE0604 -- names, which are texts
 

@@ -18,6 +18,7 @@ import enum
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -40,6 +41,8 @@ _SINE = (
 )
 _COSINE = (0.9999999530275124, -0.4999990477779215, 0.041663573160188594, -0.001385362953617643, 2.3152416659992903e-05)
 _mixing: Callable[[Tensor], Tensor] | None = None
+# (inputs before, inputs in it) of a part of a batch
+_PART: ContextVar[tuple[int, int] | None] = ContextVar("part_of_batch", default=None)
 
 
 class Stream(enum.IntEnum):
@@ -63,6 +66,7 @@ class Stream(enum.IntEnum):
     SGMCMC = 11
     HMC = 12
     SWAG = 13
+    AUGMENT = 14
 
 
 def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) -> tuple[int, int]:
@@ -298,6 +302,53 @@ def to_unit_interval(random_bits: Tensor) -> Tensor:
     """
     # The largest value is 1 - 2^-25, which float32 rounds to 1: the clamp keeps it below.
     return ((((random_bits >> 8) & 0xFFFFFF).float() + 0.5) * 2**-24).clamp(max=1.0 - 2**-24)
+
+
+@contextmanager
+def part_of_batch(first: int, rows: int) -> Iterator[None]:
+    """Inside this context a batch is a part of a larger one, and its inputs have the noise that they have there.
+
+    Args:
+        first: how many inputs of the larger batch come before this part.
+        rows: inputs in this part.
+
+    Yields:
+        Nothing.
+
+    Example:
+        >>> key = bf.noise.keys(0, bf.noise.Stream.LOCAL)[0]
+        >>> whole = bf.noise.normal(key, 6 * 4).view(6, 4)
+        >>> with bf.noise.part_of_batch(first=2, rows=3):
+        ...     part = bf.noise.normal(key, 3 * 4, bf.noise.start_of_part(3 * 4)).view(3, 4)
+        >>> torch.equal(part, whole[2:5])
+        True
+
+    """
+    token = _PART.set((first, rows))
+    try:
+        yield
+    finally:
+        _PART.reset(token)
+
+
+def start_of_part(elements: int) -> int:
+    """Where the noise of a part of a batch starts, for a tensor of `elements` elements with the batch in front.
+
+    Args:
+        elements: in the tensor of this part.
+
+    Returns:
+        The number of its first element in the tensor of the whole batch; 0 outside `part_of_batch`.
+
+    Example:
+        >>> bf.noise.start_of_part(12)
+        0
+
+    """
+    part = _PART.get()
+    if part is None or elements % part[1]:
+        return 0
+    return elements // part[1] * part[0]
 
 
 def permutation(keys: Tensor, size: int) -> Tensor:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "docs" / "maths").glob("*.md")), ROOT / "docs" / "start.md"]
+NAMES = ("start.md", "training.md", "own-loop.md")
+PAGES = [*sorted((ROOT / "docs" / "maths").glob("*.md")), *(ROOT / "docs" / name for name in NAMES)]
 
 
 @pytest.fixture(scope="module")

@@ -127,7 +127,12 @@ FLAGS: dict[str, Flag] = {
         "Likelihood of the targets: categorical, bernoulli, gaussian:learned, gaussian:0.1, gaussian:half-cauchy(1), "
         "gaussian:heteroscedastic, poisson or gaussian-logits. (default: chosen by the data)",
     ),
-    "bayesian": Flag(str, MODEL, "Which weights are random: all, last_layer, or name patterns."),
+    "bayesian": Flag(
+        str,
+        MODEL,
+        "Which weights are random: all, last_layer, last_block, lora, type:Linear or name patterns; ! takes away, "
+        "as in 'all,!biases'.",
+    ),
     "start": Flag(str, MODEL, "Initial weights: given, fresh, glorot, normal:0.1 or uniform:-0.2,0.2."),
     **_options(),
     "epochs": Flag(
@@ -139,8 +144,8 @@ FLAGS: dict[str, Flag] = {
     "schedule": Flag(
         str,
         TRAINING,
-        "Schedule of the learning rate: constant, cosine, linear or step:0.5,0.1. (default: constant; cosine for "
-        "tables and ivon)",
+        "Schedule of the learning rate: constant, cosine, linear or step:0.5,0.1; append ,warm-up=0.05 to start "
+        "slowly. (default: constant; cosine for tables and ivon)",
     ),
     "draws": Flag(
         int,
@@ -151,6 +156,14 @@ FLAGS: dict[str, Flag] = {
     "kl": Flag(str, TRAINING, "KL weight of each batch: uniform or reweighted; append ,warm-up=5 or ,temperature=0.5."),
     "patience": Flag(int, TRAINING, "Stop when the validation score has not improved for this many epochs.", "EPOCHS"),
     "keep": Flag(str, TRAINING, "Weights to keep: last, or best (on validation)."),
+    "precision": Flag(
+        str, TRAINING, "Precision of the training passes: full, or bfloat16 (weights and updates stay in float32)."
+    ),
+    "accumulate": Flag(
+        int, TRAINING, "Compute the gradient of each step in this many parts: the same result in less memory.", "PARTS"
+    ),
+    "clip_norm": Flag(float, TRAINING, "Scale the gradient of a step down to this norm where it is larger.", "NORM"),
+    "ema": Flag(float, TRAINING, "Keep a moving average of the weights with this decay, such as 0.999.", "DECAY"),
     "seed": Flag(int, TRAINING, "Seed of initial weights, noise and shuffling (not of the split)."),
     "device": Flag(str, TRAINING, "Where to compute: cpu, cuda, cuda:1 or mps."),
 }

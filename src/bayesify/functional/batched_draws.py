@@ -42,16 +42,21 @@ def evaluate(
     kept: Mapping[str, Tensor] | None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """`Network.outputs`: at the rows of `theta [draws, P]`, outputs `[draws, batch, ...]` and each draw's buffers."""
-    tier, _ = best_tier(network, theta.shape[0], x, train=train, each=each, stochastic=dropout is not None)
+    tier, replaced = "loop", network.shares_prefix or (train and bool(network.recomputed))
+    if not replaced:
+        tier, _ = best_tier(network, theta.shape[0], x, train=train, each=each, stochastic=dropout is not None)
     if tier == "batched":
-        return _batched(network, theta, x), {}
+        with network.pass_context(train=train):
+            return _batched(network, theta, x), {}
     if tier == "vmap":
         try:
             return _vmapped(network, theta, x, train, dropout, fixed_mask, each, kept)
         except Exception as problem:  # noqa: BLE001 -- this batch may do what the probed one did not
             network.probed[train, each, dropout is not None] = "loop", f"vmap failed: {first_line(problem)}"
-    if network.is_chain and not each and dropout is None and network.traced(x).problem is None:
-        return torch.cat([_batched(network, row.unsqueeze(0), x) for row in theta.unbind()]), {}
+    plain_chain = network.is_chain and not replaced
+    if plain_chain and not each and dropout is None and network.traced(x).problem is None:
+        with network.pass_context(train=train):
+            return torch.cat([_batched(network, row.unsqueeze(0), x) for row in theta.unbind()]), {}
     results = [
         network.call(
             network.unflatten(row),

@@ -130,7 +130,9 @@ class KeyedDropout(TorchFunctionMode):
             drawn[0] = int(times[-1]) + 1
         elif self.inputs is not None and axis is not None and shape[axis] % self.inputs == 0:
             drawn[axis] = rows = shape[axis] // self.inputs
-        uniform = noise.uniform(noise.fold(self.key, number), math.prod(drawn)).view(drawn)
+        # In training a part of a batch has the masks that it has in the whole batch.
+        start = noise.start_of_part(math.prod(drawn)) if self.inputs is None else 0
+        uniform = noise.uniform(noise.fold(self.key, number), math.prod(drawn), start).view(drawn)
         kept = (uniform >= rate).to(x.dtype)
         if self.inputs is not None and times is not None:
             return kept[times]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -25,7 +25,8 @@ from bayesify.functional.dropout import DropoutBefore, KeyedDropout, NoDropout
 from bayesify.functional.initialisation import seeded_torch
 from bayesify.functional.inputs import bind, count, pick
 from bayesify.functional.layout import check_trainable, common_dtype, lay_out, main_dtype
-from bayesify.functional.selection import select
+from bayesify.functional.recomputing import recomputing
+from bayesify.functional.selection import as_texts, select
 from bayesify.functional.trace_recorders import EscapedWeightsError, ReadRecorder
 from bayesify.functional.tracing import Trace, restore_state, state_of, trace_network
 from bayesify.priors import Weight, fan_in
@@ -41,8 +42,9 @@ class Network(nn.Module):
 
     Args:
         module: a `torch.nn.Module`, or a function without arguments that makes one. It is copied, never changed.
-        bayesian: which weights are random: `"all"` (except normalisation layers), `"last_layer"`, `"none"`, or name
-            patterns such as `["fc1", "encoder.*.bias"]`.
+        bayesian: which weights are random: `"all"` (except normalisation layers), `"last_layer"`, `"last_block"`,
+            `"lora"`, `"none"`, a class of modules, name patterns such as `["fc1", "encoder.*.bias"]`, or a list such as
+            `["all", "norms", "!biases"]`.
         output: picks the tensor where the module returns several: a key, an index, an attribute or a function.
         seed: seed of torch's generator while a function makes the module.
 
@@ -54,6 +56,7 @@ class Network(nn.Module):
         dtype: precision of `theta`.
         chain: the layers in order, by name, where the module is a plain chain of known layers; otherwise None.
         trace: what the first batch revealed about the module; None before it.
+        training_precision: of passes in training mode: `full`, or `bfloat16` by autocast, with weights as they are.
 
     Raises:
         TypeError: if the module cannot be copied or run with other weights.
@@ -75,7 +78,7 @@ class Network(nn.Module):
     def __init__(
         self,
         module: nn.Module | Callable[[], nn.Module],
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         seed: int = 0,
     ) -> None:
@@ -85,7 +88,7 @@ class Network(nn.Module):
         trained = {name: tensor for name, tensor in original.named_parameters() if tensor.requires_grad}
         check_trainable(trained)
         random_names = select(original, list(trained), bayesian)
-        self.bayesian = bayesian
+        self.bayesian = as_texts(bayesian)
         self.output = output
         self.spec = _spec_of(original)
         self.places = lay_out(trained, random_names)
@@ -113,6 +116,9 @@ class Network(nn.Module):
         self.trace: Trace | None = None
         # Whether vmap works, by (train, each, stochastic), as far as it was tried.
         self.probed: dict[tuple[bool, bool, bool], tuple[str, str]] = {}
+        self.training_precision = "full"
+        self.shares_prefix = False
+        self.recomputed: list[str] = []
         self.dropout_rate: float | None = None
         self.dropout_always = False
         self.added_dropout: list[str] = []
@@ -242,24 +248,28 @@ class Network(nn.Module):
             x = pytree.tree_map_only(Tensor, torch.clone, x)
         positional, named = self.arguments(x)
         with self.lock, ExitStack() as contexts:
+            mode: KeyedDropout | None = None
             masked = dropout is not None and (trace.dropout_sites is None or bool(trace.dropout_sites))
             self.set_mode(train=train, switched=trace.switched if masked else ())
             if masked:
-                contexts.enter_context(
-                    KeyedDropout(
-                        dropout,
-                        trace.dropout_sites if train else trace.prediction_sites,
-                        inputs=count(x) if fixed_mask else None,
-                        rate=self.dropout_rate,
-                        always=self.dropout_always,
-                    )
+                mode = KeyedDropout(
+                    dropout,
+                    trace.dropout_sites if train else trace.prediction_sites,
+                    inputs=count(x) if fixed_mask else None,
+                    rate=self.dropout_rate,
+                    always=self.dropout_always,
                 )
             elif trace.drops_in_evaluation or (train and trace.dropout_sites):
-                contexts.enter_context(NoDropout())
+                mode = NoDropout()
+            if mode is not None:
+                contexts.enter_context(mode)
             if trace.uses_generator:
                 contexts.enter_context(seeded_torch(*(() if dropout is None else dropout.tolist())))
             if trace.problem is not None:
                 contexts.enter_context(ReadRecorder({}, (*self.template.parameters(), *self.template.buffers())))
+            contexts.enter_context(self.pass_context(train=train))
+            if train and self.recomputed:
+                contexts.enter_context(recomputing(self.template, self.recomputed, mode))
             if trace.keeps_state:
                 contexts.callback(restore_state, state_of(self.template))
             try:
@@ -339,6 +349,21 @@ class Network(nn.Module):
         self.template.train(train)
         for name in switched:
             self.template.get_submodule(name).training = True
+
+    def pass_context(self, *, train: bool) -> AbstractContextManager[Any]:
+        """The context of a pass: autocast where training passes are made in bfloat16.
+
+        Args:
+            train: whether it is a training pass.
+
+        Returns:
+            A context.
+
+        """
+        if not train or self.training_precision == "full":
+            return nullcontext()
+        # A cache of casts would keep those of one draw for the next one.
+        return torch.autocast(self.initial.device.type, torch.bfloat16, cache_enabled=False)
 
     def add_dropout(self, rate: float, x: Any) -> None:
         """Put dropout before every weight layer of the copy except the first one that runs.

@@ -81,7 +81,8 @@ class GaussianLogits(Labels):
         draws, positions, classes = mean.shape
         # The whole batch uses one table of normals. A normal with a random sign is still normal, so each position has
         # its own signs: the noise in the gradient then differs between positions.
-        signs = noise.signs(keys, positions * classes, _FIRST_SIGN).to(mean.dtype)
+        first = _FIRST_SIGN + noise.start_of_part(positions * classes)
+        signs = noise.signs(keys, positions * classes, first).to(mean.dtype)
         std = std * signs.view(draws, positions, classes)
         return self._log_mean(outputs, mean, std, targets, keys, dims, of_logs=self.objective == "expected")
 

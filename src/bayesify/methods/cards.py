@@ -129,12 +129,17 @@ class Card:
             "patience": self.collects,
             "keep": self.collects,
             "optimizer": self.own_update,
+            "ema": self.collects,
+            "clip_norm": self.collects and self.own_update,  # a sampler
         }
         return not refused.get(setting, False)
 
 
 # Settings of `fit` that describe an optimisation.
-OF_OPTIMISATION = ("epochs", "batch_size", "optimizer", "learning_rate", "schedule", "kl", "patience", "keep")
+OF_OPTIMISATION = (
+    *("epochs", "batch_size", "optimizer", "learning_rate", "schedule", "kl", "patience", "keep"),
+    *("precision", "accumulate", "clip_norm", "ema"),
+)
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     {

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
 from bayesify.functional.inputs import InterfaceError, check_names, count, listed
+from bayesify.functional.precision import decided
 from bayesify.functional.trace_recorders import EscapedWeightsError
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.likelihoods.noise_prior import NoisePrior
@@ -118,12 +119,24 @@ def explained(network: Network, x: Any) -> Iterator[None]:
         raise _refusal(network, x, problem) from problem
 
 
-def check_last_batch(network: Network, examples: Examples, batch_size: int) -> None:
+def check_precision(network: Network, precision: str) -> None:
+    """Refuse training passes in bfloat16 where the device has none, or autocast would not change the weights' own."""
+    if precision == "full":
+        return
+    if network.dtype != torch.float32:
+        raise ValueError(f"precision='bfloat16' needs weights in float32, the network has {network.dtype}")
+    decided(precision, network.initial.device, network.dtype)
+
+
+def check_last_batch(network: Network, examples: Examples, batch_size: int, accumulate: int = 1) -> None:
     """Refuse batches of one example where the network cannot train on one (batch normalisation)."""
     if isinstance(examples, LoaderExamples):
         # From the attribute: a pass over the loader could change the order of the next one.
         single = getattr(examples.loader, "batch_size", None) == 1
         which, remedy = "each batch of this loader is", "make them larger"
+    elif accumulate > 1 and 0 < (examples.n_data % batch_size or batch_size) < 2 * accumulate:
+        # `tensor_split` makes parts whose sizes differ by one at most.
+        single, which, remedy = True, f"with accumulate={accumulate} a part of a batch would be", "choose fewer parts"
     elif batch_size == 1:
         single, which, remedy = True, "with batch_size=1 every batch is", "choose a larger one"
     else:

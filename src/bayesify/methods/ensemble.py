@@ -6,7 +6,8 @@ estimate. A draw is a member, so a prediction has at most as many draws as there
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -35,8 +36,8 @@ class Ensemble(Method):
         members: the number of networks, M.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             None is maximum likelihood; a prior makes it maximum a posteriori.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`. Here they are the weights that have the prior.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these. Here they are the weights that have the prior.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`. `fresh` by default, so that members differ; `given` starts all of them
@@ -62,6 +63,7 @@ class Ensemble(Method):
     """
 
     name: ClassVar[str] = "ensemble"
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all"})
     capturable: ClassVar[bool] = True
     independent_members: ClassVar[bool] = True
     noise_kind: ClassVar[str | None] = "learned"
@@ -73,7 +75,7 @@ class Ensemble(Method):
         *,
         members: int = 5,
         prior: PriorLike | None = None,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "fresh",
         seed: int = 0,
@@ -135,15 +137,31 @@ class Ensemble(Method):
         nll, penalty = torch.stack(losses).sum(), self._penalty(step, 1)
         return Objective(nll + share / batches[0][1].shape[0] * penalty, nll, penalty, buffers)
 
-    def absorb(self, objective: Objective) -> None:
+    def update_statistics(self, objective: Objective) -> None:
         """Store the running statistics of each member.
 
         Args:
-            objective: what `objective` or `backward` returned for the step.
+            objective: what `objective` or `backward` returned for the pass.
 
         """
         for name, values in objective.buffers.items():
             self.get_buffer(_slot(name)).copy_(values)
+
+    @torch.no_grad()
+    def clip_gradients(self, largest: float) -> None:
+        """Scale the gradient of each member down where its norm is larger: members do not depend on each other.
+
+        Args:
+            largest: the norm.
+
+        """
+        own = [p for p in (self.theta, self.log_noise) if p is not None and p.grad is not None]
+        rows = [parameter.grad.view(self.members, -1) for parameter in own if parameter.grad is not None]
+        factors = (largest / (torch.cat(rows, 1).norm(dim=1) + 1e-6)).clamp(max=1.0)
+        for row in rows:
+            row.mul_(factors[:, None])
+        shared = [p for p in self.parameters() if all(p is not mine for mine in own)]
+        torch.nn.utils.clip_grad_norm_(shared, largest)
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         """The weights of members, by their numbers.

@@ -33,8 +33,8 @@ class MCDropout(PointEstimate):
             weight layer but the first where the network has none.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             None is maximum likelihood; a prior makes it maximum a posteriori.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`. Here they are the weights that have the prior.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these. Here they are the weights that have the prior.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
@@ -65,7 +65,7 @@ class MCDropout(PointEstimate):
         *,
         p: float | None = None,
         prior: PriorLike | None = None,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "given",
         seed: int = 0,

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bayesify import likelihoods, runs
-from bayesify.errors import first_line, whole_number
+from bayesify.errors import at_least, first_line, whole_number
 from bayesify.functional import initialisation
 from bayesify.functional.network import Network
+from bayesify.functional.recomputing import modules_to_recompute
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import saving
 from bayesify.methods.after_fit import examine
@@ -25,6 +26,7 @@ from bayesify.methods.checks import (
     check_last_batch,
     check_likelihood,
     check_noise,
+    check_precision,
     check_prior,
     few,
     names_of,
@@ -35,9 +37,9 @@ from bayesify.methods.objective import Learning, Objective
 from bayesify.methods.summary import Summary, summarise
 from bayesify.priors import Prior, WeightPrior
 from bayesify.training import data_identity
-from bayesify.training.batches import Examples, TensorExamples, as_examples, for_scoring
+from bayesify.training.batches import CountedExamples, Examples, TensorExamples, as_examples, for_scoring
 from bayesify.training.kl import KL
-from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan
+from bayesify.training.loop import CUSTOM, History, Plan, Schedule, Trainer, extended, make_plan
 from bayesify.training.optimisation import OptimizerFactory, make_optimizer
 from bayesify.training.warnings import warn
 
@@ -57,8 +59,8 @@ class Method(Learning):
         likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             None is maximum likelihood, or the method's default prior.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
@@ -102,7 +104,7 @@ class Method(Learning):
         likelihood: Likelihood | str,
         *,
         prior: PriorLike | None = None,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "given",
         seed: int = 0,
@@ -184,6 +186,14 @@ class Method(Learning):
         overwrite: bool = False,
         checkpoint_every: int = 1,
         validation_draws: int = 10,
+        precision: str = "full",
+        accumulate: int = 1,
+        clip_norm: float | None = None,
+        ema: float | None = None,
+        augment: Callable[[Any], Any] | None = None,
+        rates: Mapping[str, float] | None = None,
+        recompute: Sequence[str] = (),
+        callbacks: Sequence[Any] = (),
     ) -> History:
         """Train on data.
 
@@ -196,11 +206,12 @@ class Method(Learning):
         Args:
             data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; x may be any pytree.
             epochs: passes over the data.
-            batch_size: examples per step.
+            batch_size: examples per step; a loader has its own.
             optimizer: the name of a torch optimiser (`adam`, `sgd:momentum=0.9`), or a function
                 `(parameters, lr=) -> Optimizer`.
             learning_rate: of the mean loss over a batch.
-            schedule: `constant`, `cosine`, `linear`, `step:0.5,0.1`, or a function of the share of steps done.
+            schedule: `constant`, `cosine`, `linear` or `step:0.5,0.1`, each also with `,warm-up=0.05`; a function of
+                the share of steps done; or a function that makes a torch scheduler for an optimiser.
             draws: weight draws per step.
             kl: `uniform` or `reweighted`, with `warm-up=` epochs and `temperature=`; see `KL`.
             validation: data like `data`, scored after every epoch.
@@ -215,6 +226,20 @@ class Method(Learning):
             overwrite: allow a run folder that already holds a run.
             checkpoint_every: epochs between checkpoints.
             validation_draws: draws for each validation score.
+            precision: of the training passes: `full`, that of the weights, or `bfloat16` by autocast. Weights, widths,
+                moments and the KL stay in the precision of the weights.
+            accumulate: compute the gradient of each step in this many parts, with the same result in less memory.
+                Batch normalisation sees the parts.
+            clip_norm: scale a step's gradient down to this norm where it is larger; each member of an ensemble has its
+                own norm.
+            ema: keep an exponential moving average of the weights with this decay, such as 0.999.
+            augment: a function that changes the inputs of each batch, such as a torchvision transform. The number of
+                examples stays that of the data.
+            rates: factors of the learning rate by layer, such as `{"encoder.*": 0.1, "biases": 0.0}`: name patterns or
+                the words of `bayesian=`, later ones replace earlier ones.
+            recompute: patterns of modules, such as `["blocks.*"]`, whose activations are computed again in the backward
+                pass instead of being kept: less memory, more time, the same result.
+            callbacks: objects with some of the methods of `bf.callbacks.Callback`.
 
         Returns:
             The history: one record per epoch, columns by name (`history["nll"]`).
@@ -245,13 +270,22 @@ class Method(Learning):
                 "validation_draws": validation_draws,
                 "checkpoint_every": checkpoint_every,
                 "compiled": compiled,
+                "precision": precision,
+                "accumulate": accumulate,
+                "clip_norm": clip_norm,
+                "ema": ema,
+                "augment": None if augment is None else CUSTOM,
+                "rates": None if rates is None else dict(rates),
+                "recompute": list(recompute) if modules_to_recompute(self.network.template, recompute) else None,
             },
         )
         folder, before = None, self.history["kl"]
         if run is not None:
             folder = runs.claim(Path(run), overwrite=overwrite)
         examples, checks = self._read(data, validation, n_data, device)
-        check_last_batch(self.network, examples, batch_size)
+        check_last_batch(self.network, examples, batch_size, accumulate)
+        self.unfinished = False
+        check_precision(self.network, precision)
         self._begin(plan, examples)
         plan = self.plan or plan
         trainer = Trainer(
@@ -262,6 +296,8 @@ class Method(Learning):
             run=folder,
             optimizer=own_optimizer,
             schedule=own_schedule,
+            augment=augment,
+            callbacks=callbacks,
             show=progress,
         )
         if folder is not None:
@@ -283,10 +319,12 @@ class Method(Learning):
         validation: Any = None,
         extend: int = 0,
         optimizer: OptimizerFactory | None = None,
-        schedule: Callable[[float], float] | None = None,
+        schedule: Callable[[Any], Any] | None = None,
         n_data: int | None = None,
         device: torch.device | str | None = None,
         progress: bool = True,
+        augment: Callable[[Any], Any] | None = None,
+        callbacks: Sequence[Any] = (),
     ) -> History:
         """Continue an interrupted run to the end of its plan, with the result of a run that was never interrupted.
 
@@ -300,6 +338,8 @@ class Method(Learning):
             n_data: the number of examples, where a loader has no length.
             device: where to train; the method is moved there.
             progress: show a bar (never when the output is not a terminal).
+            augment: the function that `fit` was given, where it was given one.
+            callbacks: objects with some of the methods of `bf.callbacks.Callback`.
 
         Returns:
             The history of the whole run.
@@ -322,14 +362,121 @@ class Method(Learning):
             plan = extended(plan, extend, state)
         examples, checks = self._read(data, validation, n_data, device)
         data_identity.check_same(state.get("data"), examples, plan.batch_size, folder)
+        check_precision(self.network, plan.precision)
         self._begin(plan, examples)
         trainer = Trainer(
-            self, examples, plan, validation=checks, run=folder, optimizer=optimizer, schedule=schedule, show=progress
+            self,
+            examples,
+            plan,
+            validation=checks,
+            run=folder,
+            optimizer=optimizer,
+            schedule=schedule,
+            augment=augment,
+            callbacks=callbacks,
+            show=progress,
         )
         trainer.restore(tensors, state)
         runs.delete_scores(folder)
         self.run, self.complete = folder.resolve(), False
         return self._carry_out(trainer, folder)
+
+    def loop_optimizer(
+        self,
+        *,
+        n_data: int,
+        batch_size: int = 128,
+        epochs: int = 10,
+        optimizer: str | OptimizerFactory = "adam",
+        learning_rate: float = 1e-3,
+        kl: str | KL = "uniform",
+        seed: int = 0,
+    ) -> Optimizer:
+        """The optimiser that `fit` would use, for a training loop of one's own with `loss`.
+
+        SGLD, SGHMC and IVON have update rules of their own. SWAG keeps its learning rate constant in the second half
+        and takes snapshots, SGLD and SGHMC store samples: the steps of this optimiser do all that. Other methods may
+        use any torch optimiser.
+
+        Args:
+            n_data: the number of examples in the whole training set.
+            batch_size: examples per step.
+            epochs: passes over the data that the loop will make.
+            optimizer: its name, or a function `(parameters, lr=) -> Optimizer`, as for `fit`.
+            learning_rate: of the mean loss over a batch.
+            kl: a temperature, where `loss` is to have one: `uniform,temperature=0.5`. Only for methods whose update
+                rule contains the prior (SGLD, SGHMC, IVON).
+            seed: of the noise.
+
+        Returns:
+            A torch optimiser over the method's parameters.
+
+        Raises:
+            ValueError: the method cannot follow these settings.
+
+        Example:
+            >>> sgld = bf.SGLD(net, "categorical", prior="normal:1", samples=20)
+            >>> optimizer = sgld.loop_optimizer(n_data=len(x), batch_size=len(x), epochs=40, learning_rate=1e-3)
+            >>> for step in range(40):
+            ...     optimizer.zero_grad()
+            ...     sgld.loss(x, y, n_data=len(x), step=step).backward()
+            ...     optimizer.step()
+            >>> sgld.finish((x, y)).held  # the samples of the second half
+            20
+
+        """
+        at_least("n_data", n_data, 1)
+        settings = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+        plan, own_optimizer, _ = make_plan(optimizer, "constant", kl, settings)
+        self._begin_loop(plan, CountedExamples(n_data))
+        made = self.make_optimizer(own_optimizer or plan.optimizer, learning_rate)
+        made.register_step_post_hook(self._after_own_step)
+        self.train()
+        return made
+
+    def finish(self, data: Any, *, n_data: int | None = None, device: torch.device | str | None = None) -> Self:
+        """Complete a training loop of one's own: compute what the posterior needs besides the trained weights.
+
+        Laplace computes its curvature, SWAG the running statistics of its draws; SGLD and SGHMC check their samples.
+        The other methods need nothing more. All of them leave training mode, and their predictions on some of the data
+        are checked as after `fit`. Until then SWAG, Laplace, SGLD and SGHMC refuse to predict with draws.
+
+        Args:
+            data: the training data, in any form that `fit` takes.
+            n_data: the number of examples, where a loader has no length.
+            device: where to compute; the method is moved there.
+
+        Returns:
+            The method itself, ready to predict and to save.
+
+        Raises:
+            ValueError: the loop did not collect what the method needs, or the data does not fit the network.
+
+        Example:
+            >>> laplace = bf.LaplaceApproximation(net, "categorical", structure="diagonal")
+            >>> optimizer = torch.optim.Adam(laplace.parameters(), lr=0.05)
+            >>> for step in range(50):
+            ...     optimizer.zero_grad()
+            ...     laplace.loss(x, y, n_data=len(x), step=step).backward()
+            ...     optimizer.step()
+            >>> laplace.predict(x)
+            Traceback (most recent call last):
+            ValueError: LaplaceApproximation was trained in a loop of your own and has no posterior yet: ...
+            >>> bool(laplace.finish((x, y)).predict(x).epistemic.max() > 0)
+            True
+
+        """
+        examples, _ = self._read(data, None, n_data, device)
+        self._before_finish(examples)
+        self.eval()
+        try:
+            self._conclude(examples)
+        finally:
+            self._end()
+        self.unfinished, self.complete = False, True
+        self._examine(examples, None, [])
+        self._warn()
+        return self
 
     def summary(self, x: Any = None) -> Summary:
         """A table of the tensors with their priors and estimators, and notes on everything that is approximate.
@@ -366,6 +513,7 @@ class Method(Learning):
             True
 
         """
+        self._check_finished()
         return saving.save(self, Path(path))
 
     # What the above is made of.
@@ -375,6 +523,17 @@ class Method(Learning):
             raise ValueError(f"{self.name} does not draw weights in a step: draws must be 1, got {plan.draws}")
         self.plan = plan
         self.seed = plan.seed
+
+    def _begin_loop(self, plan: Plan, examples: Examples) -> None:
+        """Prepare for a training loop of the user's; the examples have a number and nothing else."""
+        self._begin(plan, examples)
+
+    def _before_finish(self, examples: Examples) -> None:
+        """Refuse to finish a loop that did not collect what the method needs."""
+
+    def _after_own_step(self, *_: Any) -> None:
+        zero = self.network.initial.new_zeros(())
+        self.absorb(Objective(zero, zero, zero))
 
     def _conclude(self, examples: Examples) -> None:
         """Compute what needs the trained weights and the data: a curvature, running statistics."""

@@ -9,10 +9,12 @@ shares of an epoch's batches sum to one, times any temperature.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bayesify import noise
 from bayesify.errors import at_least
@@ -29,6 +31,12 @@ class Learning(Prediction):
     members: int = 1
     seed: int
     _passes: int
+    # Whether training alone gives no posterior: in a loop of one's own, `finish` has to follow.
+    needs_finish: ClassVar[bool] = False
+    # The parameters that hold a number for each weight, by name: for `all` weights, or for the `random` ones.
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    # Whether a loop of one's own has trained it since the last `fit` or `finish`.
+    unfinished: bool = False
 
     # What a method must define.
 
@@ -140,19 +148,25 @@ class Learning(Prediction):
         """The loss of one batch, for a training loop of one's own: mean negative log-likelihood + KL / n_data.
 
         It is the loss that `fit` minimises with `kl="uniform"`. Call `backward()` on it and step any torch optimiser
-        over `method.parameters()`. In training mode (`method.train()`) it also updates running statistics. Only
-        `fit` applies the update rules of SGLD, SGHMC and IVON. With another optimiser this loop finds the point
-        estimate of SGLD and SGHMC, and minimises the variational objective of IVON.
+        over `method.parameters()`, or the one of `loop_optimizer`, which SGLD, SGHMC and IVON need. After the loop,
+        `finish(data)` computes what a posterior needs besides training (SWAG, Laplace, SGLD, SGHMC). In training mode
+        (`method.train()`) it also updates running statistics.
+
+        With gradient accumulation divide the loss by the number of parts, and give all parts of a step the same
+        `step`: the KL is then counted once.
 
         Args:
             x: inputs of the batch.
             y: targets of the batch.
             n_data: the number of examples in the whole training set.
-            step: the number of the step. It decides the noise: count it up, once per step.
+            step: the number of the step. It decides the noise: count it up, once per step of the optimiser.
             draws: weight draws to average over.
 
         Returns:
             A scalar that can be differentiated.
+
+        Raises:
+            ValueError: the targets do not fit the likelihood, or `n_data` is below the size of the batch.
 
         Example:
             >>> method = bf.Variational(net, "categorical", prior="normal:1")
@@ -172,22 +186,64 @@ class Learning(Prediction):
         device = next(self.parameters()).device
         x = to_device(as_inputs(x, self.network.dtype), device)
         y = self.likelihood.prepare(y).to(device)
-        objective = self.objective([(x, y)] * self.members, step=step, share=y.shape[0] / n_data, draws=draws)
+        if y.shape[0] > n_data:
+            raise ValueError(
+                f"n_data must be the number of examples in the whole training set, the batch alone has {y.shape[0]}, "
+                f"got {n_data}"
+            )
+        self._note(step)
+        objective = self._loop_objective([(x, y)] * self.members, step, y.shape[0] / n_data, draws)
         if self.training:
-            self.absorb(objective)
+            self.unfinished = self.unfinished or self.needs_finish
+            self.update_statistics(objective)
         return objective.loss
 
     def absorb(self, objective: Objective) -> None:
-        """Update running statistics after an optimiser step: their mean over the draws of the step.
+        """What follows an optimiser step: here the update of running statistics.
 
         Args:
             objective: what `objective` or `backward` returned for the step.
+
+        """
+        self.update_statistics(objective)
+
+    def update_statistics(self, objective: Objective) -> None:
+        """Update running statistics after a pass: their mean over the draws of the step.
+
+        Args:
+            objective: what `objective` or `backward` returned for the pass.
 
         """
         kept = self.network.kept()
         for name, values in objective.buffers.items():
             mean = values.double().mean(0) if values.is_floating_point() else values[0]
             kept[name].copy_(mean)
+
+    def clip_gradients(self, largest: float) -> None:
+        """Scale the gradients of a step down where their norm over all parameters is larger.
+
+        Args:
+            largest: the norm.
+
+        """
+        torch.nn.utils.clip_grad_norm_(list(self.parameters()), largest)
+
+    def weight_parameters(self) -> list[tuple[nn.Parameter, int]]:
+        """The parameters with a number for each weight in their last axis, and for how many weights.
+
+        Returns:
+            Pairs; none where learning rates by layer make no sense.
+
+        """
+        sizes = {"all": self.network.size, "random": self.network.random_size}
+        return [(self.get_parameter(name), sizes[which]) for name, which in self.holds_weights.items()]
+
+    def _note(self, step: int) -> None:
+        """Remember the number of the step, where the update rule or `absorb` needs it."""
+
+    def _loop_objective(self, batches: list[Batch], step: int, share: float, draws: int) -> Objective:
+        """The objective of a step in a loop of one's own."""
+        return self.objective(batches, step=step, share=share, draws=draws)
 
     # What objectives are made of.
 

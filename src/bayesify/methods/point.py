@@ -7,7 +7,8 @@ It is the baseline of every comparison. Its epistemic uncertainty is zero by con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -33,8 +34,8 @@ class PointEstimate(Method):
         likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             None is maximum likelihood; a prior makes it maximum a posteriori.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`. Here they are the weights that have the prior.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these. Here they are the weights that have the prior.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
@@ -52,6 +53,7 @@ class PointEstimate(Method):
     """
 
     name: ClassVar[str] = "point"
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all"})
     capturable: ClassVar[bool] = True
     noise_kind: ClassVar[str | None] = "learned"
 
@@ -61,7 +63,7 @@ class PointEstimate(Method):
         likelihood: Likelihood | str,
         *,
         prior: PriorLike | None = None,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "given",
         seed: int = 0,

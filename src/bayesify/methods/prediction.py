@@ -20,6 +20,7 @@ from bayesify.errors import at_least, choose
 from bayesify.functional.inputs import by_name, count
 from bayesify.functional.network import LOOP_FROM_WEIGHTS, Network
 from bayesify.functional.precision import PRECISIONS, decided, passes_in
+from bayesify.functional.shared_prefix import shared_prefix
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.likelihoods.noise_prior import NoisePrior
 from bayesify.methods import memory
@@ -214,10 +215,20 @@ class Prediction(nn.Module, ABC):
             rows = x if inputs >= total else take(x, slice(start, start + inputs))
             yield self.predict(rows, draws, seed, by, batch_size, precision)
 
+    def _check_finished(self) -> None:
+        """Refuse to answer for a posterior that a loop of one's own has not finished."""
+        if getattr(self, "unfinished", False):
+            raise ValueError(
+                f"{type(self).__name__} was trained in a loop of your own and has no posterior yet: call finish(data) "
+                'first, or predict with by="mean"'
+            )
+
     def _numbers(self, draws: int, by: str, precision: str) -> range:
         """The numbers of the draws that a prediction keeps, after a check of its settings."""
         at_least("draws", draws, 1)
         choose("by", by, ("draws", "mean", "moments"))
+        if by != "mean":
+            self._check_finished()
         choose("precision", precision, PRECISIONS)
         return range({"mean": 1, "moments": POINTS}.get(by, min(draws, self.held or draws)))
 
@@ -265,6 +276,7 @@ class Prediction(nn.Module, ABC):
 
         """
         at_least("draws", draws, 1)
+        self._check_finished()
         return self._outputs(x, range(min(draws, self.held or draws)), seed, "draws", batch_size)
 
     def dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:
@@ -409,6 +421,12 @@ class Prediction(nn.Module, ABC):
                 rows.append(self.outputs_at(theta, part, dropout, kept))
             return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
 
+        if by == "draws" and len(numbers) > 1 and self._may_share_prefix(drawing, numbers[:2]):
+            with shared_prefix(self.network, to_device(few(self.network, x), device)) as shared:
+                if shared:
+                    parts = [take(x, slice(start, start + batch_size)) for start in range(0, total, batch_size)]
+                    each = [self._draw_by_draw(to_device(part, device), numbers, drawing) for part in parts]
+                    return torch.cat(each, 1) if len(each) > 1 else each[0]
         # A chain is a function of tensors alone; other modules cannot run in several threads at once.
         worth = self.network.is_chain and self.network.size >= LOOP_FROM_WEIGHTS
         worth &= chunk * total * self.network.size >= _WORTH_A_CORE
@@ -416,6 +434,20 @@ class Prediction(nn.Module, ABC):
         with memory.explained_allocation(f"{len(numbers):,} draws of {total:,} inputs: predict fewer inputs at once"):
             gathered = parallel.side_by_side(evaluate, draws, device, worth=worth)
             return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
+
+    def _may_share_prefix(self, drawing: Drawing, two: Sequence[int]) -> bool:
+        """Whether draws differ in their random weights alone, and there are other weights."""
+        size, some = self.network.random_size, [0]
+        others = size < self.network.size or bool(self.network.frozen())
+        if size == 0 or not others or not self.at_weights:
+            return False
+        if self.dropout_keys(some, 0) is not None or self.draw_buffers(some) is not None:
+            return False
+        theta = drawing(two)
+        return bool(torch.equal(theta[0, size:], theta[1, size:]))
+
+    def _draw_by_draw(self, x: Any, numbers: Sequence[int], drawing: Drawing) -> Tensor:
+        return torch.cat([self.outputs_at(drawing([number]), x, None, None) for number in numbers])
 
     def outputs_at(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
         """Outputs of the network at given weights, in evaluation mode.

@@ -36,6 +36,8 @@ from bayesify.training.loop import Plan
 from bayesify.training.optimisation import OptimizerFactory
 
 logger = logging.getLogger("bayesify")
+# Examples per pass of the running statistics, where no plan says how many.
+_BATCH = 128
 
 
 class SWAG(PointEstimate):
@@ -55,8 +57,8 @@ class SWAG(PointEstimate):
         held_draws: the number of draws stored with their running statistics, where the network has such.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             None is maximum likelihood; a prior makes training maximum a posteriori.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`. The others stay at the mean of the snapshots.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these. The others stay at the mean of the snapshots.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
@@ -82,6 +84,7 @@ class SWAG(PointEstimate):
     name: ClassVar[str] = "swag"
     noise_kind: ClassVar[str | None] = None
     estimator: ClassVar[str] = "weight"
+    needs_finish: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -93,7 +96,7 @@ class SWAG(PointEstimate):
         every: int | None = None,
         held_draws: int = 30,
         prior: PriorLike | None = None,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "given",
         seed: int = 0,
@@ -184,8 +187,42 @@ class SWAG(PointEstimate):
             The loss, its two parts, and the buffers after the pass.
 
         """
-        self._step = step
+        self._note(step)
         return super().backward(batches, step=step, share=share, draws=draws)
+
+    def _note(self, step: int) -> None:
+        self._step = step
+
+    def collect(self) -> None:
+        """Take a snapshot of the weights, in a training loop of one's own with an optimiser of one's own.
+
+        Take some 20 of them, after the learning rate has become constant: one at the end of each epoch, or more often.
+        `loop_optimizer` takes them by itself, as `fit` does.
+
+        Example:
+            >>> swag = bf.SWAG(net, "categorical", rank=5)
+            >>> optimizer = torch.optim.SGD(swag.parameters(), lr=0.1)
+            >>> for step in range(40):
+            ...     optimizer.zero_grad()
+            ...     swag.loss(x, y, n_data=len(x), step=step).backward()
+            ...     optimizer.step()
+            ...     if step >= 20:
+            ...         swag.collect()
+            >>> swag.finish((x, y)).facts()["snapshots"]
+            '20 taken, 5 deviations kept'
+
+        """
+        if self._steps is not None:
+            raise ValueError("loop_optimizer takes the snapshots by itself: leave out collect()")
+        self.unfinished = True
+        self._take()
+
+    def _before_finish(self, examples: Examples) -> None:
+        if int(self.count) < 2:
+            raise ValueError(
+                f"swag needs at least 2 snapshots of the weights, it has {int(self.count)}: call collect() after steps "
+                "of your loop, or make the optimiser with loop_optimizer(...)"
+            )
 
     def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float) -> Optimizer:
         """The optimiser, with a learning rate that is constant while snapshots are taken.
@@ -224,6 +261,8 @@ class SWAG(PointEstimate):
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
         check_whole_plan(self.name, "snapshots", plan)
+        if plan.ema is not None:
+            raise ValueError("swag averages snapshots of the weights itself: leave out ema=")
         super()._begin(plan, examples)
         self._batches = examples.count_batches(plan.batch_size)
         self._steps, self._rate, self._looked_back = plan.epochs * self._batches, None, False
@@ -303,11 +342,11 @@ class SWAG(PointEstimate):
         self.concluded.fill_(True)
 
     def _statistics(self, theta: Tensor, examples: Examples) -> dict[str, Tensor]:
-        assert self.plan is not None
+        batch_size = _BATCH if self.plan is None else self.plan.batch_size
         tensors, seen = self.network.unflatten(theta), 0
         kept = {name: tensor.clone() for name, tensor in self.network.kept().items()}
         with _cumulative(self.network.template, kept) as weigh:
-            for x, y in examples.in_order(self.plan.batch_size):
+            for x, y in examples.in_order(batch_size):
                 seen += y.shape[0]
                 weigh(y.shape[0] / seen)
                 kept |= self.network.call(tensors, to_device(x, theta.device), train=True, kept=kept)[1]

@@ -295,6 +295,27 @@ class LoaderExamples(Examples):
             yield self._checked(_pair(batch, self.likelihood, self.dtype))
 
 
+class CountedExamples(Examples):
+    """Examples of which only the number is known: those of a training loop of the user's.
+
+    Args:
+        n_data: number of examples.
+
+    """
+
+    def __init__(self, n_data: int) -> None:
+        self.n_data = n_data
+
+    def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
+        raise TypeError("these examples are in a loop of the user's")
+
+    def count_batches(self, batch_size: int) -> int:
+        return -(-self.n_data // batch_size)
+
+    def in_order(self, batch_size: int) -> Iterator[Batch]:
+        raise TypeError("these examples are in a loop of the user's")
+
+
 def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None = None) -> Examples:
     """Read training data in any of its forms.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -20,20 +21,24 @@ from tqdm import tqdm
 
 from bayesify import files
 from bayesify.errors import TrainingError
+from bayesify.functional.recomputing import modules_to_recompute
 from bayesify.runs import tensor_files
 from bayesify.training import checkpoints, data_identity, histograms
 from bayesify.training.batches import Examples
+from bayesify.training.callbacks import Callbacks, StopTraining
 from bayesify.training.engines.engine import Engine
 from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
-from bayesify.training.optimisation import OptimizerFactory, rate_factor
+from bayesify.training.moving_average import MovingAverage
+from bayesify.training.optimisation import OptimizerFactory
 from bayesify.training.plan import CUSTOM, History, Plan, Progress, Schedule, extended, make_plan, resume_plan
+from bayesify.training.rate_schedules import as_function
 from bayesify.training.schedule import StepSchedule
 
 if TYPE_CHECKING:
     from bayesify.training.trainable import Trainable
 
-__all__ = ["History", "Plan", "Schedule", "Trainer", "extended", "make_plan", "resume_plan"]
+__all__ = ["CUSTOM", "History", "Plan", "Schedule", "Trainer", "extended", "make_plan", "resume_plan"]
 
 
 class Trainer:
@@ -46,7 +51,10 @@ class Trainer:
         validation: data that is scored after each epoch, for early stopping and `keep="best"`.
         run: folder for checkpoints and the history; None writes nothing.
         optimizer: a function `(parameters, lr=) -> Optimizer`, where the plan says `custom`.
-        schedule: a function of the share of training that is done, where the plan says `custom`.
+        schedule: a function of the share of training that is done, or a maker of torch schedulers, where the plan says
+            `custom`.
+        augment: a function that changes the inputs of each batch, where the plan says `custom`.
+        callbacks: called at fixed points of the training.
         show: show a progress bar.
 
     Attributes:
@@ -77,12 +85,18 @@ class Trainer:
         validation: Examples | None = None,
         run: Path | None = None,
         optimizer: OptimizerFactory | None = None,
-        schedule: Callable[[float], float] | None = None,
+        schedule: Callable[[Any], Any] | None = None,
+        augment: Callable[[Any], Any] | None = None,
+        callbacks: Sequence[Any] = (),
         show: bool = True,
     ) -> None:
         if validation is None and (plan.patience is not None or plan.keep == "best"):
             raise ValueError("early stopping and keep='best' need validation data: give validation=(x, y)")
-        for function, text, name in ((optimizer, plan.optimizer, "optimizer"), (schedule, plan.schedule, "schedule")):
+        for function, text, name in (
+            (optimizer, plan.optimizer, "optimizer"),
+            (schedule, plan.schedule, "schedule"),
+            (augment, plan.augment, "augment"),
+        ):
             if text == CUSTOM and function is None:
                 raise ValueError(f"this run was trained with your own {name} function: give {name}= again")
         self.method, self.examples, self.validation, self.run = method, examples, validation, run
@@ -92,17 +106,21 @@ class Trainer:
         self.kl = KL.parse(plan.kl)
         step_schedule = StepSchedule(
             [(self.kl, self.optimizer.param_groups[0]["lr"])],
-            schedule or (lambda progress: rate_factor(plan.schedule, progress)),
+            as_function(plan.schedule if schedule is None else schedule, self.optimizer, plan.epochs * self.batches),
             epochs=plan.epochs,
             batches=self.batches,
             batch_size=plan.batch_size,
             n_data=examples.n_data,
         )
-        self.engine = Engine(method, examples, plan, self.optimizer, step_schedule)
+        self.callbacks = Callbacks(callbacks)
+        self.average = None if plan.ema is None else MovingAverage(list(method.parameters()), plan.ema)
+        watched = self.callbacks.each_step or self.average is not None
+        self.engine = Engine(method, examples, plan, self.optimizer, step_schedule, augment=augment, watched=watched)
         self.progress = Progress()
         self.history = History(method=method.name)
         self.show = show
         self.best_state: dict[str, Tensor] | None = None
+        self._stop: str | None = None
 
     @property
     def plan(self) -> Plan:
@@ -139,6 +157,18 @@ class Trainer:
         )
         self.method.train()
         good = self._state()
+        network = self.method.network
+        network.training_precision = self.plan.precision
+        network.recomputed = modules_to_recompute(network.template, self.plan.recompute or ())
+        self.callbacks.call("on_fit_start", self.method, self.plan)
+        try:
+            self._train(bar, good)
+        finally:
+            network.training_precision, network.recomputed = "full", []
+            self.callbacks.call("on_fit_end", self.method, self.history)
+        return self.history
+
+    def _train(self, bar: Any, good: dict[str, Tensor]) -> None:
         with bar, deferred_interrupts() as interrupted:
             while self._unfinished():
                 whole = self._epoch(bar, interrupted)
@@ -152,7 +182,6 @@ class Trainer:
                     self.save_checkpoint()
                     raise KeyboardInterrupt
         self._finish()
-        return self.history
 
     def _unfinished(self) -> bool:
         return self.progress.step < self.total_steps and not self.progress.done
@@ -170,6 +199,8 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.history = History(state["history"], state.get("stopped", ""), self.method.name)
         self.best_state = _part(tensors, "best/") or None
+        if self.average is not None:
+            self.average.restore(_part(tensors, "ema/"))
 
     def save_checkpoint(self) -> None:
         """Write a checkpoint and the history to the run folder, where there is one."""
@@ -178,6 +209,8 @@ class Trainer:
         tensors, packed = checkpoints.pack_optimizer(self.optimizer)
         tensors |= {f"model/{name}": tensor for name, tensor in self.method.state_dict().items()}
         tensors |= {f"best/{name}": tensor for name, tensor in (self.best_state or {}).items()}
+        if self.average is not None:
+            tensors |= {f"ema/{name}": tensor for name, tensor in self.average.tensors().items()}
         state = {
             "plan": asdict(self.plan),
             "progress": asdict(self.progress),
@@ -196,6 +229,9 @@ class Trainer:
         began = time.perf_counter()
         for _ in self.engine.epoch(epoch, skip, progress, bar.set_description):
             progress.step += 1
+            if self.average is not None:
+                self.average.update(progress.step)
+            self._stopping("on_step_end", self.method, progress.step)
             bar.update()
             if interrupted():
                 break
@@ -238,8 +274,18 @@ class Trainer:
         bar.set_postfix({k: f"{v:.4g}" for k, v in record.items() if k in {"loss", "nll", "validation_nll"}})
         progress.nll_sum = progress.seen = progress.seconds = 0.0
         self._judge(record, epoch)
+        self._stopping("on_epoch_end", self.method, record)
+        if self._stop is not None:
+            progress.done, self.history.stopped = True, self._stop
         if epoch % self.plan.checkpoint_every == 0 or progress.done or progress.step >= self.total_steps:
             self.save_checkpoint()
+
+    def _stopping(self, hook: str, *arguments: Any) -> None:
+        """Call a hook of the callbacks; one of them may end training after the epoch."""
+        try:
+            self.callbacks.call(hook, *arguments)
+        except StopTraining as reason:
+            self._stop = str(reason) or "a callback stopped training"
 
     def _judge(self, record: dict[str, Any], epoch: int) -> None:
         if self.validation is None:
@@ -250,7 +296,8 @@ class Trainer:
         if progress.best is None or score < progress.best:
             progress.best, progress.best_epoch = score, epoch
             if plan.keep == "best":
-                self.best_state = self._state()
+                with self._averaged():
+                    self.best_state = self._state()
         elif plan.patience is not None and epoch - progress.best_epoch >= plan.patience:
             progress.done = True
             self.history.stopped = f"validation NLL has not improved for {plan.patience} epochs"
@@ -259,19 +306,24 @@ class Trainer:
         assert self.validation is not None
         method, likelihood = self.method, self.method.likelihood
         nll = correct = total = rows = 0.0
-        for x, targets in self.validation.in_order(method.inputs_at_once):
-            predictive = method.predict(x, draws=self.plan.validation_draws, seed=self.plan.seed)
-            y = targets.to(predictive.outputs.device)
-            nll -= float(predictive.log_prob(y).double().sum())
-            rows += len(predictive)
-            if likelihood.kind == "classification":
-                correct += float((predictive.labels == y.view(predictive.labels.shape)).double().sum())
-                total += predictive.labels.numel()
+        with self._averaged():
+            for x, targets in self.validation.in_order(method.inputs_at_once):
+                predictive = method.predict(x, draws=self.plan.validation_draws, seed=self.plan.seed)
+                y = targets.to(predictive.outputs.device)
+                nll -= float(predictive.log_prob(y).double().sum())
+                rows += len(predictive)
+                if likelihood.kind == "classification":
+                    correct += float((predictive.labels == y.view(predictive.labels.shape)).double().sum())
+                    total += predictive.labels.numel()
         self.method.train()
         record = {"validation_nll": nll / max(rows, 1.0)}
         if total:
             record["validation_error"] = 1 - correct / total
         return record
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        """Inside this context the method has the average of its weights, where it is kept."""
+        return nullcontext() if self.average is None else self.average.shown()
 
     def _state(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
@@ -297,6 +349,8 @@ class Trainer:
     def _finish(self) -> None:
         if self.plan.keep == "best" and self.best_state is not None:
             self.method.load_state_dict(self.best_state)
+        elif self.average is not None:
+            self.average.store()
         self.method.eval()
 
 

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from bayesify.errors import nearest, positive
 
 OptimizerFactory = Callable[..., Optimizer]
+_WARM_UP = ",warm-up="
 SCHEDULES = ("constant", "cosine", "linear", "step")
 
 
@@ -67,7 +68,8 @@ def rate_factor(schedule: str, progress: float) -> float:
     Args:
         schedule: `constant`; `cosine`, down to zero (Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with
             Warm Restarts", 2017, arXiv:1608.03983); `linear`, down to zero; or `step:0.5,0.1`, a tenth after half of
-            the steps.
+            the steps. Each may end in `,warm-up=0.05`: the rate then grows from a hundredth of itself over this share
+            of the steps.
         progress: the share of all steps that is done, from 0 to 1.
 
     Returns:
@@ -77,6 +79,9 @@ def rate_factor(schedule: str, progress: float) -> float:
         ValueError: for an unknown schedule.
 
     """
+    schedule, comma, share = schedule.partition(_WARM_UP)
+    if comma:
+        return rate_factor(schedule, progress) * _warm_up(schedule + comma + share, share, progress)
     name, _, text = schedule.partition(":")
     if name == "constant" and not text:
         return 1.0
@@ -91,6 +96,16 @@ def rate_factor(schedule: str, progress: float) -> float:
             raise ValueError(f"schedule {schedule!r} must read step:SHARE,FACTOR, as in step:0.5,0.1") from None
         return factor if progress >= at else 1.0
     raise ValueError(f"unknown schedule {schedule!r}{nearest(name, SCHEDULES)}")
+
+
+def _warm_up(schedule: str, text: str, progress: float) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise ValueError(f"schedule {schedule!r} must end in warm-up=SHARE, a share of the steps between 0 and 1")
+    return min(1.0, 0.01 + 0.99 * progress / share)
 
 
 def _known_optimizers() -> dict[str, Any]:

@@ -19,7 +19,8 @@ from bayesify.training.optimisation import OptimizerFactory, rate_factor
 from bayesify.training.warnings import brief
 
 logger = logging.getLogger("bayesify")
-Schedule = str | Callable[[float], float]
+# A name, a function of the share of training that is done, or one that makes a torch scheduler for an optimiser.
+Schedule = str | Callable[[Any], Any]
 CUSTOM = "custom"
 _SHOWN = ("loss", "nll", "kl", "acceptance", "divergences", "validation_nll", "validation_error")
 
@@ -42,6 +43,13 @@ class Plan:
         validation_draws: posterior draws for each validation.
         checkpoint_every: epochs between checkpoints.
         compiled: whether the step is compiled; None decides at the first step.
+        precision: of the training passes: `full`, that of the weights, or `bfloat16`.
+        accumulate: parts in which the gradient of a step is computed.
+        clip_norm: the largest norm of a step's gradient; None does not clip.
+        ema: the decay of the running average of the weights that is kept in the end; None keeps the last weights.
+        augment: `custom` where a function changes the inputs of each batch.
+        rates: factors of the learning rate, by pattern of tensors or modules.
+        recompute: patterns of the modules whose activations are computed again in the backward pass.
 
     Raises:
         ValueError: if a setting is out of its range, with the name of the setting.
@@ -69,9 +77,16 @@ class Plan:
     validation_draws: int = 10
     checkpoint_every: int = 1
     compiled: bool | None = None
+    precision: str = "full"
+    accumulate: int = 1
+    clip_norm: float | None = None
+    ema: float | None = None
+    augment: str | None = None
+    rates: dict[str, float] | None = None
+    recompute: list[str] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "draws", "validation_draws", "checkpoint_every"):
+        for name in ("epochs", "batch_size", "draws", "validation_draws", "checkpoint_every", "accumulate"):
             at_least(name, getattr(self, name), 1)
         if self.learning_rate is not None:
             positive("learning_rate", self.learning_rate)
@@ -82,6 +97,13 @@ class Plan:
             rate_factor(self.schedule, 0.0)
         if self.patience is not None:
             at_least("patience", self.patience, 1)
+        choose("precision", self.precision, ("full", "bfloat16"))
+        if self.accumulate > self.batch_size:
+            raise ValueError(f"accumulate must be at most batch_size, {self.batch_size}, got {self.accumulate}")
+        if self.clip_norm is not None:
+            positive("clip_norm", self.clip_norm)
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise ValueError(f"ema must be a decay between 0 and 1, such as 0.999, got {self.ema!r}")
 
 
 @dataclass
@@ -209,12 +231,12 @@ def resume_plan(run: Path, plan_type: type[Any] = Plan) -> tuple[Any, dict[str, 
 
 def make_plan(
     optimizer: str | OptimizerFactory, schedule: Schedule, kl: str | KL, settings: dict[str, Any]
-) -> tuple[Plan, OptimizerFactory | None, Callable[[float], float] | None]:
+) -> tuple[Plan, OptimizerFactory | None, Callable[[Any], Any] | None]:
     """Split the arguments of `fit` into a plan, which JSON can hold, and the user's functions.
 
     Args:
         optimizer: name of an optimiser, or a function `(parameters, lr=) -> Optimizer`.
-        schedule: name of a schedule, or a function of the share of training that is done.
+        schedule: name of a schedule, a function of the share of training that is done, or a maker of torch schedulers.
         kl: weighting of the KL.
         settings: the other fields of `Plan`.
 

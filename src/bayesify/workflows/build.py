@@ -78,7 +78,7 @@ def make_method(recipe: Recipe, data: PreparedData) -> Method:
     if recipe.method == "mc-dropout" and ":" not in recipe.network:
         # A built-in network describes its own dropout layers.
         settings.pop("p", None)
-    bayesian = recipe.bayesian[0] if recipe.bayesian in {("all",), ("last_layer",)} else list(recipe.bayesian)
+    bayesian = recipe.bayesian[0] if len(recipe.bayesian) == 1 else list(recipe.bayesian)
     network = make_network(recipe, tuple(data.train[0].shape[1:]), outputs)
     method = METHODS[recipe.method](network, likelihood, bayesian=bayesian, seed=recipe.seed, **settings)
     method.notes = {**data.notes, "outputs": outputs}
@@ -105,6 +105,10 @@ def fit_settings(recipe: Recipe, examples: int) -> dict[str, Any]:
         "kl": recipe.kl,
         "patience": recipe.patience,
         "keep": recipe.keep,
+        "precision": recipe.precision,
+        "accumulate": recipe.accumulate,
+        "clip_norm": recipe.clip_norm,
+        "ema": recipe.ema,
         "seed": recipe.seed,
         "device": recipe.device,
         # Otherwise short epochs would spend most of their time writing checkpoints.

@@ -58,7 +58,7 @@ class Recipe:
         method: a name in `bayesify.methods.cards.CARDS`.
         prior: of the weights, as `normal:1`.
         likelihood: of the targets, as `categorical` or `gaussian:learned`.
-        bayesian: which weights are random: `all`, `last_layer`, or name patterns.
+        bayesian: which weights are random: `all`, `last_layer`, `last_block`, `lora`, types or name patterns.
         start: where the weights start, as `glorot` or `normal:0.1`.
         epochs: passes over the training data.
         batch_size: examples per step.
@@ -69,6 +69,10 @@ class Recipe:
         kl: weighting of the KL over the batches: `uniform` or `reweighted`.
         patience: stop after this many epochs without a better validation score.
         keep: the weights to keep: `last` or `best` on validation.
+        precision: of the training passes: `full` or `bfloat16`.
+        accumulate: parts in which the gradient of a step is computed.
+        clip_norm: the largest norm of a step's gradient.
+        ema: the decay of the moving average of the weights that is kept in the end.
         seed: of initial weights, noise and shuffling.
         device: as torch names it.
         options: settings that only some methods have, by name (`bayesify.methods.cards.OPTIONS`).
@@ -104,6 +108,10 @@ class Recipe:
     kl: str = "uniform"
     patience: int | None = None
     keep: str = "last"
+    precision: str = "full"
+    accumulate: int = 1
+    clip_norm: float | None = None
+    ema: float | None = None
     seed: int = 0
     device: str = "cpu"
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -38,8 +38,8 @@ class Chains(Method):
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             It must be proper, or flat. None is `normal:1`.
         chains: the number of chains.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`. This is for weights that are not random.
@@ -63,7 +63,7 @@ class Chains(Method):
         *,
         prior: PriorLike | None = None,
         chains: int = 4,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "given",
         seed: int = 0,

@@ -16,7 +16,8 @@ Where h is negative (a maximum, or noise), no sigma exceeds sqrt(2) times the pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -57,8 +58,8 @@ class IVON(WithELBO):
         likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian:0.1`.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             It must be Gaussian with a fixed scale. None is `normal:1`.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
@@ -84,6 +85,7 @@ class IVON(WithELBO):
     """
 
     name: ClassVar[str] = "ivon"
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"mean": "all"})
     prior_kind: ClassVar[str] = "gaussian"
     estimator: ClassVar[str] = "weight"
     capturable: ClassVar[bool] = True
@@ -95,7 +97,7 @@ class IVON(WithELBO):
         likelihood: Likelihood | str,
         *,
         prior: PriorLike | None = None,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "given",
         hessian_init: float = 1.0,
@@ -204,6 +206,30 @@ class IVON(WithELBO):
             parameter.grad = gradient
         nll, kl = objective.nll.detach(), objective.kl
         return Objective(nll + share / batches[0][1].shape[0] * kl, nll, kl, objective.buffers)
+
+    @torch.no_grad()
+    def clip_gradients(self, largest: float) -> None:
+        """Scale the gradients of a step down where their norm is larger, and the curvature estimated from them.
+
+        Args:
+            largest: the norm.
+
+        """
+        others = [parameter for parameter in self.parameters() if parameter is not self.hessian]
+        norm = torch.nn.utils.clip_grad_norm_(others, largest)
+        if self.hessian.grad is not None:
+            self.hessian.grad.mul_((largest / (norm + 1e-6)).clamp(max=1.0))
+
+    def _loop_objective(self, batches: list[Batch], step: int, share: float, draws: int) -> Objective:
+        if self._planned_data is None:
+            return super()._loop_objective(batches, step, share, draws)
+        # Made by `loop_optimizer`: the gradients are those of its update rule, the value is that of the objective.
+        objective = self.captured(batches, step=step, share=share, draws=draws)
+        objective.loss = objective.nll + share / batches[0][1].shape[0] * objective.kl
+        return objective
+
+    def _end(self) -> None:
+        self._planned_data = None
 
     def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float) -> Optimizer:
         """IVON's update rule; any other optimiser is refused.

@@ -52,8 +52,8 @@ class LaplaceApproximation(PointEstimate):
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             It must be Gaussian. None is `normal:1`.
         subset: `last_layer` is short for `bayesian="last_layer"`; `all` leaves the choice to `bayesian=`.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`. Other weights are trained without a prior and stay fixed.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these. Other weights are trained without a prior, then fixed.
         structure: the part of the curvature that is kept: `diagonal`, `kronecker` (by layer) or `full`.
         predictive: whether draws are functions `linearised` at w*, or the network at the drawn `weights`.
         prior_precision: `fixed` as given, or multiplied by the factor that maximises the `marginal_likelihood`.
@@ -85,6 +85,7 @@ class LaplaceApproximation(PointEstimate):
     name: ClassVar[str] = "laplace"
     noise_kind: ClassVar[str | None] = None
     prior_kind: ClassVar[str] = "gaussian"
+    needs_finish: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class LaplaceApproximation(PointEstimate):
         *,
         prior: PriorLike | None = None,
         subset: str = "all",
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         structure: str = "kronecker",
         predictive: str = "linearised",
         prior_precision: str = "fixed",
@@ -161,10 +162,9 @@ class LaplaceApproximation(PointEstimate):
 
         """
         examples, _ = self._read(data, None, n_data, device)
-        self._check(examples)
-        self.concluded.fill_(False)
-        self.log_factors.zero_()
+        self._before_finish(examples)
         self._conclude(examples)
+        self.unfinished = False
         return self.eval()
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -305,6 +305,16 @@ class LaplaceApproximation(PointEstimate):
         total = plan.epochs * examples.count_batches(plan.batch_size)
         self._examples = examples
         self._due = frozenset(total * done // self.rounds for done in range(1, self.rounds)) - {0}
+
+    def _begin_loop(self, plan: Plan, examples: Examples) -> None:
+        if self.rounds > 1:
+            raise ValueError("rounds= tunes the prior while fit trains: leave it out in a loop of your own")
+        self.plan, self.seed = plan, plan.seed
+
+    def _before_finish(self, examples: Examples) -> None:
+        self._check(examples)
+        self.concluded.fill_(False)
+        self.log_factors.zero_()
 
     def _end(self) -> None:
         self._examples = None

@@ -226,7 +226,26 @@ class StochasticGradientMCMC(StoredChains):
         examples, checks = super()._read(data, validation, n_data, device)
         return in_memory(examples), checks
 
+    def _note(self, step: int) -> None:
+        self.step_number = step
+
+    def _begin_loop(self, plan: Plan, examples: Examples) -> None:
+        if self.cycles is not None:
+            raise ValueError("cycles= changes the step size as fit plans it: leave it out in a loop of your own")
+        super()._begin_loop(plan, examples)
+
+    def _before_finish(self, examples: Examples) -> None:
+        if int(self.count) == 0:
+            raise ValueError(
+                f"{self.name} has no samples: make the optimiser of your loop with loop_optimizer(...), and make all "
+                "the steps that it was planned for"
+            )
+
     def _begin(self, plan: Plan, examples: Examples) -> None:
+        if plan.clip_norm is not None:
+            raise ValueError(f"{self.name} with clipped gradients samples another distribution: leave out clip_norm=")
+        if plan.ema is not None:
+            raise ValueError(f"{self.name} keeps samples, not an average of the weights: leave out ema=")
         kl, steps = KL.parse(plan.kl), plan.epochs * examples.count_batches(plan.batch_size)
         if kl.weighting != "uniform" or kl.warm_up:
             raise ValueError(f"{self.name} needs the same prior at every step, so kl='uniform', got {plan.kl!r}")

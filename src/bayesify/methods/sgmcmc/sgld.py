@@ -47,8 +47,8 @@ class SGLD(StochasticGradientMCMC):
             trending, half of the steps at most; with a learning rate or cycles, half of them.
         cycles: the number of cosine cycles of the step size; None follows `fit(schedule=)`.
         temperature: T of the posterior, exp(-U / T): 1 is Bayes, 0 is plain descent.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`. `fresh` by default, so that chains differ; `given` starts all of them

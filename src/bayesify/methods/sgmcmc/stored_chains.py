@@ -7,7 +7,8 @@ subset. Weights of a network can be permuted: averages over several chains are t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -34,6 +35,8 @@ class StoredChains(ChainPositions):
     prior_kind: ClassVar[str] = "proper"
     hyperpriors: ClassVar[bool] = True
     estimator: ClassVar[str] = "weight"
+    needs_finish: ClassVar[bool] = True
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({})  # a sampler's noise belongs to its step size
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class StoredChains(ChainPositions):
         burn_in: float | None = None,
         cycles: int | None = None,
         temperature: float = 1.0,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "fresh",
         seed: int = 0,

@@ -51,6 +51,8 @@ def check_plan(bound: str, plan: Plan) -> None:
     """Refuse a plan that an importance-weighted bound cannot follow."""
     if bound != "importance_weighted":
         return
+    if plan.accumulate > 1:
+        raise ValueError("bound='importance_weighted' is no sum over examples: leave out accumulate=")
     if plan.draws < 2:
         raise ValueError(f"bound='importance_weighted' needs draws of at least 2, got {plan.draws}: one is the ELBO")
     if KL.parse(plan.kl) != KL():

@@ -14,7 +14,8 @@ et al. 2017) differentiates log q through the draws alone: the noise of the grad
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -62,8 +63,8 @@ class Variational(WithELBO):
             such as `gaussian:half-cauchy(1)`, is one more random variable: its logarithm is Gaussian.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             Its scales may have hyperpriors or be learned. None is `normal:1`.
-        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
-            as `head.*`.
+        bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
+            name patterns such as `head.*`, or a list of these.
         family: `mean_field` (independent weights), `full_rank` (all correlations, for small networks) or `low_rank`.
         rank: of the low-rank family: the number of directions in which weights move together.
         estimator: how noise enters the gradient in training: `weight` draws weights; `local` draws pre-activations and
@@ -103,6 +104,7 @@ class Variational(WithELBO):
     """
 
     name: ClassVar[str] = "variational"
+    holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"mu": "all", "rho": "random"})
     capturable: ClassVar[bool] = True
     stackable: ClassVar[bool] = True
     hyperpriors: ClassVar[bool] = True
@@ -116,7 +118,7 @@ class Variational(WithELBO):
         likelihood: Likelihood | str,
         *,
         prior: PriorLike | None = None,
-        bayesian: str | Sequence[str] = "all",
+        bayesian: str | type | Sequence[str | type] = "all",
         family: str = "mean_field",
         rank: int = 10,
         estimator: str = "weight",
@@ -335,6 +337,10 @@ class Variational(WithELBO):
     def _begin(self, plan: Plan, examples: Examples) -> None:
         super()._begin(plan, examples)
         check_plan(self.bound, plan)
+        if self.estimator != "weight" and plan.recompute:
+            raise ValueError(f"recompute= needs estimator='weight', got {self.estimator!r}")
+        if self.estimator == "moments" and plan.precision != "full":
+            raise ValueError("estimator='moments' needs all digits of its variances: leave out precision='bfloat16'")
 
     def start_std(self) -> Tensor:
         """Where the posterior's standard deviations started, `[R]`."""

@@ -11,19 +11,23 @@ The choice is made at the first step and written into the plan.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from bayesify.training.augmentation import augmented
 from bayesify.training.batches import Batch, Examples, IndexedExamples, TensorExamples, to_device
 from bayesify.training.engines.compiling import worth_compiling
 from bayesify.training.engines.fused import FusedStep, fused_step
 from bayesify.training.engines.graphs import GraphedSteps
+from bayesify.training.engines.plain import plain_step
 from bayesify.training.engines.side_by_side import SideBySideSteps, members_side_by_side
 from bayesify.training.engines.single import graphed_steps
+from bayesify.training.layer_rates import LayerRates
 from bayesify.training.plan import Plan, Progress
 from bayesify.training.schedule import StepSchedule
 from bayesify.training.trainable import declares
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from bayesify.training.trainable import Trainable
+
+
+logger = logging.getLogger("bayesify")
 
 
 class Engine:
@@ -43,14 +50,26 @@ class Engine:
         plan: the plan of the training.
         optimizer: the method's optimiser.
         step_schedule: learning rate and share of the KL of each step.
+        augment: changes the inputs of each batch; None leaves them as they are.
+        watched: whether somebody looks at the method after every step: then no step is made ahead of others.
 
     """
 
     def __init__(
-        self, method: Trainable, examples: Examples, plan: Plan, optimizer: Optimizer, step_schedule: StepSchedule
+        self,
+        method: Trainable,
+        examples: Examples,
+        plan: Plan,
+        optimizer: Optimizer,
+        step_schedule: StepSchedule,
+        *,
+        augment: Callable[[Any], Any] | None = None,
+        watched: bool = False,
     ) -> None:
+        self._augment, self._watched = augment, watched
         self.method, self.examples, self.plan, self.optimizer = method, examples, plan, optimizer
         self.step_schedule = step_schedule
+        self._layer_rates = LayerRates(method, plan.rates) if plan.rates else None
         self._rates: list[float] = [group["lr"] for group in optimizer.param_groups]
         self._device = next(method.parameters()).device
         self._decided = False
@@ -81,6 +100,8 @@ class Engine:
             batches = self.examples.batches(plan.batch_size, plan.seed, epoch, members, skip)
             for batch in itertools.islice(batches, self.step_schedule.batches - skip):
                 on_device = [to_device(member_batch, self._device) for member_batch in batch]
+                if self._augment is not None:
+                    on_device = augmented(on_device, self._augment, plan.seed, progress.step)
                 size = on_device[0][1].shape[0]
                 if not self._decided:
                     self._fuse(on_device, tell)
@@ -100,11 +121,7 @@ class Engine:
         method, share, rate = self.method, self.step_schedule.share(step, size), self._set_rates(step)
         if self._fused is not None:
             return self._fused(batch, step, share, rate)
-        self.optimizer.zero_grad(set_to_none=True)
-        objective = method.backward(batch, step=step, share=share, draws=self.plan.draws)
-        self.optimizer.step()
-        method.absorb(objective)
-        return objective.nll.detach()
+        return plain_step(method, self.optimizer, self.plan, batch, step, share, self._layer_rates)
 
     def _replays(
         self, graphed: GraphedSteps | SideBySideSteps, epoch: int, skip: int, progress: Progress, total: Tensor
@@ -151,9 +168,14 @@ class Engine:
         if wanted is None:
             size = method.network.size * plan.draws
             wanted = declares(method, "capturable") and worth_compiling(size, self.step_schedule.steps, self._device)
+        if wanted and (plan.accumulate > 1 or plan.clip_norm is not None or plan.recompute or plan.rates):
+            if plan.compiled:
+                logger.warning("the step is not fused (accumulate=, clip_norm=, rates= and recompute= are plain)")
+            wanted = False
         if wanted:
             tell("compiling the step, once")
-            in_memory = self.examples if isinstance(self.examples, TensorExamples) else None
+            by_number = isinstance(self.examples, TensorExamples) and self._augment is None
+            in_memory = self.examples if isinstance(self.examples, TensorExamples) and by_number else None
             if in_memory is not None:
                 self._graphed = self._faster(in_memory, batch)
             if self._graphed is not None:
@@ -168,7 +190,7 @@ class Engine:
         plan, method, optimizer = self.plan, self.method, self.optimizer
         if self._on_gpu:
             return graphed_steps(method, optimizer, plan.draws, examples, plan.batch_size, batch)
-        return members_side_by_side(method, optimizer, examples, plan.batch_size, batch)
+        return None if self._watched else members_side_by_side(method, optimizer, examples, plan.batch_size, batch)
 
     @property
     def _on_gpu(self) -> bool:

@@ -79,8 +79,8 @@ def staged_steps(
     method: Trainable, optimizer: Optimizer, draws: int, examples: TensorExamples, batch_size: int, batches: list[Batch]
 ) -> StagedSteps | None:
     """Replays of the step in stages where kernels run them; otherwise None, with a logged reason where they fail."""
-    if not declares(method, "stackable"):
-        return None
+    if not declares(method, "stackable") or method.network.training_precision != "full":
+        return None  # the kernels make the passes in the precision of the weights
     try:
         check_capturable(method, optimizer, batches)
         precision = "float32" if torch.get_float32_matmul_precision() == "highest" else "tf32"

@@ -39,15 +39,16 @@ def forward(
     if bias_std is None:
         return y
     shape = _per_input(layer, y)
-    eps = noise.normal(noise.fold(key, layer.number + _BIAS), math.prod(shape)).view(shape)
+    size = math.prod(shape)
+    eps = noise.normal(noise.fold(key, layer.number + _BIAS), size, noise.start_of_part(size)).view(shape)
     features = [1] * y.dim()
     features[layer.kind.feature_axis] = -1
-    return y + eps.to(y.dtype) * bias_std.view(features)
+    return y + eps.to(y.dtype) * bias_std.view(features).to(y.dtype)
 
 
 def _signs(layer: StochasticLayer, x: Tensor, key: Tensor) -> Tensor:
     shape = _per_input(layer, x)
-    return noise.signs(key, math.prod(shape)).view(shape)
+    return noise.signs(key, math.prod(shape), noise.start_of_part(math.prod(shape))).view(shape)
 
 
 def _per_input(layer: StochasticLayer, x: Tensor) -> list[int]:

@@ -32,5 +32,6 @@ def forward(
     variance = apply(layer.layer, x if layer.kind.looks_up else x.square(), std[0].square(), squared_bias)
     # Where the variance is zero (an input of zeros, a pruned layer) the gradient of its root is zero.
     spread = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
-    eps = noise.normal(noise.fold(key, layer.number), centre.numel()).view(centre.shape)
+    size = centre.numel()
+    eps = noise.normal(noise.fold(key, layer.number), size, noise.start_of_part(size)).view(centre.shape)
     return centre + spread * eps.to(centre.dtype)

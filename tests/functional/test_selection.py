@@ -1,0 +1,158 @@
+"""`bayesian=`: the last block, LoRA, types, norms and biases; frozen weights stay out."""
+
+import pytest
+import torch
+from torch import nn
+
+import bayesify as bf
+from bayesify.functional.selection import select
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.fc = nn.Linear(width, width)
+
+    def forward(self, x):
+        return x + torch.tanh(self.fc(self.norm(x)))
+
+
+class Net(nn.Module):
+    def __init__(self, width=4, blocks=3):
+        super().__init__()
+        self.stem = nn.Linear(2, width)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(blocks))
+        self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 3))
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def chosen(module, bayesian):
+    return select(module, [name for name, tensor in module.named_parameters() if tensor.requires_grad], bayesian)
+
+
+HEAD = {"head.0.weight", "head.0.bias", "head.2.weight", "head.2.bias"}
+LAST = {"blocks.2.fc.weight", "blocks.2.fc.bias"} | HEAD
+
+
+@pytest.mark.parametrize(
+    ("bayesian", "expected"),
+    [
+        ("last_block", LAST),
+        (["last_block", "norms"], LAST | {f"blocks.{n}.norm.{leaf}" for n in range(3) for leaf in ("weight", "bias")}),
+        (["last_block", "!biases"], {name for name in LAST if not name.endswith("bias")}),
+        (["head", "!head.0"], {"head.2.weight", "head.2.bias"}),
+        (nn.LayerNorm, {f"blocks.{n}.norm.{leaf}" for n in range(3) for leaf in ("weight", "bias")}),
+        ("type:LayerNorm", {f"blocks.{n}.norm.{leaf}" for n in range(3) for leaf in ("weight", "bias")}),
+        ([nn.LayerNorm, "head.2"], {f"blocks.{n}.norm.{leaf}" for n in range(3) for leaf in ("weight", "bias")}
+         | {"head.2.weight", "head.2.bias"}),
+        (["!blocks", "!stem"], HEAD),
+    ],
+)  # fmt: skip
+def test_the_words_mean_what_they_say(bayesian, expected):
+    assert chosen(Net(), bayesian) == expected
+
+
+def test_the_last_block_of_stages_is_the_last_block_of_the_last_stage():
+    stages = nn.Sequential(
+        *(nn.Sequential(*(nn.Sequential(nn.Linear(3, 3), nn.ReLU()) for _ in range(2))) for _ in range(2))
+    )
+    module = nn.Sequential(nn.Linear(2, 3), stages, nn.Linear(3, 2))
+    assert chosen(module, "last_block") == {"1.1.1.0.weight", "1.1.1.0.bias", "2.weight", "2.bias"}
+
+
+@pytest.mark.parametrize(
+    ("bayesian", "message"),
+    [
+        ("lora", r"named lora_\*"),
+        ("last_blok", "did you mean 'last_block'"),
+        ("type:Linaer", "did you mean 'Linear'"),
+        (["all", "!nothing.here"], "matches no trained tensor"),
+        ([3], "a list of name patterns"),
+    ],
+)
+def test_what_matches_nothing_is_refused(bayesian, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        chosen(Net(), bayesian)
+    with pytest.raises(ValueError, match="needs a list of blocks"):
+        chosen(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)), "last_block")
+
+
+class WithAdapter(nn.Module):
+    """A frozen layer with an adapter, by PEFT's names."""
+
+    def __init__(self):
+        super().__init__()
+        self.base_layer = nn.Linear(4, 4).requires_grad_(False)
+        self.lora_A = nn.ModuleDict({"default": nn.Linear(4, 2, bias=False)})
+        self.lora_B = nn.ModuleDict({"default": nn.Linear(2, 4, bias=False)})
+
+    def forward(self, x):
+        return self.base_layer(x) + self.lora_B["default"](self.lora_A["default"](x))
+
+
+def test_lora_is_random_and_the_frozen_base_is_outside(tmp_path):
+    torch.manual_seed(0)
+    module = nn.Sequential(WithAdapter(), nn.Tanh(), nn.Linear(4, 3))
+    method = bf.Variational(module, "categorical", bayesian="lora")
+    assert method.network.random_size == 16
+    assert method.network.size == 16 + 15  # the head is trained, the base of 20 is not
+    assert set(method.network.frozen()) == {"0.base_layer.weight", "0.base_layer.bias"}
+    base = module[0].base_layer.weight.detach().clone()
+    x, y = torch.randn(30, 4), torch.arange(30) % 3
+    method.fit((x, y), epochs=2, progress=False)
+    assert torch.equal(method.network.frozen()["0.base_layer.weight"], base)
+    method.save(tmp_path / "run")
+    again = bf.load(tmp_path / "run", module)
+    assert torch.equal(again.predict(x).outputs, method.predict(x).outputs)
+
+
+def test_a_class_travels_with_the_run_as_text(tmp_path):
+    torch.manual_seed(0)
+    method = bf.Variational(Net(), "categorical", bayesian=[nn.LayerNorm, "head.2"])
+    method.fit((torch.randn(30, 2), torch.arange(30) % 3), epochs=1, progress=False)
+    method.save(tmp_path / "run")
+    assert bf.load(tmp_path / "run", Net()).network.bayesian == ["type:LayerNorm", "head.2"]
+
+
+@pytest.mark.parametrize("method", ["variational", "swag"])
+@pytest.mark.parametrize("bayesian", ["last_block", "last_layer", "stem"])
+def test_draws_share_the_passes_before_the_first_random_layer(bayesian, method):
+    torch.manual_seed(0)
+    net = Net(width=150, blocks=6)  # large enough for one pass per draw
+    kind = {"variational": bf.Variational, "swag": bf.SWAG}[method]
+    bnn = kind(net, "categorical", bayesian=bayesian)
+    x, y = torch.randn(90, 2), torch.arange(90) % 3
+    bnn.fit((x, y), epochs=4, learning_rate=0.01, progress=False)
+    calls = {"blocks": 0}
+    for block in bnn.network.template.blocks:
+        block.fc.register_forward_hook(lambda *_: calls.__setitem__("blocks", calls["blocks"] + 1))
+    bnn.predict(x[:2], draws=2)  # the network is examined before it is counted
+    calls["blocks"] = 0
+    together = bnn.draw(x, draws=10)
+    random_blocks = {"last_block": 1, "last_layer": 0, "stem": 6}[bayesian]
+    assert calls["blocks"] == 6 - random_blocks + 10 * random_blocks  # (L - k + K k) blocks in place of K L
+    one_by_one = torch.cat([bnn.outputs_at(bnn.weights([n], 0), x, None, None) for n in range(10)])
+    assert torch.equal(together, one_by_one)
+
+
+def test_code_that_writes_into_its_activations_gets_the_same_draws():
+    class InPlace(Net):
+        def forward(self, x):
+            x = torch.relu_(self.stem(x))
+            for block in self.blocks:
+                x = block(x).mul_(0.9)
+            return self.head(x.add_(1.0))
+
+    torch.manual_seed(0)
+    bnn = bf.Variational(InPlace(width=100, blocks=4), "categorical", bayesian="last_layer", rho=-1.0)
+    x = torch.randn(20, 2)
+    together = bnn.draw(x, draws=5)
+    one_by_one = torch.cat([bnn.outputs_at(bnn.weights([n], 0), x, None, None) for n in range(5)])
+    assert torch.equal(together, one_by_one)
+    assert float(together.std(0).min()) > 0

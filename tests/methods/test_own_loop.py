@@ -1,0 +1,157 @@
+"""A training loop of one's own: `loss`, `loop_optimizer` and `finish` give what `fit` gives."""
+
+import pytest
+import torch
+from torch import nn
+
+import bayesify as bf
+from bayesify.training.batches import TensorExamples
+
+EPOCHS, BATCH = 4, 32
+
+
+def network(normalised: bool = False):
+    torch.manual_seed(0)
+    middle = [nn.BatchNorm1d(8)] if normalised else []
+    return nn.Sequential(nn.Linear(2, 8), *middle, nn.Tanh(), nn.Linear(8, 3))
+
+
+MAKERS = {
+    "point": lambda net: bf.PointEstimate(net, "categorical", prior="normal:1"),
+    "mc-dropout": lambda net: bf.MCDropout(net, "categorical", p=0.2),
+    "weight": lambda net: bf.Variational(net, "categorical"),
+    "flipout": lambda net: bf.Variational(net, "categorical", estimator="flipout"),
+    "ivon": lambda net: bf.IVON(net, "categorical", hessian_init=0.1),
+    "swag": lambda net: bf.SWAG(net, "categorical", rank=3, every=1),
+    "laplace": lambda net: bf.LaplaceApproximation(net, "categorical", structure="diagonal"),
+    "sgld": lambda net: bf.SGLD(net, "categorical", samples=4),
+    "sghmc": lambda net: bf.SGHMC(net, "categorical", samples=4, chains=1),
+}
+NEED_FINISH = ("swag", "laplace", "sgld", "sghmc")
+
+
+def rate(name):
+    return 1e-4 if name in {"sgld", "sghmc"} else 0.02
+
+
+def batches(data, seed=0):
+    """The batches of `fit`, in its order."""
+    for epoch in range(EPOCHS):
+        for ((x, y),) in TensorExamples(*data).batches(BATCH, seed, epoch, 1):
+            yield x, y
+
+
+def own_loop(method, data, name, parts=1):
+    optimizer = method.loop_optimizer(n_data=len(data[1]), batch_size=BATCH, epochs=EPOCHS, learning_rate=rate(name))
+    for step, (x, y) in enumerate(batches(data)):
+        optimizer.zero_grad()
+        for inputs, targets in zip(x.tensor_split(parts), y.tensor_split(parts), strict=True):
+            (method.loss(inputs, targets, n_data=len(data[1]), step=step) * (len(targets) / len(y))).backward()
+        optimizer.step()
+    return method.finish(data)
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_loop_of_ones_own_gives_what_fit_gives(blobs, name, normalised):
+    net = network(normalised)
+    fitted, looped = MAKERS[name](net), MAKERS[name](net)
+    fitted.fit(blobs, epochs=EPOCHS, batch_size=BATCH, learning_rate=rate(name), progress=False)
+    own_loop(looped, blobs, name)
+    torch.testing.assert_close(looped.draw(blobs[0], draws=4), fitted.draw(blobs[0], draws=4), rtol=1e-4, atol=1e-5)
+    assert not looped.training
+
+
+@pytest.mark.parametrize("name", ["point", "weight", "ivon", "swag", "sgld"])
+def test_accumulation_in_ones_own_loop_counts_the_kl_once(blobs, name):
+    whole, parts = MAKERS[name](network()), MAKERS[name](network())
+    own_loop(whole, blobs, name)
+    own_loop(parts, blobs, name, parts=4)
+    torch.testing.assert_close(parts.draw(blobs[0], draws=4), whole.draw(blobs[0], draws=4), rtol=1e-3, atol=1e-4)
+
+
+def test_an_ensemble_in_ones_own_loop_is_fit_on_the_whole_data(blobs):
+    fitted, looped = (bf.Ensemble(network(), "categorical", members=3) for _ in range(2))
+    fitted.fit(blobs, epochs=5, batch_size=96, learning_rate=0.02, progress=False)
+    optimizer = torch.optim.Adam(looped.parameters(), lr=0.02)
+    looped.train()
+    for step in range(5):
+        optimizer.zero_grad()
+        looped.loss(*blobs, n_data=96, step=step).backward()
+        optimizer.step()
+    torch.testing.assert_close(looped.theta, fitted.theta, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NEED_FINISH)
+def test_no_answer_before_finish(blobs, name, tmp_path):
+    method = MAKERS[name](network())
+    method.train()
+    method.loss(*blobs, n_data=96, step=0).backward()
+    for ask in (lambda: method.predict(blobs[0]), lambda: method.draw(blobs[0]), lambda: method.save(tmp_path / "run")):
+        with pytest.raises(ValueError, match=r"call finish\(data\) first"):
+            ask()
+    if name in {"sgld", "sghmc", "swag"}:
+        with pytest.raises(ValueError, match="loop_optimizer"):
+            method.finish(blobs)
+    else:
+        method.finish(blobs)
+        assert float(method.predict(blobs[0]).epistemic.max()) > 0
+
+
+def test_fit_after_a_loop_of_ones_own_answers(blobs):
+    method = MAKERS["laplace"](network())
+    method.train()
+    method.loss(*blobs, n_data=96, step=0).backward()
+    method.fit(blobs, epochs=1, progress=False)
+    assert method.predict(blobs[0]).probs.shape == (96, 3)
+
+
+def test_snapshots_by_hand_are_those_of_swag(blobs):
+    method = bf.SWAG(network(True), "categorical", rank=4, held_draws=5)
+    optimizer = torch.optim.SGD(method.parameters(), lr=0.1)
+    path = []
+    method.train()
+    for step in range(12):
+        optimizer.zero_grad()
+        method.loss(*blobs, n_data=96, step=step).backward()
+        optimizer.step()
+        if step >= 4:
+            method.collect()
+            path.append(method.theta.detach().clone())
+    method.finish(blobs)
+    snapshots = torch.stack(path)
+    size = method.network.random_size
+    torch.testing.assert_close(method.mean_weights, snapshots.mean(0))
+    torch.testing.assert_close(method.variance, snapshots[:, :size].var(0, correction=0), rtol=1e-3, atol=1e-9)
+    assert float(method.predict(blobs[0]).epistemic.max()) > 0
+    # Each draw has running statistics of its own.
+    means = method.draw_buffers(range(5))["1.running_mean"]
+    assert float(means.std(0).max()) > 0
+
+
+def test_a_batch_larger_than_the_data_is_a_mistake(blobs):
+    with pytest.raises(ValueError, match="the batch alone has 96, got 10"):
+        MAKERS["weight"](network()).loss(*blobs, n_data=10, step=0)
+
+
+def test_rules_that_only_fit_can_follow_are_refused():
+    cyclical = bf.SGLD(network(), "categorical", cycles=2, samples=4)
+    tuned = bf.LaplaceApproximation(network(), "categorical", prior_precision="marginal_likelihood", rounds=2)
+    for method, message in ((cyclical, "cycles="), (tuned, "rounds=")):
+        with pytest.raises(ValueError, match=message):
+            method.loop_optimizer(n_data=96)
+
+
+def test_autocast_around_the_loss_trains(blobs):
+    method = MAKERS["weight"](network())
+    optimizer = torch.optim.Adam(method.parameters(), lr=0.02)
+    losses = []
+    for step in range(40):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = method.loss(*blobs, n_data=96, step=step)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+    assert method.mu.dtype == method.mu.grad.dtype == torch.float32
