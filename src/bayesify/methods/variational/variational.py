@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import Optimizer
 
 from bayesify import noise
 from bayesify.errors import choose
@@ -31,12 +33,22 @@ from bayesify.methods.variational.bounds import check_combination, check_plan
 from bayesify.methods.variational.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
 from bayesify.methods.variational.estimators.moments import chain_of, moment_outputs
 from bayesify.methods.variational.families import check_memory, make_family
+from bayesify.methods.variational.natural_gradient import (
+    FEWEST_DRAWS,
+    LARGEST,
+    NATURAL,
+    FullRankNaturalGradient,
+    covariance_root,
+    whitened_curvature,
+    why_not_natural,
+)
 from bayesify.methods.variational.posterior_variables import Variables
 from bayesify.methods.with_elbo import WithELBO
 from bayesify.priors import Hyperprior, Normal, WeightPrior
-from bayesify.priors.prior import entropy
+from bayesify.priors.prior import LOG_TWO_PI, entropy
 from bayesify.training.batches import Batch, Examples
 from bayesify.training.loop import Plan
+from bayesify.training.optimisation import OptimizerFactory
 
 # Where the widths of the weights start, before softplus, unless the caller says.
 FIRST_RHO = -5.0
@@ -152,6 +164,7 @@ class Variational(WithELBO):
         factor = self._family.first_factor(F.softplus(self.rho.detach()), seed)
         self.factor: nn.Parameter | None
         self.register_parameter("factor", None if factor is None else nn.Parameter(factor))
+        self._natural = False  # whether steps are natural gradients
         self.kept_weights: Tensor
         self.register_buffer("kept_weights", torch.ones(0, dtype=torch.bool, device=self.mu.device))
 
@@ -286,6 +299,99 @@ class Variational(WithELBO):
         nll = -self._log_prob_at(theta, outputs, y, step).mean()
         return Objective(nll + share / y.shape[0] * kl, nll, kl, buffers)
 
+    def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
+        """The objective of a step, with its gradients in `.grad` of the parameters.
+
+        For natural gradients (`natural_gradient.py`), `mu.grad` and `factor.grad` are the gradient and the whitened
+        curvature of minus the log joint density, averaged over pairs of draws.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step; it decides the noise.
+            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
+            draws: weight draws to average over.
+
+        Returns:
+            The loss, its two parts, and the buffers after the pass.
+
+        """
+        if not self._natural:
+            return super().backward(batches, step=step, share=share, draws=draws)
+        ((x, y),) = batches
+        assert self.factor is not None
+        data = y.shape[0] / share
+        half = self._noise(self._keys(step, draws // 2))
+        eps = torch.cat((half, -half))
+        with torch.no_grad():
+            width, root = covariance_root(self.rho, self.factor, self._widest)
+            centre = self._variables.pick_random(self.mu)
+            z = (centre + (eps.double() @ root.T).to(eps.dtype)).requires_grad_()
+        theta = self._variables.whole(z, self.mu)
+        outputs, buffers = self._noisy(theta, self.mu, width, x, step)
+        log_likelihood = self._log_prob_at(theta, outputs, y, step).mean(1)
+        log_prior = self._log_prior(theta)
+        others = [p for p in self.parameters() if p.requires_grad and p is not self.rho and p is not self.factor]
+        total = -(data * log_likelihood + log_prior).mean()
+        slopes, *gradients = torch.autograd.grad(total, [z, *others], allow_unused=True)
+        for parameter, gradient in zip(others, gradients, strict=True):
+            parameter.grad = None if gradient is None else gradient / data
+        # The mean of draws divides each of their gradients by their number.
+        slopes = slopes.double() * len(eps)
+        self.factor.grad = whitened_curvature(root, slopes, eps.double()).to(self.factor.dtype)
+        self.mu.grad = torch.zeros_like(self.mu) if self.mu.grad is None else self.mu.grad
+        self.mu.grad[self._variables.random_places] = slopes.mean(0).to(self.mu.dtype)
+        nll = -log_likelihood.detach().mean()
+        entropy_of_draws = torch.log(width).sum() + 0.5 * (eps.square() + LOG_TWO_PI).sum(1).mean()
+        kl = -log_prior.detach().mean() - entropy_of_draws.to(nll.dtype)
+        return Objective(nll + share / y.shape[0] * kl, nll, kl, buffers)
+
+    def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float) -> Optimizer:
+        """A torch optimiser over the parameters, or natural-gradient steps for `natural`.
+
+        Args:
+            optimizer: its name, a name with options such as `sgd:momentum=0.9`, `natural`, or a function
+                `(parameters, lr=) -> Optimizer`.
+            learning_rate: of the mean loss over a batch; for `natural`, a share of its own rate.
+
+        Returns:
+            The optimiser.
+
+        """
+        self._natural = optimizer == NATURAL
+        if not self._natural:
+            return super().make_optimizer(optimizer, learning_rate)
+        assert self.plan is not None
+        refused = why_not_natural(self._family, self.bound, self.plan.kl)
+        if refused is not None:
+            raise ValueError(f"optimizer='natural' {refused}: use optimizer='adam'")
+        assert self.factor is not None
+        own = (self.mu, self.rho, self.factor)
+        others = [p for p in self.parameters() if not any(p is parameter for parameter in own)]
+        places = self._variables.random_places.to(self.mu.device)
+        settings = {"draws": self.plan.draws, "widest": self._widest, "learning_rate": learning_rate}
+        return FullRankNaturalGradient(*own, others, places, **settings)
+
+    def choose_optimizer(
+        self, optimizer: str | OptimizerFactory | None, learning_rate: float | None, kl: str
+    ) -> tuple[str | OptimizerFactory, float]:
+        """Natural gradients for a full-rank posterior over at most 128 variables where neither is given.
+
+        Args:
+            optimizer: as `fit` takes it.
+            learning_rate: as `fit` takes it; one without an optimiser is that of Adam.
+            kl: the weighting of the KL, in its text form.
+
+        Returns:
+            The optimiser and its learning rate.
+
+        """
+        own = optimizer is None and learning_rate is None and self._variables.random <= LARGEST
+        if own and why_not_natural(self._family, self.bound, kl) is None:
+            optimizer = NATURAL
+        if optimizer == NATURAL and learning_rate is None:
+            learning_rate = 1.0
+        return super().choose_optimizer(optimizer, learning_rate, kl)
+
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         """Sets of weights drawn from q.
 
@@ -333,8 +439,15 @@ class Variational(WithELBO):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
+        if plan.optimizer == NATURAL:
+            # Pairs of opposite draws.
+            plan = replace(plan, draws=max(FEWEST_DRAWS, plan.draws + plan.draws % 2))
         super()._begin(plan, examples)
         check_plan(self.bound, plan)
+
+    def _end(self) -> None:
+        super()._end()
+        self._natural = False
 
     def start_std(self) -> Tensor:
         """Where the posterior's standard deviations started, `[R]`."""
@@ -450,10 +563,14 @@ class Variational(WithELBO):
         """
         # Far below zero softplus underflows; the smallest normal number keeps its logarithm finite.
         width = F.softplus(rho).clamp(min=torch.finfo(rho.dtype).tiny)
-        if self.prior is not None and not self.prior.proper:
-            width = width.clamp(max=WIDEST_UNDER_IMPROPER_PRIOR)
+        if math.isfinite(self._widest):
+            width = width.clamp(max=self._widest)
         kept = self._kept_numbers()
         return width if kept is None else width * kept
+
+    @property
+    def _widest(self) -> float:
+        return math.inf if self.prior is None or self.prior.proper else WIDEST_UNDER_IMPROPER_PRIOR
 
     def _kept_or_none(self) -> Tensor | None:
         return self.kept_weights if self.kept_weights.numel() else None
