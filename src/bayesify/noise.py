@@ -63,6 +63,7 @@ class Stream(enum.IntEnum):
     SGMCMC = 11
     HMC = 12
     SWAG = 13
+    ANNEALING = 24
 
 
 def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) -> tuple[int, int]:

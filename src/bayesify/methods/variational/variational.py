@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim import Optimizer
 
 from bayesify import noise
 from bayesify.errors import choose
@@ -29,26 +27,18 @@ from bayesify.functional import initialisation
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.prediction import Drawing
+from bayesify.methods.stored_samples import shuffled
+from bayesify.methods.variational.annealed_draws import AnnealedDraws
 from bayesify.methods.variational.bounds import check_combination, check_plan
 from bayesify.methods.variational.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
 from bayesify.methods.variational.estimators.moments import chain_of, moment_outputs
-from bayesify.methods.variational.families import check_memory, make_family
-from bayesify.methods.variational.natural_gradient import (
-    FEWEST_DRAWS,
-    LARGEST,
-    NATURAL,
-    FullRankNaturalGradient,
-    covariance_root,
-    whitened_curvature,
-    why_not_natural,
-)
+from bayesify.methods.variational.families import ANNEALED, check_memory, make_family
+from bayesify.methods.variational.natural_steps import NaturalSteps
 from bayesify.methods.variational.posterior_variables import Variables
-from bayesify.methods.with_elbo import WithELBO
 from bayesify.priors import Hyperprior, Normal, WeightPrior
-from bayesify.priors.prior import LOG_TWO_PI, entropy
+from bayesify.priors.prior import entropy
 from bayesify.training.batches import Batch, Examples
 from bayesify.training.loop import Plan
-from bayesify.training.optimisation import OptimizerFactory
 
 # Where the widths of the weights start, before softplus, unless the caller says.
 FIRST_RHO = -5.0
@@ -60,7 +50,7 @@ FIRST_RHO_OF_SCALES = -2.0
 WIDEST_UNDER_IMPROPER_PRIOR = 10.0
 
 
-class Variational(WithELBO):
+class Variational(NaturalSteps, AnnealedDraws):
     """A Gaussian posterior over the weights, fitted by variational inference (Bayes by Backprop).
 
     It maximises the evidence lower bound, E_q[log p(y | x, w)] - KL(q || p), one batch of B of N examples at a time:
@@ -76,8 +66,12 @@ class Variational(WithELBO):
             Its scales may have hyperpriors or be learned. None is `normal:1`.
         bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, or name patterns such
             as `head.*`.
-        family: `mean_field` (independent weights), `full_rank` (all correlations, for small networks) or `low_rank`.
+        family: `mean_field` (independent weights), `full_rank` (all correlations, for small networks), `low_rank`, or
+            `annealed`: draws that move from a Gaussian to the posterior by annealed Hamiltonian steps, which can have
+            any shape, for networks of up to 2,000 random weights.
         rank: of the low-rank family: the number of directions in which weights move together.
+        transitions: of the annealed family: the number of steps of each draw.
+        samples: of the annealed family: the number of draws that `fit` makes and keeps.
         estimator: how noise enters the gradient in training: `weight` draws weights; `local` draws pre-activations and
             `flipout` flips signs per input, both for `mean_field`; `moments` has no noise, for plain chains of layers.
         gradient: `reparametrised`, or `stick_the_landing`, whose noise vanishes where q is the posterior.
@@ -131,6 +125,8 @@ class Variational(WithELBO):
         bayesian: str | Sequence[str] = "all",
         family: str = "mean_field",
         rank: int = 10,
+        transitions: int = 1000,
+        samples: int = 500,
         estimator: str = "weight",
         gradient: str = "reparametrised",
         bound: str = "elbo",
@@ -164,16 +160,19 @@ class Variational(WithELBO):
         factor = self._family.first_factor(F.softplus(self.rho.detach()), seed)
         self.factor: nn.Parameter | None
         self.register_parameter("factor", None if factor is None else nn.Parameter(factor))
-        self._natural = False  # whether steps are natural gradients
+        self._register_annealing(transitions, samples)
         self.kept_weights: Tensor
         self.register_buffer("kept_weights", torch.ones(0, dtype=torch.bool, device=self.mu.device))
 
     def settings(self) -> dict[str, Any]:
         """The family, the estimator, the gradient, the bound and where the widths start."""
-        rank = {"rank": self.rank} if self.family == "low_rank" else {}
+        of_family: dict[str, Any] = {
+            "low_rank": {"rank": self.rank},
+            "annealed": {"transitions": self.transitions, "samples": self.samples},
+        }.get(self.family, {})
         return {
             "family": self.family,
-            **rank,
+            **of_family,
             "estimator": self.estimator,
             "gradient": self.gradient,
             "bound": self.bound,
@@ -217,7 +216,8 @@ class Variational(WithELBO):
         if not self._variables.noises:
             return None
         with torch.no_grad():
-            return self.mu[-1].clone(), self._marginal_std()[-1]
+            mean = self.annealed_draws[:, -1].mean() if self.annealed else self.mu[-1].clone()
+            return mean, self._marginal_std()[-1]
 
     def log_noise_of(self, draws: Sequence[int], seed: int, by: str = "draws") -> Tensor:
         """The logarithm of the noise in posterior draws, in the order of `weights`.
@@ -238,7 +238,7 @@ class Variational(WithELBO):
         if by == "moments":
             # The mean of sigma^2, where log sigma is Gaussian, is exp(2 mean + 2 std^2).
             return (mean + std.square()).view(1)
-        if self._family.correlated:
+        if self._family.correlated or self.annealed:
             return self._drawn(draws, seed)[:, -1]
         keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
         # The noise is the last variable: the others need not be drawn.
@@ -262,6 +262,7 @@ class Variational(WithELBO):
         """What a summary adds about the posterior: the family, the objective and the scales."""
         assert self.prior is not None
         facts = {"family": f"low_rank (rank {self.rank})" if self.family == "low_rank" else self.family}
+        facts |= self._facts_of_annealing()
         if self.gradient != "reparametrised":
             facts["gradient"] = self.gradient
         if self.bound != "elbo":
@@ -299,99 +300,6 @@ class Variational(WithELBO):
         nll = -self._log_prob_at(theta, outputs, y, step).mean()
         return Objective(nll + share / y.shape[0] * kl, nll, kl, buffers)
 
-    def backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
-        """The objective of a step, with its gradients in `.grad` of the parameters.
-
-        For natural gradients (`natural_gradient.py`), `mu.grad` and `factor.grad` are the gradient and the whitened
-        curvature of minus the log joint density, averaged over pairs of draws.
-
-        Args:
-            batches: one batch `(x, y)` for each member.
-            step: the number of the training step; it decides the noise.
-            share: the part of the penalty that this batch carries: its examples divided by all of them, by default.
-            draws: weight draws to average over.
-
-        Returns:
-            The loss, its two parts, and the buffers after the pass.
-
-        """
-        if not self._natural:
-            return super().backward(batches, step=step, share=share, draws=draws)
-        ((x, y),) = batches
-        assert self.factor is not None
-        data = y.shape[0] / share
-        half = self._noise(self._keys(step, draws // 2))
-        eps = torch.cat((half, -half))
-        with torch.no_grad():
-            width, root = covariance_root(self.rho, self.factor, self._widest)
-            centre = self._variables.pick_random(self.mu)
-            z = (centre + (eps.double() @ root.T).to(eps.dtype)).requires_grad_()
-        theta = self._variables.whole(z, self.mu)
-        outputs, buffers = self._noisy(theta, self.mu, width, x, step)
-        log_likelihood = self._log_prob_at(theta, outputs, y, step).mean(1)
-        log_prior = self._log_prior(theta)
-        others = [p for p in self.parameters() if p.requires_grad and p is not self.rho and p is not self.factor]
-        total = -(data * log_likelihood + log_prior).mean()
-        slopes, *gradients = torch.autograd.grad(total, [z, *others], allow_unused=True)
-        for parameter, gradient in zip(others, gradients, strict=True):
-            parameter.grad = None if gradient is None else gradient / data
-        # The mean of draws divides each of their gradients by their number.
-        slopes = slopes.double() * len(eps)
-        self.factor.grad = whitened_curvature(root, slopes, eps.double()).to(self.factor.dtype)
-        self.mu.grad = torch.zeros_like(self.mu) if self.mu.grad is None else self.mu.grad
-        self.mu.grad[self._variables.random_places] = slopes.mean(0).to(self.mu.dtype)
-        nll = -log_likelihood.detach().mean()
-        entropy_of_draws = torch.log(width).sum() + 0.5 * (eps.square() + LOG_TWO_PI).sum(1).mean()
-        kl = -log_prior.detach().mean() - entropy_of_draws.to(nll.dtype)
-        return Objective(nll + share / y.shape[0] * kl, nll, kl, buffers)
-
-    def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float) -> Optimizer:
-        """A torch optimiser over the parameters, or natural-gradient steps for `natural`.
-
-        Args:
-            optimizer: its name, a name with options such as `sgd:momentum=0.9`, `natural`, or a function
-                `(parameters, lr=) -> Optimizer`.
-            learning_rate: of the mean loss over a batch; for `natural`, a share of its own rate.
-
-        Returns:
-            The optimiser.
-
-        """
-        self._natural = optimizer == NATURAL
-        if not self._natural:
-            return super().make_optimizer(optimizer, learning_rate)
-        assert self.plan is not None
-        refused = why_not_natural(self._family, self.bound, self.plan.kl)
-        if refused is not None:
-            raise ValueError(f"optimizer='natural' {refused}: use optimizer='adam'")
-        assert self.factor is not None
-        own = (self.mu, self.rho, self.factor)
-        others = [p for p in self.parameters() if not any(p is parameter for parameter in own)]
-        places = self._variables.random_places.to(self.mu.device)
-        settings = {"draws": self.plan.draws, "widest": self._widest, "learning_rate": learning_rate}
-        return FullRankNaturalGradient(*own, others, places, **settings)
-
-    def choose_optimizer(
-        self, optimizer: str | OptimizerFactory | None, learning_rate: float | None, kl: str
-    ) -> tuple[str | OptimizerFactory, float]:
-        """Natural gradients for a full-rank posterior over at most 128 variables where neither is given.
-
-        Args:
-            optimizer: as `fit` takes it.
-            learning_rate: as `fit` takes it; one without an optimiser is that of Adam.
-            kl: the weighting of the KL, in its text form.
-
-        Returns:
-            The optimiser and its learning rate.
-
-        """
-        own = optimizer is None and learning_rate is None and self._variables.random <= LARGEST
-        if own and why_not_natural(self._family, self.bound, kl) is None:
-            optimizer = NATURAL
-        if optimizer == NATURAL and learning_rate is None:
-            learning_rate = 1.0
-        return super().choose_optimizer(optimizer, learning_rate, kl)
-
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         """Sets of weights drawn from q.
 
@@ -413,6 +321,11 @@ class Variational(WithELBO):
     @property
     def mean_weights(self) -> Tensor:
         """The means of q, `[P]`, zero where pruned."""
+        if self.annealed:
+            raise ValueError(
+                'the draws of family="annealed" have no meaningful mean weights, they may be in different modes: use '
+                'by="draws"'
+            )
         return self._mean(self.mu)[: self.network.size].detach()
 
     def prune_to(self, kept: Tensor) -> None:
@@ -425,7 +338,7 @@ class Variational(WithELBO):
             ValueError: the weights are correlated.
 
         """
-        if self._family.correlated:
+        if self._family.correlated or self.family == ANNEALED:
             raise ValueError(
                 f"family={self.family!r} cannot be pruned, its weights are correlated: use family='mean_field'"
             )
@@ -439,15 +352,8 @@ class Variational(WithELBO):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
-        if plan.optimizer == NATURAL:
-            # Pairs of opposite draws.
-            plan = replace(plan, draws=max(FEWEST_DRAWS, plan.draws + plan.draws % 2))
         super()._begin(plan, examples)
         check_plan(self.bound, plan)
-
-    def _end(self) -> None:
-        super()._end()
-        self._natural = False
 
     def start_std(self) -> Tensor:
         """Where the posterior's standard deviations started, `[R]`."""
@@ -467,7 +373,8 @@ class Variational(WithELBO):
     def _marginals(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
         size, theta, kept = self.network.random_size, self._drawn(range(10), 0), self._kept_or_none()
         std = self.std if kept is None else torch.where(kept, self.std, 1.0)
-        return self.mean_weights[:size], std, theta[:, :size], kept, self._variables.pick_log_scales(theta)
+        mean = self.annealed_draws.mean(0) if self.annealed else self.mean_weights
+        return mean[:size], std, theta[:, :size], kept, self._variables.pick_log_scales(theta)
 
     # Pure functions of tensors, which can be compiled. Means and draws are of all variables, `[..., P + H + L + N]`;
     # widths are of the random ones, `[R + H + N]`.
@@ -580,16 +487,21 @@ class Variational(WithELBO):
         return kept if kept is None or not others else torch.cat((kept, kept.new_ones(others)))
 
     def _marginal_std(self) -> Tensor:
+        if self.annealed:
+            return self.annealed_draws.std(0)
         return self._family.std(self.widths(self.rho), self.factor)
 
     @torch.no_grad()
     def _drawn(self, draws: Sequence[int], seed: int, moments: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Draws of all variables; `moments` are their means and widths, where they are known already."""
+        if self.annealed:
+            rows = shuffled(self.samples, draws, seed, self.mu.device)
+            return self._variables.whole(self.annealed_draws[rows], self.mu)
         keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
         # A matrix product rounds differently for other numbers of rows: correlated draws are made one by one.
-        rows = self._noise(keys).split(1 if self._family.correlated else max(1, len(draws)))
+        noises = self._noise(keys).split(1 if self._family.correlated else max(1, len(draws)))
         mean, width = moments or (self._mean(self.mu), self.widths(self.rho))
-        each = [self._around(mean, width, eps) for eps in rows]
+        each = [self._around(mean, width, eps) for eps in noises]
         return each[0] if len(each) == 1 else torch.cat(each)
 
     def _keys(self, step: int, draws: int) -> Tensor:
