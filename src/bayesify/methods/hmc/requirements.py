@@ -23,8 +23,8 @@ def check_network(network: Network, x: Any, method: str = "hmc") -> None:
         raise ValueError(f"{method} cannot sample a network that could not be traced: {trace.problem}")
     if trace.updates_buffers or trace.buffers_in_evaluation:
         raise ValueError(
-            f"{method} cannot sample a network with running statistics (batch normalisation): its function depends on the "
-            "order of batches; use LayerNorm or GroupNorm"
+            f"{method} cannot sample a network with running statistics (batch normalisation): its function depends "
+            "on the order of batches; use LayerNorm or GroupNorm"
         )
     if trace.dropout_sites:
         rates = ", ".join(f"{site.rate:g}" for site in trace.dropout_sites)

@@ -1,7 +1,7 @@
 """The family `annealed` of a variational method: a Gaussian that is fitted first, and draws that go on from there.
 
 `fit` trains a mean-field Gaussian as usual. At its end the best path (`annealing.py`) is chosen by its ELBO, from the
-prior or from that Gaussian, and `samples` draws are moved along it and kept.
+prior or from that Gaussian, and `paths` draws are moved along it and kept.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class AnnealedDraws(PosteriorBase):
     """What the family `annealed` adds to a variational method; without effect for the other families."""
 
     transitions: int
-    samples: int
+    paths: int
     annealed_draws: Tensor
     annealed_weights: Tensor
     annealed_start: Tensor
     annealed_step: Tensor
 
-    def _register_annealing(self, transitions: int, samples: int) -> None:
-        self.transitions, self.samples = at_least("transitions", transitions, 1), at_least("samples", samples, 2)
+    def _register_annealing(self, transitions: int, paths: int) -> None:
+        self.transitions, self.paths = at_least("transitions", transitions, 1), at_least("paths", paths, 2)
         if self.family != ANNEALED:
             return
         self._check_model()
         n, zeros = self._variables.random, self.network.initial.new_zeros
-        self.register_buffer("annealed_draws", zeros(samples, n))
+        self.register_buffer("annealed_draws", zeros(paths, n))
         # Log-likelihood and log weight of every draw.
-        self.register_buffer("annealed_weights", zeros(samples, 2, dtype=torch.float64))
+        self.register_buffer("annealed_weights", zeros(paths, 2, dtype=torch.float64))
         self.register_buffer("annealed_start", zeros(2, n))
         # Zero until draws are kept.
         self.register_buffer("annealed_step", zeros((), dtype=torch.float64))
@@ -68,7 +68,7 @@ class AnnealedDraws(PosteriorBase):
     @property
     def held(self) -> int | None:
         """The number of draws that are kept; None for families that can draw any number."""
-        return self.samples if self.annealed else None
+        return self.paths if self.annealed else None
 
     def elbo(self, data: Any, draws: int = 100, seed: int = 0, examples: int | None = None) -> ELBO:
         if not self.annealed:
@@ -96,7 +96,7 @@ class AnnealedDraws(PosteriorBase):
                 raise ValueError(
                     f"family='annealed' would need {work:.1g} products ({self._rows:,} draws, {self.transitions:,} "
                     f"transitions, {examples.n_data:,} examples, {self.network.size:,} weights), more than "
-                    f"{MOST_WORK:.0g}: lower transitions= or samples=, or use family='mean_field'"
+                    f"{MOST_WORK:.0g}: lower transitions= or paths=, or use family='mean_field'"
                 )
             self.annealed_step.zero_()
         super()._begin(plan, examples)
@@ -110,11 +110,11 @@ class AnnealedDraws(PosteriorBase):
         self.annealed_start.copy_(torch.stack((path.start.mean, path.start.width)))
         self.annealed_step.fill_(path.step_size)
         # Other noise than that of the paths among which the best was chosen.
-        ends = self._anneal(target, range(PILOT_DRAWS, PILOT_DRAWS + self.samples), self.seed)
+        ends = self._anneal(target, range(PILOT_DRAWS, PILOT_DRAWS + self.paths), self.seed)
         finite = torch.isfinite(ends.log_weights)
         if not bool(finite.all()):
             raise ValueError(
-                f"family='annealed': {int((~finite).sum())} of {self.samples} draws stopped being finite: raise "
+                f"family='annealed': {int((~finite).sum())} of {self.paths} draws stopped being finite: raise "
                 "transitions=, scale the data, or use family='mean_field'"
             )
         self.annealed_draws.copy_(ends.ends)
@@ -128,12 +128,12 @@ class AnnealedDraws(PosteriorBase):
         tried = len(STEP_SIZES) * len(self._starts())
         return {
             "path": f"{self.transitions:,} steps of {float(self.annealed_step):g} from the "
-            f"{'fitted Gaussian' if fitted else 'prior'} (the best ELBO of {tried} tried), {self.samples:,} draws kept"
+            f"{'fitted Gaussian' if fitted else 'prior'} (the best ELBO of {tried} tried), {self.paths:,} draws kept"
         }
 
     @property
     def _rows(self) -> int:
-        return max(self.samples, 2 * len(STEP_SIZES) * PILOT_DRAWS)
+        return max(self.paths, 2 * len(STEP_SIZES) * PILOT_DRAWS)
 
     def _target(self, examples: Examples, draws: int) -> _JointOfData:
         assert isinstance(self.prior, WeightPrior)

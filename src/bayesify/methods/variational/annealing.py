@@ -6,8 +6,8 @@
     log w = log p(y, z_K) - log q(z_0) + sum over k of (|r before the leapfrog|^2 - |r after it|^2) / 2
 
 E[log w] is the ELBO of path and momenta together: no step is rejected, so every draw is worth the same, and the reverse
-path is the same dynamics backwards. It tends to the log evidence as K grows and e shrinks (T. Geffner and J. Domke, "MCMC
-variational inference via uncorrected Hamiltonian annealing", 2021; A. Thin et al., "Monte Carlo variational
+path is the same dynamics backwards. It tends to the log evidence as K grows and e shrinks (T. Geffner and J. Domke,
+"MCMC variational inference via uncorrected Hamiltonian annealing", 2021; A. Thin et al., "Monte Carlo variational
 auto-encoders", 2021). One gradient over all data is needed for each k.
 """
 
@@ -28,7 +28,7 @@ from bayesify.priors.prior import LOG_TWO_PI
 KEPT_MOMENTUM = 0.9
 # Step sizes that are tried, in standard deviations of the start, each on this many draws.
 STEP_SIZES = (0.2, 0.1, 0.05, 0.03, 0.02, 0.01)
-PILOT_DRAWS = 32
+PILOT_DRAWS = 16
 
 
 class Target(Protocol):
@@ -73,25 +73,33 @@ class Annealed:
 
 
 def anneal(
-    target: Target, mean: Tensor, width: Tensor, step_size: Tensor, transitions: int, draws: Sequence[int], seed: int
+    target: Target,
+    mean: Tensor,
+    width: Tensor,
+    step_size: Tensor,
+    transitions: int,
+    draws: Sequence[int],
+    seed: int,
+    copies: int = 1,
 ) -> Annealed:
     """Move draws along their paths.
 
     Args:
         target: the log joint density.
-        mean: of the start, `[n]` or `[draws, n]`.
+        mean: of the start, `[n]` or `[rows, n]`.
         width: of the start, likewise.
-        step_size: e, `[draws, 1]`.
+        step_size: e, `[rows, 1]`.
         transitions: K.
-        draws: the numbers of the draws; a number that occurs twice has the same noise.
+        draws: the numbers of the draws.
         seed: of the draws.
+        copies: of all draws, with the same noise: there are this many times as many rows as draws.
 
     """
     n = target.size
+    keys = noise.keys(seed, noise.Stream.ANNEALING, draws=draws, device=width.device)
 
     def normal(step: int) -> Tensor:
-        keys = noise.keys(seed, noise.Stream.ANNEALING, step=step, draws=draws, device=width.device)
-        return noise.normal(keys, n).to(width.dtype)
+        return noise.normal(noise.fold(keys, step), n).to(width.dtype).repeat(copies, 1)
 
     def kinetic(momentum: Tensor) -> Tensor:
         return 0.5 * momentum.double().square().sum(-1)
@@ -135,7 +143,7 @@ def best_path(target: Target, starts: Sequence[Start], transitions: int, seed: i
         for name in ("mean", "width")
     )
     sizes = width.new_tensor([size for _, size in pairs]).repeat_interleave(PILOT_DRAWS).unsqueeze(1)
-    tried = anneal(target, mean, width, sizes, transitions, list(range(PILOT_DRAWS)) * len(pairs), seed)
+    tried = anneal(target, mean, width, sizes, transitions, range(PILOT_DRAWS), seed, copies=len(pairs))
     elbos = tried.log_weights.view(len(pairs), PILOT_DRAWS).mean(1).nan_to_num(-math.inf, neginf=-math.inf)
     best = int(elbos.argmax())
     if not math.isfinite(float(elbos[best])):

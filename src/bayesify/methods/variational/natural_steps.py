@@ -98,8 +98,8 @@ class NaturalSteps(PosteriorBase):
         own = (self.mu, self.rho, self.factor)
         others = [p for p in self.parameters() if not any(p is parameter for parameter in own)]
         places = self._variables.random_places.to(self.mu.device)
-        settings = {"draws": self.plan.draws, "widest": self._widest, "learning_rate": learning_rate}
-        return FullRankNaturalGradient(*own, others, places, **settings)
+        draws, widest = self.plan.draws, self._widest
+        return FullRankNaturalGradient(*own, others, places, draws=draws, widest=widest, learning_rate=learning_rate)
 
     def choose_optimizer(
         self, optimizer: str | OptimizerFactory | None, learning_rate: float | None, kl: str

@@ -1,4 +1,4 @@
-"""What the parts of a variational method share: its tensors, and the functions that one part calls and another defines."""
+"""What the parts of a variational method share: its tensors, and functions that one part calls and another defines."""
 
 from __future__ import annotations
 

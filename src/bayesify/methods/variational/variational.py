@@ -71,7 +71,7 @@ class Variational(NaturalSteps, AnnealedDraws):
             any shape, for networks of up to 2,000 random weights.
         rank: of the low-rank family: the number of directions in which weights move together.
         transitions: of the annealed family: the number of steps of each draw.
-        samples: of the annealed family: the number of draws that `fit` makes and keeps.
+        paths: of the annealed family: the number of draws that `fit` makes and keeps.
         estimator: how noise enters the gradient in training: `weight` draws weights; `local` draws pre-activations and
             `flipout` flips signs per input, both for `mean_field`; `moments` has no noise, for plain chains of layers.
         gradient: `reparametrised`, or `stick_the_landing`, whose noise vanishes where q is the posterior.
@@ -125,8 +125,8 @@ class Variational(NaturalSteps, AnnealedDraws):
         bayesian: str | Sequence[str] = "all",
         family: str = "mean_field",
         rank: int = 10,
-        transitions: int = 1000,
-        samples: int = 500,
+        transitions: int = 800,
+        paths: int = 300,
         estimator: str = "weight",
         gradient: str = "reparametrised",
         bound: str = "elbo",
@@ -160,7 +160,7 @@ class Variational(NaturalSteps, AnnealedDraws):
         factor = self._family.first_factor(F.softplus(self.rho.detach()), seed)
         self.factor: nn.Parameter | None
         self.register_parameter("factor", None if factor is None else nn.Parameter(factor))
-        self._register_annealing(transitions, samples)
+        self._register_annealing(transitions, paths)
         self.kept_weights: Tensor
         self.register_buffer("kept_weights", torch.ones(0, dtype=torch.bool, device=self.mu.device))
 
@@ -168,7 +168,7 @@ class Variational(NaturalSteps, AnnealedDraws):
         """The family, the estimator, the gradient, the bound and where the widths start."""
         of_family: dict[str, Any] = {
             "low_rank": {"rank": self.rank},
-            "annealed": {"transitions": self.transitions, "samples": self.samples},
+            "annealed": {"transitions": self.transitions, "paths": self.paths},
         }.get(self.family, {})
         return {
             "family": self.family,
@@ -495,7 +495,7 @@ class Variational(NaturalSteps, AnnealedDraws):
     def _drawn(self, draws: Sequence[int], seed: int, moments: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Draws of all variables; `moments` are their means and widths, where they are known already."""
         if self.annealed:
-            rows = shuffled(self.samples, draws, seed, self.mu.device)
+            rows = shuffled(self.paths, draws, seed, self.mu.device)
             return self._variables.whole(self.annealed_draws[rows], self.mu)
         keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
         # A matrix product rounds differently for other numbers of rows: correlated draws are made one by one.
