@@ -27,7 +27,7 @@ from bayesify.priors.prior import LOG_TWO_PI
 # The share of the momentum that a step keeps, a.
 KEPT_MOMENTUM = 0.9
 # Step sizes that are tried, in standard deviations of the start, each on this many draws.
-STEP_SIZES = (0.2, 0.1, 0.05, 0.03, 0.02, 0.01)
+STEP_SIZES = (0.4, 0.2, 0.1, 0.05, 0.03, 0.02, 0.01)
 PILOT_DRAWS = 16
 
 
