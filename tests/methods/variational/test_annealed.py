@@ -110,8 +110,11 @@ def test_the_elbo_is_below_the_evidence_and_above_mean_field(linear):
     assert own.value == pytest.approx(own.expected_log_likelihood - own.kl)
     # The ELBO after `fit` is that of the draws that are kept.
     assert abs(linear.final_elbo.value - own.value) < 4 * (own.standard_error + linear.final_elbo.standard_error)
-    with pytest.raises(ValueError, match="needs all examples for its ELBO: leave out examples="):
-        linear.elbo(linear_data(), examples=10)
+    # Of a part of the examples there is no other: the posterior is that of all.
+    assert linear.elbo(linear_data(), examples=10) == linear.final_elbo
+    x, y = linear_data()
+    with pytest.raises(ValueError, match="this is other data: leave out examples= to draw anew"):
+        linear.elbo((x, y + 1), examples=10)
 
 
 def test_circles_have_a_higher_elbo_than_mean_field_can_reach():

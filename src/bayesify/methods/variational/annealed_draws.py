@@ -73,18 +73,30 @@ class AnnealedDraws(PosteriorBase):
     def elbo(self, data: Any, draws: int = 100, seed: int = 0, examples: int | None = None) -> ELBO:
         if not self.annealed:
             return super().elbo(data, draws, seed, examples)
-        if examples is not None:
-            raise ValueError("family='annealed' needs all examples for its ELBO: leave out examples=")
+        # A part of the data has another posterior: `examples` asks for the cheap answer, that of the kept draws.
         at_least("draws", draws, 2)
-        target = self._target(as_examples(data, self.likelihood, self.network.dtype), draws)
-        return self._elbo_of_paths(self._anneal(target, range(draws), seed), len(target))
+        data_set = as_examples(data, self.likelihood, self.network.dtype)
+        if examples is not None:
+            return self._elbo_of_kept(data_set)
+        target = self._target(data_set, draws)
+        return _elbo_of(self._anneal(target, range(draws), seed), data_set.n_data)
 
     def elbo_of(self, batches: Iterable[Batch], n_data: int, draws: int, seed: int = 0) -> ELBO:
         if not self.annealed:
             return super().elbo_of(batches, n_data, draws, seed)
-        # Of the draws that are kept: their weights are known.
         log_likelihoods, log_weights = self.annealed_weights.unbind(1)
-        return self._elbo_of_paths(Annealed(self.annealed_draws, log_likelihoods, log_weights), n_data)
+        return _elbo_of(Annealed(self.annealed_draws, log_likelihoods, log_weights), n_data)
+
+    def _elbo_of_kept(self, examples: Examples) -> ELBO:
+        """The ELBO of the draws that are kept, after a check that the data is that of `fit`."""
+        found, _ = self._target(examples, self.paths).parts(self.annealed_draws)
+        known = self.annealed_weights[:, 0].to(found.device)
+        if not torch.allclose(found, known, rtol=1e-3, atol=0.1):
+            raise ValueError(
+                "family='annealed' knows the ELBO of its draws on the data of fit, this is other data: leave out "
+                "examples= to draw anew"
+            )
+        return self.elbo_of([], examples.n_data, self.paths)
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
         if self.family == ANNEALED:
@@ -135,22 +147,16 @@ class AnnealedDraws(PosteriorBase):
     def _rows(self) -> int:
         return max(self.paths, 2 * len(STEP_SIZES) * PILOT_DRAWS)
 
-    def _target(self, examples: Examples, draws: int) -> _JointOfData:
+    def _target(self, examples: Examples, draws: int) -> LogJoint:
         assert isinstance(self.prior, WeightPrior)
         x, y = whole(examples, self.mu.device)
         rest = self.mu.detach()[self.network.random_size : self.network.size]
-        return _JointOfData(self.network, self.likelihood, self.prior, rest, x, y, draws)
+        return LogJoint(self.network, self.likelihood, self.prior, rest, x, y, draws)
 
-    def _anneal(self, target: _JointOfData, draws: range, seed: int) -> Annealed:
+    def _anneal(self, target: LogJoint, draws: range, seed: int) -> Annealed:
         mean, width = self.annealed_start
         step = self.annealed_step.to(width.dtype).expand(len(draws), 1)
         return anneal(target, mean, width, step, self.transitions, draws, seed)
-
-    def _elbo_of_paths(self, paths: Annealed, n_data: int) -> ELBO:
-        weights, draws = paths.log_weights, paths.log_weights.shape[0]
-        value, expected = float(weights.mean()), float(paths.log_likelihoods.mean())
-        error = float(weights.std()) / math.sqrt(draws)
-        return ELBO(value, error, expected, expected - value, draws, n_data, n_data)
 
     def _trained(self) -> tuple[Tensor, Tensor]:
         """Means and widths of the Gaussian that training fitted, `[n]` each."""
@@ -194,8 +200,8 @@ class AnnealedDraws(PosteriorBase):
             )
 
 
-class _JointOfData(LogJoint):
-    """The log joint density, with the number of its examples as its length."""
-
-    def __len__(self) -> int:
-        return sum(y.shape[0] for _, y in self.pieces)
+def _elbo_of(paths: Annealed, n_data: int) -> ELBO:
+    draws = paths.log_weights.shape[0]
+    value, expected = float(paths.log_weights.mean()), float(paths.log_likelihoods.mean())
+    error = float(paths.log_weights.std()) / math.sqrt(draws)
+    return ELBO(value, error, expected, expected - value, draws, n_data, n_data)
