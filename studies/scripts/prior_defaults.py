@@ -30,7 +30,7 @@ from bayesify.workflows.recipe import make_recipe
 DATA = ("uci/boston", "uci/energy", "uci/concrete", "diabetes", "moons")
 # `capped:C` is a normal of scale sqrt(C / fan-in), and never above 1.
 PRIORS = ("normal:1", "normal:fan_in", "capped:10")
-NETWORKS = ((50,), (1000,), (200,), (200, 200), (10,), (50, 50), (50, 50, 50))
+NETWORKS = ((10,), (50,), (200,), (1000,), (200, 200), (50, 50), (50, 50, 50))
 STEPS, BATCH = 1000, 128
 
 

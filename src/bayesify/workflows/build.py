@@ -17,6 +17,7 @@ from bayesify import likelihoods, networks, priors
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
+from bayesify.methods.defaults import PRIOR_OF_WIDE_REGRESSIONS, WIDE
 from bayesify.methods.variational.natural_gradient import LARGEST
 from bayesify.workflows.prepare import PreparedData
 from bayesify.workflows.recipe import Recipe
@@ -46,6 +47,8 @@ def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
     settings = card.settings_for(data.kind, images=images)
     if not images and recipe.network == "mlp":
         settings["units"] = UNITS_FOR_TABLES[data.kind]
+        if recipe.method == "variational" and data.kind == "regression" and max(recipe.units or (0,)) >= WIDE:
+            settings["prior"] = PRIOR_OF_WIDE_REGRESSIONS
     weights_alone = recipe.setting("family") in {"full_rank", "low_rank"} or recipe.setting("gradient")
     if weights_alone or recipe.setting("bound"):
         settings.pop("estimator", None)
