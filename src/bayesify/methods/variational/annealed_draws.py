@@ -71,6 +71,28 @@ class AnnealedDraws(PosteriorBase):
         return self.paths if self.annealed else None
 
     def elbo(self, data: Any, draws: int = 100, seed: int = 0, examples: int | None = None) -> ELBO:
+        """Estimate the ELBO of the posterior as it is now, on the data that it was trained on.
+
+        For `family="annealed"` it is the ELBO of whole paths, which are drawn anew over all data. With `examples` it is
+        that of the draws which `fit` kept, because a part of the data has another posterior.
+
+        Args:
+            data: the training data, in any form that `fit` takes; loaders are read once.
+            draws: posterior draws, at least 2.
+            seed: of the draws.
+            examples: use at most this many, for the other families. None is all.
+
+        Returns:
+            The ELBO, its standard error and its two parts.
+
+        Raises:
+            ValueError: `draws` is less than 2, or the data does not fit the network or the kept draws.
+
+        Example:
+            >>> print(bnn.elbo((x, y), draws=50))
+            -... nats, standard error ... (expected log-likelihood -..., KL ...)
+
+        """
         if not self.annealed:
             return super().elbo(data, draws, seed, examples)
         # A part of the data has another posterior: `examples` asks for the cheap answer, that of the kept draws.
@@ -82,6 +104,18 @@ class AnnealedDraws(PosteriorBase):
         return _elbo_of(self._anneal(target, range(draws), seed), data_set.n_data)
 
     def elbo_of(self, batches: Iterable[Batch], n_data: int, draws: int, seed: int = 0) -> ELBO:
+        """The same from batches of prepared examples; for `family="annealed"`, of the draws that `fit` kept.
+
+        Args:
+            batches: pairs `(x, y)`, for the other families.
+            n_data: N, the number of examples in the whole training data.
+            draws: posterior draws, for the other families.
+            seed: of the draws.
+
+        Returns:
+            The ELBO over N examples.
+
+        """
         if not self.annealed:
             return super().elbo_of(batches, n_data, draws, seed)
         log_likelihoods, log_weights = self.annealed_weights.unbind(1)
