@@ -67,6 +67,7 @@ class Stream(enum.IntEnum):
     HMC = 12
     SWAG = 13
     AUGMENT = 14
+    ANNEALING = 24
 
 
 def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) -> tuple[int, int]:

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 
 import bayesify as bf
 
+STEPS = 2000
+
 
 def prepared(problem: dict[str, Any]) -> dict[str, Any]:
     """Inputs, targets, likelihood, prior, and the affine map from weights to coefficients."""
@@ -49,10 +51,9 @@ def drawn(model: dict[str, Any], method: str) -> tuple[Tensor, Tensor]:
         hmc.fit(data, warm_up=600, samples=1250, progress=False)
         assert hmc.noise_by_chain is not None
         return hmc.draws_by_chain.flatten(0, 1), hmc.noise_by_chain.flatten()
-    settings: dict[str, Any] = {"family": "full_rank", "gradient": "stick_the_landing", "rho": -3.0}
-    bnn = bf.Variational(network, model["likelihood"], prior=model["prior"], **settings)
-    plan: dict[str, Any] = {"epochs": 1200, "batch_size": len(model["y"]), "learning_rate": 0.05, "draws": 8}
-    bnn.fit(data, **plan, schedule="cosine", progress=False)
+    bnn = bf.Variational(network, model["likelihood"], prior=model["prior"], family="full_rank")
+    # Natural gradients, the default of this family.
+    bnn.fit(data, epochs=STEPS, batch_size=len(model["y"]), draws=8, progress=False)
     numbers = range(20_000)
     return bnn.weights(numbers, 0), bnn.log_noise_of(numbers, 0).exp()
 
@@ -65,7 +66,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print("| posterior | method | worst mean (sd) | sigma's mean (sd) | worst sd (%) | sigma's sd (%) | seconds |")
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
-    for path in sorted(arguments.folder.glob(f"*{arguments.only}*.json")):
+    for path in sorted(one for one in arguments.folder.glob("*.json") if arguments.only in one.stem):
         problem = json.loads(path.read_text())
         model = prepared(problem)
         names = [f"beta[{number + 1}]" for number in range(len(model["offset"]))] + ["sigma"]

@@ -140,7 +140,9 @@ FLAGS: dict[str, Flag] = {
     ),
     "batch_size": Flag(int, TRAINING, "Examples per step."),
     "learning_rate": Flag(float, TRAINING, f"Learning rate for the mean loss over a batch. {_learning_rates()}"),
-    "optimizer": Flag(str, TRAINING, "A torch optimiser, such as adam or sgd:momentum=0.9."),
+    "optimizer": Flag(
+        str, TRAINING, "A torch optimiser, such as adam or sgd:momentum=0.9; natural for a full-rank posterior."
+    ),
     "schedule": Flag(
         str,
         TRAINING,

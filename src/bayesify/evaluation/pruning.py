@@ -173,4 +173,8 @@ def _gaussian(method: Method) -> Variational:
         if hasattr(type(method), "std"):
             raise TypeError(f"pruning sets single weights to zero, which {kind} cannot do: use Variational")
         raise TypeError(f"pruning needs a Gaussian posterior, {kind} has none: use Variational")
+    if method.annealed:
+        raise ValueError(
+            f"family={method.family!r} cannot be pruned, its draws are no Gaussian: use family='mean_field'"
+        )
     return method

@@ -143,8 +143,10 @@ OF_OPTIMISATION = (
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     {
-        "family": Option(str, "mean_field, full_rank, low_rank"),
+        "family": Option(str, "mean_field, full_rank, low_rank, annealed"),
         "rank": Option(int, "rank of the covariance (default: 10; swag 20)", "N"),
+        "transitions": Option(int, "steps of each draw of family annealed (default: 800)", "N"),
+        "paths": Option(int, "draws that family annealed makes and keeps (default: 300)", "N"),
         "estimator": Option(str, "weight, local, flipout, moments (default: weight; tables local)"),
         "gradient": Option(str, "reparametrised, stick_the_landing"),
         "bound": Option(str, "elbo, importance_weighted"),
@@ -215,7 +217,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "means and widths; correlations if asked for",
                 colour="#0072b2",
                 marker="D",
-                options=("family", "rank", "estimator", "gradient", "bound", "rho"),
+                options=("family", "rank", "transitions", "paths", "estimator", "gradient", "bound", "rho"),
                 usual=True,
                 prior=True,
                 draws_per_step=True,

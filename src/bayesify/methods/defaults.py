@@ -50,6 +50,11 @@ DEFAULTS: Mapping[str, Mapping[str, Settings]] = MappingProxyType(
     }
 )
 
+# Perceptrons for tables of numbers, where a hidden layer has at least this many units and no prior is named: under
+# `normal:1` their functions would be far too large (docs/choosing-defaults.md).
+WIDE = 200
+PRIOR_OF_WIDE_REGRESSIONS = "normal:fan_in"
+
 
 def default_settings(method: str, kind: str, *, images: bool = False) -> dict[str, Any]:
     """The default settings of a method for a kind of problem.

@@ -160,6 +160,22 @@ class Method(Learning):
         """
         return make_optimizer(optimizer, self.parameters(), learning_rate)
 
+    def choose_optimizer(
+        self, optimizer: str | OptimizerFactory | None, learning_rate: float | None, kl: str
+    ) -> tuple[str | OptimizerFactory, float | None]:
+        """The optimiser and the learning rate of `fit`, where it was given only some of them.
+
+        Args:
+            optimizer: as `fit` takes it.
+            learning_rate: as `fit` takes it.
+            kl: the weighting of the KL, in its text form.
+
+        Returns:
+            Both: `adam` and 0.001 unless they are given or the method has its own.
+
+        """
+        return "adam" if optimizer is None else optimizer, 1e-3 if learning_rate is None else learning_rate
+
     # What users call.
 
     @runs.holds_locks
@@ -169,8 +185,8 @@ class Method(Learning):
         *,
         epochs: int = 10,
         batch_size: int = 128,
-        optimizer: str | OptimizerFactory = "adam",
-        learning_rate: float = 1e-3,
+        optimizer: str | OptimizerFactory | None = None,
+        learning_rate: float | None = None,
         schedule: Schedule = "constant",
         draws: int = 1,
         kl: str | KL = "uniform",
@@ -208,8 +224,9 @@ class Method(Learning):
             epochs: passes over the data.
             batch_size: examples per step; a loader has its own.
             optimizer: the name of a torch optimiser (`adam`, `sgd:momentum=0.9`), or a function
-                `(parameters, lr=) -> Optimizer`.
-            learning_rate: of the mean loss over a batch.
+                `(parameters, lr=) -> Optimizer`. None is the method's own where no learning rate is given either:
+                `natural` for a full-rank variational posterior over at most 128 variables. Otherwise it is `adam`.
+            learning_rate: of the mean loss over a batch. None is 0.001, or the method's own.
             schedule: `constant`, `cosine`, `linear` or `step:0.5,0.1`, each also with `,warm-up=0.05`; a function of
                 the share of steps done; or a function that makes a torch scheduler for an optimiser.
             draws: weight draws per step.
@@ -255,6 +272,7 @@ class Method(Learning):
             (10, True)
 
         """
+        optimizer, learning_rate = self.choose_optimizer(optimizer, learning_rate, str(KL.parse(kl)))
         plan, own_optimizer, own_schedule = make_plan(
             optimizer,
             schedule,

@@ -120,7 +120,7 @@ def _moving(histories: Mapping[str, History], column: str) -> dict[str, History]
 
 
 def _has_signal(result: MethodResult) -> bool:
-    if not isinstance(result.method, Variational):
+    if not isinstance(result.method, Variational) or result.method.annealed:
         return False
     return bool((scores(result.method) > 0)[prunable_weights(result.method)].any())
 

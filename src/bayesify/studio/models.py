@@ -141,7 +141,7 @@ def describe(model: Model) -> dict[str, Any]:
         "image": None if layout is None else {"height": layout.height, "width": layout.width},
         "drawable": why is None,
         "why": why,
-        "gaussian": isinstance(method, Variational),
+        "gaussian": isinstance(method, Variational) and not method.annealed,
         "boxed": data.get("name") in BOXED,
         # About the width of the strokes of the training digits, as a share of the pad.
         "pen": 0.13 if layout is not None and layout.height <= 8 else 0.09,

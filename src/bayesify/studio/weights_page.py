@@ -75,7 +75,7 @@ def describe(method: Method) -> dict[str, Any]:
         "weights": int(method.network.size),
     }
     described["prior"] = _prior_density(method, 0.5 * (edges[1:] + edges[:-1]))
-    if not isinstance(method, Variational):
+    if not isinstance(method, Variational) or method.annealed:
         return described | {"snr": None, "why": _NO_WIDTH}
     return described | {"snr": _snr(method), "single": _single(method), "why": None}
 
@@ -133,7 +133,7 @@ def _single(method: Variational, count: int = 6) -> list[dict[str, Any]]:
 
 def _measure(store: ModelStore, name: str, fraction: float, by: str, draws: int, seed: int) -> dict[str, Any]:
     method, lock = store.copy_of(name)
-    if not isinstance(method, Variational):
+    if not isinstance(method, Variational) or method.annealed:
         raise HTTPException(422, f"{name} cannot be pruned: {_NO_WIDTH}")
     examples = store.examples(name)
     with lock:

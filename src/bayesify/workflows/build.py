@@ -6,6 +6,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from bayesify import likelihoods, networks, priors
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
+from bayesify.methods.defaults import PRIOR_OF_WIDE_REGRESSIONS, WIDE
+from bayesify.methods.variational.natural_gradient import LARGEST
 from bayesify.workflows.prepare import PreparedData
 from bayesify.workflows.recipe import Recipe
 
@@ -44,13 +47,31 @@ def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
     settings = card.settings_for(data.kind, images=images)
     if not images and recipe.network == "mlp":
         settings["units"] = UNITS_FOR_TABLES[data.kind]
-    weights_alone = recipe.setting("family") not in {None, "mean_field"} or recipe.setting("gradient")
+        if recipe.method == "variational" and data.kind == "regression" and max(recipe.units or (0,)) >= WIDE:
+            settings["prior"] = PRIOR_OF_WIDE_REGRESSIONS
+    weights_alone = recipe.setting("family") in {"full_rank", "low_rank"} or recipe.setting("gradient")
     if weights_alone or recipe.setting("bound"):
         settings.pop("estimator", None)
     if recipe.dropout is not None or ":" in recipe.network:
         settings.pop("p", None)
     missing = {name: value for name, value in settings.items() if value is not None and recipe.setting(name) is None}
-    return recipe.with_settings(missing)
+    filled = recipe.with_settings(missing)
+    if _by_natural_gradients(recipe, filled, data):
+        # They have their own rate, which falls by itself.
+        filled = replace(filled, learning_rate=recipe.learning_rate, schedule=recipe.schedule)
+    return filled
+
+
+def _by_natural_gradients(recipe: Recipe, filled: Recipe, data: PreparedData) -> bool:
+    """Whether `fit` trains by natural gradients: a small full-rank posterior, and no learning rate given."""
+    if recipe.setting("family") != "full_rank" or recipe.learning_rate is not None:
+        return False
+    if recipe.optimizer is not None:
+        return recipe.optimizer == "natural"
+    likelihood = make_likelihood(filled, data)
+    outputs = likelihood.width(likelihood.prepare(data.train[1]))
+    network = make_network(filled, tuple(data.train[0].shape[1:]), outputs)()
+    return sum(parameter.numel() for parameter in network.parameters()) <= LARGEST
 
 
 def make_method(recipe: Recipe, data: PreparedData) -> Method:
@@ -98,7 +119,7 @@ def fit_settings(recipe: Recipe, examples: int) -> dict[str, Any]:
     return {
         "epochs": epochs,
         "batch_size": batch_size,
-        "learning_rate": None if found else recipe.learning_rate or 1e-3,
+        "learning_rate": recipe.learning_rate,
         "optimizer": recipe.optimizer,
         "schedule": recipe.schedule or "constant",
         "draws": recipe.draws,

@@ -31,6 +31,8 @@ OF_NETWORK = {
     "activation": ("mlp", "cnn"),
     "dropout": ("mlp", "cnn"),
 }
+# Options of a variational method that belong to one family.
+OF_FAMILY = {"rank": "low_rank", "transitions": "annealed", "paths": "annealed"}
 # Entries of a run's configuration that are no settings of a recipe: the next run decides them again.
 _NOT_REPEATED = {"compiled", "checkpoint_every", "block", "stored", "judged", "added_dropout"}
 
@@ -63,7 +65,8 @@ class Recipe:
         epochs: passes over the training data.
         batch_size: examples per step.
         learning_rate: of the optimiser of the mean loss.
-        optimizer: the name of a torch optimiser, as `adam` or `sgd:momentum=0.9`.
+        optimizer: the name of a torch optimiser, as `adam` or `sgd:momentum=0.9`, or `natural` for a full-rank
+            posterior; None is the method's own, or `adam`.
         schedule: of the learning rate: `constant`, `cosine`, `linear` or `step:0.5,0.1`.
         draws: weight draws per training step.
         kl: weighting of the KL over the batches: `uniform` or `reweighted`.
@@ -102,7 +105,7 @@ class Recipe:
     epochs: int | None = None
     batch_size: int = 128
     learning_rate: float | None = None
-    optimizer: str = "adam"
+    optimizer: str | None = None
     schedule: str | None = None
     draws: int = 1
     kl: str = "uniform"
@@ -131,9 +134,10 @@ class Recipe:
         for name, networks in OF_NETWORK.items():
             if getattr(self, name) is not None and self.network not in networks:
                 raise ValueError(f"{name} is a setting of {' and '.join(networks)}, the network is {self.network}")
-        family = self.options.get("family")
-        if "family" in card.options and "rank" in self.options and family != "low_rank":
-            raise ValueError(f"rank is a setting of family low_rank, the family is {family or 'mean_field'}")
+        family = self.options.get("family") or "mean_field"
+        for name, owner in OF_FAMILY.items():
+            if "family" in card.options and name in self.options and family != owner:
+                raise ValueError(f"{name} is a setting of family {owner}, the family is {family}")
         if self.validation is not None and not 0 < self.validation < 1:
             raise ValueError(
                 f"validation must be a share of the training examples between 0 and 1, got {self.validation}"

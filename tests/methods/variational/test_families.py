@@ -546,14 +546,14 @@ def test_scales_are_saved_loaded_and_resumed_to_the_same_bits(family, tmp_path):
     settings = {"epochs": 4, "batch_size": 20, "schedule": "cosine", "progress": False}
     whole, victim = make(), make()
     whole.fit(moons(), run=tmp_path / "whole", **settings)
-    original = victim.objective
+    original = victim.backward
 
-    def objective(*args, step, **kwargs):
+    def backward(*args, step, **kwargs):
         if step == 7:
             raise Killed
         return original(*args, step=step, **kwargs)
 
-    victim.objective = objective
+    victim.backward = backward
     with pytest.raises(Killed):
         victim.fit(moons(), run=tmp_path / "run", **settings)
     resumed = bf.load(tmp_path / "run")

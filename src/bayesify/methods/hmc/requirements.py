@@ -14,24 +14,24 @@ JUDGED_INPUTS = 50
 GRID = 10
 
 
-def check_network(network: Network, x: Any) -> None:
-    """Refuse a network that is not a function of its weights and inputs alone."""
+def check_network(network: Network, x: Any, method: str = "hmc") -> None:
+    """Refuse a network that is not a function of its weights and inputs alone; `method` is named in errors."""
     if network.random_size == 0:
         raise ValueError(f"no weight is random: bayesian={network.bayesian!r} selects none, use bayesian='all'")
     trace = network.traced(take(x, slice(2)))
     if trace.problem is not None:
-        raise ValueError(f"hmc cannot sample a network that could not be traced: {trace.problem}")
+        raise ValueError(f"{method} cannot sample a network that could not be traced: {trace.problem}")
     if trace.updates_buffers or trace.buffers_in_evaluation:
         raise ValueError(
-            "hmc cannot sample a network with running statistics (batch normalisation): its function depends on the "
-            "order of batches; use LayerNorm or GroupNorm"
+            f"{method} cannot sample a network with running statistics (batch normalisation): its function depends "
+            "on the order of batches; use LayerNorm or GroupNorm"
         )
     if trace.dropout_sites:
         rates = ", ".join(f"{site.rate:g}" for site in trace.dropout_sites)
-        raise ValueError(f"hmc cannot sample a network with dropout (rates {rates}): remove it, or use MCDropout")
+        raise ValueError(f"{method} cannot sample a network with dropout (rates {rates}): remove it, or use MCDropout")
     if trace.uses_generator or trace.keeps_state:
         raise ValueError(
-            "hmc cannot sample a network that draws random numbers or keeps a state: make it deterministic"
+            f"{method} cannot sample a network that draws random numbers or keeps a state: make it deterministic"
         )
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -30,7 +29,7 @@ from bayesify.methods.sgmcmc.stored_chains import StoredChains
 from bayesify.methods.sgmcmc.whole_data import ChainExamples, WholeGradient, in_memory
 from bayesify.training.batches import Examples, TensorExamples, as_examples, take
 from bayesify.training.kl import KL
-from bayesify.training.loop import History, Plan, Schedule
+from bayesify.training.loop import History, Plan
 from bayesify.training.optimisation import OptimizerFactory
 
 # Where the step is found from the data, all data is one batch by default, for gradients without noise, while examples
@@ -81,23 +80,9 @@ class StochasticGradientMCMC(StoredChains):
         *,
         epochs: int | None = None,
         batch_size: int | None = None,
-        optimizer: str | OptimizerFactory = "adam",
         learning_rate: float | None = None,
-        schedule: Schedule = "constant",
-        draws: int = 1,
-        kl: str | KL = "uniform",
-        validation: Any = None,
-        patience: int | None = None,
-        keep: str = "last",
-        seed: int = 0,
-        n_data: int | None = None,
-        device: torch.device | str | None = None,
-        compiled: bool | None = None,
-        progress: bool = True,
-        run: str | Path | None = None,
-        overwrite: bool = False,
         checkpoint_every: int | None = None,
-        validation_draws: int = 10,
+        **settings: Any,
     ) -> History:
         """Sample from the posterior with gradients of batches.
 
@@ -106,24 +91,11 @@ class StochasticGradientMCMC(StoredChains):
             epochs: passes over the data. None is enough for the usual number of steps (10 with a learning rate).
             batch_size: examples per step. None is all data where that is affordable, otherwise (and with a learning
                 rate) 128.
-            optimizer: not used: the update is the method's own.
             learning_rate: of SGD on the mean loss over a batch. None finds a step size from the data.
-            schedule: of the step size: `constant`, `cosine`, `linear`, `step:0.5,0.1`, or a function of the share of
-                steps done.
-            draws: not used: a step has no weight draws.
-            kl: `uniform`, with `temperature=`; see `KL`.
-            validation: data like `data`, scored after every epoch.
-            patience: not used: samples are collected until the end of the plan.
-            keep: not used.
-            seed: of the noise and the order of the batches.
-            n_data: the number of examples, where a loader has no length.
-            device: where to train; the method is moved there.
-            compiled: not used: the steps are not compiled.
-            progress: show a bar (never when the output is not a terminal).
-            run: a folder for checkpoints, history and the result.
-            overwrite: allow a run folder that already holds a run.
             checkpoint_every: epochs between checkpoints. None is a hundredth of the epochs (1 with a learning rate).
-            validation_draws: draws for each validation score.
+            **settings: the other arguments of `Method.fit`. The update is the method's own, and samples are collected
+                until the end of the plan: `optimizer`, `patience` and `keep` are refused, `draws` and `compiled` do
+                nothing.
 
         Returns:
             The history: one record per epoch, columns by name (`history["nll"]`). The last record also has
@@ -145,7 +117,7 @@ class StochasticGradientMCMC(StoredChains):
             batch_size = _BATCH if batch_size is None else batch_size
             checkpoint_every = 1 if checkpoint_every is None else checkpoint_every
         else:
-            data = as_examples(data, self.likelihood, self.network.dtype, n_data)
+            data = as_examples(data, self.likelihood, self.network.dtype, settings.get("n_data"))
             if batch_size is None:
                 work = data.n_data * self.network.size * self.chains
                 whole = isinstance(data, TensorExamples) and work <= _WHOLE
@@ -155,29 +127,30 @@ class StochasticGradientMCMC(StoredChains):
             checkpoint_every = (
                 max(1, at_least("epochs", epochs, 1) // 100) if checkpoint_every is None else checkpoint_every
             )
-        rate: Any = learning_rate
         return super().fit(
             data,
             epochs=epochs,
             batch_size=batch_size,
-            optimizer=optimizer,
-            learning_rate=rate,
-            schedule=schedule,
-            draws=draws,
-            kl=kl,
-            validation=validation,
-            patience=patience,
-            keep=keep,
-            seed=seed,
-            n_data=n_data,
-            device=device,
-            compiled=compiled,
-            progress=progress,
-            run=run,
-            overwrite=overwrite,
+            learning_rate=learning_rate,
             checkpoint_every=checkpoint_every,
-            validation_draws=validation_draws,
+            **settings,
         )
+
+    def choose_optimizer(
+        self, optimizer: str | OptimizerFactory | None, learning_rate: float | None, kl: str
+    ) -> tuple[str | OptimizerFactory, float | None]:
+        """The sampler's own update; None stays None, which finds the step size.
+
+        Args:
+            optimizer: as `fit` takes it.
+            learning_rate: as `fit` takes it.
+            kl: as `fit` takes it, as text.
+
+        Returns:
+            The optimiser and the rate.
+
+        """
+        return "adam" if optimizer is None else optimizer, learning_rate
 
     def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float | None) -> Optimizer:
         """The sampler's update rule; any other optimiser is refused.

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -182,13 +183,29 @@ class LowRank(Family):
         return torch.where(failed == 0, root, torch.nan)
 
 
-FAMILIES = (MeanField.name, FullRank.name, LowRank.name)
+ANNEALED = "annealed"
+
+
+@dataclass(frozen=True)
+class AnnealedStart(MeanField):
+    """The Gaussian from which annealed draws may start (`annealed_draws.py`)."""
+
+    name: ClassVar[str] = ANNEALED
+
+
+FAMILIES = (MeanField.name, FullRank.name, LowRank.name, ANNEALED)
 
 
 def make_family(name: str, rank: int) -> Family:
     """The family of this name."""
     choose("family", name, FAMILIES)
-    return MeanField() if name == MeanField.name else FullRank() if name == FullRank.name else LowRank(rank)
+    made: dict[str, Callable[[], Family]] = {
+        MeanField.name: MeanField,
+        FullRank.name: FullRank,
+        LowRank.name: lambda: LowRank(rank),
+        ANNEALED: AnnealedStart,
+    }
+    return made[name]()
 
 
 def check_memory(family: Family, n: int, itemsize: int) -> None:

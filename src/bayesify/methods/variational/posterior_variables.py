@@ -34,6 +34,13 @@ class Variables:
         """Where the log scales stand, H + L of them."""
         return slice(self.weights, self.weights + self.random_scales + self.learned_scales)
 
+    @property
+    def random_places(self) -> Tensor:
+        """Where the random variables stand in a vector of all, `[R + H + N]` integers."""
+        scales = range(self.weights, self.weights + self.random_scales)
+        noises = range(self.scales.stop, self.scales.stop + self.noises)
+        return torch.tensor([*range(self.random_weights), *scales, *noises])
+
     def pick_random(self, vector: Tensor) -> Tensor:
         """The random variables: `[..., P + H + L + N]` -> `[..., R + H + N]`."""
         if not self.random_scales + self.noises:

@@ -28,12 +28,14 @@ from bayesify.functional import initialisation
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.prediction import Drawing
+from bayesify.methods.stored_samples import shuffled
+from bayesify.methods.variational.annealed_draws import AnnealedDraws
 from bayesify.methods.variational.bounds import check_combination, check_plan
 from bayesify.methods.variational.estimators import ESTIMATORS, noisy_outputs, stochastic_layers
 from bayesify.methods.variational.estimators.moments import chain_of, moment_outputs
-from bayesify.methods.variational.families import check_memory, make_family
+from bayesify.methods.variational.families import ANNEALED, check_memory, make_family
+from bayesify.methods.variational.natural_steps import NaturalSteps
 from bayesify.methods.variational.posterior_variables import Variables
-from bayesify.methods.with_elbo import WithELBO
 from bayesify.priors import Hyperprior, Normal, WeightPrior
 from bayesify.priors.prior import entropy
 from bayesify.training.batches import Batch, Examples
@@ -49,7 +51,7 @@ FIRST_RHO_OF_SCALES = -2.0
 WIDEST_UNDER_IMPROPER_PRIOR = 10.0
 
 
-class Variational(WithELBO):
+class Variational(NaturalSteps, AnnealedDraws):
     """A Gaussian posterior over the weights, fitted by variational inference (Bayes by Backprop).
 
     It maximises the evidence lower bound, E_q[log p(y | x, w)] - KL(q || p), one batch of B of N examples at a time:
@@ -65,8 +67,12 @@ class Variational(WithELBO):
             Its scales may have hyperpriors or be learned. None is `normal:1`.
         bayesian: which weights are random: `all` (normalisation layers excepted), `last_layer`, `last_block`, `lora`,
             name patterns such as `head.*`, or a list of these.
-        family: `mean_field` (independent weights), `full_rank` (all correlations, for small networks) or `low_rank`.
+        family: `mean_field` (independent weights), `full_rank` (all correlations, for small networks), `low_rank`, or
+            `annealed`: draws that move from a Gaussian to the posterior by annealed Hamiltonian steps, which can have
+            any shape, for networks of up to 2,000 random weights.
         rank: of the low-rank family: the number of directions in which weights move together.
+        transitions: of the annealed family: the number of steps of each draw.
+        paths: of the annealed family: the number of draws that `fit` makes and keeps.
         estimator: how noise enters the gradient in training: `weight` draws weights; `local` draws pre-activations and
             `flipout` flips signs per input, both for `mean_field`; `moments` has no noise, for plain chains of layers.
         gradient: `reparametrised`, or `stick_the_landing`, whose noise vanishes where q is the posterior.
@@ -121,6 +127,8 @@ class Variational(WithELBO):
         bayesian: str | type | Sequence[str | type] = "all",
         family: str = "mean_field",
         rank: int = 10,
+        transitions: int = 800,
+        paths: int = 300,
         estimator: str = "weight",
         gradient: str = "reparametrised",
         bound: str = "elbo",
@@ -154,15 +162,19 @@ class Variational(WithELBO):
         factor = self._family.first_factor(F.softplus(self.rho.detach()), seed)
         self.factor: nn.Parameter | None
         self.register_parameter("factor", None if factor is None else nn.Parameter(factor))
+        self._register_annealing(transitions, paths)
         self.kept_weights: Tensor
         self.register_buffer("kept_weights", torch.ones(0, dtype=torch.bool, device=self.mu.device))
 
     def settings(self) -> dict[str, Any]:
         """The family, the estimator, the gradient, the bound and where the widths start."""
-        rank = {"rank": self.rank} if self.family == "low_rank" else {}
+        of_family: dict[str, Any] = {
+            "low_rank": {"rank": self.rank},
+            "annealed": {"transitions": self.transitions, "paths": self.paths},
+        }.get(self.family, {})
         return {
             "family": self.family,
-            **rank,
+            **of_family,
             "estimator": self.estimator,
             "gradient": self.gradient,
             "bound": self.bound,
@@ -206,7 +218,8 @@ class Variational(WithELBO):
         if not self._variables.noises:
             return None
         with torch.no_grad():
-            return self.mu[-1].clone(), self._marginal_std()[-1]
+            mean = self.annealed_draws[:, -1].mean() if self.annealed else self.mu[-1].clone()
+            return mean, self._marginal_std()[-1]
 
     def log_noise_of(self, draws: Sequence[int], seed: int, by: str = "draws") -> Tensor:
         """The logarithm of the noise in posterior draws, in the order of `weights`.
@@ -227,7 +240,7 @@ class Variational(WithELBO):
         if by == "moments":
             # The mean of sigma^2, where log sigma is Gaussian, is exp(2 mean + 2 std^2).
             return (mean + std.square()).view(1)
-        if self._family.correlated:
+        if self._family.correlated or self.annealed:
             return self._drawn(draws, seed)[:, -1]
         keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
         # The noise is the last variable: the others need not be drawn.
@@ -251,6 +264,7 @@ class Variational(WithELBO):
         """What a summary adds about the posterior: the family, the objective and the scales."""
         assert self.prior is not None
         facts = {"family": f"low_rank (rank {self.rank})" if self.family == "low_rank" else self.family}
+        facts |= self._facts_of_annealing()
         if self.gradient != "reparametrised":
             facts["gradient"] = self.gradient
         if self.bound != "elbo":
@@ -309,6 +323,11 @@ class Variational(WithELBO):
     @property
     def mean_weights(self) -> Tensor:
         """The means of q, `[P]`, zero where pruned."""
+        if self.annealed:
+            raise ValueError(
+                'the draws of family="annealed" have no meaningful mean weights, they may be in different modes: use '
+                'by="draws"'
+            )
         return self._mean(self.mu)[: self.network.size].detach()
 
     def prune_to(self, kept: Tensor) -> None:
@@ -321,7 +340,7 @@ class Variational(WithELBO):
             ValueError: the weights are correlated.
 
         """
-        if self._family.correlated:
+        if self._family.correlated or self.family == ANNEALED:
             raise ValueError(
                 f"family={self.family!r} cannot be pruned, its weights are correlated: use family='mean_field'"
             )
@@ -360,7 +379,8 @@ class Variational(WithELBO):
     def _marginals(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
         size, theta, kept = self.network.random_size, self._drawn(range(10), 0), self._kept_or_none()
         std = self.std if kept is None else torch.where(kept, self.std, 1.0)
-        return self.mean_weights[:size], std, theta[:, :size], kept, self._variables.pick_log_scales(theta)
+        mean = self.annealed_draws.mean(0) if self.annealed else self.mean_weights
+        return mean[:size], std, theta[:, :size], kept, self._variables.pick_log_scales(theta)
 
     # Pure functions of tensors, which can be compiled. Means and draws are of all variables, `[..., P + H + L + N]`;
     # widths are of the random ones, `[R + H + N]`.
@@ -456,10 +476,14 @@ class Variational(WithELBO):
         """
         # Far below zero softplus underflows; the smallest normal number keeps its logarithm finite.
         width = F.softplus(rho).clamp(min=torch.finfo(rho.dtype).tiny)
-        if self.prior is not None and not self.prior.proper:
-            width = width.clamp(max=WIDEST_UNDER_IMPROPER_PRIOR)
+        if math.isfinite(self._widest):
+            width = width.clamp(max=self._widest)
         kept = self._kept_numbers()
         return width if kept is None else width * kept
+
+    @property
+    def _widest(self) -> float:
+        return math.inf if self.prior is None or self.prior.proper else WIDEST_UNDER_IMPROPER_PRIOR
 
     def _kept_or_none(self) -> Tensor | None:
         return self.kept_weights if self.kept_weights.numel() else None
@@ -469,16 +493,21 @@ class Variational(WithELBO):
         return kept if kept is None or not others else torch.cat((kept, kept.new_ones(others)))
 
     def _marginal_std(self) -> Tensor:
+        if self.annealed:
+            return self.annealed_draws.std(0)
         return self._family.std(self.widths(self.rho), self.factor)
 
     @torch.no_grad()
     def _drawn(self, draws: Sequence[int], seed: int, moments: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Draws of all variables; `moments` are their means and widths, where they are known already."""
+        if self.annealed:
+            rows = shuffled(self.paths, draws, seed, self.mu.device)
+            return self._variables.whole(self.annealed_draws[rows], self.mu)
         keys = noise.keys(seed, noise.Stream.PREDICTION, draws=draws, device=self.mu.device)
         # A matrix product rounds differently for other numbers of rows: correlated draws are made one by one.
-        rows = self._noise(keys).split(1 if self._family.correlated else max(1, len(draws)))
+        noises = self._noise(keys).split(1 if self._family.correlated else max(1, len(draws)))
         mean, width = moments or (self._mean(self.mu), self.widths(self.rho))
-        each = [self._around(mean, width, eps) for eps in rows]
+        each = [self._around(mean, width, eps) for eps in noises]
         return each[0] if len(each) == 1 else torch.cat(each)
 
     def _keys(self, step: int, draws: int) -> Tensor:

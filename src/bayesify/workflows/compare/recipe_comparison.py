@@ -85,7 +85,7 @@ def compare(
             draws=draws,
             notes={**prepared.notes, "outputs": outputs},
             progress=progress,
-            optimizer=recipe.optimizer,
+            optimizer=recipe.optimizer or "adam",
             schedule=recipe.schedule or "constant",
             kl=recipe.kl,
             validation=prepared.validation,

@@ -1,0 +1,66 @@
+"""Defaults that depend on the method's family and on the width of the network."""
+
+import pytest
+from sklearn.datasets import make_friedman1
+
+from bayesify.workflows.build import fit_settings, make_method, with_defaults
+from bayesify.workflows.prepare import prepare_data
+from bayesify.workflows.recipe import make_recipe
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    file = tmp_path_factory.mktemp("data") / "friedman.csv"
+    x, y = make_friedman1(60, random_state=0)
+    rows = ["a,b,c,d,e,f,g,h,i,j,y", *(",".join(map(str, [*row, target])) for row, target in zip(x, y, strict=True))]
+    file.write_text("\n".join(rows))
+    return str(file)
+
+
+def filled(**settings):
+    recipe = make_recipe({}, {"method": "variational", **settings})
+    prepared = prepare_data(recipe)
+    return with_defaults(recipe, prepared), prepared
+
+
+def test_a_small_full_rank_network_is_left_to_natural_gradients():
+    recipe, prepared = filled(data="moons", family="full_rank", units=5, layers=1)
+    assert (recipe.learning_rate, recipe.schedule, recipe.optimizer) == (None, None, None)
+    method = make_method(recipe, prepared)
+    method.fit(prepared.train, progress=False, **{**fit_settings(recipe, 100), "epochs": 1})
+    assert (method.plan.optimizer, method.plan.learning_rate) == ("natural", 1.0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"family": "full_rank", "units": 50},
+        {"family": "full_rank", "units": 5, "optimizer": "adam"},
+        {"family": "annealed", "units": 5},
+        {"units": 5},
+    ],
+)
+def test_other_variational_networks_have_the_default_rate_of_adam(settings):
+    recipe, _ = filled(data="moons", layers=1, **settings)
+    assert (recipe.learning_rate, recipe.schedule) == (0.01, "cosine")
+
+
+def test_the_annealed_family_fits_its_gaussian_by_the_default_estimator():
+    assert filled(data="moons", family="annealed", units=5)[0].setting("estimator") == "local"
+    assert filled(data="moons", family="full_rank", units=5)[0].setting("estimator") is None
+
+
+def test_wide_regressions_alone_have_a_prior_by_fan_in(table):
+    assert filled(data=table, units=200)[0].prior == "normal:fan_in"
+    assert filled(data=table, units=200, prior="normal:1")[0].prior == "normal:1"
+    assert filled(data=table, units=50)[0].prior is None
+    assert filled(data=table, units=200, method="ivon")[0].prior is None
+    assert filled(data="moons", units=200)[0].prior is None
+
+
+@pytest.mark.parametrize(
+    ("option", "family"), [("rank", "low_rank"), ("transitions", "annealed"), ("paths", "annealed")]
+)
+def test_a_setting_of_another_family_is_refused(option, family):
+    with pytest.raises(ValueError, match=f"{option} is a setting of family {family}, the family is mean_field"):
+        make_recipe({}, {"method": "variational", option: 20})
