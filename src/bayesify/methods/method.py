@@ -15,13 +15,16 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bayesify import likelihoods, runs
-from bayesify.errors import first_line, whole_number
+from bayesify.errors import TrainingError, first_line, whole_number
 from bayesify.functional import initialisation
 from bayesify.functional.network import Network
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import saving
-from bayesify.methods.after_fit import examine
+from bayesify.methods.after_fit import Checked, examine
+from bayesify.methods.arguments import explained_arguments
+from bayesify.methods.before_fit import look_at
 from bayesify.methods.checks import (
+    check_classes,
     check_last_batch,
     check_likelihood,
     check_noise,
@@ -32,6 +35,7 @@ from bayesify.methods.checks import (
 )
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.objective import Learning, Objective
+from bayesify.methods.readiness import collected, untrained
 from bayesify.methods.summary import Summary, summarise
 from bayesify.priors import Prior, WeightPrior
 from bayesify.training import data_identity
@@ -109,6 +113,7 @@ class Method(Learning):
     ) -> None:
         super().__init__()
         whole_number("seed", seed)
+        check_classes(network, prior)
         self.network = Network(network, bayesian, output, seed)
         self.likelihood = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
         check_likelihood(self.likelihood)
@@ -132,11 +137,17 @@ class Method(Learning):
         self.notes: dict[str, Any] = {}
         # Why the last fit should not be trusted: sentences by kind.
         self.warnings: dict[str, str] = {}
+        # The numbers behind the warnings; None before the first fit.
+        self.checked: Checked | None = None
+        # Warnings about the network and the data, given before training.
+        self._before_fit: dict[str, str] = {}
         # The ELBO at the end of the last fit, on at most 1,000 examples; None for methods without one.
         self.final_elbo: ELBO | None = None
         self.input_shapes: list[list[int]] | None = None
         self.input_names: list[str] | None = None
         self._passes = 0
+        # Whether `fit` is at work, and whether it was said that the method is untrained.
+        self._under_way = self._said_untrained = False
 
     # What a method may override.
 
@@ -158,8 +169,35 @@ class Method(Learning):
         """
         return make_optimizer(optimizer, self.parameters(), learning_rate)
 
+    def lacking(self) -> str | None:
+        """What the method has to collect before it can predict, such as `samples`; None where nothing is missing."""
+        # Snapshots and samples are counted in a buffer of this name.
+        count = getattr(self, "count", None)
+        return "samples" if isinstance(count, Tensor) and int(count) == 0 else None
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        """Register a parameter, and note its version: a parameter that was trained has another.
+
+        Args:
+            name: of the parameter.
+            param: the parameter, or None.
+
+        """
+        super().register_parameter(name, param)
+        if param is not None and not param.is_inference():
+            self.__dict__.setdefault("_versions", {})[name] = param._version
+
+    def weights_changed(self) -> bool:
+        """Whether a parameter was changed, by training or loading, since the method was made."""
+        known = self.__dict__.get("_versions", {})
+        return any(
+            parameter.is_inference() or known.get(name) != parameter._version
+            for name, parameter in self.named_parameters(recurse=False)
+        )
+
     # What users call.
 
+    @explained_arguments
     @runs.holds_locks
     def fit(
         self,
@@ -393,10 +431,23 @@ class Method(Learning):
 
     def _examine(self, examples: Examples, validation: Examples | None, kls: Sequence[float]) -> None:
         findings = examine(self, examples, validation, kls)
-        self.warnings, self.final_elbo = findings.warnings, findings.elbo
+        self.warnings = {**self._before_fit, **findings.warnings}
+        self.checked, self.final_elbo = findings.checked, findings.elbo
 
     def _warn(self) -> None:
-        for sentence in self.warnings.values():
+        for kind, sentence in self.warnings.items():
+            if kind not in self._before_fit:  # those were given before training
+                warn(sentence)
+
+    def _check_ready(self) -> None:
+        """Refuse to predict without what `fit` collects, and warn once of weights that have seen no data."""
+        if self._under_way:
+            return
+        missing = collected(self)
+        if missing is not None:
+            raise ValueError(missing)
+        if not self._said_untrained and (sentence := untrained(self)) is not None:
+            self._said_untrained = True
             warn(sentence)
 
     def _read(
@@ -416,6 +467,9 @@ class Method(Learning):
         for part in (examples, checks):
             if part is not None:
                 self.check_examples(part)
+        self._before_fit = look_at(self, examples)
+        for sentence in self._before_fit.values():
+            warn(sentence)
         return examples, checks
 
     def check_examples(self, examples: Examples) -> None:
@@ -442,10 +496,15 @@ class Method(Learning):
         self.input_shapes = shapes_of(x)
 
     def _carry_out(self, trainer: Trainer, folder: Path | None, before: Sequence[float] = ()) -> History:
+        self._under_way = True
         try:
             trainer.train()
             self._conclude(trainer.examples)
+        except TrainingError as problem:
+            self.warnings = {**self._before_fit, "diverged": f"training diverged: {problem}"}
+            raise
         finally:
+            self._under_way = False
             self.history = trainer.history
             self._end()
             self.eval()

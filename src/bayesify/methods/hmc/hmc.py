@@ -23,6 +23,7 @@ from bayesify import runs
 from bayesify.errors import nearest
 from bayesify.functional.inputs import count
 from bayesify.methods import saving
+from bayesify.methods.arguments import explained_arguments
 from bayesify.methods.hmc.chains import Chains
 from bayesify.methods.hmc.diagnostics import Diagnosis, diagnose, to_arviz
 from bayesify.methods.hmc.log_joint import LogJoint, whole
@@ -91,6 +92,7 @@ class HMC(Chains):
 
     # What users call.
 
+    @explained_arguments
     @runs.holds_locks
     def fit(
         self,

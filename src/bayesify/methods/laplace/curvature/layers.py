@@ -127,8 +127,9 @@ def factors(
         for block in layers:
             module = network.template.get_submodule(block.name)
             hooks.callback(module.register_forward_hook(watch(block.name)).remove)
-        outputs = network.call(network.unflatten(theta.detach().requires_grad_()), x)[0]
-    flat, layer_outputs = outputs.flatten(1), [outputs_by_name[block.name] for block in layers]
+        # Flattening is part of the graph: outside it, outputs of more than two axes would have no derivative.
+        flat = network.call(network.unflatten(theta.detach().requires_grad_()), x)[0].flatten(1)
+    layer_outputs = [outputs_by_name[block.name] for block in layers]
 
     def gradients_by_column() -> Iterator[list[Tensor]]:
         for column in roots.unbind(1):
