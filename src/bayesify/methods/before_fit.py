@@ -70,7 +70,9 @@ def _scale_of(method: Method, y: Tensor) -> str | None:
     if not hasattr(likelihood, "location") or not hasattr(likelihood, "scale") or y.shape[0] < 2:
         return None
     numbers = y.double().reshape(y.shape[0], -1)
-    location, scale = (torch.as_tensor(part, dtype=torch.float64).reshape(-1) for part in (likelihood.location, likelihood.scale))
+    location, scale = (
+        torch.as_tensor(part, dtype=torch.float64).reshape(-1) for part in (likelihood.location, likelihood.scale)
+    )
     if {len(location), len(scale)} - {1, numbers.shape[1]}:
         return None
     standardised = (numbers - location.to(numbers.device)) / scale.to(numbers.device)

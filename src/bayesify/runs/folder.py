@@ -11,8 +11,8 @@ import json
 import logging
 import math
 import os
-import re
 import platform
+import re
 import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

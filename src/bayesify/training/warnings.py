@@ -61,8 +61,10 @@ def blew_up(nlls: Sequence[float], constant: float | None = None) -> str | None:
     epoch = values.index(worst) + 1
     if epoch > 1 and worst > BLOWN_UP * max(values[0], 1.0):
         before = f"from {values[0]:.3g} at the start"
-    elif constant is not None and worst > BLOWN_UP**3 * max(abs(constant), 1.0) and values[-1] > BLOWN_UP * max(
-        abs(constant), 1.0
+    elif (
+        constant is not None
+        and worst > BLOWN_UP**3 * max(abs(constant), 1.0)
+        and values[-1] > BLOWN_UP * max(abs(constant), 1.0)
     ):
         before = f"a constant prediction has {constant:.3g}"
     else:

@@ -1,0 +1,101 @@
+"""Where IVON starts where nothing else is said: its estimate of the Hessian, and its learning rate.
+
+    h_0 = the larger of  f = mean over weights and examples of (d -log p(y | x, w) / d w_i)^2
+                    and  the smallest h whose noise raises the NLL by at most `HARM` nats per example
+
+At the start of training f is close to the mean diagonal of the Fisher information, and so of the Gauss-Newton matrix
+(Martens 2020): the size that h moves to. A start far above it makes every step too short and every width too narrow. A
+start far below lets the noise of the weights drown the function: sigma^2 = 1 / (N (h + delta)).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from bayesify import noise
+from bayesify.functional.inputs import count
+from bayesify.training.batches import Examples, take, to_device
+
+if TYPE_CHECKING:
+    from bayesify.methods.ivon.ivon import IVON
+
+EXAMPLES = 32
+# The nats per example that noise may cost at the start. The curvature of a regression grows as its noise is learned, by
+# about one over its variance, so that less noise of the weights is harmless there.
+HARM = {"classification": 0.5, "regression": 0.01}
+# The share of a Newton step, for few batches in an epoch and for many: see `first_rate`.
+RATE, MANY_BATCHES = 0.2, 10
+_DRAWS, _STEPS_PER_DECADE = 4, 3
+_SMALLEST, _LARGEST = 1e-4, 1e4
+
+
+def first_rate(batches: int) -> float:
+    """The learning rate for an epoch of so many batches: the noise of small batches adds up, so it falls with them.
+
+    Args:
+        batches: in an epoch.
+
+    Returns:
+        A share of a Newton step.
+
+    """
+    return RATE * min(1.0, math.sqrt(MANY_BATCHES / batches))
+
+
+def first_hessian(method: IVON, examples: Examples, effective_data: float) -> float:
+    """Where the Hessian estimate starts, from a few examples.
+
+    Args:
+        method: the method at its start.
+        examples: its training data.
+        effective_data: N over the temperature.
+
+    Returns:
+        A number from 1e-4 to 1e4.
+
+    """
+    x, y = examples.sample(EXAMPLES) or examples.first()
+    rows = min(EXAMPLES, count(x))
+    x, y = to_device(take(x, slice(rows)), method.mean.device), y[:rows].to(method.mean.device)
+    lowest = min(max(_squared_gradient(method, x, y), _SMALLEST), _LARGEST)
+    steps = math.ceil(_STEPS_PER_DECADE * math.log10(_LARGEST / lowest))
+    at_mean, harm = _nll(method, x, y, None), HARM[method.likelihood.kind]
+    for step in range(steps):
+        hessian = lowest * 10 ** (step / _STEPS_PER_DECADE)
+        if _nll(method, x, y, torch.rsqrt(effective_data * hessian + method.prior_precision)) <= at_mean + harm:
+            return hessian
+    return _LARGEST
+
+
+def _squared_gradient(method: IVON, x: Any, y: Tensor) -> float:
+    size, total = method.network.random_size, 0.0
+    for number in range(len(y)):
+        with torch.enable_grad():
+            theta = method.mean.detach().clone().requires_grad_()
+            one = take(x, slice(number, number + 1))
+            loss = _loss(method, theta.unsqueeze(0), one, y[number : number + 1])
+            (gradient,) = torch.autograd.grad(loss, theta)
+        total += float(gradient[:size].double().square().mean())
+    return total / len(y) if math.isfinite(total) else 1.0
+
+
+@torch.no_grad()
+def _nll(method: IVON, x: Any, y: Tensor, std: Tensor | None) -> float:
+    """The mean NLL at the mean weights, or under draws of a width."""
+    theta, size = method.mean.detach().unsqueeze(0), method.network.random_size
+    if std is not None:
+        keys = noise.keys(method.seed, noise.Stream.INITIAL, network=2, draws=range(_DRAWS), device=theta.device)
+        theta = theta.repeat(_DRAWS, 1)
+        theta[:, :size] += std * noise.normal(keys, size).to(theta.dtype)
+    value = float(_loss(method, theta, x, y))
+    return value if math.isfinite(value) else math.inf
+
+
+def _loss(method: IVON, theta: Tensor, x: Any, y: Tensor) -> Tensor:
+    outputs = method.network.outputs(theta, x)[0]
+    keys = noise.keys(method.seed, noise.Stream.LOGITS, draws=range(len(theta)), device=theta.device)
+    return -method.likelihood_of(range(len(theta)), 0, "mean").log_prob(outputs, y, keys).mean()
