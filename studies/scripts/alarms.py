@@ -2,8 +2,9 @@
 
 Seven small problems, ten methods and three seeds, each with good settings and with settings that are wrong on purpose.
 Whether a fit failed is decided on test examples that the checks never see, against the best good fit of its problem and
-seed. A hundred examples are validation data: without any, no check can see that a network overfits. Written to docs/results/alarms.json; `--table` prints the tables of docs/warnings.md from it. Fits that are in
-the file already are not repeated. About half an hour on one core; `--seeds 1` is a third of it.
+seed. A hundred examples are validation data: without any, no check can see that a network overfits. Written to
+docs/results/alarms.json; `--table` prints the tables of docs/warnings.md from it. Fits that are in the file already are
+not repeated. About half an hour on one core; `--seeds 1` is a third of it.
 """
 
 import argparse
@@ -33,7 +34,7 @@ METHODS = {
     "swag": (bf.SWAG, {}, {"learning_rate": 0.02, "epochs": 150}),
     "sgld": (bf.SGLD, {}, {"learning_rate": (0.1, 0.03), "epochs": 1000}),
     "sghmc": (bf.SGHMC, {}, {"learning_rate": (0.02, 0.005), "epochs": 500}),
-    "hmc": (bf.HMC, {}, {"warm_up": 150, "samples": 100, "max_leapfrogs": 100}),
+    "hmc": (bf.HMC, {}, {"warm_up": 150, "samples": 75, "max_leapfrogs": 40}),
 }
 PRIORS = ("variational", "ivon", "laplace", "sgld", "sghmc", "hmc")
 SETTINGS = ("good", "rate x 100", "rate / 100", "one epoch", "huge prior", "targets unscaled")

@@ -179,12 +179,12 @@ def _predictions_judged(
     if prior is not None:
         numbers["prior_nll"] = -float(prior.mean())
         texts["no_better_than_prior"] = no_better_than_prior((ours - prior).tolist(), numbers["prior_nll"], where)
-    text, found = _against_neighbours(method, predictive, ours, memory, (scored[0], targets), where)
+    text, found = _against_neighbours(predictive, ours, memory, (scored[0], targets), where)
     return texts | text, numbers | found
 
 
 def _against_neighbours(
-    method: Method, predictive: Predictive, ours: Tensor, memory: Batch, scored: Batch, where: str
+    predictive: Predictive, ours: Tensor, memory: Batch, scored: Batch, where: str
 ) -> tuple[dict[str, str | None], dict[str, Any]]:
     kind, targets = predictive.kind, scored[1]
     neighbours = nearest_neighbours(kind, memory, scored)

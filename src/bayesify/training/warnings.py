@@ -271,8 +271,8 @@ def targets_unscaled(mean: float, deviation: float) -> str | None:
     if abs(mean) <= FAR_FROM_UNIT and 1 / FAR_FROM_UNIT <= deviation <= FAR_FROM_UNIT:
         return None
     return (
-        f"targets are far from unit scale (mean {mean:.3g}, standard deviation {deviation:.3g}), and outputs start near "
-        "0: give Gaussian(..., location=float(y.mean()), scale=float(y.std())), predictions keep the units of the data"
+        f"targets are far from unit scale (mean {mean:.3g}, standard deviation {deviation:.3g}), and outputs start at "
+        "about 0: give Gaussian(..., location=float(y.mean()), scale=float(y.std())), predictions keep their units"
     )
 
 
@@ -306,9 +306,9 @@ def few_snapshots(taken: int) -> str | None:
     if taken >= FEWEST_SNAPSHOTS:
         return None
     return (
-        f"{taken} snapshot{'' if taken == 1 else 's'} give{'s' if taken == 1 else ''} no spread to speak of, so there is "
-        f"hardly any epistemic uncertainty: train for more epochs, or take snapshots more often (every=STEPS); at least "
-        f"{FEWEST_SNAPSHOTS} are needed"
+        f"{taken} snapshot{'' if taken == 1 else 's'} of the weights: too few for a spread, so there is hardly any "
+        "epistemic uncertainty; train for more epochs, or take snapshots more often (every=STEPS), "
+        f"{FEWEST_SNAPSHOTS} or more"
     )
 
 

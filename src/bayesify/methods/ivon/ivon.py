@@ -51,8 +51,8 @@ class IVON(WithELBO):
         v <- beta1 v + (1 - beta1) g,    h <- beta2 h + (1 - beta2) c + correction
         m <- m - rate * (v / (1 - beta1^t) + delta m) / (h + delta)
 
-    `fit(learning_rate=)` is the share of a Newton step, 0.2 with `schedule="cosine"` where it is not given. A constant
-    rate r with M batches per epoch adds up to r M / 2 of the posterior variance to the mean: keep it below 1 / M.
+    `fit(learning_rate=)` is the share of a Newton step. A constant rate r with M batches per epoch adds up to r M / 2
+    of the posterior variance to the mean: keep it below 1 / M, which is the default (with `schedule="cosine"`).
     Parameters without a posterior (normalisation layers, learned observation noise) follow Adam at the same rate.
 
     Args:
@@ -65,8 +65,8 @@ class IVON(WithELBO):
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
-        hessian_init: where the Hessian estimate h starts; sigma starts at 1 / sqrt(N (hessian_init + delta)). None is the
-            found by `fit` from a few examples: the mean squared gradient, or more where the noise would do harm.
+        hessian_init: where the Hessian estimate h starts; sigma starts at 1 / sqrt(N (hessian_init + delta)). `fit`
+            finds it from a few examples where it is None: the mean squared gradient, or more where noise does harm.
         beta1: the decay of the running mean of gradients.
         beta2: the decay of the running mean of Hessian estimates in the long run; early steps average over less.
         seed: of the starting weights; `fit(seed=)` sets the seed of training.
@@ -152,7 +152,7 @@ class IVON(WithELBO):
 
         Args:
             data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; x may be any pytree.
-            learning_rate: the share of a Newton step. None is 0.2, and less where an epoch has more than ten batches.
+            learning_rate: the share of a Newton step. None is 1 / M for M batches in an epoch, from 0.02 to 0.2.
             schedule: as for every method. None is `cosine` where no learning rate is given, and `constant` otherwise.
             **settings: the other arguments of `Method.fit`: `epochs`, `batch_size`, `validation`, `run` and so on.
 

@@ -59,7 +59,8 @@ class LaplaceApproximation(PointEstimate):
             as `head.*`. Other weights are trained without a prior and stay fixed.
         structure: the part of the curvature that is kept: `diagonal`, `kronecker` (by layer) or `full`.
         predictive: whether draws are functions `linearised` at w*, or the network at the drawn `weights`.
-        prior_precision: `fixed` as given, or multiplied by the factor that maximises the `marginal_likelihood`.
+        prior_precision: `fixed` as given, or multiplied by the factor that maximises the `marginal_likelihood`. None is
+            `fixed` where a prior is given, and `marginal_likelihood` where none is.
         per_layer: use one such factor for each layer, not one for all.
         rounds: how often the factors are tuned, evenly over training; 1 is once, at the end.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
@@ -99,7 +100,7 @@ class LaplaceApproximation(PointEstimate):
         bayesian: str | Sequence[str] = "all",
         structure: str = "kronecker",
         predictive: str = "linearised",
-        prior_precision: str = "fixed",
+        prior_precision: str | None = None,
         per_layer: bool = False,
         rounds: int = 1,
         output: str | int | Callable[[Any], Tensor] | None = None,
@@ -110,6 +111,9 @@ class LaplaceApproximation(PointEstimate):
             if bayesian not in ("all", "last_layer"):
                 raise ValueError(f'subset="last_layer" and bayesian={bayesian!r} name different weights: give only one')
             bayesian = "last_layer"
+        if prior_precision is None:
+            tuned = prior is None or per_layer or rounds > 1
+            prior_precision = "marginal_likelihood" if tuned else "fixed"
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         if self.network.random_size == 0:
