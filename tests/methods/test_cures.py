@@ -97,6 +97,23 @@ def test_a_posterior_that_never_moved_is_cured_by_a_higher_rate():
     assert warned(moved, data, epochs=400, learning_rate=0.05, schedule="cosine") == set()
 
 
+def test_collapse_is_cured_by_laplace_and_by_an_ensemble():
+    x, y = make_circles(100, noise=0.3, factor=0.6, random_state=0)
+    data = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+
+    def deep():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(2, 20), nn.Tanh(), nn.Linear(20, 20), nn.Tanh(), nn.Linear(20, 2))
+
+    bnn = bf.Variational(deep(), "categorical", prior="normal:1", estimator="local")
+    assert warned(bnn, data, epochs=300, learning_rate=0.05, schedule="cosine") == {"collapsed"}
+    assert "use LaplaceApproximation, Ensemble" in bnn.warnings["collapsed"]
+    # Neither a narrower prior nor a warm-up of the KL would do: the best ELBO is that of a constant.
+    assert bnn.final_elbo.kl < 20
+    for other in (bf.LaplaceApproximation(deep(), "categorical"), bf.Ensemble(deep(), "categorical", members=2)):
+        assert warned(other, data, epochs=300, learning_rate=0.03, schedule="cosine") == set()
+
+
 def test_few_snapshots_are_cured_by_taking_more():
     data = moons()
     swag = bf.SWAG(net(), "categorical")

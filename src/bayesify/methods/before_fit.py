@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bayesify.functional.inputs import count
 from bayesify.likelihoods import Bernoulli
-from bayesify.training.batches import Examples, TensorExamples, take, to_device
+from bayesify.training.batches import take, to_device
 from bayesify.training.warnings import ends_in, targets_unscaled
 
 if TYPE_CHECKING:
@@ -25,19 +25,18 @@ _FACTORS = (1.0, -1.0, 7.0)
 _ROUNDING = 1e-3
 
 
-def look_at(method: Method, examples: Examples) -> dict[str, str]:
+def look_at(method: Method, x: Any, y: Tensor) -> dict[str, str]:
     """Warnings about a network and its training data, before training.
 
     Args:
         method: the method, whose network takes the data.
-        examples: its training data.
+        x: inputs of a first batch.
+        y: targets, all of them where they are in memory.
 
     Returns:
         Sentences by kind; empty where there is nothing to warn about.
 
     """
-    x, y = examples.first()
-    y = examples.y if isinstance(examples, TensorExamples) else y
     found = {"ends_in_probabilities": _ends_in(method, x), "targets_unscaled": _scale_of(method, y)}
     return {kind: text for kind, text in found.items() if text is not None}
 

@@ -464,10 +464,12 @@ class Method(Learning):
         if validation is not None:
             checks = for_scoring(validation, self.likelihood, self.network.dtype).to(where)
         self.input_names = None
+        found: dict[str, str] = {}
         for part in (examples, checks):
             if part is not None:
                 self.check_examples(part)
-        self._before_fit = look_at(self, examples)
+                found = self._before_fit if part is examples else found
+        self._before_fit = found
         for sentence in self._before_fit.values():
             warn(sentence)
         return examples, checks
@@ -484,13 +486,14 @@ class Method(Learning):
         self.input_names = self.input_names or names_of(x)
         if isinstance(examples, TensorExamples):
             y = examples.y
-        x = few(self.network, x)
+        rows, x = x, few(self.network, x)
         output = self._try(x)[:1]
 
         def check(targets: Tensor) -> None:
             self.likelihood.check_outputs(output.expand(targets.shape[0], *output.shape[1:]), targets.to(output.device))
 
         check(y)
+        self._before_fit = look_at(self, rows, y)
         if not isinstance(examples, TensorExamples):
             examples.check = check
         self.input_shapes = shapes_of(x)

@@ -329,8 +329,8 @@ def collapsed(layers: Sequence[str], all_layers: bool) -> str | None:
     named = f"layers {few} are" if len(layers) > 1 else f"layer {few} is"
     which = "every layer is" if all_layers else named
     return (
-        f"the posterior collapsed: {which} at the prior, and predictions are the same for every input; use a narrower "
-        "prior (such as normal:0.3), kl='uniform,warm-up=EPOCHS', a smaller network, another family, or Laplace"
+        f"the posterior collapsed: {which} at the prior, and predictions are the same for every input; with "
+        "little data this may be the best that independent Gaussians can do; use LaplaceApproximation, Ensemble or SGHMC"
     )
 
 

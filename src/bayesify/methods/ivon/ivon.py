@@ -66,7 +66,7 @@ class IVON(WithELBO):
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
         hessian_init: where the Hessian estimate h starts; sigma starts at 1 / sqrt(N (hessian_init + delta)). `fit`
-            finds it from a few examples where it is None: the mean squared gradient, or more where noise does harm.
+            finds it from a few examples where it is None: the mean curvature, or more where noise does harm.
         beta1: the decay of the running mean of gradients.
         beta2: the decay of the running mean of Hessian estimates in the long run; early steps average over less.
         seed: of the starting weights; `fit(seed=)` sets the seed of training.

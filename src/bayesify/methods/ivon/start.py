@@ -1,10 +1,9 @@
 """Where IVON starts where nothing else is said: its estimate of the Hessian, and its learning rate.
 
-    h_0 = the larger of  f = mean over weights and examples of (d -log p(y | x, w) / d w_i)^2
+    h_0 = the larger of  the mean diagonal of the generalised Gauss-Newton matrix (Martens 2020)
                     and  the smallest h whose noise raises the NLL by at most `HARM` nats per example
 
-At the start of training f is close to the mean diagonal of the Fisher information, and so of the Gauss-Newton matrix
-(Martens 2020): the size that h moves to. A start far above it makes every step too short and every width too narrow. A
+The first is the size that h moves to: a start far above it makes every step too short and every width too narrow. A
 start far below lets the noise of the weights drown the function: sigma^2 = 1 / (N (h + delta)).
 """
 
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from bayesify import noise
 from bayesify.functional.inputs import count
+from bayesify.methods.laplace.curvature import check_likelihood, root
 from bayesify.training.batches import Examples, take, to_device
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EXAMPLES = 32
 # The nats per example that noise may cost at the start. The curvature of a regression grows as its noise is learned, by
 # about one over its variance, so that less noise of the weights is harmless there.
-HARM = {"classification": 0.2, "regression": 0.01}
+HARM, HARM_OF_LEARNED_NOISE = 0.2, 0.01
 # The largest and the smallest share of a Newton step: see `first_rate`.
 RATE, LOWEST_RATE = 0.2, 0.02
 _DRAWS, _STEPS_PER_DECADE = 8, 3
@@ -63,9 +63,10 @@ def first_hessian(method: IVON, examples: Examples, effective_data: float) -> fl
     x, y = examples.sample(EXAMPLES) or examples.first()
     rows = min(EXAMPLES, count(x))
     x, y = to_device(take(x, slice(rows)), method.mean.device), y[:rows].to(method.mean.device)
-    lowest = min(max(_squared_gradient(method, x, y), _SMALLEST), _LARGEST)
+    lowest = min(max(_curvature(method, x, y), _SMALLEST), _LARGEST)
     steps = math.ceil(_STEPS_PER_DECADE * math.log10(_LARGEST / lowest))
-    at_mean, harm = _nll(method, x, y, None), HARM[method.likelihood.kind]
+    fixed = method.likelihood.kind == "classification" or isinstance(getattr(method.likelihood, "noise", None), float)
+    at_mean, harm = _nll(method, x, y, None), HARM if fixed else HARM_OF_LEARNED_NOISE
     for step in range(steps):
         hessian = lowest * 10 ** (step / _STEPS_PER_DECADE)
         if _nll(method, x, y, torch.rsqrt(effective_data * hessian + method.prior_precision)) <= at_mean + harm:
@@ -73,14 +74,31 @@ def first_hessian(method: IVON, examples: Examples, effective_data: float) -> fl
     return _LARGEST
 
 
-def _squared_gradient(method: IVON, x: Any, y: Tensor) -> float:
+def _curvature(method: IVON, x: Any, y: Tensor) -> float:
+    """The mean diagonal of the Gauss-Newton matrix, from one vector of random signs for each example.
+
+    With L = S S' the curvature of the likelihood, the squares of J' S r have the diagonal of J' L J as expectation.
+    Likelihoods without a known root have the squared gradients at their targets instead.
+    """
     size, total = method.network.random_size, 0.0
+    try:
+        check_likelihood(method.name, method.likelihood)
+        known = method.noise_prior is None
+    except ValueError:
+        known = False
+    keys = noise.keys(method.seed, noise.Stream.INITIAL, network=3, draws=range(len(y)), device=y.device)
     for number in range(len(y)):
+        one, target = take(x, slice(number, number + 1)), y[number : number + 1]
         with torch.enable_grad():
             theta = method.mean.detach().clone().requires_grad_()
-            one = take(x, slice(number, number + 1))
-            loss = _loss(method, theta.unsqueeze(0), one, y[number : number + 1])
-            (gradient,) = torch.autograd.grad(loss, theta)
+            if known:
+                outputs = method.network.call(method.network.unflatten(theta), one)[0].flatten(1)
+                shaped = method.network.call(method.network.unflatten(theta.detach()), one)[0]
+                columns = root(method.likelihood, shaped.detach(), target)[0]
+                signs = noise.normal(keys[number : number + 1], columns.shape[0])[0].sign().to(columns)
+                (gradient,) = torch.autograd.grad(outputs[0] @ (signs @ columns).to(outputs), theta)
+            else:
+                (gradient,) = torch.autograd.grad(_loss(method, theta.unsqueeze(0), one, target), theta)
         total += float(gradient[:size].double().square().mean())
     return total / len(y) if math.isfinite(total) else 1.0
 
