@@ -29,7 +29,7 @@ METHODS = {
     "point": (bf.PointEstimate, {}, {"learning_rate": 0.02, "epochs": 150}),
     "ensemble": (bf.Ensemble, {"members": 3}, {"learning_rate": 0.02, "epochs": 150}),
     "mc-dropout": (bf.MCDropout, {"p": 0.05}, {"learning_rate": 0.02, "epochs": 200}),
-    "variational": (bf.Variational, {"estimator": "local"}, {"learning_rate": 0.05, "epochs": 200}),
+    "variational": (bf.Variational, {"estimator": "local"}, {"learning_rate": 0.05, "epochs": 250}),
     "ivon": (bf.IVON, {}, {"epochs": 250}),
     "laplace": (bf.LaplaceApproximation, {}, {"learning_rate": 0.02, "epochs": 150}),
     "swag": (bf.SWAG, {}, {"learning_rate": 0.02, "epochs": 150}),
@@ -91,7 +91,7 @@ def make(name: str, setting: str, inputs: int, classes: int, seed: int) -> tuple
     if setting == "huge prior":
         options["prior"] = "normal:100"
     elif setting == "one epoch":
-        settings |= {"warm_up": 4, "samples": 4, "max_leapfrogs": 10} if name == "hmc" else {"epochs": 1}
+        settings |= {"warm_up": 20, "samples": 4, "max_leapfrogs": 2} if name == "hmc" else {"epochs": 1}
     elif setting.startswith("rate"):
         usual = settings.get("learning_rate", 0.1)
         settings["learning_rate"] = usual * (100 if "x" in setting else 0.01)

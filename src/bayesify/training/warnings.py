@@ -330,7 +330,7 @@ def collapsed(layers: Sequence[str], all_layers: bool) -> str | None:
     which = "every layer is" if all_layers else named
     return (
         f"the posterior collapsed: {which} at the prior, and predictions are the same for every input; with "
-        "little data this may be the best that independent Gaussians can do; use LaplaceApproximation, Ensemble or SGHMC"
+        "little data this may be the best that independent Gaussians do; use LaplaceApproximation, Ensemble or SGHMC"
     )
 
 
