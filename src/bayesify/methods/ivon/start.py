@@ -29,7 +29,7 @@ EXAMPLES = 32
 HARM, HARM_OF_LEARNED_NOISE = 0.2, 0.01
 # The largest and the smallest share of a Newton step: see `first_rate`.
 RATE, LOWEST_RATE = 0.2, 0.02
-_DRAWS, _STEPS_PER_DECADE = 8, 3
+_PAIRS, _STEPS_PER_DECADE = 8, 3
 _SMALLEST, _LARGEST = 1e-4, 1e4
 
 
@@ -108,9 +108,11 @@ def _nll(method: IVON, x: Any, y: Tensor, std: Tensor | None) -> float:
     """The mean NLL at the mean weights, or under draws of a width."""
     theta, size = method.mean.detach().unsqueeze(0), method.network.random_size
     if std is not None:
-        keys = noise.keys(method.seed, noise.Stream.INITIAL, network=2, draws=range(_DRAWS), device=theta.device)
-        theta = theta.repeat(_DRAWS, 1)
-        theta[:, :size] += std * noise.normal(keys, size).to(theta.dtype)
+        keys = noise.keys(method.seed, noise.Stream.INITIAL, network=2, draws=range(_PAIRS), device=theta.device)
+        moved = torch.zeros_like(theta).repeat(_PAIRS, 1)
+        moved[:, :size] = std * noise.normal(keys, size).to(theta.dtype)
+        # Each draw and its mirror image: what is linear in the noise cancels, and the curvature is left.
+        theta = torch.cat((theta + moved, theta - moved))
     value = float(_loss(method, theta, x, y))
     return value if math.isfinite(value) else math.inf
 
