@@ -173,7 +173,8 @@ def fitted():
 def test_evaluate_is_the_score_of_what_the_method_predicts(fitted):
     method, x = fitted
     y, other = (x[:, 0] > 0).long(), 0.01 * random(30, 2, seed=4)
-    expected = score(method.predict(x), y, method.predict(other))
+    expected = score(method.predict(x), y, method.predict(other)).with_checks(method)
+    assert expected.warnings == method.warnings
     dataset = torch.utils.data.TensorDataset(x, y)
     for data in ((x, y), (x.numpy(), y.numpy()), dataset, torch.utils.data.DataLoader(dataset, batch_size=64)):
         for ood in (other, other.numpy()):

@@ -34,13 +34,18 @@ def test_a_diverging_rate_stops_with_the_reason_and_the_last_good_epoch(row, tmp
     kept = bf.load(tmp_path / "run", network=plain(2))
     assert not kept.complete
     assert all(torch.equal(tensor, kept.state_dict()[key]) for key, tensor in method.state_dict().items())
-    assert torch.equal(judge(kept).outputs, judge(method).outputs)
+    if method.lacking() is None:
+        assert torch.equal(judge(kept).outputs, judge(method).outputs)
+    else:
+        with pytest.raises(ValueError, match="call fit"):
+            judge(kept)
 
 
 @pytest.mark.parametrize("row", OPTIMISED)
 def test_a_last_step_that_overflows_is_noticed_too(row):
     # The loss of the only step is finite; what it leads to is not.
-    method = make(row, prior="normal:1")
+    # Where IVON's curvature starts is found by `fit`, unless it is given.
+    method = make(row, prior="normal:1", **({"hessian_init": 1.0} if row == "ivon" else {}))
     before = {key: tensor.clone() for key, tensor in method.state_dict().items()}
     draws = {"draws": 2} if getattr(method, "bound", "elbo") != "elbo" else {}
     with pytest.raises(bf.TrainingError, match="in epoch 1: lower learning_rate"):
@@ -57,7 +62,9 @@ def test_a_curvature_that_overflows_leaves_the_point_estimate(structure):
         laplace.fit((X, CURVE), **{**PLAN, "epochs": 1, "batch_size": 16, "learning_rate": 1e2})
     assert finite(laplace)
     assert laplace.held == 1
-    assert torch.isfinite(laplace.predict(X).mean).all()
+    assert torch.isfinite(laplace.predict(X, by="mean").mean).all()
+    with pytest.raises(ValueError, match="laplace has no curvature yet"):
+        laplace.predict(X)
 
 
 def test_snapshots_whose_spread_overflows_leave_the_point_estimate():
@@ -67,7 +74,7 @@ def test_snapshots_whose_spread_overflows_leave_the_point_estimate():
         method.fit((X, LABELS), optimizer="sgd", **{**PLAN, "learning_rate": 1e22})
     assert finite(method)
     assert method.held == 1
-    judge(method)
+    judge(method, by="mean")
 
 
 def test_chains_without_a_log_posterior_stop_with_the_reason():

@@ -106,7 +106,7 @@ def _results(
         first = first or examples
         predictive = method.predict(examples.x, draws=draws, seed=seed)
         unknown = None if examples.unknown is None else method.predict(examples.unknown, draws=draws, seed=seed)
-        evaluation = score(predictive, examples.y, unknown)
+        evaluation = score(predictive, examples.y, unknown).with_checks(method)
         evaluation = evaluation.with_elbo(run_data.elbo_of(method, examples, draws, seed))
         about = {"method": name, "data": examples.what, "ood": examples.unknown_what, "by": "draws", "seed": seed}
         train.write_metrics(folder, about | evaluation.to_dict())

@@ -37,7 +37,7 @@ def score(predictive: Predictive, targets: Any, ood: Predictive | None = None, s
 
     """
     predictions = ScoredPredictions(predictive, targets, ood, score)
-    values = {
+    values: dict[str, Any] = {
         name: entry.measure(predictions)
         for name, entry in SCORES.items()
         if entry.measure is not None and predictive.kind in entry.kinds and (ood is not None or not entry.unknown)
@@ -92,7 +92,7 @@ def evaluate(
     x, y = read_targets(method, data)
     predictive = _predict(method, x, y, {"draws": draws, "seed": seed, "by": by})
     unknown = None if ood is None else _predict(method, ood, None, {"draws": draws, "seed": seed, "by": by})
-    return _score(predictive, y, unknown, score)
+    return _score(predictive, y, unknown, score).with_checks(method)
 
 
 def _predict(method: Method, x: Any, y: Tensor | None, settings: dict[str, Any]) -> Predictive:

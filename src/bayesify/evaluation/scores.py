@@ -16,6 +16,7 @@ import bayesify as bf
 
 if TYPE_CHECKING:
     from bayesify.evaluation.scored_predictions import ScoredPredictions
+    from bayesify.methods import Method
     from bayesify.methods.elbo import ELBO
 
 CLASSIFICATION, REGRESSION = "classification", "regression"
@@ -102,6 +103,8 @@ class Evaluation:
         elbo_standard_error: its Monte Carlo error.
         expected_log_likelihood: of all training examples, averaged over the posterior.
         kl: from the posterior to the prior: `elbo` is `expected_log_likelihood - kl`.
+        warnings: what the checks after the fit said against the method, by kind; empty where they found nothing, None
+            where the evaluation is not that of a method.
 
     Example:
         >>> result = bf.evaluate(bnn, (x, y), draws=20)
@@ -313,6 +316,7 @@ class Evaluation:
     elbo_standard_error: float | None = None
     expected_log_likelihood: float | None = None
     kl: float | None = None
+    warnings: dict[str, str] | None = None
 
     def with_elbo(self, bound: ELBO | None) -> Evaluation:
         """The same scores with those of the posterior on its training data.
@@ -334,15 +338,29 @@ class Evaluation:
             kl=bound.kl,
         )
 
+    def with_checks(self, method: Method) -> Evaluation:
+        """The same scores with what the checks after the fit found: the warnings, and the ELBO at its end.
+
+        Args:
+            method: the fitted method.
+
+        Returns:
+            A new record.
+
+        """
+        return replace(self if self.elbo is not None else self.with_elbo(method.final_elbo), warnings=method.warnings)
+
     def to_dict(self) -> dict[str, Any]:
         """All scores by name, as `json.dumps` takes them; None where there is no value."""
         return asdict(self)
 
     def __str__(self) -> str:
-        rows = [(part.name, getattr(self, part.name)) for part in fields(self) if part.name != "auroc_by"]
+        apart = {"auroc_by", "warnings"}
+        rows = [(part.name, getattr(self, part.name)) for part in fields(self) if part.name not in apart]
         rows += [(f"auroc by {name}", value) for name, value in (self.auroc_by or {}).items()]
         lines = ((name.replace("_", " "), value) for name, value in rows if value is not None)
-        return "\n".join(f"{name:<24}{_cell(value):>16}" for name, value in lines)
+        scores = [f"{name:<24}{_cell(value):>16}" for name, value in lines]
+        return "\n".join(scores + [f"before you trust it: {text}" for text in (self.warnings or {}).values()])
 
 
 SCORES: dict[str, Score] = {

@@ -1,18 +1,21 @@
 """What can be said against a fit as soon as it ends: its warnings, and the ELBO of its posterior.
 
-Predictions on at most 1,000 examples, with at most 10 draws, are compared with the constant prediction, which ignores
-the inputs. The work is bounded by a share of the work of training, and changes nothing in the method.
+Predictions on at most 1,000 examples, with at most 10 draws, are compared with a constant prediction, with networks
+drawn from the prior and with the nearest training examples. The work is bounded by a share of the work of training, and
+changes nothing in the method. Predictions decide: a low ELBO alone is a note in `summary()`, not a warning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from bayesify.likelihoods.constant import constant_log_prob
+from bayesify.methods.baselines import nearest_neighbours, prior_log_prob
 from bayesify.methods.elbo import ELBO
 from bayesify.training.batches import Batch, Examples, TensorExamples
 from bayesify.training.kl import KL
@@ -23,7 +26,9 @@ from bayesify.training.warnings import (
     elbo_below_constant,
     kl_frozen,
     no_better_than_constant,
+    no_better_than_prior,
     widths_stuck,
+    worse_than_neighbours,
 )
 
 if TYPE_CHECKING:
@@ -31,22 +36,68 @@ if TYPE_CHECKING:
     from bayesify.predictive import Predictive
 
 ROWS, DRAWS = 1000, 10
-# A layer with less KL than this, in nats per weight, is at the prior.
+# A layer or a unit with less KL than this, in nats per weight, is at the prior.
 AT_THE_PRIOR = 0.01
 # Predictions are constant where the inputs explain less than this: nats of information for classes, a share of the
 # targets' standard deviation for numbers.
 SAME_FOR_ALL = 0.05
 SAME_SPREAD = 0.1
+# How far behind the nearest neighbours a fit may be: nats for classes, a factor of the squared error for numbers.
+BEHIND_NATS, BEHIND_FACTOR = 0.1, 1.2
 # The share of the passes of training that the checks may take, and the fewest passes that make them worth it.
 _SHARE, _FEWEST_PASSES = 0.03, 512
 _FEWEST_ROWS = 8
 
 
 @dataclass(frozen=True)
+class Checked:
+    """The numbers that a fit was judged by; a run folder keeps them.
+
+    Args:
+        where: the data of the comparison: `training data` or `validation data`.
+        examples: how many of them.
+        draws: posterior draws for each prediction.
+        nll: the mean NLL of the predictions.
+        constant_nll: that of a constant prediction; None where there is none.
+        prior_nll: that of networks drawn from the prior; None for methods without a prior that can be drawn from.
+        neighbours: the score of the nearest training examples: a mean NLL for classes, an RMSE for numbers.
+        score: the score of the predictions that `neighbours` is compared with.
+        units_at_the_prior: by layer, how many of its units are at the prior, and how many it has.
+        notes: what is worth knowing and no reason for a warning.
+
+    """
+
+    where: str
+    examples: int
+    draws: int
+    nll: float | None = None
+    constant_nll: float | None = None
+    prior_nll: float | None = None
+    neighbours: float | None = None
+    score: float | None = None
+    units_at_the_prior: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values; numbers that are not finite become None."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
+
+    def __str__(self) -> str:
+        baselines = {"a constant": self.constant_nll, "the prior": self.prior_nll}
+        against = [f"{name} {value:.4g}" for name, value in baselines.items() if value is not None]
+        versus = f" (of {', '.join(against)})" if against else ""
+        return "" if self.nll is None else f"{self.nll:.4g} nats on {self.examples} of the {self.where}{versus}"
+
+
+@dataclass(frozen=True)
 class Findings:
-    """The result of the checks: warnings by kind, and the ELBO where the method has one."""
+    """The result of the checks: warnings by kind, the numbers behind them, and the ELBO where the method has one."""
 
     warnings: dict[str, str]
+    checked: Checked | None = None
     elbo: ELBO | None = None
 
 
@@ -60,28 +111,34 @@ def examine(method: Method, examples: Examples, validation: Examples | None, kls
         kls: the KL of every epoch, those of earlier fits included.
 
     Returns:
-        The warnings, and an estimate of the ELBO.
+        The warnings, the numbers behind them, and an estimate of the ELBO.
 
     """
-    training, scored = examples.sample(ROWS), (validation or examples).sample(ROWS)
-    if training is None or scored is None:
+    memory, scored = examples.sample(ROWS), (validation or examples).sample(ROWS)
+    if memory is None or scored is None:
         return Findings({})
     rows, draws = _effort(method, examples.n_data, scored[1].shape[0])
-    scored, training = (_first(batch, rows) for batch in (scored, training))
+    scored, training = (_first(batch, rows) for batch in (scored, memory))
     seen = examples.y if isinstance(examples, TensorExamples) else training[1]
     predictive = method.predict(scored[0], draws=draws, seed=method.seed)
-    texts = {
-        "blew_up": blew_up([] if hasattr(method, "diagnose") else method.history["nll"]),
-        **_against_constant(method, predictive, scored[1], seen, "training" if validation is None else "validation"),
-    }
-    elbo = None
+    where = "training data" if validation is None else "validation data"
+    texts, numbers = _predictions_judged(method, predictive, scored, seen, memory, where)
+    bad = any(text is not None for text in texts.values())
+    if bad and not hasattr(method, "diagnose"):
+        # A rise on the way does no harm where predictions are good at the end.
+        texts["blew_up"] = blew_up(method.history["nll"], numbers.get("constant_nll"))
+    elbo, notes = None, {}
     if method.has_elbo:
         bounded: Any = method  # a `WithELBO`, which cannot be imported here: it is a `Method`
         texts |= {"kl_frozen": kl_frozen(kls), "widths_stuck": widths_stuck(bounded.std, bounded.start_std())}
         elbo = bounded.elbo_of([training], examples.n_data, max(2, draws), method.seed)
-        texts["elbo_below_constant"] = _below_constant(method, elbo, seen, examples.n_data)
+        low = _below_constant(method, elbo, seen, examples.n_data)
+        notes = {} if low is None else {"elbo_below_constant": low}
+        numbers["units_at_the_prior"] = bounded.units_at_the_prior(AT_THE_PRIOR)
     texts |= method.own_checks(scored[0])
-    return Findings(_without_repetition({kind: text for kind, text in texts.items() if text is not None}), elbo)
+    found = _without_repetition({kind: text for kind, text in texts.items() if text is not None})
+    checked = Checked(where, scored[1].shape[0], predictive.draws, **numbers, notes=notes)
+    return Findings(found, checked, elbo)
 
 
 def _effort(method: Method, n_data: int, available: int) -> tuple[int, int]:
@@ -99,18 +156,51 @@ def _first(batch: Batch, rows: int) -> Batch:
     return sample
 
 
-def _against_constant(
-    method: Method, predictive: Predictive, targets: Tensor, seen: Tensor, where: str
-) -> dict[str, str | None]:
-    targets = targets.to(predictive.outputs.device)
-    constant = constant_log_prob(method.likelihood, seen.to(targets.device), targets)
-    if constant is None or targets.shape[0] < _FEWEST_ROWS:
-        return {}
-    gain = predictive.log_prob(targets).double() - constant
-    text = no_better_than_constant(gain.tolist(), -float(constant.mean()), f"{where} data")
-    if text is None or not _same_for_all(predictive, targets):
-        return {"no_better_than_constant": text}
-    return {"collapsed": _collapsed(method), "no_better_than_constant": text}
+def _predictions_judged(
+    method: Method, predictive: Predictive, scored: Batch, seen: Tensor, memory: Batch, where: str
+) -> tuple[dict[str, str | None], dict[str, Any]]:
+    """Predictions against the constant, the prior and the nearest neighbours: warnings and numbers."""
+    device = predictive.outputs.device
+    targets = scored[1].to(device)
+    ours = predictive.log_prob(targets).double()
+    texts: dict[str, str | None] = {}
+    numbers: dict[str, Any] = {"nll": -float(ours.mean())}
+    if targets.shape[0] < _FEWEST_ROWS:
+        return texts, numbers
+    constant = constant_log_prob(method.likelihood, seen.to(device), targets)
+    if constant is not None:
+        numbers["constant_nll"] = -float(constant.mean())
+        texts["no_better_than_constant"] = no_better_than_constant(
+            (ours - constant).tolist(), numbers["constant_nll"], where
+        )
+        if texts["no_better_than_constant"] is not None and _same_for_all(predictive, targets):
+            texts["collapsed"] = _collapsed(method)
+    prior = prior_log_prob(method, scored[0], targets, predictive.draws)
+    if prior is not None:
+        numbers["prior_nll"] = -float(prior.mean())
+        texts["no_better_than_prior"] = no_better_than_prior((ours - prior).tolist(), numbers["prior_nll"], where)
+    text, found = _against_neighbours(predictive, ours, memory, (scored[0], targets), where)
+    return texts | text, numbers | found
+
+
+def _against_neighbours(
+    predictive: Predictive, ours: Tensor, memory: Batch, scored: Batch, where: str
+) -> tuple[dict[str, str | None], dict[str, Any]]:
+    kind, targets = predictive.kind, scored[1]
+    neighbours = nearest_neighbours(kind, memory, scored)
+    if neighbours is None:
+        return {}, {}
+    theirs = neighbours.scores.to(ours.device)
+    if kind == "classification":
+        deficit, score, smallest = theirs - ours, "NLL", BEHIND_NATS
+        mine, other = -float(ours.mean()), -float(theirs.mean())
+    else:
+        errors = (predictive.mean.double().reshape(len(targets), -1) - targets.double().reshape(len(targets), -1)) ** 2
+        deficit, score = errors.mean(1) - theirs, "RMSE"
+        smallest = (BEHIND_FACTOR - 1) * float(theirs.mean())
+        mine, other = math.sqrt(float(errors.mean())), math.sqrt(float(theirs.mean()))
+    text = worse_than_neighbours(deficit.tolist(), mine, other, score, neighbours.count, where, smallest)
+    return {"worse_than_neighbours": text}, {"neighbours": other, "score": mine}
 
 
 def _same_for_all(predictive: Predictive, targets: Tensor) -> bool:
@@ -147,10 +237,11 @@ def _below_constant(method: Method, elbo: ELBO, seen: Tensor, n_data: int) -> st
 def _without_repetition(texts: dict[str, str]) -> dict[str, str]:
     """Leave out what follows from another warning."""
     implied = {
-        "collapsed": {"no_better_than_constant", "elbo_below_constant"},
-        "no_better_than_constant": {"elbo_below_constant"},
-        "kl_frozen": {"widths_stuck", "elbo_below_constant"},
-        "widths_stuck": {"elbo_below_constant"},
+        "collapsed": {"no_better_than_constant", "no_better_than_prior", "worse_than_neighbours"},
+        "no_better_than_constant": {"no_better_than_prior", "worse_than_neighbours"},
+        "no_better_than_prior": {"worse_than_neighbours"},
+        "blew_up": {"no_better_than_constant", "no_better_than_prior", "worse_than_neighbours"},
+        "kl_frozen": {"widths_stuck"},
     }
     dropped = set().union(*(implied.get(kind, set()) for kind in texts))
     return {kind: text for kind, text in texts.items() if kind not in dropped}

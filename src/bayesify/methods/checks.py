@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,28 @@ def check_likelihood(likelihood: Any) -> None:
         raise TypeError(f"likelihood must be an instance, got the class {name}: write {name}()")
     if not isinstance(likelihood, Likelihood):
         raise TypeError(f"likelihood must be one of bayesify.likelihoods, got {type(likelihood).__name__}")
+
+
+def check_classes(network: Any, prior: Any) -> None:
+    """Refuse the class of a network or of a prior where an instance is needed.
+
+    A class of networks that needs no arguments is as good as a function that makes one.
+    """
+    if isinstance(prior, type):
+        example = f"{prior.__name__}({'1.0' if prior.__name__ != 'Flat' else ''})"
+        raise TypeError(f"prior must be an instance, got the class {prior.__name__}: write {example}")
+    if not isinstance(network, type):
+        return
+    try:
+        inspect.signature(network).bind()
+    except TypeError as problem:
+        name = network.__name__
+        raise TypeError(
+            f"network must be an instance, got the class {name}, which needs arguments ({first_line(problem)}): "
+            f"write {name}(...)"
+        ) from None
+    except ValueError:  # a class without a signature
+        return
 
 
 def check_noise(method: str, kind: str | None, likelihood: Likelihood) -> None:

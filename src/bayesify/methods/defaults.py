@@ -31,6 +31,8 @@ DEFAULTS: Mapping[str, Mapping[str, Settings]] = MappingProxyType(
             "regression": {**_ADAM_TABLE, "estimator": "local"},
             "images": {**_ADAM_IMAGES, "estimator": None},
         },
+        # The prior's scale by the evidence costs little and predicts better (docs/methods/laplace.md).
+        "laplace": {kind: {**settings, "prior_precision": "marginal_likelihood"} for kind, settings in ADAM.items()},
         # Snapshots are taken at a constant rate.
         "swag": {kind: {**settings, "schedule": "constant"} for kind, settings in ADAM.items()},
         # The rates of these are not those of an optimiser of the mean loss (docs/gotchas.md).

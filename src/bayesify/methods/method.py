@@ -15,14 +15,17 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bayesify import likelihoods, runs
-from bayesify.errors import at_least, first_line, whole_number
+from bayesify.errors import TrainingError, at_least, first_line, whole_number
 from bayesify.functional import initialisation
 from bayesify.functional.network import Network
 from bayesify.functional.recomputing import modules_to_recompute
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import saving
-from bayesify.methods.after_fit import examine
+from bayesify.methods.after_fit import Checked, examine
+from bayesify.methods.arguments import explained_arguments
+from bayesify.methods.before_fit import look_at
 from bayesify.methods.checks import (
+    check_classes,
     check_last_batch,
     check_likelihood,
     check_noise,
@@ -34,6 +37,7 @@ from bayesify.methods.checks import (
 )
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.objective import Learning, Objective
+from bayesify.methods.readiness import collected, untrained
 from bayesify.methods.summary import Summary, summarise
 from bayesify.priors import Prior, WeightPrior
 from bayesify.training import data_identity
@@ -111,6 +115,7 @@ class Method(Learning):
     ) -> None:
         super().__init__()
         whole_number("seed", seed)
+        check_classes(network, prior)
         self.network = Network(network, bayesian, output, seed)
         self.likelihood = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
         check_likelihood(self.likelihood)
@@ -134,11 +139,17 @@ class Method(Learning):
         self.notes: dict[str, Any] = {}
         # Why the last fit should not be trusted: sentences by kind.
         self.warnings: dict[str, str] = {}
+        # The numbers behind the warnings; None before the first fit.
+        self.checked: Checked | None = None
+        # Warnings about the network and the data, given before training.
+        self._before_fit: dict[str, str] = {}
         # The ELBO at the end of the last fit, on at most 1,000 examples; None for methods without one.
         self.final_elbo: ELBO | None = None
         self.input_shapes: list[list[int]] | None = None
         self.input_names: list[str] | None = None
         self._passes = 0
+        # Whether `fit` is at work, and whether it was said that the method is untrained.
+        self._under_way = self._said_untrained = False
 
     # What a method may override.
 
@@ -176,8 +187,35 @@ class Method(Learning):
         """
         return "adam" if optimizer is None else optimizer, 1e-3 if learning_rate is None else learning_rate
 
+    def lacking(self) -> str | None:
+        """What the method has to collect before it can predict, such as `samples`; None where nothing is missing."""
+        # Snapshots and samples are counted in a buffer of this name.
+        count = getattr(self, "count", None)
+        return "samples" if isinstance(count, Tensor) and int(count) == 0 else None
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        """Register a parameter, and note its version: a parameter that was trained has another.
+
+        Args:
+            name: of the parameter.
+            param: the parameter, or None.
+
+        """
+        super().register_parameter(name, param)
+        if param is not None and not param.is_inference():
+            self.__dict__.setdefault("_versions", {})[name] = param._version
+
+    def weights_changed(self) -> bool:
+        """Whether a parameter was changed, by training or loading, since the method was made."""
+        known = self.__dict__.get("_versions", {})
+        return any(
+            parameter.is_inference() or known.get(name) != parameter._version
+            for name, parameter in self.named_parameters(recurse=False)
+        )
+
     # What users call.
 
+    @explained_arguments
     @runs.holds_locks
     def fit(
         self,
@@ -570,10 +608,23 @@ class Method(Learning):
 
     def _examine(self, examples: Examples, validation: Examples | None, kls: Sequence[float]) -> None:
         findings = examine(self, examples, validation, kls)
-        self.warnings, self.final_elbo = findings.warnings, findings.elbo
+        self.warnings = {**self._before_fit, **findings.warnings}
+        self.checked, self.final_elbo = findings.checked, findings.elbo
 
     def _warn(self) -> None:
-        for sentence in self.warnings.values():
+        for kind, sentence in self.warnings.items():
+            if kind not in self._before_fit:  # those were given before training
+                warn(sentence)
+
+    def _check_ready(self) -> None:
+        """Refuse to predict without what `fit` collects, and warn once of weights that have seen no data."""
+        if self._under_way:
+            return
+        missing = collected(self)
+        if missing is not None:
+            raise ValueError(missing)
+        if not self._said_untrained and (sentence := untrained(self)) is not None:
+            self._said_untrained = True
             warn(sentence)
 
     def _read(
@@ -590,9 +641,14 @@ class Method(Learning):
         if validation is not None:
             checks = for_scoring(validation, self.likelihood, self.network.dtype).to(where)
         self.input_names = None
+        found: dict[str, str] = {}
         for part in (examples, checks):
             if part is not None:
                 self.check_examples(part)
+                found = self._before_fit if part is examples else found
+        self._before_fit = found
+        for sentence in self._before_fit.values():
+            warn(sentence)
         return examples, checks
 
     def check_examples(self, examples: Examples) -> None:
@@ -607,22 +663,28 @@ class Method(Learning):
         self.input_names = self.input_names or names_of(x)
         if isinstance(examples, TensorExamples):
             y = examples.y
-        x = few(self.network, x)
+        rows, x = x, few(self.network, x)
         output = self._try(x)[:1]
 
         def check(targets: Tensor) -> None:
             self.likelihood.check_outputs(output.expand(targets.shape[0], *output.shape[1:]), targets.to(output.device))
 
         check(y)
+        self._before_fit = look_at(self, rows, y)
         if not isinstance(examples, TensorExamples):
             examples.check = check
         self.input_shapes = shapes_of(x)
 
     def _carry_out(self, trainer: Trainer, folder: Path | None, before: Sequence[float] = ()) -> History:
+        self._under_way = True
         try:
             trainer.train()
             self._conclude(trainer.examples)
+        except TrainingError as problem:
+            self.warnings = {**self._before_fit, "diverged": f"training diverged: {problem}"}
+            raise
         finally:
+            self._under_way = False
             self.history = trainer.history
             self._end()
             self.eval()

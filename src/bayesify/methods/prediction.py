@@ -157,6 +157,8 @@ class Prediction(nn.Module, ABC):
 
         """
         numbers = self._numbers(draws, by, precision)
+        if by != "mean":
+            self._check_ready()
         if max_memory is not None:
             at_least("max_memory", max_memory, 1)
         if by == "moments":
@@ -277,6 +279,7 @@ class Prediction(nn.Module, ABC):
         """
         at_least("draws", draws, 1)
         self._check_finished()
+        self._check_ready()
         return self._outputs(x, range(min(draws, self.held or draws)), seed, "draws", batch_size)
 
     def dropout_keys(self, draws: Sequence[int], seed: int) -> Tensor | None:
@@ -345,6 +348,9 @@ class Prediction(nn.Module, ABC):
         """The likelihood at given noise, `[draws]`."""
         assert isinstance(self.likelihood, Gaussian)
         return self.likelihood.with_noise(log_noise)
+
+    def _check_ready(self) -> None:
+        """Refuse to predict before there is something to predict with."""
 
     def _try(self, x: Any) -> Tensor:
         return try_network(self.network, x)

@@ -17,6 +17,7 @@ from bayesify import likelihoods, networks, priors, runs
 from bayesify.errors import RunError, first_line, nearest
 from bayesify.files import reason, write_json, write_text
 from bayesify.functional.selection import select
+from bayesify.methods.after_fit import Checked
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.registry import METHODS
 from bayesify.priors import posterior
@@ -94,6 +95,7 @@ def load(
     method.complete = config.get("complete", True)
     method.warnings = config.get("warnings") or {}
     method.final_elbo = _elbo_of(config, folder)
+    method.checked = _checked_of(config, folder)
     method.run = folder.resolve()
     return method.to(device).eval()
 
@@ -103,6 +105,13 @@ def _elbo_of(config: dict[str, Any], folder: Path) -> ELBO | None:
         return ELBO(**config["elbo"]) if config.get("elbo") else None
     except TypeError as problem:
         raise RunError(f"{folder / runs.CONFIG} is damaged: elbo: {first_line(problem)}") from None
+
+
+def _checked_of(config: dict[str, Any], folder: Path) -> Checked | None:
+    try:
+        return Checked(**config["checked"]) if config.get("checked") else None
+    except TypeError as problem:
+        raise RunError(f"{folder / runs.CONFIG} is damaged: checked: {first_line(problem)}") from None
 
 
 def to_resume(
@@ -156,6 +165,7 @@ def describe(method: Method) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": str(next(method.parameters()).device),
         "warnings": method.warnings,
+        "checked": None if method.checked is None else method.checked.to_dict(),
         "elbo": None if method.final_elbo is None else method.final_elbo.to_dict(),
     }
 

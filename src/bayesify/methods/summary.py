@@ -13,6 +13,7 @@ from bayesify.training.kl import KL
 from bayesify.training.loop import Plan
 
 if TYPE_CHECKING:
+    from bayesify.methods.after_fit import Checked
     from bayesify.methods.method import Method
 
 # Estimators that apply to every layer of a network.
@@ -65,7 +66,8 @@ class Summary:
 
 def summarise(method: Method, x: Any = None) -> Summary:
     """Describe a method; with a batch x the traced facts (estimators by layer, tier, dropout) are filled in."""
-    network, notes = method.network, []
+    network = method.network
+    notes: list[str] = []
     trace = network.trace if x is None else network.traced(x)
     estimator = getattr(method, "estimator", None)
     served, reasons = _served(method, estimator, trace)
@@ -108,6 +110,9 @@ def summarise(method: Method, x: Any = None) -> Summary:
         facts["tier for draws"] = f"{tier} ({why})"
     if method.final_elbo is not None:
         facts["ELBO"] = str(method.final_elbo)
+    if method.checked is not None:
+        facts |= _checked(method.checked)
+        notes += method.checked.notes.values()
     if isinstance(method.plan, Plan):
         kl = KL.parse(method.plan.kl)
         facts["KL weighting"] = str(kl)
@@ -123,7 +128,14 @@ def summarise(method: Method, x: Any = None) -> Summary:
         notes.append("the expected log-likelihood over logit draws is a lower bound of the likelihood's logarithm")
     if getattr(method.likelihood, "class_weights", None) is not None:
         notes.append("class weights make the likelihood a pseudo-likelihood")
+    notes += [f"before you trust it: {sentence}" for sentence in method.warnings.values()]
     return Summary(type(method).__name__, rows, facts, notes)
+
+
+def _checked(checked: Checked) -> dict[str, str]:
+    facts = {"NLL after the fit": str(checked)} if checked.nll is not None else {}
+    units = [f"{count} of {total} in {layer!r}" for layer, (count, total) in checked.units_at_the_prior.items()]
+    return facts | ({"units at the prior": ", ".join(units)} if units else {})
 
 
 def _served(method: Method, estimator: str | None, trace: Any) -> tuple[dict[str, bool], dict[str, str]]:

@@ -14,7 +14,6 @@ draws is then stored with theirs.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +37,7 @@ from bayesify.training.optimisation import OptimizerFactory
 logger = logging.getLogger("bayesify")
 # Examples per pass of the running statistics, where no plan says how many.
 _BATCH = 128
+from bayesify.training.warnings import few_snapshots
 
 
 class SWAG(PointEstimate):
@@ -263,11 +263,35 @@ class SWAG(PointEstimate):
         check_whole_plan(self.name, "snapshots", plan)
         if plan.ema is not None:
             raise ValueError("swag averages snapshots of the weights itself: leave out ema=")
+        self._check_snapshots(plan, examples.count_batches(plan.batch_size))
         super()._begin(plan, examples)
         self._batches = examples.count_batches(plan.batch_size)
         self._steps, self._rate, self._looked_back = plan.epochs * self._batches, None, False
         self.concluded.zero_()
         self.rate.zero_()
+
+    def _check_snapshots(self, plan: Plan, batches: int) -> None:
+        """Refuse a plan without a snapshot, before training."""
+        steps, interval = plan.epochs * batches, batches if self.every is None else self.every
+        last = steps // interval * interval - 1
+        if last < round(self.begin * steps):
+            raise ValueError(
+                f"swag would take no snapshot in {steps:,} steps with begin={self.begin:g} and every={interval:,}: "
+                "train for more epochs, or lower begin= or every="
+            )
+
+    def own_checks(self, x: Any) -> dict[str, str | None]:
+        """Whether there are enough snapshots for a spread.
+
+        Args:
+            x: not used.
+
+        """
+        return {"few_snapshots": few_snapshots(int(self.count))}
+
+    def lacking(self) -> str | None:
+        """Snapshots, before the first is taken."""
+        return None if int(self.count) else "snapshots"
 
     def _end(self) -> None:
         self._steps = None
@@ -326,10 +350,9 @@ class SWAG(PointEstimate):
         if not bool(torch.isfinite(self.variance).all()):
             self._forget()
             raise TrainingError(
-                "the spread of swag's snapshots is not finite: lower learning_rate; it predicts as the point estimate"
+                "the spread of swag's snapshots is not finite: lower learning_rate; predict(by='mean') is the point "
+                "estimate"
             )
-        if int(self.count) < 2:
-            logger.warning("swag needs at least 2 snapshots for a spread, it took %d: train longer", int(self.count))
         first = to_device(examples.first()[0], self.theta.device)
         if int(self.count) == 0 or not self.network.traced(first).updates_buffers:
             return

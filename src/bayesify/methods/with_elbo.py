@@ -17,6 +17,9 @@ from bayesify.methods.method import Method
 from bayesify.priors import WeightPrior
 from bayesify.training.batches import Batch, TensorExamples, as_examples
 
+# Units times weights up to which units are judged one by one.
+_MOST_WORK = 20_000_000
+
 
 class WithELBO(Method):
     """A method whose loss is an ELBO: it can also estimate the ELBO of its posterior."""
@@ -105,6 +108,36 @@ class WithELBO(Method):
                 if mask.any():
                     by_layer[layer] = float(self.prior.kl(mean, std, draws, mask, log_scales) / mask.sum())
         return by_layer
+
+    def units_at_the_prior(self, nats: float) -> dict[str, list[int]]:
+        """How many units of each layer are at the prior: their incoming weights have hardly any KL.
+
+        Only for small networks: the KL is computed once for each unit.
+
+        Args:
+            nats: the KL per weight below which a unit is at the prior.
+
+        Returns:
+            By layer, the number of such units and of all its units; layers without any are left out.
+
+        """
+        assert isinstance(self.prior, WeightPrior)
+        matrices = [place for place in self.network.places if place.random and len(place.shape) > 1]
+        if sum(place.shape[0] for place in matrices) * self.network.random_size > _MOST_WORK:
+            return {}
+        mean, std, draws, kept, log_scales = self._marginals()
+        found = {}
+        for place in matrices:
+            at_prior, size = 0, (place.stop - place.start) // place.shape[0]
+            for first in range(place.start, place.stop, size):
+                mask = torch.zeros(mean.shape[0], dtype=torch.bool, device=mean.device)
+                mask[first : first + size] = True
+                mask = mask if kept is None else mask & kept
+                with torch.no_grad():
+                    at_prior += float(self.prior.kl(mean, std, draws, mask, log_scales)) < nats * size
+            if at_prior:
+                found[place.name.rpartition(".")[0]] = [at_prior, int(place.shape[0])]
+        return found
 
     @abstractmethod
     def start_std(self) -> Tensor:

@@ -24,7 +24,8 @@ class Alert:
     Args:
         about: the label of the result.
         kind: `never_fitted`, `blew_up`, `not_converged`, `overconfident`, `widths_stuck`, `kl_frozen`, or a kind of
-            `method.warnings`: `no_better_than_constant`, `elbo_below_constant`, `collapsed`, `chains_disagree`.
+            `method.warnings`: `no_better_than_constant`, `no_better_than_prior`, `worse_than_neighbours`, `collapsed`,
+            `chains_disagree`, `few_snapshots`, `targets_unscaled`, `ends_in_probabilities`.
         text: the sentence.
 
     Example:
@@ -63,20 +64,21 @@ def alerts(
     """
     texts: dict[str, str | None] = {
         "never_fitted": never_fitted(method, losses),
-        "blew_up": None if hasattr(method, "diagnose") else blew_up(method.history["nll"]),
         "not_converged": chains_disagree(method) if hasattr(method, "diagnose") else not_converged(losses),
         "overconfident": overconfident(predictive, targets),
     }
-    if isinstance(method, Variational):
-        texts["widths_stuck"] = widths_stuck(method.std, method.start_std())
-        texts["kl_frozen"] = kl_frozen(kls)
+    if method.checked is None:
+        # `fit` has not judged it: a run of an earlier version, or a training loop of the user's.
+        texts["blew_up"] = None if hasattr(method, "diagnose") else blew_up(method.history["nll"])
+        if isinstance(method, Variational):
+            texts |= {"widths_stuck": widths_stuck(method.std, method.start_std()), "kl_frozen": kl_frozen(kls)}
     raised = {kind: text for kind, text in texts.items() if text is not None}
     return [Alert(label, kind, text) for kind, text in (raised | method.warnings).items()]
 
 
 def never_fitted(method: Method, losses: Sequence[float]) -> str | None:
     """Whether no training is recorded: no plan, and no epoch in the history."""
-    if method.plan is not None or len(losses):
+    if method.plan is not None or method.checked is not None or len(losses):
         return None
     return "no training is recorded: unless your own loop trained it, these are the scores of its initial weights"
 

@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import platform
+import re
 import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -75,6 +76,7 @@ def claim(folder: Path, *, overwrite: bool) -> Path:
 
     Nothing that is in the folder changes, except that temporary files of processes that were killed are deleted.
     """
+    _check_alone(folder)
     try:
         if folder.is_dir() and not overwrite:
             lock.check(folder)
@@ -94,6 +96,20 @@ def claim(folder: Path, *, overwrite: bool) -> Path:
     if not overwrite and any(path.name != lock.LOCK for path in folder.iterdir()):
         raise RunError(f"{folder} is in use: another process wrote a run there at this moment")
     return folder
+
+
+def _check_alone(folder: Path) -> None:
+    """Refuse a folder that all processes of a distributed launch would train into, each a network that shares nothing.
+
+    `torchrun` and like tools say in the environment how many processes there are and which one this is.
+    """
+    count, rank = os.environ.get("WORLD_SIZE", ""), os.environ.get("RANK", "")
+    if not count.isdecimal() or int(count) < 2 or re.search(rf"(?<!\d){rank or 'RANK'}(?!\d)", folder.name):
+        return
+    raise RunError(
+        f"{count} processes (WORLD_SIZE) would train {count} unrelated copies into {folder}: start one process, or "
+        f"give each its own folder, such as {folder.name}-{rank or 'RANK'}"
+    )
 
 
 def use(folder: Path) -> None:

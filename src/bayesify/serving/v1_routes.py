@@ -157,6 +157,8 @@ def _describe(registry: Registry, name: str) -> dict[str, Any]:
         "method": model.method.name,
         "draws": model.draws,
         "class_names": model.class_names,
+        "warnings": list(model.method.warnings.values()),
+        "elbo": None if model.method.final_elbo is None else model.method.final_elbo.to_dict(),
         "input": {
             "shape": list(model.raw_shape),
             "maximum": None if layout is None else layout.maximum,

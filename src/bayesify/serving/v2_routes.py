@@ -198,7 +198,12 @@ def _metadata(model: LoadedModel) -> dict[str, Any]:
     about: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": "bayesify"}
     about["inputs"] = [{"name": "input", "datatype": kind, "shape": [-1, *model.raw_shape]}]
     about["outputs"] = outputs
-    about["parameters"] = {"method": model.method.name, "draws": model.draws, "class_names": model.class_names}
+    about["parameters"] = {
+        "method": model.method.name,
+        "draws": model.draws,
+        "class_names": model.class_names,
+        "warnings": list(model.method.warnings.values()),
+    }
     return about
 
 

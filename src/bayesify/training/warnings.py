@@ -29,6 +29,10 @@ FROZEN_KL = 0.05
 BLOWN_UP = 10.0
 # Half of the widths moved by less than this share: they are stuck.
 STUCK_WIDTH = 0.05
+# Targets further than this factor from zero mean and unit deviation are far from unit scale.
+FAR_FROM_UNIT = 10.0
+# A Gaussian of fewer snapshots has hardly any spread.
+FEWEST_SNAPSHOTS = 5
 # Chains whose predictions have an R-hat from here on disagree; samplers with noisy gradients seldom get below 1.01.
 DISAGREE_FROM = 1.2
 # A slope must exceed its standard error by this factor.
@@ -39,23 +43,35 @@ _INSIDE = (str(Path(__file__).parents[1]) + os.sep, str(Path(torch.__file__).par
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 
 
-def blew_up(nlls: Sequence[float]) -> str | None:
-    """Warn when the negative log-likelihood rose to ten times its value in the first epoch, or more.
+def blew_up(nlls: Sequence[float], constant: float | None = None) -> str | None:
+    """Warn when the negative log-likelihood rose to ten times its start, or more.
 
     Args:
         nlls: one NLL per epoch.
+        constant: the NLL of a constant prediction: an NLL of a thousand times that size blew up in its first epoch.
 
     Returns:
         The warning, or None.
 
     """
     values = [value for value in nlls if value is not None]
-    if len(values) < 2 or max(values[1:]) <= BLOWN_UP * max(values[0], 1.0):
+    if not values:
         return None
-    epoch = values.index(max(values[1:]))
+    worst = max(values)
+    epoch = values.index(worst) + 1
+    if epoch > 1 and worst > BLOWN_UP * max(values[0], 1.0):
+        before = f"from {values[0]:.3g} at the start"
+    elif (
+        constant is not None
+        and worst > BLOWN_UP**3 * max(abs(constant), 1.0)
+        and values[-1] > BLOWN_UP * max(abs(constant), 1.0)
+    ):
+        before = f"a constant prediction has {constant:.3g}"
+    else:
+        return None
     return (
-        f"training blew up: the NLL rose to {values[epoch]:.3g} in epoch {epoch + 1}, from {values[0]:.3g} at the "
-        "start; lower the learning rate"
+        f"training blew up: the NLL rose to {worst:.3g} in epoch {epoch}, {before}; lower the learning rate "
+        "(10 times), and scale inputs and targets to unit size"
     )
 
 
@@ -163,10 +179,11 @@ def no_better_than_constant(gain: Sequence[float], constant: float, where: str) 
 
 
 def elbo_below_constant(elbo: float, standard_error: float, kl: float, constant: float) -> str | None:
-    """Warn when the ELBO is below that of a constant prediction at no KL, beyond two standard errors.
+    """Say when the ELBO is below that of a constant prediction at no KL, beyond two standard errors.
 
     A posterior that equals the prior in all but the biases of the last layer comes close to that number, so training
-    has not found the best posterior.
+    has not found the best posterior of its family. It may still predict well, so this is a note in `summary()` and no
+    warning: predictions are what decides.
 
     Args:
         elbo: in nats, over all N examples.
@@ -175,15 +192,123 @@ def elbo_below_constant(elbo: float, standard_error: float, kl: float, constant:
         constant: N times the mean log probability under the constant prediction.
 
     Returns:
-        The warning, or None.
+        The sentence, or None.
 
     """
     if elbo + STANDARD_ERRORS * standard_error >= constant:
         return None
     return (
         f"the ELBO of {brief(elbo)} nats is below the {brief(constant)} nats of a constant prediction: the KL of "
-        f"{brief(kl)} nats costs more than the fit gains; train longer or with a higher learning rate, use a smaller "
-        "network, or a method that needs no KL (Laplace, an ensemble)"
+        f"{brief(kl)} nats costs more than the fit gains, so the widths are not those of the best posterior; for a "
+        "higher ELBO train longer, or use a narrower prior or a smaller network"
+    )
+
+
+def worse_than_neighbours(
+    deficit: Sequence[float], ours: float, theirs: float, score: str, count: int, where: str, smallest: float
+) -> str | None:
+    """Warn when predictions are far behind those of the nearest training examples, beyond two standard errors.
+
+    Args:
+        deficit: for each example, its NLL (for numbers its squared error) minus that of the neighbours.
+        ours: the mean NLL, or the root mean squared error.
+        theirs: the same of the neighbours.
+        score: the name of that number.
+        count: how many neighbours.
+        where: the data, such as `training data`.
+        smallest: the mean deficit below which nothing is said.
+
+    Returns:
+        The warning, or None.
+
+    """
+    values = np.asarray(deficit, dtype=np.float64)
+    mean = float(values.mean())
+    error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    if not mean > max(smallest, STANDARD_ERRORS * error):
+        return None
+    return (
+        f"worse than nearest neighbours: its {score} on {where} is {ours:.3g}, the {count} nearest training examples "
+        f"reach {theirs:.3g}; it has not learned what the data holds: train longer, change the learning rate (10 times "
+        "higher or lower), or use another method or a larger network"
+    )
+
+
+def no_better_than_prior(gain: Sequence[float], prior: float, where: str) -> str | None:
+    """Warn when predictions are no better than those of weights drawn from the prior, beyond two standard errors.
+
+    Args:
+        gain: for each example, its log probability minus that under the prior, in nats.
+        prior: the mean NLL under the prior.
+        where: the data, such as `training data`.
+
+    Returns:
+        The warning, or None.
+
+    """
+    values = np.asarray(gain, dtype=np.float64)
+    mean = float(values.mean())
+    error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    if mean > STANDARD_ERRORS * error:
+        return None
+    return (
+        f"no better than the prior: its NLL on {where} is {prior - mean:.4g}, networks drawn from the prior have "
+        f"{prior:.4g}; train longer, or change the learning rate (10 times higher or lower)"
+    )
+
+
+def targets_unscaled(mean: float, deviation: float) -> str | None:
+    """Warn when targets are far from what a network's outputs start at and what its prior expects.
+
+    Args:
+        mean: of the targets, less the location of the likelihood and over its scale.
+        deviation: their standard deviation, over the scale of the likelihood.
+
+    Returns:
+        The warning, or None.
+
+    """
+    if abs(mean) <= FAR_FROM_UNIT and 1 / FAR_FROM_UNIT <= deviation <= FAR_FROM_UNIT:
+        return None
+    return (
+        f"targets are far from unit scale (mean {mean:.3g}, standard deviation {deviation:.3g}), and outputs start at "
+        "about 0: give Gaussian(..., location=float(y.mean()), scale=float(y.std())), predictions keep their units"
+    )
+
+
+def ends_in(activation: str, takes: str) -> str:
+    """The warning about a network whose outputs are probabilities where logits are expected.
+
+    Args:
+        activation: `softmax` or `sigmoid`.
+        takes: the name of the likelihood.
+
+    Returns:
+        The warning.
+
+    """
+    return (
+        f"the network ends in {activation}, and {takes} applies one too: outputs must be logits, probabilities are "
+        f"confined otherwise; remove it from the network"
+    )
+
+
+def few_snapshots(taken: int) -> str | None:
+    """Warn when there are too few snapshots for a spread: all draws are nearly the same then.
+
+    Args:
+        taken: how many snapshots.
+
+    Returns:
+        The warning, or None.
+
+    """
+    if taken >= FEWEST_SNAPSHOTS:
+        return None
+    return (
+        f"{taken} snapshot{'' if taken == 1 else 's'} of the weights: too few for a spread, so there is hardly any "
+        "epistemic uncertainty; train for more epochs, or take snapshots more often (every=STEPS), "
+        f"{FEWEST_SNAPSHOTS} or more"
     )
 
 
@@ -204,8 +329,8 @@ def collapsed(layers: Sequence[str], all_layers: bool) -> str | None:
     named = f"layers {few} are" if len(layers) > 1 else f"layer {few} is"
     which = "every layer is" if all_layers else named
     return (
-        f"the posterior collapsed: {which} at the prior, and predictions are the same for every input; use a narrower "
-        "prior (such as normal:0.3), kl='uniform,warm-up=EPOCHS', a smaller network, another family, or Laplace"
+        f"the posterior collapsed: {which} at the prior, and predictions are the same for every input; with "
+        "little data this may be the best that independent Gaussians do; use LaplaceApproximation, Ensemble or SGHMC"
     )
 
 

@@ -182,3 +182,45 @@ def test_what_it_cannot_do_is_one_clear_line(settings, plan, words):
     with pytest.raises(ValueError, match=words) as caught:
         fit(line.method(**{"prior": "normal:1", **settings}), line, epochs=1, **plan)
     assert "\n" not in str(caught.value)
+
+
+# Where it starts when nothing is said.
+
+
+def test_the_hessian_starts_at_the_mean_curvature_of_a_quadratic():
+    line = Line()
+    method = line.method()
+    method.fit((line.x, line.y), epochs=1, batch_size=N, progress=False)
+    # One vector of signs for each of N examples: the exact diagonal in expectation. A quadratic has no signs to average
+    # (one output), so it is exact; the noise of the weights may have raised it by steps of 10^(1/3).
+    steps = math.log10(method.hessian_init / float(line.hessian.mean())) * 3
+    assert steps == pytest.approx(round(steps), abs=1e-3)
+    assert 0 <= round(steps) <= 3
+
+
+@pytest.mark.parametrize(("rows", "batch_size", "rate"), [(24, 24, 0.2), (24, 2, 1 / 12), (24, 1, 1 / 24)])
+def test_the_rate_follows_the_number_of_batches(rows, batch_size, rate):
+    line = Line()
+    method = line.method()
+    history = method.fit((line.x[:rows], line.y[:rows]), epochs=1, batch_size=batch_size, progress=False)
+    assert method.plan.learning_rate == pytest.approx(rate)
+    assert method.plan.schedule == "cosine"
+    assert len(history) == 1
+    method.fit((line.x[:rows], line.y[:rows]), epochs=1, learning_rate=0.01, progress=False)
+    assert (method.plan.learning_rate, method.plan.schedule) == (0.01, "constant")
+
+
+def test_a_found_start_is_saved_and_resumed_to_the_same_bits(tmp_path, blobs):
+    def make():
+        torch.manual_seed(0)
+        return IVON(bf.networks.mlp(2, 3, units=4), "categorical")
+
+    whole = make()
+    whole.fit(blobs, epochs=4, schedule="constant", progress=False)
+    part = make()
+    part.fit(blobs, epochs=2, schedule="constant", progress=False, run=tmp_path / "run")
+    loaded = bf.load(tmp_path / "run")
+    assert loaded.hessian_init == part.hessian_init == whole.hessian_init
+    loaded.resume(blobs, tmp_path / "run", extend=2, progress=False)
+    assert torch.equal(loaded.mean, whole.mean)
+    assert torch.equal(loaded.hessian, whole.hessian)

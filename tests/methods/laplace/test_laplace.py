@@ -628,17 +628,72 @@ def test_fitting_again_starts_from_the_prior_as_it_was_given(blobs):
     assert seen == [(0.0, 1)]
 
 
-def test_until_training_is_over_it_answers_as_the_point_estimate(blobs):
+def test_until_training_is_over_it_is_scored_as_the_point_estimate(blobs):
     torch.manual_seed(0)
     net = bf.networks.mlp(2, 3, units=5)
     method, point = LaplaceApproximation(net, "categorical"), bf.PointEstimate(net, "categorical", prior="normal:1")
-    assert method.predict(blobs[0]).draws == 1
+    assert method.predict(blobs[0], by="mean").draws == 1
     histories = [m.fit(blobs, epochs=3, validation=blobs, progress=False) for m in (method, point)]
     assert histories[0]["validation_nll"] == histories[1]["validation_nll"]
     assert torch.equal(method.mean_weights, point.mean_weights)
     assert method.predict(blobs[0], draws=7).draws == 7
     with pytest.raises(ValueError, match="laplace has not been fitted"):
         LaplaceApproximation(net, "categorical").log_marginal_likelihood()
+
+
+# Trained networks, and outputs of more than two dimensions.
+
+
+def test_no_epochs_keep_the_trained_weights(blobs, tmp_path):
+    torch.manual_seed(0)
+    point = bf.PointEstimate(bf.networks.mlp(2, 3, units=5), "categorical")
+    point.fit(blobs, epochs=60, learning_rate=0.05, progress=False)
+    network = point.network.module(point.mean_weights)
+    laplace = LaplaceApproximation(network, "categorical")
+    history = laplace.fit(blobs, epochs=0, run=tmp_path / "run", validation=blobs)
+    assert len(history) == 0
+    assert torch.equal(laplace.mean_weights, point.mean_weights)
+    assert torch.equal(laplace.std, LaplaceApproximation(network, "categorical").approximate(blobs).std)
+    assert "no_better_than_constant" not in laplace.warnings
+    assert laplace.checked.where == "validation data"
+    loaded = bf.load(tmp_path / "run")
+    assert torch.equal(loaded.predict(blobs[0]).outputs, laplace.predict(blobs[0]).outputs)
+    assert loaded.checked == laplace.checked
+    with pytest.raises(ValueError, match="start='fresh' discards them"):
+        LaplaceApproximation(network, "categorical", start="fresh").fit(blobs, epochs=0)
+    with pytest.raises(TypeError, match="no argument 'lr'"):
+        laplace.fit(blobs, epochs=0, lr=0.1)
+
+
+@pytest.mark.parametrize("class_dim", [-1, 1])
+def test_token_outputs_have_the_curvature_of_their_jacobian(class_dim):
+    torch.manual_seed(0)
+
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Linear(4, 3), nn.Linear(3, 2)
+
+        def forward(self, x):
+            logits = self.two(self.one(x).tanh())
+            return logits if class_dim == -1 else logits.transpose(1, 2)
+
+    x, y, network = torch.randn(12, 5, 4), torch.randint(2, (12, 5)), Tagger()
+    likelihood = bf.likelihoods.Categorical(class_dim=class_dim)
+    fitted = {
+        structure: LaplaceApproximation(network, likelihood, structure=structure).approximate((x, y))
+        for structure in ("diagonal", "kronecker", "full")
+    }
+    exact = fitted["full"].curvature.matrix
+    torch.testing.assert_close(fitted["diagonal"].curvature.values.double(), exact.diagonal(), rtol=1e-4, atol=1e-6)
+    # A token's logits depend on its position alone, so for the last bias the Kronecker factor is exact too.
+    (bias,) = (place for place in fitted["full"].network.places if place.name == "two.bias")
+    found = fitted["kronecker"].curvature
+    vectors = found.output_vectors_1
+    g = vectors @ found.output_values_1.diag() @ vectors.mT
+    torch.testing.assert_close(g.double(), exact[bias.start : bias.stop, bias.start : bias.stop], rtol=1e-4, atol=1e-6)
+    for method in fitted.values():
+        assert float(method.predict(x, draws=50).epistemic.min()) > 0
 
 
 # What is refused.
@@ -679,7 +734,7 @@ def test_a_layer_used_twice_is_refused_by_kronecker_before_training_and_known_to
         ({"subset": "last_layer", "bayesian": ["0"]}, "name different weights"),
         ({"bayesian": "none"}, "no weight is random|no random weight"),
         ({"prior": "laplace:1"}, "laplace needs Gaussian priors, got laplace:1"),
-        ({"per_layer": True}, 'need prior_precision="marginal_likelihood"'),
+        ({"per_layer": True, "prior_precision": "fixed"}, 'need prior_precision="marginal_likelihood"'),
         ({"rounds": 0}, "rounds must be an integer of at least 1"),
         ({"likelihood": "gaussian-logits"}, "got GaussianLogits"),
         ({"likelihood": "gaussian:heteroscedastic"}, "noise known or learned"),

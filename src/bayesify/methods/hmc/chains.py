@@ -138,6 +138,10 @@ class Chains(Method):
         """The number of stored draws of all chains."""
         return self.chains * max(1, self.store.drawn)
 
+    def lacking(self) -> str | None:
+        """Draws, before the first is stored."""
+        return None if self.store.drawn else "draws"
+
     @property
     def draws_by_chain(self) -> Tensor:
         """The random weights of every draw, `[chains, draws, R]`."""

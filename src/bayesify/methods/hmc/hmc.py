@@ -23,6 +23,8 @@ from bayesify import runs
 from bayesify.errors import nearest
 from bayesify.functional.inputs import count
 from bayesify.methods import saving
+from bayesify.methods.arguments import explained_arguments
+from bayesify.methods.convergence import arviz_installed
 from bayesify.methods.hmc.chains import Chains
 from bayesify.methods.hmc.diagnostics import Diagnosis, diagnose, to_arviz
 from bayesify.methods.hmc.log_joint import LogJoint, whole
@@ -34,11 +36,14 @@ from bayesify.priors import WeightPrior
 from bayesify.training import data_identity
 from bayesify.training.batches import Examples, as_inputs
 from bayesify.training.loop import History
+from bayesify.training.warnings import DISAGREE_FROM
 
 # A step without a compiler costs about this much per activation of a chain; compiling costs seconds.
 _SECONDS_PER_ACTIVATION = 4e-9
 _SECONDS_TO_COMPILE = 100.0
 _TYPICAL_LEAPFROGS = 60
+# R-hat of a few draws is noise.
+_FEWEST_DRAWS = 10
 
 
 class HMC(Chains):
@@ -91,6 +96,7 @@ class HMC(Chains):
 
     # What users call.
 
+    @explained_arguments
     @runs.holds_locks
     def fit(
         self,
@@ -239,6 +245,23 @@ class HMC(Chains):
 
         """
         return diagnose(self, x)
+
+    def own_checks(self, x: Any) -> dict[str, str | None]:
+        """Whether the chains predict differently, by the largest R-hat (needs `bayesify[mcmc]`).
+
+        Args:
+            x: not used: convergence is judged at the inputs that `fit` chose.
+
+        """
+        if not arviz_installed() or self.chains < 2 or self.store.drawn < _FEWEST_DRAWS:
+            return {}
+        r_hat = self.diagnose().r_hat
+        if r_hat < DISAGREE_FROM:
+            return {}
+        return {
+            "chains_disagree": f"the {self.chains} chains disagree on predictions (largest R-hat {r_hat:.2f}): sample "
+            "longer, with more warm_up= and samples=, or use a narrower prior"
+        }
 
     def to_arviz(self, x: Any = None) -> Any:
         """The draws by tensor name, sample statistics and predictions, for ArviZ (needs `bayesify[mcmc]`).

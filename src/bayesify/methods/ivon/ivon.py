@@ -17,6 +17,7 @@ Where h is negative (a maximum, or noise), no sigma exceeds sqrt(2) times the pr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -28,13 +29,15 @@ from bayesify import noise
 from bayesify.errors import positive
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Likelihood
+from bayesify.methods.arguments import explained_arguments
+from bayesify.methods.ivon.start import RATE, first_hessian, first_rate
 from bayesify.methods.ivon.update import NaturalGradient, hessian_rate, ivon_update
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.with_elbo import WithELBO
 from bayesify.priors import Normal, WeightPrior
 from bayesify.training.batches import Batch, Examples
 from bayesify.training.kl import KL
-from bayesify.training.loop import Plan
+from bayesify.training.loop import History, Plan, Schedule
 from bayesify.training.optimisation import OptimizerFactory
 
 __all__ = ["IVON", "hessian_rate", "ivon_update"]
@@ -49,9 +52,9 @@ class IVON(WithELBO):
         v <- beta1 v + (1 - beta1) g,    h <- beta2 h + (1 - beta2) c + correction
         m <- m - rate * (v / (1 - beta1^t) + delta m) / (h + delta)
 
-    `fit(learning_rate=)` is the share of a Newton step: 0.1 to 0.3 with `schedule="cosine"`. A constant rate r with M
-    batches per epoch adds up to r M / 2 of the posterior variance to the mean: keep it below 1 / M. Parameters without
-    a posterior (normalisation layers, learned observation noise) follow Adam at the same rate.
+    `fit(learning_rate=)` is the share of a Newton step. A constant rate r with M batches per epoch adds up to r M / 2
+    of the posterior variance to the mean: keep it below 1 / M, which is the default (with `schedule="cosine"`).
+    Parameters without a posterior (normalisation layers, learned observation noise) follow Adam at the same rate.
 
     Args:
         network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
@@ -63,7 +66,8 @@ class IVON(WithELBO):
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
-        hessian_init: where the Hessian estimate h starts; sigma starts at 1 / sqrt(N (hessian_init + delta)).
+        hessian_init: where the Hessian estimate h starts; sigma starts at 1 / sqrt(N (hessian_init + delta)). `fit`
+            finds it from a few examples where it is None: the mean curvature, or more where noise does harm.
         beta1: the decay of the running mean of gradients.
         beta2: the decay of the running mean of Hessian estimates in the long run; early steps average over less.
         seed: of the starting weights; `fit(seed=)` sets the seed of training.
@@ -75,8 +79,8 @@ class IVON(WithELBO):
         Y. Shen et al., "Variational Learning is Effective for Large Deep Networks", 2024, arXiv:2402.17641.
 
     Example:
-        >>> ivon = bf.IVON(net, "categorical", prior="normal:1", hessian_init=0.1, seed=0)
-        >>> history = ivon.fit((x, y), epochs=50, learning_rate=0.2, schedule="cosine", progress=False)
+        >>> ivon = bf.IVON(net, "categorical", prior="normal:1", seed=0)
+        >>> history = ivon.fit((x, y), epochs=50, progress=False)
         >>> bool(history["nll"][-1] < 0.5 * history["nll"][0])
         True
         >>> bool((ivon.std <= 2**0.5).all())  # at most sqrt(2) times the scale of the prior
@@ -100,7 +104,7 @@ class IVON(WithELBO):
         bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "given",
-        hessian_init: float = 1.0,
+        hessian_init: float | None = None,
         beta1: float = 0.9,
         beta2: float = 0.99999,
         seed: int = 0,
@@ -109,11 +113,12 @@ class IVON(WithELBO):
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         if self.network.random_size == 0:
             raise ValueError(f"no weight is random: bayesian={bayesian!r} selects none, use bayesian='all'")
-        self.hessian_init = positive("hessian_init", hessian_init)
+        # Where it is None, `fit` computes it; until then the posterior is as narrow as at 1.
+        self.hessian_init = None if hessian_init is None else positive("hessian_init", hessian_init)
         self.beta1, self.beta2 = _share("beta1", beta1), _share("beta2", beta2)
         theta, size = initialisation.start_weights(self.network, start, seed), self.network.random_size
         self.mean = nn.Parameter(theta)
-        self.hessian = nn.Parameter(theta.new_full((size,), self.hessian_init))
+        self.hessian = nn.Parameter(theta.new_full((size,), self.hessian_init or 1.0))
         self.effective_data: Tensor
         self.prior_mean: Tensor
         self.prior_precision: Tensor
@@ -125,7 +130,7 @@ class IVON(WithELBO):
         self.register_load_state_dict_post_hook(_copy_prior_means)  # type: ignore[no-untyped-call]
         # The size of the data according to the plan; the buffer holds the one that training used.
         self._planned_data: float | None = None
-        self._batches, self._natural = 1, False
+        self._batches, self._natural, self._finds_rate = 1, False, False
 
     def settings(self) -> dict[str, Any]:
         """Where the Hessian estimate starts, and the two decays."""
@@ -140,6 +145,39 @@ class IVON(WithELBO):
     def independent(self) -> bool:
         """True: the posterior is a mean-field Gaussian."""
         return True
+
+    @explained_arguments
+    def fit(
+        self, data: Any, *, learning_rate: float | None = None, schedule: Schedule | None = None, **settings: Any
+    ) -> History:
+        """Train on data, as every method does (`Method.fit`); the rate and the start of the widths need not be given.
+
+        Args:
+            data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; x may be any pytree.
+            learning_rate: the share of a Newton step. None is 1 / M for M batches in an epoch, from 0.02 to 0.2.
+            schedule: as for every method. None is `cosine` where no learning rate is given, and `constant` otherwise.
+            **settings: the other arguments of `Method.fit`: `epochs`, `batch_size`, `validation`, `run` and so on.
+
+        Returns:
+            The history: one record per epoch, columns by name (`history["nll"]`).
+
+        Raises:
+            ValueError: data, network and likelihood do not fit together, or a setting is out of range.
+            TrainingError: training diverged. The method is left as it was after the last good epoch.
+
+        Example:
+            >>> ivon = bf.IVON(net, "categorical")
+            >>> history = ivon.fit((x, y), epochs=50, progress=False)
+            >>> bool(history["nll"][-1] < 0.5 * history["nll"][0])
+            True
+
+        """
+        self._finds_rate = learning_rate is None
+        schedule = schedule or ("cosine" if self._finds_rate else "constant")
+        try:
+            return super().fit(data, learning_rate=learning_rate or RATE, schedule=schedule, **settings)
+        finally:
+            self._finds_rate = False
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         """The negative log-likelihood of the batch plus its part of the KL, at the current widths.
@@ -287,10 +325,16 @@ class IVON(WithELBO):
         super()._begin(plan, examples)
         self._batches = examples.count_batches(plan.batch_size)
         self._planned_data = examples.n_data / kl.temperature
+        if self._finds_rate:
+            self.plan = replace(plan, learning_rate=first_rate(self._batches))
+        if self.hessian_init is None:
+            self.hessian_init = first_hessian(self, examples, self._planned_data)
+            with torch.no_grad():
+                self.hessian.fill_(self.hessian_init)
 
     def start_std(self) -> Tensor:
         """Where the posterior's standard deviations started, `[R]`."""
-        precision = self.effective_data * self.hessian_init + self.prior_precision
+        precision = self.effective_data * (self.hessian_init or 1.0) + self.prior_precision
         return torch.rsqrt(precision.expand(self.hessian.shape))
 
     def _kl_of_draws(self, draws: Sequence[int], seed: int) -> Tensor:

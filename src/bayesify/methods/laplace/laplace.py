@@ -11,18 +11,21 @@ network, so by default predictions come from the linearised network too (Immer e
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from bayesify import noise
+from bayesify import noise, runs
 from bayesify.errors import TrainingError, at_least, choose
 from bayesify.functional.inputs import count
 from bayesify.functional.selection import owner_of
 from bayesify.likelihoods import Likelihood
+from bayesify.methods.arguments import explained_arguments
 from bayesify.methods.checks import few
 from bayesify.methods.laplace import curvature
 from bayesify.methods.laplace.curvature.layers import shared
@@ -32,7 +35,7 @@ from bayesify.methods.summary import Summary
 from bayesify.priors import Normal, WeightPrior
 from bayesify.training.batches import Examples, take, to_device
 from bayesify.training.kl import KL
-from bayesify.training.loop import Plan
+from bayesify.training.loop import History, Plan
 
 PREDICTIVES = ("linearised", "weights")
 PRECISIONS = ("fixed", "marginal_likelihood")
@@ -56,7 +59,8 @@ class LaplaceApproximation(PointEstimate):
             name patterns such as `head.*`, or a list of these. Other weights are trained without a prior, then fixed.
         structure: the part of the curvature that is kept: `diagonal`, `kronecker` (by layer) or `full`.
         predictive: whether draws are functions `linearised` at w*, or the network at the drawn `weights`.
-        prior_precision: `fixed` as given, or multiplied by the factor that maximises the `marginal_likelihood`.
+        prior_precision: `fixed` as given, or multiplied by the factor that maximises the `marginal_likelihood`. None is
+            `fixed` where a prior is given, and `marginal_likelihood` where none is.
         per_layer: use one such factor for each layer, not one for all.
         rounds: how often the factors are tuned, evenly over training; 1 is once, at the end.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
@@ -97,7 +101,7 @@ class LaplaceApproximation(PointEstimate):
         bayesian: str | type | Sequence[str | type] = "all",
         structure: str = "kronecker",
         predictive: str = "linearised",
-        prior_precision: str = "fixed",
+        prior_precision: str | None = None,
         per_layer: bool = False,
         rounds: int = 1,
         output: str | int | Callable[[Any], Tensor] | None = None,
@@ -108,6 +112,9 @@ class LaplaceApproximation(PointEstimate):
             if bayesian not in ("all", "last_layer"):
                 raise ValueError(f'subset="last_layer" and bayesian={bayesian!r} name different weights: give only one')
             bayesian = "last_layer"
+        if prior_precision is None:
+            tuned = prior is None or per_layer or rounds > 1
+            prior_precision = "marginal_likelihood" if tuned else "fixed"
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         if self.network.random_size == 0:
@@ -141,6 +148,67 @@ class LaplaceApproximation(PointEstimate):
             "rounds": self.rounds,
         }
 
+    @explained_arguments
+    @runs.holds_locks
+    def fit(self, data: Any, *, epochs: int = 10, **settings: Any) -> History:
+        """Train a point estimate, then fit the Gaussian around it; `epochs=0` keeps trained weights as they are.
+
+        Args:
+            data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`, as for every method.
+            epochs: passes over the data; 0 fits the Gaussian around the given weights, without training.
+            **settings: as for every method (`Method.fit`). With no epochs those of the optimisation have no effect.
+
+        Returns:
+            The history; empty with no epochs.
+
+        Raises:
+            ValueError: data, network and likelihood do not fit together, or a setting is out of range.
+            TrainingError: training diverged, or the curvature is not finite.
+
+        Example:
+            >>> trained = bf.PointEstimate(net, "categorical")
+            >>> history = trained.fit((x, y), epochs=20, learning_rate=0.05, progress=False)
+            >>> laplace = bf.LaplaceApproximation(trained.network.module(trained.mean_weights), "categorical")
+            >>> len(laplace.fit((x, y), epochs=0))
+            0
+            >>> bool(laplace.predict(x).epistemic.mean() > 0)
+            True
+
+        """
+        if isinstance(epochs, bool) or epochs != 0:
+            return super().fit(data, epochs=epochs, **settings)
+        return self._fit_as_it_is(data, **settings)
+
+    def _fit_as_it_is(
+        self,
+        data: Any,
+        *,
+        validation: Any = None,
+        seed: int = 0,
+        n_data: int | None = None,
+        device: torch.device | str | None = None,
+        run: str | Path | None = None,
+        overwrite: bool = False,
+        **settings: Any,
+    ) -> History:
+        unknown = [name for name in settings if name not in inspect.signature(PointEstimate.fit).parameters]
+        if unknown:
+            raise TypeError(f"fit has no argument {unknown[0]!r}")
+        if self.start != "given":
+            raise ValueError(f"epochs=0 keeps the given weights, start={self.start!r} discards them: use start='given'")
+        folder = None if run is None else runs.claim(Path(run), overwrite=overwrite)
+        examples, checks = self._read(data, validation, n_data, device)
+        self.plan, self.history, self.seed = None, History(method=self.name), seed
+        self._approximate(examples)
+        self.complete = True
+        self._examine(examples, checks, ())
+        if folder is not None:
+            runs.clear(folder)
+            self.run = folder.resolve()
+            self.save(folder)
+        self._warn()
+        return self.history
+
     def approximate(self, data: Any, *, n_data: int | None = None, device: torch.device | str | None = None) -> Self:
         """Fit the Gaussian around the weights as they are, without training: for networks trained elsewhere.
 
@@ -162,10 +230,8 @@ class LaplaceApproximation(PointEstimate):
 
         """
         examples, _ = self._read(data, None, n_data, device)
-        self._before_finish(examples)
-        self._conclude(examples)
-        self.unfinished = False
-        return self.eval()
+        self._approximate(examples)
+        return self
 
     def log_marginal_likelihood(self) -> Tensor:
         """The approximate log marginal likelihood of the training data, given the weights that are not random.
@@ -204,6 +270,10 @@ class LaplaceApproximation(PointEstimate):
     def at_weights(self) -> bool:
         """Whether draws are the network at drawn weights, and not the linearised network."""
         return self.predictive == "weights" or not self.concluded
+
+    def lacking(self) -> str | None:
+        """The curvature, before the Gaussian is fitted."""
+        return None if self.concluded else "curvature"
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         """Sets of weights drawn from the Gaussian; the trained weights before it is fitted.
@@ -296,6 +366,12 @@ class LaplaceApproximation(PointEstimate):
         normalising = 0.5 * torch.log(precision / (2 * torch.pi)).sum()
         return 0.5 * (precision * away.square()).sum() - normalising
 
+    def _approximate(self, examples: Examples) -> None:
+        self._before_finish(examples)
+        self._conclude(examples)
+        self.unfinished = False
+        self.eval()
+
     def _begin(self, plan: Plan, examples: Examples) -> None:
         super()._begin(plan, examples)
         self._check(examples)
@@ -370,8 +446,8 @@ class LaplaceApproximation(PointEstimate):
             for tensor in tensors:
                 tensor.zero_()
             raise TrainingError(
-                "the curvature at the trained weights is not finite: lower learning_rate or scale the data; laplace "
-                "predicts as the point estimate"
+                "the curvature at the trained weights is not finite: lower learning_rate or scale the data; "
+                "predict(by='mean') is the point estimate"
             )
 
     def _tune(self) -> None:

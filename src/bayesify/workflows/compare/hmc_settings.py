@@ -73,8 +73,8 @@ CANDIDATES: tuple[RecipeCandidate, ...] = (
         {"family": "full_rank", "estimator": "weight", "rho": "-3", "learning_rate": 0.01, "steps": 5000},
         "full rank",
     ),
-    _candidate("ivon", {"learning_rate": 0.1, "steps": 3000}),
-    _candidate("laplace", {"structure": "full", "learning_rate": 0.01, "steps": 2000}),
+    _candidate("ivon", {"hessian_init": 1.0, "learning_rate": 0.1, "steps": 3000}),
+    _candidate("laplace", {"structure": "full", "prior_precision": "fixed", "learning_rate": 0.01, "steps": 2000}),
     _candidate(
         "swag",
         {"optimizer": "sgd:momentum=0.9", "learning_rate": 0.05, "schedule": "constant", "steps": 3000},

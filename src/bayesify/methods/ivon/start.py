@@ -1,0 +1,123 @@
+"""Where IVON starts where nothing else is said: its estimate of the Hessian, and its learning rate.
+
+    h_0 = the larger of  the mean diagonal of the generalised Gauss-Newton matrix (Martens 2020)
+                    and  the smallest h whose noise raises the NLL by at most `HARM` nats per example
+
+The first is the size that h moves to: a start far above it makes every step too short and every width too narrow. A
+start far below lets the noise of the weights drown the function: sigma^2 = 1 / (N (h + delta)).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from bayesify import noise
+from bayesify.functional.inputs import count
+from bayesify.methods.laplace.curvature import check_likelihood, root
+from bayesify.training.batches import Examples, take, to_device
+
+if TYPE_CHECKING:
+    from bayesify.methods.ivon.ivon import IVON
+
+EXAMPLES = 32
+# The nats per example that noise may cost at the start. The curvature of a regression grows as its noise is learned, by
+# about one over its variance, so that less noise of the weights is harmless there.
+HARM, HARM_OF_LEARNED_NOISE = 0.2, 0.01
+# The largest and the smallest share of a Newton step: see `first_rate`.
+RATE, LOWEST_RATE = 0.2, 0.02
+_PAIRS, _STEPS_PER_DECADE = 8, 3
+_SMALLEST, _LARGEST = 1e-4, 1e4
+
+
+def first_rate(batches: int) -> float:
+    """The learning rate where none is given: 1 / M for M batches in an epoch, from 0.02 to 0.2.
+
+    Each step follows the gradient of one batch. Their noise adds up to `rate * M / 2` of the posterior variance.
+
+    Args:
+        batches: M.
+
+    Returns:
+        A share of a Newton step.
+
+    """
+    return min(RATE, max(LOWEST_RATE, 1 / batches))
+
+
+def first_hessian(method: IVON, examples: Examples, effective_data: float) -> float:
+    """Where the Hessian estimate starts, from a few examples.
+
+    Args:
+        method: the method at its start.
+        examples: its training data.
+        effective_data: N over the temperature.
+
+    Returns:
+        A number from 1e-4 to 1e4.
+
+    """
+    x, y = examples.sample(EXAMPLES) or examples.first()
+    rows = min(EXAMPLES, count(x))
+    x, y = to_device(take(x, slice(rows)), method.mean.device), y[:rows].to(method.mean.device)
+    lowest = min(max(_curvature(method, x, y), _SMALLEST), _LARGEST)
+    steps = math.ceil(_STEPS_PER_DECADE * math.log10(_LARGEST / lowest))
+    fixed = method.likelihood.kind == "classification" or isinstance(getattr(method.likelihood, "noise", None), float)
+    at_mean, harm = _nll(method, x, y, None), HARM if fixed else HARM_OF_LEARNED_NOISE
+    for step in range(steps):
+        hessian = lowest * 10 ** (step / _STEPS_PER_DECADE)
+        if _nll(method, x, y, torch.rsqrt(effective_data * hessian + method.prior_precision)) <= at_mean + harm:
+            return hessian
+    return _LARGEST
+
+
+def _curvature(method: IVON, x: Any, y: Tensor) -> float:
+    """The mean diagonal of the Gauss-Newton matrix, from one vector of random signs for each example.
+
+    With L = S S' the curvature of the likelihood, the squares of J' S r have the diagonal of J' L J as expectation.
+    Likelihoods without a known root have the squared gradients at their targets instead.
+    """
+    size, total = method.network.random_size, 0.0
+    try:
+        check_likelihood(method.name, method.likelihood)
+        known = method.noise_prior is None
+    except ValueError:
+        known = False
+    keys = noise.keys(method.seed, noise.Stream.INITIAL, network=3, draws=range(len(y)), device=y.device)
+    for number in range(len(y)):
+        one, target = take(x, slice(number, number + 1)), y[number : number + 1]
+        with torch.enable_grad():
+            theta = method.mean.detach().clone().requires_grad_()
+            if known:
+                outputs = method.network.call(method.network.unflatten(theta), one)[0].flatten(1)
+                shaped = method.network.call(method.network.unflatten(theta.detach()), one)[0]
+                columns = root(method.likelihood, shaped.detach(), target)[0]
+                signs = noise.normal(keys[number : number + 1], columns.shape[0])[0].sign().to(columns)
+                (gradient,) = torch.autograd.grad(outputs[0] @ (signs @ columns).to(outputs), theta)
+            else:
+                (gradient,) = torch.autograd.grad(_loss(method, theta.unsqueeze(0), one, target), theta)
+        total += float(gradient[:size].double().square().mean())
+    return total / len(y) if math.isfinite(total) else 1.0
+
+
+@torch.no_grad()
+def _nll(method: IVON, x: Any, y: Tensor, std: Tensor | None) -> float:
+    """The mean NLL at the mean weights, or under draws of a width."""
+    theta, size = method.mean.detach().unsqueeze(0), method.network.random_size
+    if std is not None:
+        keys = noise.keys(method.seed, noise.Stream.INITIAL, network=2, draws=range(_PAIRS), device=theta.device)
+        moved = torch.zeros_like(theta).repeat(_PAIRS, 1)
+        moved[:, :size] = std * noise.normal(keys, size).to(theta.dtype)
+        # Each draw and its mirror image: what is linear in the noise cancels, and the curvature is left.
+        theta = torch.cat((theta + moved, theta - moved))
+    value = float(_loss(method, theta, x, y))
+    return value if math.isfinite(value) else math.inf
+
+
+def _loss(method: IVON, theta: Tensor, x: Any, y: Tensor) -> Tensor:
+    outputs = method.network.outputs(theta, x)[0]
+    keys = noise.keys(method.seed, noise.Stream.LOGITS, draws=range(len(theta)), device=theta.device)
+    return -method.likelihood_of(range(len(theta)), 0, "mean").log_prob(outputs, y, keys).mean()

@@ -1,0 +1,168 @@
+"""Every warning of a fit, and that what it tells people to do makes it go away."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_circles, make_moons
+from torch import nn
+
+import bayesify as bf
+from bayesify.training.warnings import without_warnings
+
+
+def moons(n=300):
+    x, y = make_moons(n, noise=0.15, random_state=0)
+    return torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+
+
+def sine(n=200):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (n, 1))
+    y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=n)
+    return torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
+
+
+def net(inputs=2, outputs=2, units=16):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(inputs, units), nn.Tanh(), nn.Linear(units, outputs))
+
+
+def warned(method, data, **settings):
+    """The kinds of warnings of a fit."""
+    with without_warnings():
+        method.fit(data, progress=False, compiled=False, batch_size=500, **settings)
+    return set(method.warnings)
+
+
+def test_no_better_than_constant_is_cured_by_a_higher_rate():
+    data = moons()
+    assert warned(bf.PointEstimate(net(), "categorical"), data, epochs=20, learning_rate=1e-9) == {
+        "no_better_than_constant"
+    }
+    assert warned(bf.PointEstimate(net(), "categorical"), data, epochs=200, learning_rate=0.05) == set()
+
+
+def test_worse_than_neighbours_is_cured_by_longer_training():
+    data = moons()
+    short = bf.PointEstimate(net(), "categorical")
+    assert warned(short, data, epochs=15, learning_rate=0.02) == {"worse_than_neighbours"}
+    text = short.warnings["worse_than_neighbours"]
+    assert "nearest training examples reach" in text
+    assert "train longer" in text
+    assert short.checked.neighbours < short.checked.score - 0.1
+    assert warned(bf.PointEstimate(net(), "categorical"), data, epochs=300, learning_rate=0.05) == set()
+
+
+def test_worse_than_neighbours_by_the_error_of_numbers_whatever_the_noise():
+    data = sine()
+    # The noise is five times the true one: NLLs would say little about the fit.
+    for epochs, expected in ((60, {"worse_than_neighbours"}), (400, set())):
+        point = bf.PointEstimate(net(1, 1), "gaussian:0.5")
+        assert warned(point, data, epochs=epochs, learning_rate=0.02) == expected
+
+
+def test_a_rate_that_explodes_is_cured_by_a_lower_one():
+    x, y = sine()
+    exploded = bf.PointEstimate(net(1, 1), "gaussian:0.1")
+    assert warned(exploded, (x, y), epochs=10, learning_rate=1e5) == {"blew_up"}
+    assert "lower the learning rate" in exploded.warnings["blew_up"]
+    assert warned(bf.PointEstimate(net(1, 1), "gaussian:0.1"), (x, y), epochs=400, learning_rate=0.02) == set()
+
+
+def test_a_rise_on_the_way_to_a_good_fit_is_no_failure():
+    point = bf.PointEstimate(net(1, 1), "gaussian:0.1")
+    x, y = sine()
+    # The rate falls from far too high to a good one.
+    assert (
+        warned(point, (x, y), epochs=600, learning_rate=1.0, schedule=lambda done: 1 if done < 0.01 else 0.02) == set()
+    )
+    assert max(point.history["nll"]) > 10 * point.history["nll"][0]
+
+
+def test_training_that_is_not_finite_is_an_error_that_the_method_remembers():
+    x, y = sine()
+    point = bf.PointEstimate(net(1, 1), "gaussian:0.1")
+    with pytest.raises(bf.TrainingError, match="lower learning_rate"):
+        warned(point, (x, y), epochs=10, learning_rate=1e30, optimizer="sgd")
+    assert "lower learning_rate" in point.warnings["diverged"]
+    assert warned(bf.PointEstimate(net(1, 1), "gaussian:0.1"), (x, y), epochs=400, learning_rate=0.02) == set()
+
+
+def test_a_posterior_that_never_moved_is_cured_by_a_higher_rate():
+    data = moons()
+    frozen = bf.Variational(net(), "categorical", prior="normal:1")
+    assert "kl_frozen" in warned(frozen, data, epochs=30, learning_rate=1e-4)
+    assert "raise the learning rate" in frozen.warnings["kl_frozen"]
+    moved = bf.Variational(net(), "categorical", prior="normal:1", estimator="local")
+    assert warned(moved, data, epochs=400, learning_rate=0.05, schedule="cosine") == set()
+
+
+def test_collapse_is_cured_by_laplace_and_by_an_ensemble():
+    x, y = make_circles(100, noise=0.3, factor=0.6, random_state=0)
+    data = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+
+    def deep():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(2, 20), nn.Tanh(), nn.Linear(20, 20), nn.Tanh(), nn.Linear(20, 2))
+
+    bnn = bf.Variational(deep(), "categorical", prior="normal:1", estimator="local")
+    assert warned(bnn, data, epochs=300, learning_rate=0.05, schedule="cosine") == {"collapsed"}
+    assert "use LaplaceApproximation, Ensemble" in bnn.warnings["collapsed"]
+    assert bnn.checked.units_at_the_prior["2"] == [20, 20]
+    for other in (bf.LaplaceApproximation(deep(), "categorical"), bf.Ensemble(deep(), "categorical", members=2)):
+        assert warned(other, data, epochs=300, learning_rate=0.03, schedule="cosine") == set()
+
+
+def test_few_snapshots_are_cured_by_taking_more():
+    data = moons()
+    swag = bf.SWAG(net(), "categorical")
+    assert "few_snapshots" in warned(swag, data, epochs=2, learning_rate=0.05)
+    assert warned(bf.SWAG(net(), "categorical"), data, epochs=300, learning_rate=0.05) == set()
+    assert "few_snapshots" not in warned(bf.SWAG(net(), "categorical", every=1), data, epochs=10, learning_rate=0.05)
+
+
+def test_a_plan_without_a_snapshot_is_refused_before_training():
+    swag = bf.SWAG(net(), "categorical", every=1000)
+    with pytest.raises(ValueError, match="no snapshot in 2 steps"):
+        warned(swag, moons(), epochs=2)
+
+
+def test_unscaled_targets_are_cured_by_location_and_scale():
+    x, y = sine()
+    y = 5000 + 1000 * y
+    found = warned(bf.PointEstimate(net(1, 1), "gaussian:learned"), (x, y), epochs=300, learning_rate=0.02)
+    assert "targets_unscaled" in found
+    likelihood = bf.likelihoods.Gaussian("learned", location=float(y.mean()), scale=float(y.std()))
+    assert warned(bf.PointEstimate(net(1, 1), likelihood), (x, y), epochs=400, learning_rate=0.02) == set()
+
+
+@pytest.mark.parametrize(
+    "activation, outputs, likelihood", [(nn.Softmax(1), 2, "categorical"), (nn.Sigmoid(), 1, "bernoulli")]
+)
+def test_a_network_that_ends_in_probabilities_is_cured_by_removing_them(activation, outputs, likelihood):
+    data = moons()
+    ended = bf.PointEstimate(nn.Sequential(net(outputs=outputs), activation), likelihood)
+    assert "ends_in_probabilities" in warned(ended, data, epochs=200, learning_rate=0.05)
+    assert warned(bf.PointEstimate(net(outputs=outputs), likelihood), data, epochs=200, learning_rate=0.05) == set()
+
+
+def test_logarithms_of_probabilities_are_logits_too():
+    assert (
+        warned(
+            bf.PointEstimate(nn.Sequential(net(), nn.LogSoftmax(1)), "categorical"),
+            moons(),
+            epochs=200,
+            learning_rate=0.05,
+        )
+        == set()
+    )
+
+
+def test_warnings_before_training_are_given_once_and_kept():
+    x, y = sine()
+    point = bf.PointEstimate(net(1, 1), "gaussian:learned")
+    with pytest.warns(bf.BayesifyWarning) as told:
+        point.fit((x, 5000 + 1000 * y), epochs=2, progress=False)
+    texts = [str(one.message) for one in told]
+    assert sum("unit scale" in text for text in texts) == 1
+    assert "unit scale" in point.warnings["targets_unscaled"]
