@@ -510,8 +510,8 @@ def test_impossible_settings_are_refused_in_one_line(make, message):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("categorical", "Categorical(class_dim=1)"),
-        ("categorical:10", "Categorical(class_dim=1, classes=10)"),
+        ("categorical", "Categorical()"),
+        ("categorical:10", "Categorical(classes=10)"),
         ("Bernoulli", "Bernoulli()"),
         ("gaussian:1", "Gaussian(noise=1)"),
         ("gaussian:1e-3", "Gaussian(noise=0.001)"),
@@ -520,11 +520,11 @@ def test_impossible_settings_are_refused_in_one_line(make, message):
         ("gaussian:heteroscedastic", "Gaussian(noise='heteroscedastic')"),
         ("gaussian:learned,1,20,4", "Gaussian(noise='learned', initial=1, location=20.0, scale=4.0)"),
         ("poisson", "Poisson()"),
-        ("gaussian-logits", "GaussianLogits(objective='log_expected', samples=1000, class_dim=1)"),
-        ("gaussian_logits:expected,100", "GaussianLogits(objective='expected', samples=100, class_dim=1)"),
+        ("gaussian-logits", "GaussianLogits(objective='log_expected', samples=1000)"),
+        ("gaussian_logits:expected,100", "GaussianLogits(objective='expected', samples=100)"),
         (
             "gaussian-logits:log-expected, 5",
-            "GaussianLogits(objective='log_expected', samples=5, class_dim=1)",
+            "GaussianLogits(objective='log_expected', samples=5)",
         ),
     ],
 )

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from bayesify.likelihoods.classification import Classification
 from bayesify.likelihoods.likelihood import Likelihood
+from bayesify.likelihoods.location_scale import LocationScale
 from bayesify.likelihoods.regression import Regression
 from bayesify.likelihoods.text import LIKELIHOODS, from_spec, parse
 
@@ -18,6 +19,7 @@ __all__ = [  # noqa: PLE0604 -- names of classes are texts
     "LIKELIHOODS",
     "Classification",
     "Likelihood",
+    "LocationScale",
     "Regression",
     "from_spec",
     "parse",

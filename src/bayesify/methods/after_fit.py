@@ -121,7 +121,8 @@ def _same_for_all(predictive: Predictive, targets: Tensor) -> bool:
         information = (probs * (probs.clamp(min=1e-12) / average.clamp(min=1e-12)).log()).sum(-1).mean()
         return bool(information < SAME_FOR_ALL)
     mean = predictive.mean.double()
-    return bool(mean.std(0).mean() < SAME_SPREAD * targets.double().std(0).mean())
+    numbers = predictive.likelihood.compared(targets).double()
+    return bool(mean.std(0).mean() < SAME_SPREAD * numbers.std(0).mean())
 
 
 def _collapsed(method: Any) -> str | None:
@@ -136,7 +137,8 @@ def _below_constant(method: Method, elbo: ELBO, seen: Tensor, n_data: int) -> st
     """Compare ELBOs where the objective was the ELBO: at a temperature of 1, under a proper prior."""
     plan = method.plan
     proper = method.prior is not None and method.prior.proper
-    if not isinstance(plan, Plan) or KL.parse(plan.kl).temperature != 1 or not proper:
+    exact = KL.parse(plan.kl).temperature == 1 if isinstance(plan, Plan) else False
+    if not exact or not proper or method.likelihood.remark is not None:
         return None
     constant = constant_log_prob(method.likelihood, seen, seen)
     if constant is None:

@@ -35,7 +35,7 @@ from bayesify.methods.objective import Learning, Objective
 from bayesify.methods.summary import Summary, summarise
 from bayesify.priors import Prior, WeightPrior
 from bayesify.training import data_identity
-from bayesify.training.batches import Examples, TensorExamples, as_examples, for_scoring
+from bayesify.training.batches import Examples, TensorExamples, all_targets, as_examples, for_scoring
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan, Schedule, Trainer, extended, make_plan
 from bayesify.training.optimisation import OptimizerFactory, make_optimizer
@@ -409,6 +409,8 @@ class Method(Learning):
                 raise ValueError(f"cannot use device {str(device)!r}: {first_line(problem)}") from None
         where = next(self.parameters()).device
         examples = as_examples(data, self.likelihood, self.network.dtype, n_data).to(where)
+        if self.likelihood.adapts:
+            self.likelihood.adapt_to(all_targets(examples))
         checks = None
         if validation is not None:
             checks = for_scoring(validation, self.likelihood, self.network.dtype).to(where)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bayesify.metrics.arrays import Numbers, as_array, paired, same_shape
 
-__all__ = ["crps", "crps_counts", "interval_coverage", "mae", "rmse"]
+__all__ = ["crps", "crps_counts", "crps_of_samples", "interval_coverage", "mae", "rmse"]
 
 # Counts and examples per block, and the rate above which a Poisson distribution is treated as a normal one.
 _COUNTS_AT_A_TIME, _EXAMPLES_AT_A_TIME, _NORMAL_FROM = 256, 4096, 1e5
@@ -119,6 +119,34 @@ def crps_counts(rates: Numbers, targets: Numbers) -> float:
     for rows in torch.split(torch.nonzero(~large).reshape(-1), _EXAMPLES_AT_A_TIME):
         scores[rows] = _count_scores(rate[:, rows], y[rows])
     return float(scores.mean())
+
+
+def crps_of_samples(samples: Numbers, targets: Numbers) -> float:
+    """Continuous ranked probability score (CRPS) of equally likely values.
+
+    The score is `E|X - y| - E|X - X'| / 2` with X and X' drawn from the values.
+
+    Args:
+        samples: equally likely values of each target, `[samples, n]`.
+        targets: true values, `[n]`.
+
+    Returns:
+        The mean over the targets, in their units; 0 is best.
+
+    Example:
+        >>> bf.metrics.crps_of_samples([[0.0], [2.0]], [1.0])
+        0.5
+
+    Reference:
+        T. Gneiting and A. E. Raftery, "Strictly proper scoring rules, prediction, and estimation", 2007.
+
+    """
+    values, _, y = _mixture(samples, samples, targets)
+    count = len(values)
+    ordered = values.sort(0).values
+    ranks = (2 * torch.arange(1, count + 1, dtype=y.dtype) - count - 1).unsqueeze(-1)
+    between = (ranks * ordered).sum(0) / count**2  # E|X - X'| / 2, from the order
+    return float(((values - y).abs().mean(0) - between).mean())
 
 
 def interval_coverage(lower: Numbers, upper: Numbers, targets: Numbers) -> float:

@@ -190,9 +190,10 @@ class Predictive:
         prepared = self.likelihood.prepare(targets).to(self.outputs.device)
         if len(prepared) != len(self):
             raise ValueError(f"targets must have one row per input, {len(self)}, got {len(prepared)}")
-        if isinstance(self.likelihood, Classification) and int(prepared.max()) >= self.probs.shape[-1]:
-            known = self.probs.shape[-1]
-            raise ValueError(f"labels must be from 0 to {known - 1}, got {int(prepared.max())}")
+        if isinstance(self.likelihood, Classification):
+            known, largest = self.probs.shape[-1], int(self.likelihood.compared(prepared).max())
+            if largest >= known:
+                raise ValueError(f"labels must be from 0 to {known - 1}, got {largest}")
         per_draw = self.likelihood.log_density(self.outputs, prepared, self.keys)
         return per_draw.logsumexp(0) - math.log(self.draws)
 

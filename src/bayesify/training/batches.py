@@ -403,6 +403,21 @@ def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
     return converted
 
 
+def all_targets(examples: Examples) -> Tensor:
+    """The targets of all examples; data that is not in memory is read once.
+
+    Args:
+        examples: the data.
+
+    Returns:
+        Prepared targets, `[n, ...]`.
+
+    """
+    if isinstance(examples, TensorExamples):
+        return examples.y
+    return torch.cat([y for _, y in examples.in_order(1000)])
+
+
 def take(x: Any, rows: Tensor | slice | int) -> Any:
     """Some examples of inputs that may be any pytree.
 

@@ -3,7 +3,8 @@
     categorical  L = diag(p) - p p'      S = diag(sqrt p) - p sqrt(p)'
     bernoulli    L = p (1 - p)           gaussian  L = (scale / std)^2           poisson  L = rate
 
-None of them depends on the target (class weights aside): L is also the Fisher information (Martens 2020, section 9).
+None of them depends on the target (class weights and ignored labels aside): L is also the Fisher information (Martens
+2020, section 9).
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ def _categorical_root(likelihood: Categorical, outputs: Tensor, targets: Tensor)
     p = probabilities.reshape(batch, -1, classes)
     positions = p.shape[1]
     blocks = torch.diag_embed(p.sqrt()) - p.sqrt().unsqueeze(-1) * p.unsqueeze(-2)
-    if likelihood.class_weights is not None:
-        weights = likelihood.class_weights.to(p.dtype)[targets.reshape(batch, positions)]
-        blocks = blocks * weights.sqrt()[..., None, None]
+    weights = likelihood.weights_of(targets)
+    if weights is not None:
+        blocks = blocks * weights.to(p.dtype).reshape(batch, positions).sqrt()[..., None, None]
     whole = p.new_zeros(batch, positions, classes, positions, classes)
     index = torch.arange(positions, device=p.device)
     whole[:, index, :, index] = blocks.transpose(0, 1)
     # Back to the order in which the network gives its outputs.
     whole = whole.reshape(batch, positions * classes, *probabilities.shape[1:])
-    axis = likelihood.class_dim + 1 if likelihood.class_dim > 0 else likelihood.class_dim
-    return whole.movedim(-1, axis).flatten(2)
+    class_dim = likelihood.class_dim or -1
+    return whole.movedim(-1, class_dim + 1 if class_dim > 0 else class_dim).flatten(2)
