@@ -9,6 +9,7 @@ from bayesify.methods.cards import CARDS
 
 if TYPE_CHECKING:
     from bayesify import data as data
+    from bayesify import decisions as decisions
     from bayesify import exact as exact
     from bayesify import likelihoods as likelihoods
     from bayesify import metrics as metrics
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from bayesify import priors as priors
     from bayesify import report as report
     from bayesify import sklearn as sklearn
+    from bayesify.decisions import UnknownInputs as UnknownInputs
+    from bayesify.decisions import ask as ask
     from bayesify.errors import BayesifyWarning as BayesifyWarning
     from bayesify.errors import RunError as RunError
     from bayesify.errors import TrainingError as TrainingError
@@ -46,6 +49,8 @@ _WHERE = {
     "Predictive": "predictive",
     "RunError": "errors",
     "TrainingError": "errors",
+    "UnknownInputs": "decisions",
+    "ask": "decisions",
     "evaluate": "evaluation",
     "load": "workflows.load",
     "prepare": "workflows.prepare_inputs",
@@ -54,7 +59,19 @@ _WHERE = {
     "risk_coverage": "evaluation.selective",
     **dict.fromkeys((card.class_name for card in CARDS.values()), "methods"),
 }
-_MODULES = ("data", "exact", "likelihoods", "metrics", "networks", "noise", "plots", "priors", "report", "sklearn")
+_MODULES = (
+    "data",
+    "decisions",
+    "exact",
+    "likelihoods",
+    "metrics",
+    "networks",
+    "noise",
+    "plots",
+    "priors",
+    "report",
+    "sklearn",
+)
 
 __all__ = [*_WHERE, *_MODULES]  # noqa: PLE0604 -- names, which are texts
 

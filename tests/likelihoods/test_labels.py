@@ -1,5 +1,6 @@
 """Where the class axis is, labels that are not there, soft labels, balanced weights, several tags."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -23,7 +24,7 @@ def test_the_class_axis_is_the_one_that_leaves_the_shape_of_the_labels(shape, ax
 
 
 def test_where_both_axes_fit_class_dim_is_asked_for():
-    with pytest.raises(ValueError, match=r"axis 1 or -1 .* class_dim"):
+    with pytest.raises(ValueError, match="class_dim"):
         Categorical().check_outputs(torch.zeros(2, 4, 4), torch.zeros(2, 4).long())
     with pytest.raises(ValueError, match="class_dim"):
         Categorical().probs(torch.zeros(1, 2, 4, 3))
@@ -149,7 +150,7 @@ def test_balanced_weights_are_those_of_scikit_learn_and_help_the_rare_class(tmp_
         method = bf.PointEstimate(nn.Linear(1, 2), text)
         method.fit((x, y), epochs=60, learning_rate=0.05, progress=False, run=tmp_path / text)
         recalls[text] = float((method.predict(x).labels[y == 1] == 1).double().mean())
-    expected = compute_class_weight("balanced", classes=[0, 1], y=y.numpy())
+    expected = compute_class_weight("balanced", classes=np.array([0, 1]), y=y.numpy())
     torch.testing.assert_close(method.likelihood.class_weights.double(), torch.from_numpy(expected))
     assert recalls["categorical"] < 0.2
     assert recalls["categorical:balanced"] > 0.6

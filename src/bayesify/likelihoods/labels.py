@@ -71,7 +71,9 @@ class Labels(Classification):
         if known.numel() == 0:
             return labels
         if int(known.min()) < 0:
-            raise ValueError(f"labels must be integers from 0, got {int(known.min())}: {self.ignore_index} says that there is none")
+            raise ValueError(
+                f"labels must be integers from 0, got {int(known.min())}: {self.ignore_index} says that there is none"
+            )
         if self.classes is not None and int(known.max()) >= self.classes:
             raise ValueError(f"labels must be below classes={self.classes}, got {int(known.max())}")
         return labels

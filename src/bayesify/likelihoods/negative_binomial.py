@@ -70,7 +70,7 @@ class NegativeBinomial(Counts):
             One number per draw and example, `[draws, batch]`.
 
         """
-        log_mean, log_dispersion = self._parameters(outputs)
+        log_mean, log_dispersion = self._log_parameters(outputs)
         shape = log_mean.shape
         log_mean, counts = aligned(log_mean, targets)
         log_size = -(log_dispersion.expand(shape).reshape(log_mean.shape) if log_dispersion.ndim else log_dispersion)
@@ -92,7 +92,7 @@ class NegativeBinomial(Counts):
             `[draws, batch]` or `[draws, batch, *dims]`.
 
         """
-        return one_number(self._parameters(outputs)[0].exp())
+        return one_number(self._log_parameters(outputs)[0].exp())
 
     def noise_variance(self, outputs: Tensor) -> Tensor:
         """The variance `mean + dispersion * mean^2`.
@@ -104,7 +104,7 @@ class NegativeBinomial(Counts):
             `[draws, batch]` or `[draws, batch, *dims]`.
 
         """
-        log_mean, log_dispersion = self._parameters(outputs)
+        log_mean, log_dispersion = self._log_parameters(outputs)
         mean = log_mean.exp()
         return one_number(mean + log_dispersion.exp() * mean.square())
 
@@ -119,7 +119,7 @@ class NegativeBinomial(Counts):
             Probabilities `[draws, batch]` or `[draws, batch, *dims]`.
 
         """
-        log_mean, log_dispersion = self._parameters(outputs)
+        log_mean, log_dispersion = self._log_parameters(outputs)
         share = one_number(torch.sigmoid(-log_mean - log_dispersion)).detach().double().cpu().numpy()
         size = one_number((-log_dispersion).exp().expand_as(log_mean)).detach().double().cpu().numpy()
         counts = values.floor()
@@ -132,7 +132,7 @@ class NegativeBinomial(Counts):
         settings: dict[str, Any] = {"dispersion": self.dispersion}
         return settings | ({"initial": self.initial} if self.dispersion == "learned" else {})
 
-    def _parameters(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    def _log_parameters(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """The logarithms of mean and dispersion; the last may need broadcasting."""
         outputs = real(outputs)
         if self.dispersion == "heteroscedastic":

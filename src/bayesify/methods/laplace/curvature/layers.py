@@ -128,7 +128,8 @@ def factors(
             module = network.template.get_submodule(block.name)
             hooks.callback(module.register_forward_hook(watch(block.name)).remove)
         outputs = network.call(network.unflatten(theta.detach().requires_grad_()), x)[0]
-    flat, layer_outputs = outputs.flatten(1), [outputs_by_name[block.name] for block in layers]
+        flat = outputs.flatten(1)  # a copy where outputs are not contiguous: autograd must see it
+    layer_outputs = [outputs_by_name[block.name] for block in layers]
 
     def gradients_by_column() -> Iterator[list[Tensor]]:
         for column in roots.unbind(1):
