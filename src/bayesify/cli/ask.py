@@ -74,16 +74,8 @@ def ask(
         raise CommandError(f"--targets is for --by epig, got --by {by}: leave it out")
     method = load.load_run(run, network)
     done = [] if skip is None else _indices(skip)
-    asked = choose(
-        method,
-        preparation.apply(read.raw),
-        number,
-        by.replace("-", "_"),
-        targets=goal,
-        skip=done,
-        draws=draws,
-        seed=seed,
-    )
+    inputs, name = preparation.apply(read.raw), by.replace("-", "_")
+    asked = choose(method, inputs, number, name, targets=goal, skip=done, draws=draws, seed=seed)
     rows: list[dict[str, Any]] = [
         {"index": index, "input": read.names[index], "score": score}
         for index, score in zip(asked.indices, asked.scores.tolist(), strict=True)

@@ -6,7 +6,7 @@ With `p_d` the class probabilities of posterior draw d, `p` their mean, `H` the 
     variation_ratio  1 - max p
     bald             I(y; w) = H[p] - mean_d H[p_d]                      N. Houlsby et al., 2011, arXiv:1112.5745
     batchbald        I(y_1, ..., y_n; w), chosen one by one              A. Kirsch et al., 2019, arXiv:1906.08158
-    epig             mean over targets x* of I(y; y*)                    F. Bickford Smith et al., 2023, arXiv:2304.08151
+    epig             mean over targets x* of I(y; y*)                    F. Bickford Smith et al., arXiv:2304.08151
     random           a uniform number
 
 Numbers have `variance` (total), `bald` as `log(variance / noise variance) / 2`, the mutual information of normals with

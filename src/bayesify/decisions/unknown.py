@@ -298,15 +298,16 @@ def _inputs_of(bnn: Method, name: str, theta: Tensor, x: Any) -> Tensor:
     def note(_: Any, inputs: tuple[Any, ...]) -> None:
         seen.append(inputs[0])
 
+    network.traced(x)  # its passes would call the hook too
     with network.lock:
         handle = module.register_forward_pre_hook(note)
         try:
             network.call(network.unflatten(theta), x)
         finally:
             handle.remove()
-    if not seen or not isinstance(seen[0], Tensor) or len(seen[0]) != count(x):
+    features = seen[-1] if seen else None
+    if not isinstance(features, Tensor) or len(features) != count(x):
         raise ValueError(f"layer {name!r} does not get one row per input: name another with layer=")
-    features = seen[0]
     return features if features.ndim == 2 else features.flatten(1, -2).mean(1)
 
 
