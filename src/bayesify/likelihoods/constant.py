@@ -11,6 +11,7 @@ from torch import Tensor
 from bayesify.likelihoods.gaussian import Gaussian
 from bayesify.likelihoods.likelihood import Likelihood
 from bayesify.likelihoods.poisson import Poisson
+from bayesify.likelihoods.several import Several
 
 # Targets and iterations of the search for the best constant outputs.
 _ROWS, _STEPS = 1000, 60
@@ -31,6 +32,11 @@ def constant_log_prob(likelihood: Likelihood, seen: Tensor, targets: Tensor) -> 
         One number per example, `[batch]`; None where the targets seen are all the same, or have no such prediction.
 
     """
+    if isinstance(likelihood, Several):
+        known, wanted = likelihood.targets_of(seen), likelihood.targets_of(targets)
+        each = [constant_log_prob(part, known[name], wanted[name]) for name, part in likelihood.likelihoods.items()]
+        found = [part for part in each if part is not None]
+        return torch.stack(found).sum(0) if len(found) == len(each) else None
     if likelihood.kind == "classification":
         if seen.is_floating_point():
             log_prob = _soft_frequencies(seen.double(), targets.double())

@@ -21,6 +21,7 @@ from bayesify.likelihoods.negative_binomial import NegativeBinomial as NegativeB
 from bayesify.likelihoods.ordinal import Ordinal as Ordinal
 from bayesify.likelihoods.poisson import Poisson as Poisson
 from bayesify.likelihoods.quantile import Quantile as Quantile
+from bayesify.likelihoods.several import Several
 from bayesify.likelihoods.student_t import StudentT as StudentT
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ def from_spec(spec: Mapping[str, Any]) -> Likelihood:
 
     """
     settings = dict(spec)
+    if settings.get("name") == Several.name:
+        del settings["name"]
+        return Several(**settings)
     name = choose("likelihood", settings.pop("name", None), LIKELIHOODS)
     try:
         return LIKELIHOODS[name](**settings)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from bayesify.likelihoods import Several
 from bayesify.likelihoods.constant import constant_log_prob
 from bayesify.methods.elbo import ELBO
 from bayesify.training.batches import Batch, Examples, TensorExamples
@@ -115,6 +116,9 @@ def _against_constant(
 
 def _same_for_all(predictive: Predictive, targets: Tensor) -> bool:
     """Whether predictions hardly depend on the inputs."""
+    if isinstance(predictive.likelihood, Several):
+        each = predictive.likelihood.targets_of(targets)
+        return all(_same_for_all(part, each[name]) for name, part in predictive.parts.items())
     if predictive.kind == "classification":
         probs = predictive.probs.double()
         average = probs.mean(0, keepdim=True)

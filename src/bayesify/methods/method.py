@@ -109,9 +109,15 @@ class Method(Learning):
     ) -> None:
         super().__init__()
         whole_number("seed", seed)
-        self.network = Network(network, bayesian, output, seed)
+        if isinstance(likelihood, Mapping):
+            likelihood = likelihoods.Several(likelihood)
         self.likelihood = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
         check_likelihood(self.likelihood)
+        if isinstance(self.likelihood, likelihoods.Several):
+            if output is not None:
+                raise ValueError("a network with several likelihoods returns a dict of outputs: leave output= out")
+            output = self.likelihood.join
+        self.network = Network(network, bayesian, output, seed)
         check_noise(self.name, self.noise_kind, self.likelihood)
         given = self.network.initial
         self.prior = None if prior is None else WeightPrior(prior, self.network.weights, given).to(given)
