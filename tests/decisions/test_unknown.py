@@ -33,9 +33,10 @@ def test_every_score_accepts_the_promised_share_of_training_inputs(by, bnn, blob
     assert check.score(blobs[0][:7]).shape == (7,)
 
 
+@pytest.mark.parametrize("layer", ["input", "last"])
 @pytest.mark.parametrize("by", ["knn", "mahalanobis", "entropy", "mutual_information", "confidence"])
-def test_the_middle_between_the_classes_is_less_known_than_they_are(by, bnn, blobs):
-    check = bf.UnknownInputs(bnn, blobs[0], by, draws=50)
+def test_the_middle_between_the_classes_is_less_known_than_they_are(by, layer, bnn, blobs):
+    check = bf.UnknownInputs(bnn, blobs[0], by, layer=layer, draws=50)
     middle = 0.3 * torch.randn(50, 2)
     assert bf.metrics.auroc(check.score(blobs[0]), check.score(middle)) > 0.9
 
@@ -43,16 +44,16 @@ def test_the_middle_between_the_classes_is_less_known_than_they_are(by, bnn, blo
 def test_knn_sees_inputs_that_are_far_where_the_network_is_sure(blobs, bnn):
     far = torch.tensor([[60.0, 0.0]])
     assert float(bnn.predict(far, draws=20).confidence) > 0.9
-    assert not bool(bf.UnknownInputs(bnn, blobs[0], "mahalanobis", layer="input", draws=20).accept(far))
+    for by in ("knn", "mahalanobis"):
+        assert not bool(bf.UnknownInputs(bnn, blobs[0], by, draws=20).accept(far))
 
 
 def test_nearest_neighbours_are_those_of_brute_force(bnn, blobs):
-    check = bf.UnknownInputs(bnn, blobs[0], "knn", layer="input", neighbours=3)
-    known, new = (nn.functional.normalize(x.double(), dim=1) for x in (blobs[0], torch.randn(5, 2)))
     torch.manual_seed(1)
-    new = torch.randn(5, 2)
-    direction = nn.functional.normalize(new.double(), dim=1)
-    expected = (direction.unsqueeze(1) - known).norm(dim=-1).sort(1).values[:, 2]
+    new, known = torch.randn(5, 2).double(), blobs[0].double()
+    expected = (new.unsqueeze(1) - known).norm(dim=-1).sort(1).values[:, 2]
+    check = bf.UnknownInputs(bnn, blobs[0], "knn", neighbours=3)
+    assert check.layer == "input"
     torch.testing.assert_close(check.score(new), expected, atol=1e-6, rtol=0.0)
 
 
@@ -60,7 +61,7 @@ def test_an_ensemble_has_the_features_of_each_member(blobs):
     torch.manual_seed(0)
     ensemble = bf.Ensemble(lambda: nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3)), "categorical", members=3)
     ensemble.fit(blobs, epochs=5, learning_rate=0.02, progress=False)
-    check = bf.UnknownInputs(ensemble, blobs[0])
+    check = bf.UnknownInputs(ensemble, blobs[0], layer="last")
     assert check._tensors["known"].shape == (3, 600, 8)
     assert float(check.accept(blobs[0]).double().mean()) > 0.97
 
@@ -69,7 +70,7 @@ def test_a_saved_check_gives_the_same_scores_and_goes_when_the_run_is_trained_ag
     run = tmp_path / "run"
     bnn.save(run)
     for by in ("knn", "mahalanobis", "entropy"):
-        check = bf.UnknownInputs(bnn, blobs[0], by, draws=10)
+        check = bf.UnknownInputs(bnn, blobs[0], by, layer="last", draws=10)
         check.save(run)
         network = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 3))
         again = bf.UnknownInputs.load(run, bf.load(run, network=network))

@@ -2,12 +2,13 @@
 
 Scores of the prediction: `entropy`, `mutual_information`, `confidence` (one minus it), `spread` (the standard deviation
 of the label's probability, or of the mean) and `energy`, `-log sum exp(logits)` (Liu et al., 2020, arXiv:2010.03759).
-Scores of what the network sees, its last hidden layer `h(x)`:
+Scores of features `h(x)`, which are the last hidden layer, scaled to length 1 for `knn`, or small inputs themselves:
 
     mahalanobis  the distance of h to the nearest class mean, under one covariance (Lee et al., 2018, arXiv:1807.03888)
-    knn          the distance of h / |h| to its k-th nearest neighbour in training (Sun et al., 2022, arXiv:2204.06507)
+    knn          the distance of h to its k-th nearest neighbour in training (Sun et al., 2022, arXiv:2204.06507)
 
-Far from the data a network may be sure of its answer; the last two still see that the input is far.
+Far from the data a network may be sure of its answer, and its hidden layer may have been taught to ignore what is
+different; distances between inputs still see it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _SAVED = ("by", "coverage", "neighbours", "layer", "draws", "seed")
 # Sets of weights whose features are used where a method has no mean weights, and training inputs that are kept at most.
 _VIEWS, _KEPT = 5, 10_000
 _AT_ONCE = 1000
+# Numbers of an input that is compared itself: distances between larger ones say little about their kind.
+_SMALL = 1024
 
 
 class UnknownInputs:
@@ -50,8 +53,9 @@ class UnknownInputs:
             A training input is compared with the others only, but its network has seen it: inputs that are new and of
             a known kind are accepted a little less often.
         neighbours: which nearest neighbour `knn` measures the distance to.
-        layer: whose inputs are the features: the name of a module, `last` (the last one with weights), or `input` for
-            the inputs of the network themselves.
+        layer: whose inputs are the features: the name of a module, `last` (the last one with weights, so its inputs
+            are the last hidden layer), or `input` for the inputs of the network themselves, unscaled. None is `input`
+            where an input has at most 1,024 numbers (a table, small images), otherwise `last`.
         calibration: held-out inputs of a known kind for the threshold, instead of the training inputs.
         draws: posterior draws, for scores of the prediction.
         seed: of the draws.
@@ -75,7 +79,7 @@ class UnknownInputs:
         *,
         coverage: float = 0.99,
         neighbours: int = 5,
-        layer: str = "last",
+        layer: str | None = None,
         calibration: Any = None,
         draws: int = 100,
         seed: int = 0,
@@ -83,10 +87,12 @@ class UnknownInputs:
         choose("score of unknown inputs", by, SCORES)
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage}")
-        self.bnn, self.by, self.layer, self.draws, self.seed = bnn, by, layer, draws, seed
+        self.bnn, self.by, self.draws, self.seed = bnn, by, draws, seed
         self.coverage, self.neighbours = coverage, at_least("neighbours", neighbours, 1)
         self._tensors: dict[str, Tensor] = {}
         x = as_inputs(x, bnn.network.dtype)
+        small = isinstance(x, Tensor) and x.is_floating_point() and x[0].numel() <= _SMALL
+        self.layer = ("input" if small else "last") if layer is None else layer
         known = _evenly(x, _KEPT)
         if by in OF_FEATURES:
             if count(known) <= neighbours + 1:
@@ -228,7 +234,7 @@ class UnknownInputs:
         if self.layer == "input":
             if not isinstance(x, Tensor):
                 raise ValueError('layer="input" needs inputs in one tensor: name a layer instead')
-            return _scaled(x.to(device).flatten(1).double().unsqueeze(0), self.by)
+            return x.to(device).flatten(1).double().unsqueeze(0)
         name = _layer_name(self.bnn, self.layer)
         views = []
         for theta in self._weights():

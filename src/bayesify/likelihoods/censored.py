@@ -228,9 +228,9 @@ class Censored(Regression):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as plain JSON."""
-        spec = {"likelihood": self.likelihood.spec(), "lower": self.lower, "upper": self.upper}
-        inside: dict[str, Any] = spec["likelihood"]
-        return spec | {name: inside.pop(name, default) for name, default in (("location", 0.0), ("scale", 1.0))}
+        inside: dict[str, Any] = self.likelihood.spec()
+        units = {name: inside.pop(name, default) for name, default in (("location", 0.0), ("scale", 1.0))}
+        return {"likelihood": inside, "lower": self.lower, "upper": self.upper, **units}
 
     @classmethod
     def to_words(cls, spec: dict[str, Any]) -> list[str]:
