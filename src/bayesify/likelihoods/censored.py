@@ -94,7 +94,7 @@ class Censored(Regression):
         if numbers.ndim != 2 or numbers.shape[1] != 2:
             raise ValueError(
                 "Censored without limits needs targets [batch, 2], a number and its side (0 observed, 1 at least, "
-                f"-1 at most), got {list(numbers.shape)}: give lower= or upper=, or add the column"
+                f"-1 at most), got {list(numbers.shape)}: give lower= or upper= (censored:0,none) or that column"
             )
         sides = numbers[:, 1]
         wrong = sides[(sides != 0) & (sides.abs() != 1)]

@@ -189,19 +189,6 @@ class Gaussian(LocationScale):
         value: Tensor = self.mean(outputs) + self.noise_variance(outputs).sqrt() * torch.special.ndtri(levels)
         return value
 
-    def scale_over_std(self, outputs: Tensor) -> Tensor:
-        """`scale / std`: its square is the curvature of `-log p` in the outputs, for noise that is not heteroscedastic.
-
-        Args:
-            outputs: `[draws, batch, ...]`.
-
-        Returns:
-            A tensor that broadcasts against the outputs.
-
-        """
-        _, _, log_std = self._moments(outputs)
-        return self._per_target_values("scale", outputs) * (-log_std).exp()
-
     def _drawn_log_std(self, deviation: Tensor) -> Tensor:
         """The log noise of each draw, shaped to broadcast against deviations `[draws, batch, ...]`."""
         drawn = self.drawn_log_noise

@@ -39,6 +39,8 @@ class LocationScale(Scaled):
 
     # The variance of the noise over the square of its scale.
     standard_variance: float = 1.0
+    # The Fisher information of the location, for a scale of 1.
+    standard_information: float = 1.0
     # Whether `standard_log_cdf` exists, which censored targets need.
     has_log_cdf: ClassVar[bool] = False
     log_noise: nn.Parameter | None
@@ -201,6 +203,23 @@ class LocationScale(Scaled):
 
         """
         return self.mean(outputs) + self._noise_scale(outputs) * self.standard_quantile(levels)
+
+    def information_root(self, outputs: Tensor) -> Tensor:
+        """The root of the Fisher information of the outputs, for noise that is not heteroscedastic.
+
+        It is `scale / noise` times the root of `standard_information`. For normal noise its square is also the
+        curvature of `-log p`.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+
+        Returns:
+            A tensor that broadcasts against the outputs.
+
+        """
+        _, _, log_std = self._moments(outputs)
+        root = self._per_target_values("scale", outputs) * (-log_std).exp()
+        return root if self.standard_information == 1.0 else root * math.sqrt(self.standard_information)
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as plain JSON, without those that do not matter or are the default."""

@@ -127,6 +127,19 @@ class NegativeBinomial(Counts):
         probability = torch.from_numpy(special.betainc(size, places, share)).to(log_mean)
         return torch.where(counts >= 0, probability, 0.0)
 
+    def information_root(self, outputs: Tensor) -> Tensor:
+        """The root of the Fisher information of the outputs, `mean / (1 + dispersion * mean)`, for one dispersion.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+
+        Returns:
+            A tensor shaped like the outputs.
+
+        """
+        log_mean, log_dispersion = self._log_parameters(outputs)
+        return (0.5 * (log_mean - functional.softplus(log_mean + log_dispersion))).exp()
+
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as plain JSON, without those that do not matter."""
         settings: dict[str, Any] = {"dispersion": self.dispersion}

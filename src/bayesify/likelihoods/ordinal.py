@@ -58,7 +58,8 @@ class Ordinal(Classification):
         begin = torch.logit(torch.arange(1, classes or 2) / (classes or 2))
         self.register_parameter("first_cut", nn.Parameter(begin[0].clone()) if learned else None)
         # A softplus of these is the distance to the next cut.
-        self.register_parameter("raw_steps", nn.Parameter(begin.diff().expm1().log()) if learned else None)
+        steps = nn.Parameter(begin.diff().expm1().log()) if learned and len(begin) > 1 else None
+        self.register_parameter("raw_steps", steps)
 
     def width(self, targets: Tensor) -> int:
         """The number of outputs: one per target.
@@ -139,6 +140,22 @@ class Ordinal(Classification):
         log_probs = self._log_probs(outputs)
         return log_probs.gather(-1, labels.expand(outputs.shape).unsqueeze(-1)).squeeze(-1).sum(-1)
 
+    def information_root(self, outputs: Tensor) -> Tensor:
+        """The root of the Fisher information of the output, `sum over classes of (dp / doutput)^2 / p`.
+
+        Args:
+            outputs: `[draws, batch, ...]`.
+
+        Returns:
+            A tensor shaped like the outputs.
+
+        """
+        outputs = real(outputs)
+        below = torch.sigmoid(self._all_cuts(outputs) - outputs.unsqueeze(-1))
+        slopes = functional.pad(below * (1 - below), (1, 1)).diff(dim=-1)
+        tiny = torch.finfo(outputs.dtype).tiny
+        return (slopes.square() / self._log_probs(outputs).exp().clamp(min=tiny)).sum(-1).sqrt()
+
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as plain JSON."""
         return {"classes": self.classes} | ({} if self.cuts is None else {"cuts": self.cuts})
@@ -155,7 +172,9 @@ class Ordinal(Classification):
         """The cut points, `[classes - 1]`."""
         if self._fixed is not None:
             return self._fixed.to(like)
-        if self.first_cut is None or self.raw_steps is None:
+        if self.first_cut is None:
             raise ValueError("ordinal needs the number of classes: write ordinal:5 or Ordinal(classes=5)")
-        first, steps = self.first_cut.to(like.dtype), functional.softplus(self.raw_steps.to(like.dtype))
-        return torch.cat((first.reshape(1), first + steps.cumsum(0)))
+        first = self.first_cut.to(like.dtype).reshape(1)
+        if self.raw_steps is None:
+            return first
+        return torch.cat((first, first + functional.softplus(self.raw_steps.to(like.dtype)).cumsum(0)))

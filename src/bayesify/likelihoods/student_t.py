@@ -52,7 +52,7 @@ class StudentT(LocationScale):
             raise ValueError(f"df must be a number above 2, where the variance is finite, got {df!r}")
         super().__init__(noise, initial, location, scale)
         self.df = df
-        self.standard_variance = df / (df - 2)
+        self.standard_variance, self.standard_information = df / (df - 2), (df + 1) / (df + 3)
 
     def standard_log_density(self, z: Tensor) -> Tensor:
         """`-(v + 1) / 2 log(1 + z^2 / v)` plus its normalisation.
