@@ -92,7 +92,7 @@ def evaluate(
     if method.likelihood.kind == "several":
         raise ValueError(
             "this method predicts several targets: score one at a time, "
-            "bayesify.evaluation.score(bnn.predict(x)['class'], y['class'])"
+            "score(bnn.predict(x)['class'], y['class']) of bayesify.evaluation"
         )
     x, y = read_targets(method, data)
     predictive = _predict(method, x, y, {"draws": draws, "seed": seed, "by": by})
