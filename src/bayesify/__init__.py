@@ -9,7 +9,6 @@ from bayesify.methods.cards import CARDS
 
 if TYPE_CHECKING:
     from bayesify import data as data
-    from bayesify import decisions as decisions
     from bayesify import exact as exact
     from bayesify import likelihoods as likelihoods
     from bayesify import metrics as metrics
@@ -61,7 +60,6 @@ _WHERE = {
 }
 _MODULES = (
     "data",
-    "decisions",
     "exact",
     "likelihoods",
     "metrics",

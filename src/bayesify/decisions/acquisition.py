@@ -50,6 +50,11 @@ class Asked:
         by: the acquisition function.
         pool: the score of every input by itself, `[pool]`; for `batchbald` that of `bald`.
 
+    Example:
+        >>> asked = bf.ask(bnn, x, n=3, draws=20)
+        >>> asked.scores.shape, asked.pool.shape
+        (torch.Size([3]), torch.Size([60]))
+
     """
 
     indices: list[int]
@@ -121,6 +126,11 @@ def choose_from(
     Returns:
         The numbers of the chosen inputs and their scores.
 
+    Example:
+        >>> from bayesify.decisions import choose_from
+        >>> len(choose_from(bnn.predict(x, draws=20), n=5, by="epig").indices)
+        5
+
     """
     at_least("n", n, 1)
     wrong = [index for index in skip if not 0 <= index < len(predictive)]
@@ -157,7 +167,8 @@ def acquisition_scores(
         ValueError: the name is unknown for this kind of target.
 
     Example:
-        >>> bf.decisions.acquisition_scores(bnn.predict(x), "entropy").shape
+        >>> from bayesify.decisions import acquisition_scores
+        >>> acquisition_scores(bnn.predict(x), "entropy").shape
         torch.Size([60])
 
     """
@@ -196,6 +207,12 @@ def epig(pool: Tensor, targets: Tensor) -> Tensor:
     Raises:
         ValueError: the draws differ in number, or inputs have several labels.
 
+    Example:
+        >>> from bayesify.decisions import epig
+        >>> certain = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])  # two draws that are sure of different labels
+        >>> epig(certain, certain)  # one label tells the other: log 2
+        tensor([0.6931], dtype=torch.float64)
+
     """
     _check_one_label(pool, "epig")
     _check_one_label(targets, "epig")
@@ -227,6 +244,12 @@ def batchbald(draw_probs: Tensor, n: int, *, allowed: Tensor | None = None, seed
 
     Returns:
         Their numbers in the order of the choice, and the nats that each adds, `[n]`.
+
+    Example:
+        >>> from bayesify.decisions import batchbald
+        >>> certain = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]).repeat(1, 2, 1)
+        >>> batchbald(certain, 2)  # the second, equal input adds nothing
+        ([0, 1], tensor([0.6931, 0.0000], dtype=torch.float64))
 
     """
     _check_one_label(draw_probs, "batchbald")

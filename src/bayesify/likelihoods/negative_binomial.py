@@ -32,7 +32,7 @@ class NegativeBinomial(Counts):
 
     Example:
         >>> likelihood = bf.likelihoods.NegativeBinomial(dispersion=0.5)
-        >>> outputs = torch.tensor([[[math.log(4.0)]]])
+        >>> outputs = torch.tensor([[[4.0]]]).log()
         >>> likelihood.mean(outputs), likelihood.noise_variance(outputs)
         (tensor([[4.]]), tensor([[12.]]))
 

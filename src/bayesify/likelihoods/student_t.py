@@ -33,7 +33,7 @@ class StudentT(LocationScale):
     Example:
         >>> likelihood = bf.likelihoods.StudentT(df=4.0, noise=1.0)
         >>> likelihood.log_prob(torch.zeros(1, 2, 1), torch.tensor([0.0, 10.0]))
-        tensor([[-0.9808, -9.1262]])
+        tensor([[-0.9808, -9.1261]])
 
     """
 
