@@ -37,7 +37,7 @@ OF_NUMBERS = ("bald", "variance", "random")
 _CONFIGURATIONS, _SAMPLED = 10_000, 4_096
 _TARGETS = 200
 # Numbers of a joint table that are in memory at once.
-_TABLE = 1 << 24
+_TABLE, _TRIED = 1 << 24, 64
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,8 @@ class _Joint:
         self.generator = torch.Generator(device=like.device).manual_seed(seed)
 
     def at_once(self, classes: int) -> int:
-        return max(1, _TABLE // (self.of_draws.shape[1] * classes))
+        # Few at a time: after the first ones the bounds of the rest are usually too low to try them.
+        return max(1, min(_TRIED, _TABLE // (self.of_draws.shape[1] * classes)))
 
     def entropy(self) -> Tensor:
         probabilities = self.of_draws.mean(0)

@@ -22,6 +22,7 @@ from bayesify import noise
 from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Classification, Likelihood, Regression, Several
 from bayesify.likelihoods.classification import entropy
+from bayesify.likelihoods.labels import Labels
 from bayesify.likelihoods.regression import bisect
 from bayesify.likelihoods.shapes import real
 from bayesify.predictive import averages
@@ -190,6 +191,9 @@ class Predictive:
         prepared = self.likelihood.prepare(targets).to(self.outputs.device)
         if len(prepared) != len(self):
             raise ValueError(f"targets must have one row per input, {len(self)}, got {len(prepared)}")
+        if isinstance(self.likelihood, Labels) and self.outputs.ndim > 3:
+            # Labels say which axis has the classes, where nobody has.
+            self.likelihood.class_dim = self.likelihood.class_axis(self.outputs[0], prepared)
         if isinstance(self.likelihood, Classification):
             known, largest = self.probs.shape[-1], int(self.likelihood.compared(prepared).max())
             if largest >= known:
