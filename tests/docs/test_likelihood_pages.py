@@ -9,7 +9,6 @@ import torch
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")  # a few epochs are too few, which is not the point here
 @pytest.mark.parametrize("name", ["likelihoods", "unknown-inputs", "active-learning"])
 def test_every_block_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 OF_CLASSES = ("bald", "batchbald", "epig", "entropy", "variation_ratio", "random")
 OF_NUMBERS = ("bald", "variance", "random")
 # Joint label configurations that BatchBALD lists; more are sampled, this many of them.
-_CONFIGURATIONS, _SAMPLED = 10_000, 4_096
+_CONFIGURATIONS, _SAMPLED = 10_000, 1_024
 _TARGETS = 200
 # Numbers of a joint table that are in memory at once.
 _TABLE, _TRIED = 1 << 24, 64
@@ -233,7 +233,7 @@ def batchbald(draw_probs: Tensor, n: int, *, allowed: Tensor | None = None, seed
 
         I(y_1, ..., y_n; w) = H(y_1, ..., y_n) - sum over i of mean_d H[p_d(y_i)]
 
-    The joint entropy is exact while its labels have at most 10,000 configurations, and an average over 4,096 sampled
+    The joint entropy is exact while its labels have at most 10,000 configurations, and an average over 1,024 sampled
     ones after that. An input adds at most its own `bald`, so most of the pool need not be tried.
 
     Args:
