@@ -49,7 +49,6 @@ def test_the_log_likelihood_is_the_sum_of_the_parts(data):
 METHODS = {
     "point": lambda parts: bf.PointEstimate(TwoHeads(), parts),
     "variational": lambda parts: bf.Variational(TwoHeads(), parts, prior="normal:1"),
-    "flipout": lambda parts: bf.Variational(TwoHeads(), parts, prior="normal:1", estimator="flipout"),
     "ensemble": lambda parts: bf.Ensemble(TwoHeads, parts, members=2),
     "mc-dropout": lambda parts: bf.MCDropout(TwoHeads(), parts, p=0.05),
     "ivon": lambda parts: bf.IVON(TwoHeads(), parts),
