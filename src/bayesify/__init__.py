@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bayesify import priors as priors
     from bayesify import report as report
     from bayesify import sklearn as sklearn
+    from bayesify.decisions import UnknownInputs as UnknownInputs
+    from bayesify.decisions import ask as ask
     from bayesify.errors import BayesifyWarning as BayesifyWarning
     from bayesify.errors import RunError as RunError
     from bayesify.errors import TrainingError as TrainingError
@@ -48,6 +50,8 @@ _WHERE = {
     "Predictive": "predictive",
     "RunError": "errors",
     "TrainingError": "errors",
+    "UnknownInputs": "decisions",
+    "ask": "decisions",
     "evaluate": "evaluation",
     "load": "workflows.load",
     "prepare": "workflows.prepare_inputs",

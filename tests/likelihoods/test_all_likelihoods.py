@@ -8,20 +8,45 @@ import torch
 from scipy import stats
 
 from bayesify import likelihoods
-from bayesify.likelihoods import Bernoulli, Categorical, Gaussian, GaussianLogits, Poisson
+from bayesify.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Censored,
+    Gaussian,
+    GaussianLogits,
+    Laplace,
+    Mixture,
+    MultiLabel,
+    NegativeBinomial,
+    Ordinal,
+    Poisson,
+    Quantile,
+    StudentT,
+)
 from bayesify.likelihoods.text import likelihood_class, spec_text
 
 # Every likelihood over numbers, and the same distribution in scipy given the outputs: a new likelihood is one line here.
 REGRESSION = [
     (Gaussian(0.7, location=3.0, scale=2.0), lambda f: stats.norm(3.0 + 2.0 * f, 0.7)),
+    (Laplace(0.7, location=3.0, scale=2.0), lambda f: stats.laplace(3.0 + 2.0 * f, 0.7)),
+    (StudentT(4.5, 0.7, location=3.0, scale=2.0), lambda f: stats.t(4.5, 3.0 + 2.0 * f, 0.7)),
     (Poisson(), lambda f: stats.poisson(np.exp(f))),
+    (NegativeBinomial(0.4), lambda f: stats.nbinom(2.5, 2.5 / (2.5 + np.exp(f)))),
 ]
 CLASSIFICATION = [
     (Categorical(classes=4), 4),
     (Bernoulli(), 1),
+    (Ordinal(classes=4), 1),
     (GaussianLogits(samples=50, classes=4), 8),
 ]
-ALL = [likelihood for likelihood, _ in (*REGRESSION, *CLASSIFICATION)]
+# Those with tests of their own beside this file.
+OTHERS = [
+    MultiLabel(),
+    Mixture(3, location=3.0, scale=2.0),
+    Quantile([0.1, 0.5, 0.9], location=3.0, scale=2.0),
+    Censored(Laplace(0.5), lower=-1.0, location=3.0, scale=2.0),
+]
+ALL = [*(likelihood for likelihood, _ in (*REGRESSION, *CLASSIFICATION)), *OTHERS]
 
 
 def name_of(value):

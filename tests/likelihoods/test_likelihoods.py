@@ -38,8 +38,9 @@ def test_categorical_sums_over_pixels_and_over_tokens():
     torch.testing.assert_close(by_token.log_prob(tokens, labels), expected)
     channels_first = tokens.movedim(-1, 2)
     torch.testing.assert_close(Categorical().log_prob(channels_first, labels), expected)
-    torch.testing.assert_close(Categorical().probs(channels_first), by_token.probs(tokens))
-    assert Categorical().probs(channels_first).shape == (DRAWS, 2, 3, CLASSES)
+    by_channel = Categorical(class_dim=1)
+    torch.testing.assert_close(by_channel.probs(channels_first), by_token.probs(tokens))
+    assert by_channel.probs(channels_first).shape == (DRAWS, 2, 3, CLASSES)
 
 
 def test_class_weights_multiply_the_training_term_and_leave_the_score_alone():
@@ -319,7 +320,7 @@ def test_gaussian_logits_noise_follows_its_keys_and_differs_between_positions_in
 
 def test_gaussian_logits_for_pixels_treat_each_as_a_position():
     outputs, labels = random(2, 3, 2 * CLASSES, 5), torch.randint(0, CLASSES, (3, 5))
-    likelihood = GaussianLogits(samples=20)
+    likelihood = GaussianLogits(samples=20, class_dim=1)
     flat = GaussianLogits(samples=20)
     keys = noise.keys(1, noise.Stream.LOGITS, draws=range(2))
     rows = outputs.movedim(2, -1).reshape(2, 15, -1)
@@ -510,8 +511,8 @@ def test_impossible_settings_are_refused_in_one_line(make, message):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("categorical", "Categorical(class_dim=1)"),
-        ("categorical:10", "Categorical(class_dim=1, classes=10)"),
+        ("categorical", "Categorical()"),
+        ("categorical:10", "Categorical(classes=10)"),
         ("Bernoulli", "Bernoulli()"),
         ("gaussian:1", "Gaussian(noise=1)"),
         ("gaussian:1e-3", "Gaussian(noise=0.001)"),
@@ -520,11 +521,11 @@ def test_impossible_settings_are_refused_in_one_line(make, message):
         ("gaussian:heteroscedastic", "Gaussian(noise='heteroscedastic')"),
         ("gaussian:learned,1,20,4", "Gaussian(noise='learned', initial=1, location=20.0, scale=4.0)"),
         ("poisson", "Poisson()"),
-        ("gaussian-logits", "GaussianLogits(objective='log_expected', samples=1000, class_dim=1)"),
-        ("gaussian_logits:expected,100", "GaussianLogits(objective='expected', samples=100, class_dim=1)"),
+        ("gaussian-logits", "GaussianLogits(objective='log_expected', samples=1000)"),
+        ("gaussian_logits:expected,100", "GaussianLogits(objective='expected', samples=100)"),
         (
             "gaussian-logits:log-expected, 5",
-            "GaussianLogits(objective='log_expected', samples=5, class_dim=1)",
+            "GaussianLogits(objective='log_expected', samples=5)",
         ),
     ],
 )

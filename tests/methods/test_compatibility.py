@@ -117,7 +117,12 @@ LIKELIHOODS = {
     "gaussian:learned": (CURVE, 1),
     "gaussian:half-cauchy(1)": (CURVE, 1),
     "gaussian:heteroscedastic": (CURVE, 2),
+    "student-t:4,0.5": (CURVE, 1),
+    "mixture:2": (CURVE, 6),
+    "quantile:0.1,0.5,0.9": (CURVE, 3),
+    "ordinal:2": (LABELS, 1),
     "poisson": (LABELS.float(), 1),
+    "negative-binomial:0.5": (LABELS.float(), 1),
     "gaussian-logits:log_expected,10": (LABELS, 4),
     "gaussian-logits:expected,10": (LABELS, 4),
 }

@@ -124,8 +124,10 @@ FLAGS: dict[str, Flag] = {
     "likelihood": Flag(
         str,
         MODEL,
-        "Likelihood of the targets: categorical, bernoulli, gaussian:learned, gaussian:0.1, gaussian:half-cauchy(1), "
-        "gaussian:heteroscedastic, poisson or gaussian-logits. (default: chosen by the data)",
+        "Likelihood of the targets: categorical, categorical:balanced, bernoulli, ordinal, gaussian:learned, "
+        "gaussian:0.1, gaussian:half-cauchy(1), gaussian:heteroscedastic, student-t, laplace, mixture:3, "
+        "quantile:0.05,0.5,0.95, censored:0,none (known limits), poisson, negative-binomial or gaussian-logits. "
+        "(default: chosen by the data)",
     ),
     "bayesian": Flag(
         str,

@@ -89,6 +89,11 @@ def evaluate(
         (60, 20, 'entropy')
 
     """
+    if method.likelihood.kind == "several":
+        raise ValueError(
+            "this method predicts several targets: score one at a time, "
+            "score(bnn.predict(x)['class'], y['class']) of bayesify.evaluation"
+        )
     x, y = read_targets(method, data)
     predictive = _predict(method, x, y, {"draws": draws, "seed": seed, "by": by})
     unknown = None if ood is None else _predict(method, ood, None, {"draws": draws, "seed": seed, "by": by})

@@ -57,12 +57,16 @@ class ScoredPredictions:
         self.nll = -float(predictive.log_prob(prepared).double().mean())
         self.curve = risk_coverage(predictive, prepared, by=by)
         shape = predictive.probs.shape[:-1] if predictive.kind == "classification" else predictive.mean.shape
-        self.targets = prepared.reshape(shape)
+        # Positions without a label do not count.
+        counted = predictive.likelihood.counted(prepared)
+        self._counted = None if counted is None else counted.reshape(shape)
+        self.prepared = prepared
+        self.targets = self._those_counted(predictive.likelihood.compared(prepared).reshape(shape))
 
     @property
     def probs(self) -> Tensor:
         """Class probabilities, `[n, classes]`."""
-        return self.predictive.probs
+        return self._those_counted(self.predictive.probs)
 
     @property
     def mean(self) -> Tensor:
@@ -72,11 +76,14 @@ class ScoredPredictions:
     @property
     def crps(self) -> float:
         """The continuous ranked probability score, by the likelihood's own distribution."""
-        return crps_of(self.predictive, self.targets)
+        return crps_of(self.predictive, self.prepared)
 
     def average(self, name: str) -> float:
         """The mean over the inputs of one of the predictive's scores."""
-        return float(self.predictive.score(name).double().mean())
+        return float(self._those_counted(self.predictive.score(name)).double().mean())
+
+    def _those_counted(self, values: Tensor) -> Tensor:
+        return values if self._counted is None else values[self._counted]
 
     def uncertainty(self, name: str | None = None) -> tuple[Tensor, Tensor]:
         """How uncertain each known and each unknown input is, `[known]` and `[unknown]`, by `unknown_by` or by name."""

@@ -168,14 +168,18 @@ def risk_coverage(answers: Predictive | Numbers, targets: Any, by: str | None = 
             )
         return curve(answers, 1.0 - correct)
     by = by or ("confidence" if answers.kind == "classification" else "variance")
-    truth = answers.likelihood.prepare(targets).to(answers.outputs.device)
+    prepared = answers.likelihood.prepare(targets).to(answers.outputs.device)
+    truth, counted = answers.likelihood.compared(prepared), answers.likelihood.counted(prepared)
     classes = answers.kind == "classification"
     predicted = answers.labels if classes else answers.mean
     if truth.numel() != predicted.numel() or len(truth) != len(predicted):
         raise ValueError(f"targets {list(truth.shape)} do not fit the predictive's {list(predicted.shape)}")
     truth = truth.reshape(predicted.shape)
     losses = (predicted != truth).double() if classes else (predicted.double() - truth).square()
-    return curve(answers.score(by), losses, by)
+    score = answers.score(by)
+    if counted is not None:  # positions without a label are left out
+        score, losses = score[counted.reshape(score.shape)], losses[counted.reshape(losses.shape)]
+    return curve(score, losses, by)
 
 
 def curve(score: Numbers, losses: Numbers, by: str = "confidence") -> RiskCoverage:

@@ -9,12 +9,15 @@ import torch
 from torch import Tensor
 
 from bayesify import metrics
-from bayesify.likelihoods import Regression
+from bayesify.likelihoods import Censored, Gaussian, Mixture, Poisson, Regression
 from bayesify.predictive import Predictive
 
 _OF_CLASSES = ("probs", "aleatoric", "expected_error", "std")
 _OF_NUMBERS = ("mean", "aleatoric", "epistemic")
 _LEVEL = 0.95
+# Values that stand for a predictive distribution in its CRPS: in all, and of each draw at least; inputs at a time.
+_LEVELS, _LEAST_LEVELS, _ROWS_AT_A_TIME = 1024, 16, 128
+_MOST_COUNTS = 100_000
 
 
 class StreamedPredictive(Predictive):
@@ -46,8 +49,7 @@ class StreamedPredictive(Predictive):
                 rows = targets[self._count : self._count + len(part)]
                 kept.setdefault("log_prob", []).append(part.log_prob(rows))
                 if part.kind == "regression":
-                    prepared = part.likelihood.prepare(rows).to(part.outputs.device).reshape(part.mean.shape)
-                    crps += crps_of(part, prepared) * len(part)
+                    crps += crps_of(part, part.likelihood.prepare(rows).to(part.outputs.device)) * len(part)
             self._count += len(part)
         self._kept = {name: torch.cat(tensors) for name, tensors in kept.items()}
         self.crps = crps / max(self._count, 1)
@@ -76,12 +78,54 @@ def crps_of(predictive: Predictive, targets: Tensor) -> float:
     """The continuous ranked probability score, by the likelihood's own distribution."""
     if isinstance(predictive, StreamedPredictive):
         return predictive.crps
-    likelihood = predictive.likelihood
+    likelihood, outputs = predictive.likelihood, predictive.outputs
     assert isinstance(likelihood, Regression)
-    means = likelihood.mean(predictive.outputs)
+    truth = likelihood.compared(targets).reshape(predictive.mean.shape)
+    if type(likelihood) is Gaussian:
+        return metrics.crps(likelihood.mean(outputs), likelihood.noise_variance(outputs).sqrt(), truth)
+    if type(likelihood) is Mixture:
+        means, stds, shares = likelihood.normals(outputs)
+        return metrics.crps(means, stds, truth, shares)
+    if type(likelihood) is Poisson:
+        return metrics.crps_counts(likelihood.mean(outputs), truth)
     if likelihood.discrete:
-        return metrics.crps_counts(means, targets)
-    return metrics.crps(means, likelihood.noise_variance(predictive.outputs).sqrt(), targets)
+        return _crps_of_counts(predictive, truth)
+    total = 0.0
+    for rows in torch.arange(len(predictive)).split(_ROWS_AT_A_TIME):
+        points = equally_likely(likelihood, outputs[:, rows])
+        if isinstance(likelihood, Censored):
+            # Beyond a censored target nothing is known: only the part of the distribution before it is scored.
+            sides, limits = likelihood.sides(targets[rows]).reshape(truth[rows].shape), truth[rows]
+            points = torch.where((sides > 0) & (points > limits), limits, points)
+            points = torch.where((sides < 0) & (points < limits), limits, points)
+        total += metrics.crps_of_samples(points, truth[rows]) * len(rows)
+    return total / max(len(predictive), 1)
+
+
+def equally_likely(likelihood: Regression, outputs: Tensor) -> Tensor:
+    """Equally likely values of the predictive distribution, `[values, batch, ...]`: quantiles of each draw.
+
+    The levels of the draws interleave: D draws with M levels each stand for D * M levels of what they agree on.
+    """
+    draws = len(outputs)
+    each = max(_LEAST_LEVELS, -(-_LEVELS // draws))
+    levels = ((torch.arange(draws * each, dtype=torch.float64) + 0.5) / (draws * each)).to(outputs.device)
+    repeated = outputs.repeat(each, *[1] * (outputs.ndim - 1))  # all draws, then all draws again at higher levels
+    like = likelihood.mean(repeated)
+    return likelihood.quantile(repeated, levels.view(-1, *[1] * (like.ndim - 1)).expand_as(like))
+
+
+def _crps_of_counts(predictive: Predictive, truth: Tensor) -> float:
+    """`sum over k >= 0 of (F(k) - [y <= k])^2`, up to where F is 1 for every input."""
+    total, count = torch.zeros_like(truth, dtype=torch.float64), 0
+    while True:
+        below = predictive.cdf(torch.full_like(predictive.mean, float(count))).double()
+        total += (below - (truth <= count).double()).square()
+        count += 1
+        if (float(below.min()) > 1 - 1e-9 and count > float(truth.max())) or count >= _MOST_COUNTS:
+            break
+    # From here on F counts as 1: each count below a target adds one.
+    return float((total + (truth.double() - count).clamp(min=0)).mean())
 
 
 def in_double(predictive: Predictive) -> Predictive:

@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING
 
 from bayesify.likelihoods.classification import Classification
 from bayesify.likelihoods.likelihood import Likelihood
+from bayesify.likelihoods.location_scale import LocationScale
 from bayesify.likelihoods.regression import Regression
+from bayesify.likelihoods.several import Several
 from bayesify.likelihoods.text import LIKELIHOODS, from_spec, parse
 
 if TYPE_CHECKING:
@@ -18,7 +20,9 @@ __all__ = [  # noqa: PLE0604 -- names of classes are texts
     "LIKELIHOODS",
     "Classification",
     "Likelihood",
+    "LocationScale",
     "Regression",
+    "Several",
     "from_spec",
     "parse",
     *_CLASSES,

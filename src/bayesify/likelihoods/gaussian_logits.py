@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from bayesify import noise
 from bayesify.errors import choose
-from bayesify.likelihoods.classification import Labels
+from bayesify.likelihoods.labels import Labels
 from bayesify.likelihoods.sampled_logits import log_mean, mean_softmax
 
 # The first element of a key's noise that is used for signs: after all normals of the table.
@@ -33,7 +33,8 @@ class GaussianLogits(Labels):
         objective: what training maximises: `"log_expected"` is `log E_z[softmax(z)_y]`, the log-likelihood, and
             `"expected"` is `E_z[log softmax(z)_y]`, a lower bound of it.
         samples: draws of the logits per example.
-        class_dim: the class axis of the network's outputs: 1, or -1 for `[batch, tokens, 2 * classes]`.
+        class_dim: the class axis of the network's outputs: 1, or -1 for `[batch, tokens, 2 * classes]`, or None for the
+            one that leaves the shape of the labels.
         classes: half the number of outputs. Unless given, there must be at least two per label up to the largest.
 
     Example:
@@ -55,7 +56,7 @@ class GaussianLogits(Labels):
         self,
         objective: Literal["log_expected", "expected"] = "log_expected",
         samples: int = 1000,
-        class_dim: int = 1,
+        class_dim: int | None = None,
         classes: int | None = None,
     ) -> None:
         super().__init__(classes, class_dim)
@@ -76,7 +77,7 @@ class GaussianLogits(Labels):
             One number per draw and example, `[draws, batch]`.
 
         """
-        mean, std, dims = self._moments(outputs)
+        mean, std, dims = self._moments(outputs, targets)
         keys = _logit_keys(keys, outputs)
         draws, positions, classes = mean.shape
         # The whole batch uses one table of normals. A normal with a random sign is still normal, so each position has
@@ -98,7 +99,7 @@ class GaussianLogits(Labels):
             One number per draw and example, `[draws, batch]`.
 
         """
-        mean, std, dims = self._moments(outputs)
+        mean, std, dims = self._moments(outputs, targets)
         return self._log_mean(outputs, mean, std, targets, _logit_keys(keys, outputs), dims, of_logs=False)
 
     def probs(self, outputs: Tensor, keys: Tensor | None = None) -> Tensor:
@@ -158,7 +159,9 @@ class GaussianLogits(Labels):
         labels = targets.reshape(-1)
         if len(labels) != mean.shape[1]:
             raise ValueError(f"targets {list(targets.shape)} do not fit outputs {list(outputs.shape)}")
-        terms = log_mean(mean, std, labels, self._table(mean, keys), of_logs=of_logs)
+        there = labels != self.ignore_index
+        terms = log_mean(mean, std, labels.clamp(min=0), self._table(mean, keys), of_logs=of_logs)
+        terms = torch.where(there, terms, 0.0)
         return terms.reshape(*dims[:2], -1).sum(-1)
 
     def _table(self, mean: Tensor, keys: Tensor) -> Tensor:
@@ -168,8 +171,8 @@ class GaussianLogits(Labels):
             raise ValueError(f"samples={self.samples} is too many for {classes} classes: lower it")
         return noise.normal(keys, classes * self.samples).to(mean.dtype).view(draws, classes, self.samples)
 
-    def _moments(self, outputs: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-        both = self._class_axis_last(outputs)
+    def _moments(self, outputs: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+        both = self._class_axis_last(outputs, targets)
         if both.shape[-1] % 2:
             raise ValueError(f"GaussianLogits needs 2 outputs per class, the network gives {both.shape[-1]}")
         mean, raw = both.flatten(1, -2).chunk(2, -1)

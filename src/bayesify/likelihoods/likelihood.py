@@ -27,7 +27,7 @@ class Likelihood(nn.Module, ABC):
 
     """
 
-    kind: ClassVar[Literal["classification", "regression"]]
+    kind: ClassVar[Literal["classification", "regression", "several"]]
     name: ClassVar[str]
     text_options: ClassVar[tuple[str, ...]] = ()
     from_data: ClassVar[tuple[str, ...]] = ()
@@ -100,6 +100,80 @@ class Likelihood(nn.Module, ABC):
 
         """
         return self.log_prob(outputs, targets, keys)
+
+    @property
+    def remark(self) -> str | None:
+        """What `summary()` says where the training objective is a pseudo-likelihood; None where it is not."""
+        return None
+
+    def compared(self, targets: Tensor) -> Tensor:
+        """The labels or numbers that predictions are compared with; the targets, unless they say more than that.
+
+        Args:
+            targets: prepared targets.
+
+        Returns:
+            One label or number per prediction.
+
+        """
+        return targets
+
+    def counted(self, targets: Tensor) -> Tensor | None:
+        """Which of the compared targets count in scores; None for all.
+
+        Args:
+            targets: prepared targets.
+
+        Returns:
+            A mask, shaped like `compared(targets)`.
+
+        """
+        return None
+
+    @property
+    def adapts(self) -> bool:
+        """Whether `fit` calls `adapt_to` with the targets of the training data."""
+        return False
+
+    def adapt_to(self, targets: Tensor) -> None:
+        """Take what comes from the training data (balanced class weights).
+
+        Args:
+            targets: prepared targets of the training data.
+
+        """
+
+    @classmethod
+    def from_words(cls, words: list[Any]) -> dict[str, Any]:
+        """The constructor's arguments that the options of a text form give: those of `text_options`, in order.
+
+        Args:
+            words: the options, numbers where they are numbers.
+
+        Returns:
+            Arguments by name.
+
+        Raises:
+            ValueError: if there are too many.
+
+        """
+        if len(words) > len(cls.text_options):
+            allowed = ", ".join(cls.text_options) or "no options"
+            raise ValueError(f"likelihood {cls.name} takes {allowed}, got {', '.join(map(str, words))!r}")
+        return dict(zip(cls.text_options, words, strict=False))
+
+    @classmethod
+    def to_words(cls, spec: dict[str, Any]) -> list[str]:
+        """The options of a text form, without what workflows take from the data; the inverse of `from_words`.
+
+        Args:
+            spec: a description as plain JSON.
+
+        Returns:
+            The options as texts.
+
+        """
+        return [str(spec[name]) for name in cls.text_options if name not in cls.from_data and name in spec]
 
     def of_draws(self, draws: Tensor | slice) -> Likelihood:
         """The likelihood of some of the draws; this one, unless each draw has numbers of its own.

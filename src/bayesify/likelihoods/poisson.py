@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from bayesify.likelihoods.regression import Regression
+from bayesify.likelihoods.counts import Counts
 from bayesify.likelihoods.shapes import aligned, one_number, real
 
 
-class Poisson(Regression):
+class Poisson(Counts):
     """A count: `log p(y) = y * output - exp(output) - log y!`, with mean and variance `exp(output)`.
 
     Example:
@@ -22,26 +20,6 @@ class Poisson(Regression):
     """
 
     name = "poisson"
-    discrete = True
-
-    def prepare(self, targets: Any) -> Tensor:
-        """Counts as a floating tensor.
-
-        Args:
-            targets: a tensor, an array or a sequence with one row per example.
-
-        Returns:
-            Counts `[batch, ...]`.
-
-        Raises:
-            ValueError: if a target is not a whole number from 0.
-
-        """
-        counts = super().prepare(targets)
-        wrong = counts[(counts < 0) | (counts != counts.floor())]
-        if len(wrong):
-            raise ValueError(f"Poisson needs whole numbers from 0, got {wrong[0].item():g}")
-        return counts
 
     def log_prob(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
         """`y * output - exp(output) - log y!`, summed over the targets of an example.

@@ -8,12 +8,21 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from bayesify.errors import choose
-from bayesify.likelihoods.classification import Bernoulli as Bernoulli
-from bayesify.likelihoods.classification import Categorical as Categorical
+from bayesify.likelihoods.bernoulli import Bernoulli as Bernoulli
+from bayesify.likelihoods.bernoulli import MultiLabel as MultiLabel
+from bayesify.likelihoods.categorical import Categorical as Categorical
+from bayesify.likelihoods.censored import Censored as Censored
 from bayesify.likelihoods.gaussian import Gaussian as Gaussian
 from bayesify.likelihoods.gaussian_logits import GaussianLogits as GaussianLogits
+from bayesify.likelihoods.laplace import Laplace as Laplace
 from bayesify.likelihoods.likelihood import Likelihood
+from bayesify.likelihoods.mixture import Mixture as Mixture
+from bayesify.likelihoods.negative_binomial import NegativeBinomial as NegativeBinomial
+from bayesify.likelihoods.ordinal import Ordinal as Ordinal
 from bayesify.likelihoods.poisson import Poisson as Poisson
+from bayesify.likelihoods.quantile import Quantile as Quantile
+from bayesify.likelihoods.several import Several
+from bayesify.likelihoods.student_t import StudentT as StudentT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +33,16 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     for kind in (
         Categorical,
         Bernoulli,
+        MultiLabel,
+        Ordinal,
         Gaussian,
+        Laplace,
+        StudentT,
+        Mixture,
+        Quantile,
+        Censored,
         Poisson,
+        NegativeBinomial,
         GaussianLogits,
     )
 }
@@ -49,6 +66,9 @@ def from_spec(spec: Mapping[str, Any]) -> Likelihood:
 
     """
     settings = dict(spec)
+    if settings.get("name") == Several.name:
+        del settings["name"]
+        return Several(**settings)
     name = choose("likelihood", settings.pop("name", None), LIKELIHOODS)
     try:
         return LIKELIHOODS[name](**settings)
@@ -60,7 +80,8 @@ def parse(text: str) -> Likelihood:
     """The likelihood that a text names.
 
     Args:
-        text: a name and its options, such as `categorical`, `gaussian:learned`, `gaussian:half-cauchy(1)` or
+        text: a name and its options, such as `categorical`, `categorical:balanced`, `gaussian:learned`,
+            `gaussian:half-cauchy(1)`, `student-t:4`, `quantile:0.05,0.5,0.95`, `mixture:3`, `censored:0,none` or
             `gaussian-logits:expected,100`.
 
     Returns:
@@ -71,17 +92,13 @@ def parse(text: str) -> Likelihood:
 
     Example:
         >>> bf.likelihoods.parse("gaussian-logits:expected,100")
-        GaussianLogits(objective='expected', samples=100, class_dim=1)
+        GaussianLogits(objective='expected', samples=100)
 
     """
     kind = likelihood_class(text)
     rest = _normalised(text).partition(":")[2]
     words = [word.strip() for word in _COMMAS.split(rest)] if rest else []
-    if len(words) > len(kind.text_options):
-        allowed = ", ".join(kind.text_options) or "no options"
-        raise ValueError(f"likelihood {kind.name} takes {allowed}, got {rest!r}")
-    options = {option: _value(word) for option, word in zip(kind.text_options, words, strict=False)}
-    return from_spec({"name": kind.name, **options})
+    return from_spec({"name": kind.name, **kind.from_words([_value(word) for word in words])})
 
 
 def likelihood_class(text: str) -> type[Likelihood]:
@@ -95,9 +112,7 @@ def spec_text(spec: Mapping[str, Any]) -> str | None:
     name = spec.get("name")
     if name not in LIKELIHOODS:
         return name
-    kind = LIKELIHOODS[name]
-    options = [option for option in kind.text_options if option not in kind.from_data]
-    words = [str(spec[option]) for option in options if option in spec]
+    words = LIKELIHOODS[name].to_words(dict(spec))
     return f"{name}:{','.join(words)}" if words else name
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from bayesify.likelihoods import Several
 from bayesify.likelihoods.constant import constant_log_prob
 from bayesify.methods.baselines import nearest_neighbours, prior_log_prob
 from bayesify.methods.elbo import ELBO
@@ -205,13 +206,17 @@ def _against_neighbours(
 
 def _same_for_all(predictive: Predictive, targets: Tensor) -> bool:
     """Whether predictions hardly depend on the inputs."""
+    if isinstance(predictive.likelihood, Several):
+        each = predictive.likelihood.targets_of(targets)
+        return all(_same_for_all(part, each[name]) for name, part in predictive.parts.items())
     if predictive.kind == "classification":
         probs = predictive.probs.double()
         average = probs.mean(0, keepdim=True)
         information = (probs * (probs.clamp(min=1e-12) / average.clamp(min=1e-12)).log()).sum(-1).mean()
         return bool(information < SAME_FOR_ALL)
     mean = predictive.mean.double()
-    return bool(mean.std(0).mean() < SAME_SPREAD * targets.double().std(0).mean())
+    numbers = predictive.likelihood.compared(targets).double()
+    return bool(mean.std(0).mean() < SAME_SPREAD * numbers.std(0).mean())
 
 
 def _collapsed(method: Any) -> str | None:
@@ -226,7 +231,8 @@ def _below_constant(method: Method, elbo: ELBO, seen: Tensor, n_data: int) -> st
     """Compare ELBOs where the objective was the ELBO: at a temperature of 1, under a proper prior."""
     plan = method.plan
     proper = method.prior is not None and method.prior.proper
-    if not isinstance(plan, Plan) or KL.parse(plan.kl).temperature != 1 or not proper:
+    exact = KL.parse(plan.kl).temperature == 1 if isinstance(plan, Plan) else False
+    if not exact or not proper or method.likelihood.remark is not None:
         return None
     constant = constant_log_prob(method.likelihood, seen, seen)
     if constant is None:

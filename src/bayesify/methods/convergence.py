@@ -14,15 +14,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from bayesify.likelihoods import Likelihood
+from bayesify.likelihoods import Likelihood, Several
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def predictions_of(likelihood: Likelihood, outputs: Tensor, *, every_class: bool = False) -> Tensor:
     """What a draw predicts: class probabilities (one of two says it all) or means, `[draws, inputs, ...]`."""
+    if isinstance(likelihood, Several):
+        each = likelihood.outputs_of(outputs)
+        parts = [predictions_of(part, each[name]) for name, part in likelihood.likelihoods.items()]
+        return torch.cat([part.reshape(*part.shape[:2], -1) for part in parts], -1)
     rule: Any = likelihood
     if likelihood.kind == "classification":
         probs: Tensor = rule.probs(outputs)

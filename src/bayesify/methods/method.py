@@ -41,7 +41,7 @@ from bayesify.methods.readiness import collected, untrained
 from bayesify.methods.summary import Summary, summarise
 from bayesify.priors import Prior, WeightPrior
 from bayesify.training import data_identity
-from bayesify.training.batches import CountedExamples, Examples, TensorExamples, as_examples, for_scoring
+from bayesify.training.batches import CountedExamples, Examples, TensorExamples, all_targets, as_examples, for_scoring
 from bayesify.training.kl import KL
 from bayesify.training.loop import CUSTOM, History, Plan, Schedule, Trainer, extended, make_plan
 from bayesify.training.optimisation import OptimizerFactory, make_optimizer
@@ -116,9 +116,15 @@ class Method(Learning):
         super().__init__()
         whole_number("seed", seed)
         check_classes(network, prior)
-        self.network = Network(network, bayesian, output, seed)
+        if isinstance(likelihood, Mapping):
+            likelihood = likelihoods.Several(likelihood)
         self.likelihood = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
         check_likelihood(self.likelihood)
+        if isinstance(self.likelihood, likelihoods.Several):
+            if output is not None:
+                raise ValueError("a network with several likelihoods returns a dict of outputs: leave output= out")
+            output = self.likelihood.join
+        self.network = Network(network, bayesian, output, seed)
         check_noise(self.name, self.noise_kind, self.likelihood)
         given = self.network.initial
         self.prior = None if prior is None else WeightPrior(prior, self.network.weights, given).to(given)
@@ -637,6 +643,8 @@ class Method(Learning):
                 raise ValueError(f"cannot use device {str(device)!r}: {first_line(problem)}") from None
         where = next(self.parameters()).device
         examples = as_examples(data, self.likelihood, self.network.dtype, n_data).to(where)
+        if self.likelihood.adapts:
+            self.likelihood.adapt_to(all_targets(examples))
         checks = None
         if validation is not None:
             checks = for_scoring(validation, self.likelihood, self.network.dtype).to(where)

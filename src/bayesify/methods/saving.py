@@ -150,7 +150,7 @@ def describe(method: Method) -> dict[str, Any]:
         "settings": method.settings(),
         "network": network.spec,
         "bayesian": network.bayesian if isinstance(network.bayesian, str) else list(network.bayesian),
-        "output": OWN_FUNCTION if callable(network.output) else network.output,
+        "output": _output(method),
         "parameters": {place.name: list(place.shape) for place in network.places},
         "prior": None if method.prior is None else method.prior.spec(),
         "likelihood": method.likelihood.spec(),
@@ -168,6 +168,14 @@ def describe(method: Method) -> dict[str, Any]:
         "checked": None if method.checked is None else method.checked.to_dict(),
         "elbo": None if method.final_elbo is None else method.final_elbo.to_dict(),
     }
+
+
+def _output(method: Method) -> str | int | None:
+    """What picks the network's output; several likelihoods pick theirs by name."""
+    output = method.network.output
+    if isinstance(method.likelihood, likelihoods.Several):
+        return None
+    return OWN_FUNCTION if callable(output) else output
 
 
 def _rebuild(

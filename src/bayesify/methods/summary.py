@@ -126,8 +126,8 @@ def summarise(method: Method, x: Any = None) -> Summary:
     notes += _prior_notes(method)
     if getattr(method.likelihood, "objective", None) == "expected":
         notes.append("the expected log-likelihood over logit draws is a lower bound of the likelihood's logarithm")
-    if getattr(method.likelihood, "class_weights", None) is not None:
-        notes.append("class weights make the likelihood a pseudo-likelihood")
+    if method.likelihood.remark is not None:
+        notes.append(method.likelihood.remark)
     notes += [f"before you trust it: {sentence}" for sentence in method.warnings.values()]
     return Summary(type(method).__name__, rows, facts, notes)
 

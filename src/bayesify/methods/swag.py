@@ -33,11 +33,10 @@ from bayesify.methods.stored_samples import check_room, shuffled
 from bayesify.training.batches import Batch, Examples, to_device
 from bayesify.training.loop import Plan
 from bayesify.training.optimisation import OptimizerFactory
+from bayesify.training.warnings import few_snapshots
 
-logger = logging.getLogger("bayesify")
 # Examples per pass of the running statistics, where no plan says how many.
 _BATCH = 128
-from bayesify.training.warnings import few_snapshots
 
 
 class SWAG(PointEstimate):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bayesify.metrics.arrays import Numbers, as_array, paired, same_shape
 
-__all__ = ["crps", "crps_counts", "interval_coverage", "mae", "rmse"]
+__all__ = ["crps", "crps_counts", "crps_of_samples", "interval_coverage", "mae", "rmse"]
 
 # Counts and examples per block, and the rate above which a Poisson distribution is treated as a normal one.
 _COUNTS_AT_A_TIME, _EXAMPLES_AT_A_TIME, _NORMAL_FROM = 256, 4096, 1e5
@@ -54,8 +54,8 @@ def mae(mean: Numbers, targets: Numbers) -> float:
     return float(np.abs(prediction - truth).mean())
 
 
-def crps(means: Numbers, stds: Numbers, targets: Numbers) -> float:
-    """Continuous ranked probability score (CRPS) of equally weighted mixtures of normals.
+def crps(means: Numbers, stds: Numbers, targets: Numbers, weights: Numbers | None = None) -> float:
+    """Continuous ranked probability score (CRPS) of mixtures of normals.
 
     The score is the expected distance to the target minus half the expected distance between two samples,
 
@@ -67,6 +67,7 @@ def crps(means: Numbers, stds: Numbers, targets: Numbers) -> float:
         means: the mean of each draw, `[draws, n]`.
         stds: the standard deviation of each draw, `[draws, n]`.
         targets: true values, `[n]`.
+        weights: the share of each draw, `[draws, n]`, with a sum of 1 over the draws; equal shares unless given.
 
     Returns:
         The mean over the targets, in their units; 0 is best.
@@ -83,7 +84,12 @@ def crps(means: Numbers, stds: Numbers, targets: Numbers) -> float:
     m, s, y = _mixture(means, stds, targets)
     if not bool((s >= 0).all()):
         raise ValueError(f"stds must not be negative, got {float(s.min())}")
-    return float(_normal_scores(m, s, y).mean())
+    if weights is None:
+        return float(_normal_scores(m, s, y).mean())
+    shares = _mixture(means, weights, targets)[1]
+    if not bool((shares >= 0).all()) or not torch.allclose(shares.sum(0), torch.ones_like(y), atol=1e-4):
+        raise ValueError("weights must not be negative and must sum to 1 over the draws")
+    return float(_weighted_scores(m, s, shares, y).mean())
 
 
 def crps_counts(rates: Numbers, targets: Numbers) -> float:
@@ -121,6 +127,34 @@ def crps_counts(rates: Numbers, targets: Numbers) -> float:
     return float(scores.mean())
 
 
+def crps_of_samples(samples: Numbers, targets: Numbers) -> float:
+    """Continuous ranked probability score (CRPS) of equally likely values.
+
+    The score is `E|X - y| - E|X - X'| / 2` with X and X' drawn from the values.
+
+    Args:
+        samples: equally likely values of each target, `[samples, n]`.
+        targets: true values, `[n]`.
+
+    Returns:
+        The mean over the targets, in their units; 0 is best.
+
+    Example:
+        >>> bf.metrics.crps_of_samples([[0.0], [2.0]], [1.0])
+        0.5
+
+    Reference:
+        T. Gneiting and A. E. Raftery, "Strictly proper scoring rules, prediction, and estimation", 2007.
+
+    """
+    values, _, y = _mixture(samples, samples, targets)
+    count = len(values)
+    ordered = values.sort(0).values
+    ranks = (2 * torch.arange(1, count + 1, dtype=y.dtype) - count - 1).unsqueeze(-1)
+    between = (ranks * ordered).sum(0) / count**2  # E|X - X'| / 2, from the order
+    return float(((values - y).abs().mean(0) - between).mean())
+
+
 def interval_coverage(lower: Numbers, upper: Numbers, targets: Numbers) -> float:
     """Share of the targets inside `[lower, upper]`; for calibrated intervals it equals their level.
 
@@ -153,6 +187,14 @@ def _normal_scores(m: Tensor, s: Tensor, y: Tensor) -> Tensor:
         pairs = _distance(m - m.roll(shift, 0), s.square() + s.square().roll(shift, 0))
         between = between + (pairs if 2 * shift == draws else 2 * pairs)
     return _distance(y - m, s.square()).mean(0) - 0.5 * between.sum(0) / draws**2
+
+
+def _weighted_scores(m: Tensor, s: Tensor, shares: Tensor, y: Tensor) -> Tensor:
+    between = torch.zeros_like(y)
+    for shift in range(len(m)):
+        pairs = _distance(m - m.roll(shift, 0), s.square() + s.square().roll(shift, 0))
+        between = between + (shares * shares.roll(shift, 0) * pairs).sum(0)
+    return (shares * _distance(y - m, s.square())).sum(0) - 0.5 * between
 
 
 def _count_scores(rate: Tensor, y: Tensor) -> Tensor:

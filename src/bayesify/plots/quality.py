@@ -183,7 +183,8 @@ def observed_coverage(predictive: Predictive, targets: Any, levels: Sequence[flo
     """The share of targets inside the central interval of each level."""
     # A target is inside the central interval of a level when its place F(y) lies within level / 2 of one half.
     likelihood = predictive.likelihood
-    truth = likelihood.prepare(targets).to(predictive.outputs.device).reshape(predictive.mean.shape)
+    truth = likelihood.compared(likelihood.prepare(targets)).to(predictive.outputs.device)
+    truth = truth.reshape(predictive.mean.shape)
     off_centre = (predictive.cdf(truth) - 0.5).abs().double().cpu().numpy().reshape(-1)
     return [float((off_centre <= level / 2).mean()) for level in levels]
 
@@ -249,7 +250,9 @@ class BinnedError:
 
 def binned_error(predictive: Predictive, targets: Any, bins: int = 8) -> BinnedError:
     """Root mean predicted variance and root mean squared error, in bins of equal count from the surest on."""
-    truth = predictive.likelihood.prepare(targets).to(predictive.outputs.device).reshape(predictive.mean.shape)
+    likelihood = predictive.likelihood
+    truth = likelihood.compared(likelihood.prepare(targets)).to(predictive.outputs.device)
+    truth = truth.reshape(predictive.mean.shape)
     squared = (predictive.mean.double() - truth).square().cpu().numpy().reshape(-1)
     variance = predictive.variance.double().cpu().numpy().reshape(-1)
     groups = np.array_split(np.argsort(variance, kind="stable"), max(1, min(bins, len(variance) // 5)))

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from bayesify import noise
 from bayesify.errors import at_least, choose
-from bayesify.likelihoods import Classification, Likelihood, Regression
+from bayesify.likelihoods import Classification, Likelihood, Regression, Several
 from bayesify.likelihoods.classification import entropy
+from bayesify.likelihoods.labels import Labels
 from bayesify.likelihoods.regression import bisect
 from bayesify.likelihoods.shapes import real
 from bayesify.predictive import averages
@@ -88,7 +89,7 @@ class Predictive:
 
     @property
     def kind(self) -> str:
-        """`"classification"` or `"regression"`."""
+        """`"classification"`, `"regression"`, or `"several"` (targets by name, see `parts`)."""
         return self.likelihood.kind
 
     @property
@@ -190,9 +191,13 @@ class Predictive:
         prepared = self.likelihood.prepare(targets).to(self.outputs.device)
         if len(prepared) != len(self):
             raise ValueError(f"targets must have one row per input, {len(self)}, got {len(prepared)}")
-        if isinstance(self.likelihood, Classification) and int(prepared.max()) >= self.probs.shape[-1]:
-            known = self.probs.shape[-1]
-            raise ValueError(f"labels must be from 0 to {known - 1}, got {int(prepared.max())}")
+        if isinstance(self.likelihood, Labels) and self.outputs.ndim > 3:
+            # Labels say which axis has the classes, where nobody has.
+            self.likelihood.class_dim = self.likelihood.class_axis(self.outputs[0], prepared)
+        if isinstance(self.likelihood, Classification):
+            known, largest = self.probs.shape[-1], int(self.likelihood.compared(prepared).max())
+            if largest >= known:
+                raise ValueError(f"labels must be from 0 to {known - 1}, got {largest}")
         per_draw = self.likelihood.log_density(self.outputs, prepared, self.keys)
         return per_draw.logsumexp(0) - math.log(self.draws)
 
@@ -252,6 +257,7 @@ class Predictive:
 
         """
         at_least("count", count, 1)
+        self._check_one_target("sample")
         device = self.outputs.device
         pick = _uniform(noise.keys(seed, noise.Stream.TARGETS, step=1, device=device)[0], count)
         draw = (pick * self.draws).long()
@@ -286,6 +292,7 @@ class Predictive:
             ValueError: the name is unknown.
 
         """
+        self._check_one_target(name)
         known = CLASSIFICATION_SCORES if self.kind == "classification" else REGRESSION_SCORES
         choose(f"{self.kind} score", name, known)
         if name == "width":
@@ -350,6 +357,8 @@ class Predictive:
 
     def numpy(self) -> dict[str, NDArray[Any]]:
         """Predictions and uncertainties as NumPy arrays by name; regression adds the 95% interval."""
+        if self.kind == "several":
+            return {f"{name}.{key}": a for name, part in self.parts.items() for key, a in part.numpy().items()}
         if self.kind == "classification":
             names = ("probs", "labels", *CLASSIFICATION_SCORES)
             tensors = {name: getattr(self, name) for name in names}
@@ -361,8 +370,25 @@ class Predictive:
     def __len__(self) -> int:
         return self.outputs.shape[1]
 
-    def __getitem__(self, index: int | slice | Sequence[int] | Tensor | NDArray[Any]) -> Predictive:
-        """The predictive distribution of some of the inputs; a single index gives a batch of one."""
+    @property
+    def parts(self) -> dict[str, Predictive]:
+        """The predictive distribution of each target by name, where there are several."""
+        rule = self.likelihood
+        if isinstance(rule, Several):
+            outputs = rule.outputs_of(self.outputs)
+            return {
+                name: Predictive(outputs[name], part, rule.keys_of(name, self.keys))
+                for name, part in rule.likelihoods.items()
+            }
+        raise AttributeError(f"parts are for several targets, but this prediction has the likelihood {rule!r}")
+
+    def __getitem__(self, index: str | int | slice | Sequence[int] | Tensor | NDArray[Any]) -> Predictive:
+        """The predictive distribution of some of the inputs, or of one of several targets by its name.
+
+        A single number gives a batch of one.
+        """
+        if isinstance(index, str):
+            return self.parts[choose("target", index, self.parts)]
         if isinstance(index, int):
             if not -len(self) <= index < len(self):
                 raise IndexError(f"index {index} is out of range for {len(self)} inputs")
@@ -407,7 +433,13 @@ class Predictive:
         lower, upper = (self._quantile("interval", 0.5 + 0.5 * side * level) for side in (-1.0, 1.0))
         return lower, upper
 
+    def _check_one_target(self, name: str) -> None:
+        if self.kind == "several":
+            first = next(iter(self.parts))
+            raise AttributeError(f"{name} is for one target: pick one of several by its name, prediction[{first!r}]")
+
     def _classification(self, name: str) -> Classification:
+        self._check_one_target(name)
         if isinstance(self.likelihood, Classification):
             return self.likelihood
         raise AttributeError(
@@ -415,6 +447,7 @@ class Predictive:
         )
 
     def _regression(self, name: str) -> Regression:
+        self._check_one_target(name)
         if isinstance(self.likelihood, Regression):
             return self.likelihood
         raise AttributeError(f"{name} is for regression, but this prediction has the likelihood {self.likelihood!r}")

@@ -105,7 +105,7 @@ def chains_disagree(method: Any) -> str | None:
 
 def overconfident(predictive: Predictive, targets: Any) -> str | None:
     """Whether accuracy is below mean confidence or, for regression, 95% intervals hold too few targets."""
-    truth = predictive.likelihood.prepare(targets).to(predictive.outputs.device)
+    truth = predictive.likelihood.compared(predictive.likelihood.prepare(targets)).to(predictive.outputs.device)
     if predictive.kind == "classification":
         right = (predictive.labels == truth.reshape(predictive.labels.shape)).double().reshape(-1)
         excess = predictive.confidence.double().reshape(-1) - right

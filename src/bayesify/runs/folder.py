@@ -29,7 +29,8 @@ FORMAT = "bayesify-run"
 CONFIG, MODEL, HISTORY, METRICS = "config.json", "model.safetensors", "history.jsonl", "metrics.json"
 STATE = Path("checkpoint") / "state.safetensors"
 CARD, CARD_MARK = "README.md", "library_name: bayesify"
-_PARTS = {CONFIG, MODEL, HISTORY, METRICS, "checkpoint", "report.html", "report.json"}
+UNKNOWN = "unknown.safetensors"
+_PARTS = {CONFIG, MODEL, HISTORY, METRICS, UNKNOWN, "checkpoint", "report.html", "report.json"}
 
 # The JSON types of what a configuration holds; None stands for null.
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -349,7 +349,7 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
     if isinstance(data, DataLoader):
         return _from_loader(data, likelihood, dtype, n_data)
     if isinstance(data, tuple | list) and len(data) == 2:
-        x, y = as_inputs(data[0], dtype), likelihood.prepare(_as_tensor(data[1], "targets"))
+        x, y = as_inputs(data[0], dtype), likelihood.prepare(_as_targets(data[1], likelihood))
         _check_lengths(x, y)
         _check_count(n_data, y.shape[0])
         return TensorExamples(x, y)
@@ -424,6 +424,21 @@ def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
     return converted
 
 
+def all_targets(examples: Examples) -> Tensor:
+    """The targets of all examples; data that is not in memory is read once.
+
+    Args:
+        examples: the data.
+
+    Returns:
+        Prepared targets, `[n, ...]`.
+
+    """
+    if isinstance(examples, TensorExamples):
+        return examples.y
+    return torch.cat([y for _, y in examples.in_order(1000)])
+
+
 def take(x: Any, rows: Tensor | slice | int) -> Any:
     """Some examples of inputs that may be any pytree.
 
@@ -482,6 +497,16 @@ def _as_tensor(value: Any, what: str) -> Tensor:
     return torch.from_numpy(array)
 
 
+def _as_targets(y: Any, likelihood: Likelihood) -> Any:
+    """Targets as a tensor; by name, where they have several likelihoods."""
+    if likelihood.kind == "several" and isinstance(y, Mapping):
+        return {name: _as_tensor(values, "targets") for name, values in y.items()}
+    if isinstance(y, Mapping) and not hasattr(y, "columns"):
+        names = ", ".join(map(repr, y))
+        raise TypeError(f"targets are a dict with {names}: give a dict of likelihoods with the same names")
+    return _as_tensor(y, "targets")
+
+
 def _joined(columns: Mapping[Any, Any], what: str) -> NDArray[Any]:
     """The numbers of a DataFrame whose columns are of different types."""
     arrays = {name: np.asarray(column) for name, column in columns.items()}
@@ -511,7 +536,7 @@ def _pair(batch: Any, likelihood: Likelihood, dtype: torch.dtype) -> Batch:
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise ValueError("each batch or item of the data must be a pair (x, y)")
     x, y = as_inputs(batch[0] if not isinstance(batch[0], list) else tuple(batch[0]), dtype), batch[1]
-    y = likelihood.prepare(_as_tensor(y, "targets"))
+    y = likelihood.prepare(_as_targets(y, likelihood))
     _check_lengths(x, y)
     return x, y
 

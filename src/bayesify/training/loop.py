@@ -313,8 +313,11 @@ class Trainer:
                 nll -= float(predictive.log_prob(y).double().sum())
                 rows += len(predictive)
                 if likelihood.kind == "classification":
-                    correct += float((predictive.labels == y.view(predictive.labels.shape)).double().sum())
-                    total += predictive.labels.numel()
+                    right = predictive.labels == likelihood.compared(y).view(predictive.labels.shape)
+                    counted = likelihood.counted(y)
+                    right = right if counted is None else right[counted.view(right.shape)]
+                    correct += float(right.double().sum())
+                    total += right.numel()
         self.method.train()
         record = {"validation_nll": nll / max(rows, 1.0)}
         if total:

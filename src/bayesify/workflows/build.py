@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from bayesify import likelihoods, networks, priors
+from bayesify.errors import BayesifyWarning
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
@@ -161,9 +163,24 @@ def make_likelihood(recipe: Recipe, prepared: PreparedData) -> Likelihood:
     known: dict[str, Any] = {"location": prepared.target_mean, "scale": prepared.target_scale}
     known["classes"] = len(prepared.class_names) or None
     likelihood = likelihoods.from_spec(likelihood.spec() | {option: known[option] for option in likelihood.from_data})
+    if isinstance(likelihood, likelihoods.Ordinal):
+        _check_order(prepared.class_names)
     if likelihood.kind != prepared.kind:
         raise ValueError(f"likelihood {name} is for {likelihood.kind}, but the data is for {prepared.kind}")
     return likelihood
+
+
+def _check_order(class_names: tuple[str, ...]) -> None:
+    """Say in which order classes with names are taken: numbers are ordered by value, names by the alphabet."""
+    try:
+        [float(name) for name in class_names]
+    except ValueError:
+        listed = " < ".join(class_names)
+        warnings.warn(
+            f"ordinal takes the classes in this order: {listed}; rename them (1-low, 2-high) if it is another",
+            BayesifyWarning,
+            stacklevel=2,
+        )
 
 
 def make_network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Callable[[], nn.Module]:

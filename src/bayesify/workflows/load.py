@@ -86,6 +86,8 @@ def load_run(run: Path, network: str | None = None, *, unfinished: bool = False)
     notes = config.get("data") or {}
     if config.get("output") == saving.OWN_FUNCTION:
         raise RunError(f"{run} picks its network's output by a Python function: use it from Python with bayesify.load")
+    if (config.get("likelihood") or {}).get("name") == "several":
+        raise RunError(f"{run} predicts several targets: use it from Python with bayesify.load")
     if network is None:
         if config.get("network") is None:
             name = notes.get("factory") or "module:factory"

@@ -305,7 +305,7 @@ def _check_repeatable(config: Mapping[str, Any], file: Path) -> None:
     other = {name: value for name, value in settings.items() if name not in named and value != defaults.get(name)}
     other |= {name: "a function" for name in ("optimizer", "schedule") if settings.get(name) == "custom"}
     weights = (config.get("likelihood") or {}).get("class_weights")
-    other |= {} if weights is None else {"class_weights": weights}
+    other |= {} if weights in (None, "balanced") else {"class_weights": weights}
     if other:
         words = ", ".join(f"{name}={value}" for name, value in other.items())
         raise ValueError(f"{file} was trained with {words}, which has no flag: repeat it in Python")

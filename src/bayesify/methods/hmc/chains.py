@@ -80,8 +80,8 @@ class Chains(Method):
             )
         if any(True for _ in self.likelihood.parameters()):
             raise ValueError(
-                f"{self.name} samples only what has a prior, {self.likelihood} has a learned parameter: give the noise "
-                "a prior such as half-cauchy(1), or give the noise as a number"
+                f"{self.name} samples only what has a prior, {self.likelihood} has a learned parameter: give it as a "
+                "number, or give the noise of a gaussian a prior such as half-cauchy(1)"
             )
         if not self.prior.proper:
             logger.warning(

@@ -164,7 +164,7 @@ def dense_layers(network: Network) -> list[_Dense] | None:
 
 def _slope(likelihood: Likelihood, y: Tensor) -> Callable[[Tensor], Tensor]:
     """The gradient of the log-likelihood with respect to outputs `[chains, width, examples]`."""
-    plain = type(likelihood) is Categorical and likelihood.class_weights is None and likelihood.class_dim == 1
+    plain = type(likelihood) is Categorical and not y.is_floating_point() and likelihood.weights_of(y) is None
     if plain and y.dim() == 1:
 
         def of_labels(outputs: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
     categorical  L = diag(p) - p p'      S = diag(sqrt p) - p sqrt(p)'
     bernoulli    L = p (1 - p)           gaussian  L = (scale / std)^2           poisson  L = rate
 
-None of them depends on the target (class weights aside): L is also the Fisher information (Martens 2020, section 9).
+For other likelihoods L is the Fisher information of the outputs, which is never negative. Those above are equal to it
+(Martens 2020, section 9): none depends on the target, class weights and ignored labels aside.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesify.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
+from bayesify.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Likelihood,
+    LocationScale,
+    NegativeBinomial,
+    Ordinal,
+    Poisson,
+)
 from bayesify.likelihoods.shapes import real
 
 LARGEST_OUTPUTS = 2000
@@ -19,12 +28,13 @@ LARGEST_OUTPUTS = 2000
 
 def check_likelihood(method: str, likelihood: Likelihood) -> None:
     """Refuse a likelihood whose curvature is not implemented."""
-    known = isinstance(likelihood, Categorical | Bernoulli | Poisson)
-    known |= isinstance(likelihood, Gaussian) and likelihood.noise != "heteroscedastic"
+    known = isinstance(likelihood, Categorical | Bernoulli | Poisson | Ordinal)
+    known |= isinstance(likelihood, LocationScale) and likelihood.noise != "heteroscedastic"
+    known |= isinstance(likelihood, NegativeBinomial) and likelihood.dispersion != "heteroscedastic"
     if not known:
         raise ValueError(
-            f"{method} needs a categorical, bernoulli, poisson or gaussian likelihood (noise known or learned), "
-            f"got {likelihood!r}: use variational"
+            f"{method} needs a categorical, bernoulli, multi-label, ordinal, poisson, negative-binomial, gaussian, "
+            f"laplace or student-t likelihood (noise known or learned), got {likelihood!r}: use variational"
         )
 
 
@@ -50,8 +60,10 @@ def root(likelihood: Likelihood, outputs: Tensor, targets: Tensor) -> Tensor:
     elif isinstance(likelihood, Poisson):
         deviations = (0.5 * outputs).exp()
     else:
-        assert isinstance(likelihood, Gaussian)
-        deviations = likelihood.scale_over_std(outputs.unsqueeze(0)).expand_as(outputs)
+        assert isinstance(likelihood, LocationScale | NegativeBinomial | Ordinal)
+        deviations = likelihood.information_root(outputs.unsqueeze(0))
+        deviations = deviations.reshape(deviations.shape[1:]) if deviations.ndim > outputs.ndim else deviations
+        deviations = deviations.expand_as(outputs)
     return torch.diag_embed(deviations.flatten(1))
 
 
@@ -62,13 +74,13 @@ def _categorical_root(likelihood: Categorical, outputs: Tensor, targets: Tensor)
     p = probabilities.reshape(batch, -1, classes)
     positions = p.shape[1]
     blocks = torch.diag_embed(p.sqrt()) - p.sqrt().unsqueeze(-1) * p.unsqueeze(-2)
-    if likelihood.class_weights is not None:
-        weights = likelihood.class_weights.to(p.dtype)[targets.reshape(batch, positions)]
-        blocks = blocks * weights.sqrt()[..., None, None]
+    weights = likelihood.weights_of(targets)
+    if weights is not None:
+        blocks = blocks * weights.to(p.dtype).reshape(batch, positions).sqrt()[..., None, None]
     whole = p.new_zeros(batch, positions, classes, positions, classes)
     index = torch.arange(positions, device=p.device)
     whole[:, index, :, index] = blocks.transpose(0, 1)
     # Back to the order in which the network gives its outputs.
     whole = whole.reshape(batch, positions * classes, *probabilities.shape[1:])
-    axis = likelihood.class_dim + 1 if likelihood.class_dim > 0 else likelihood.class_dim
-    return whole.movedim(-1, axis).flatten(2)
+    class_dim = likelihood.class_dim or -1
+    return whole.movedim(-1, class_dim + 1 if class_dim > 0 else class_dim).flatten(2)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bayesify import noise
 from bayesify.likelihoods import Likelihood
-from bayesify.likelihoods.classification import Labels
+from bayesify.likelihoods.labels import Labels
 from bayesify.methods.variational.estimators.moments.gaussians import Gaussians, root
 from bayesify.methods.variational.estimators.moments.propagation import Contrast, Propagation, signs
 
