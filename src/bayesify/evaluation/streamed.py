@@ -10,11 +10,12 @@ from torch import Tensor
 
 from bayesify import metrics
 from bayesify.likelihoods import Regression
-from bayesify.predictive import Predictive
+from bayesify.predictive import Predictive, Recalibrated
 
 _OF_CLASSES = ("probs", "aleatoric", "expected_error", "std")
 _OF_NUMBERS = ("mean", "aleatoric", "epistemic")
 _LEVEL = 0.95
+_CRPS_LEVELS = 50
 
 
 class StreamedPredictive(Predictive):
@@ -76,6 +77,8 @@ def crps_of(predictive: Predictive, targets: Tensor) -> float:
     """The continuous ranked probability score, by the likelihood's own distribution."""
     if isinstance(predictive, StreamedPredictive):
         return predictive.crps
+    if isinstance(predictive, Recalibrated):
+        return _crps_by_quantiles(predictive, targets)
     likelihood = predictive.likelihood
     assert isinstance(likelihood, Regression)
     means = likelihood.mean(predictive.outputs)
@@ -84,11 +87,21 @@ def crps_of(predictive: Predictive, targets: Tensor) -> float:
     return metrics.crps(means, likelihood.noise_variance(predictive.outputs).sqrt(), targets)
 
 
+def _crps_by_quantiles(predictive: Predictive, targets: Tensor) -> float:
+    """The score as twice the mean pinball loss over evenly spaced levels (Laio and Tamea, 2007)."""
+    total = 0.0
+    for number in range(_CRPS_LEVELS):
+        level = (number + 0.5) / _CRPS_LEVELS
+        over = targets - predictive.quantile(level)
+        total += float(torch.where(over >= 0, level * over, (level - 1) * over).mean())
+    return 2 * total / _CRPS_LEVELS
+
+
 def in_double(predictive: Predictive) -> Predictive:
     """The same predictive with outputs in double precision."""
     if isinstance(predictive, StreamedPredictive):
         return predictive
-    return Predictive(predictive.outputs.double(), predictive.likelihood, predictive.keys)
+    return predictive.with_outputs(predictive.outputs.double())
 
 
 def check_outputs(predictive: Predictive, name: str) -> None:

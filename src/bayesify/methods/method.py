@@ -33,6 +33,7 @@ from bayesify.methods.checks import (
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.objective import Learning, Objective
 from bayesify.methods.summary import Summary, summarise
+from bayesify.predictive.recalibration import Recalibration
 from bayesify.priors import Prior, WeightPrior
 from bayesify.training import data_identity
 from bayesify.training.batches import Examples, TensorExamples, as_examples, for_scoring
@@ -134,6 +135,9 @@ class Method(Learning):
         self.warnings: dict[str, str] = {}
         # The ELBO at the end of the last fit, on at most 1,000 examples; None for methods without one.
         self.final_elbo: ELBO | None = None
+        # The last step of a prediction (`recalibrate`), and the promises made for these weights, as plain JSON.
+        self.recalibration: Recalibration | None = None
+        self.guarantees: dict[str, Any] = {}
         self.input_shapes: list[list[int]] | None = None
         self.input_names: list[str] | None = None
         self._passes = 0
@@ -416,6 +420,8 @@ class Method(Learning):
         for part in (examples, checks):
             if part is not None:
                 self.check_examples(part)
+        # Whatever was promised was promised for the weights before.
+        self.recalibration, self.guarantees = None, {}
         return examples, checks
 
     def check_examples(self, examples: Examples) -> None:

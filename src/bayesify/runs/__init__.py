@@ -1,10 +1,12 @@
 """The format of a run folder: its files and checkpoints, and their checks."""
 
 from bayesify.runs.folder import (
+    CERTIFICATE,
     CARD,
     CARD_MARK,
     CONFIG,
     FORMAT,
+    GUARANTEES,
     HISTORY,
     METRICS,
     MODEL,
@@ -22,10 +24,12 @@ from bayesify.runs.folder import (
 from bayesify.runs.lock import holds_locks
 
 __all__ = [
+    "CERTIFICATE",
     "CARD",
     "CARD_MARK",
     "CONFIG",
     "FORMAT",
+    "GUARANTEES",
     "HISTORY",
     "METRICS",
     "MODEL",

@@ -28,7 +28,8 @@ FORMAT = "bayesify-run"
 CONFIG, MODEL, HISTORY, METRICS = "config.json", "model.safetensors", "history.jsonl", "metrics.json"
 STATE = Path("checkpoint") / "state.safetensors"
 CARD, CARD_MARK = "README.md", "library_name: bayesify"
-_PARTS = {CONFIG, MODEL, HISTORY, METRICS, "checkpoint", "report.html", "report.json"}
+GUARANTEES, CERTIFICATE = "guarantees.json", "certificate.json"
+_PARTS = {CONFIG, MODEL, HISTORY, METRICS, GUARANTEES, CERTIFICATE, "checkpoint", "report.html", "report.json"}
 
 # The JSON types of what a configuration holds; None stands for null.
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -106,9 +106,7 @@ class Predictor:
 
     def predictive(self, outputs: Tensor, seed: int) -> Predictive:
         """The predictive of raw outputs of this predictor."""
-        keys = noise.keys(seed, noise.Stream.LOGITS, draws=range(len(outputs)), device=outputs.device)
-        likelihood = self.method.likelihood_of(range(len(outputs)), seed)
-        return Predictive(outputs, likelihood, keys, class_names=self.method.notes.get("class_names"))
+        return self.method.predictive_of(outputs, seed)
 
     def _outputs(self, x: Tensor, drawn: DrawnWeights, passes: _Passes) -> Tensor:
         parts = [self._block(part, size, drawn, passes.run) for part, size in _blocks(x, passes.sizes)]
