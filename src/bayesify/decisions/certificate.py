@@ -1,0 +1,47 @@
+"""A certificate: what is promised, for which inputs, from how many examples, and with which digests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bayesify.decisions.provenance import Provenance
+
+POPULATION = "inputs drawn in the same way as the calibration examples"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """One promise in words, with what it was made from.
+
+    Args:
+        kind: `refusal` or `conformal`.
+        promise: what is promised.
+        found: what was seen on the calibration examples.
+        provenance: number of examples, digests of data, weights and configuration, draws and seed.
+        population: the inputs that it is promised for.
+
+    """
+
+    kind: str
+    promise: str
+    found: str
+    provenance: Provenance
+    population: str = POPULATION
+
+    def to_dict(self) -> dict[str, Any]:
+        """The certificate as plain JSON."""
+        about = {"kind": self.kind, "promise": self.promise, "population": self.population, "found": self.found}
+        return about | self.provenance.to_dict()
+
+    def __str__(self) -> str:
+        origin = self.provenance
+        return "\n".join(
+            (
+                self.promise,
+                f"  for: {self.population}, predicted with {origin.draws} draws and seed {origin.seed}",
+                f"  found: {self.found}",
+                f"  from: {origin.examples} examples, data {origin.data[:19]}, weights {origin.weights[:19]}, "
+                f"configuration {origin.config[:19]}",
+            )
+        )
