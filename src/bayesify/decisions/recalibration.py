@@ -92,9 +92,10 @@ def recalibrate(bnn: Method, data: Any, by: str | None = None, *, draws: int = 1
         bnn.recalibration = earlier
         raise
     bnn.recalibration = fitted
-    if bnn.guarantees:
-        logger.warning("earlier promises (%s) are dropped: they were made before this recalibration", ", ".join(bnn.guarantees))
-        bnn.guarantees = {}
+    dropped = [name for name in bnn.guarantees if name != "used"]
+    if dropped:
+        logger.warning("earlier promises (%s) are dropped: they were made without this recalibration", ", ".join(dropped))
+        bnn.guarantees = {name: value for name, value in bnn.guarantees.items() if name not in dropped}
     return bnn
 
 
@@ -127,7 +128,7 @@ def _vector(probs: Tensor, labels: Tensor) -> VectorScale:
         value = value + _RIDGE * ((parameters[:classes] - 1).square().sum() + parameters[classes:].square().sum())
         value.backward()
         assert parameters.grad is not None
-        return float(value), parameters.grad.numpy()
+        return float(value.detach()), parameters.grad.numpy()
 
     start = np.concatenate((np.ones(classes), np.zeros(classes)))
     found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B").x
