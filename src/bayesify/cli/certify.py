@@ -131,7 +131,8 @@ def certify(
     if tolerance is not None and max_error is None:
         raise CommandError("--tolerance belongs to --max-error: give both")
     part = guarantees.choose_part(method, examples, share, seed)
-    settings = {"draws": draws, "seed": seed}
+    population = population or f"inputs drawn in the same way as {examples.what}"
+    settings: dict[str, Any] = {"draws": draws, "seed": seed, "population": population}
     if max_error is not None:
         decisions.calibrate(method, (part.x, part.y), max_error, confidence, tolerance=tolerance, **settings)
     if alpha is not None:
@@ -141,7 +142,7 @@ def certify(
         decisions.conformal(method, trained, alpha, kind, class_conditional=class_conditional, **settings)
     guarantees.watch_inputs(method, part, draws, seed)
     guarantees.mark_used(method, part)
-    content = guarantees.write(method, run, population or f"inputs drawn in the same way as {part.what}")
+    content = guarantees.write(method, run)
     say_unprepared(run)
     if as_json:
         emit({"run": str(run)} | content)

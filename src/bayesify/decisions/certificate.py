@@ -7,8 +7,6 @@ from typing import Any
 
 from bayesify.decisions.provenance import Provenance
 
-POPULATION = "inputs drawn in the same way as the calibration examples"
-
 
 @dataclass(frozen=True)
 class Certificate:
@@ -18,8 +16,8 @@ class Certificate:
         kind: `refusal` or `conformal`.
         promise: what is promised.
         found: what was seen on the calibration examples.
-        provenance: number of examples, digests of data, weights and configuration, draws and seed.
-        population: the inputs that it is promised for.
+        provenance: number of examples, digests of data, weights and configuration, draws, seed, and the inputs that it
+            is promised for.
 
     """
 
@@ -27,11 +25,10 @@ class Certificate:
     promise: str
     found: str
     provenance: Provenance
-    population: str = POPULATION
 
     def to_dict(self) -> dict[str, Any]:
         """The certificate as plain JSON."""
-        about = {"kind": self.kind, "promise": self.promise, "population": self.population, "found": self.found}
+        about = {"kind": self.kind, "promise": self.promise, "found": self.found}
         return about | self.provenance.to_dict()
 
     def __str__(self) -> str:
@@ -39,7 +36,7 @@ class Certificate:
         return "\n".join(
             (
                 self.promise,
-                f"  for: {self.population}, predicted with {origin.draws} draws and seed {origin.seed}",
+                f"  for: {origin.population}, predicted with {origin.draws} draws and seed {origin.seed}",
                 f"  found: {self.found}",
                 f"  from: {origin.examples} examples, data {origin.data[:19]}, weights {origin.weights[:19]}, "
                 f"configuration {origin.config[:19]}",

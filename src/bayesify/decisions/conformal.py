@@ -86,6 +86,18 @@ class Conformal:
         if self.kind not in OF_CLASSES:
             raise ValueError(f"{self.kind} gives intervals: use interval(predictive)")
         self.provenance.check(predictive)
+        return self.sets_of(predictive)
+
+    def sets_of(self, predictive: Predictive) -> Tensor:
+        """`sets` without the check of draws and seed: where they differ, nothing is promised.
+
+        Args:
+            predictive: predictions for n inputs.
+
+        Returns:
+            True where a class is in the set of an input, `[n, classes]`.
+
+        """
         scores = self._class_scores(_probs(predictive))
         return torch.from_numpy(scores <= np.asarray(self.thresholds)).to(predictive.outputs.device)
 
@@ -105,6 +117,18 @@ class Conformal:
         if self.kind not in OF_NUMBERS:
             raise ValueError(f"{self.kind} gives sets of classes: use sets(predictive)")
         self.provenance.check(predictive)
+        return self.interval_of(predictive)
+
+    def interval_of(self, predictive: Predictive) -> tuple[Tensor, Tensor]:
+        """`interval` without the check of draws and seed: where they differ, nothing is promised.
+
+        Args:
+            predictive: predictions for n inputs; for `jackknife+` with all members.
+
+        Returns:
+            Lower and upper ends, `[n]` each.
+
+        """
         mean = _one_number(predictive)
         if self.kind == "jackknife+":
             assert self.resampling is not None
@@ -158,6 +182,7 @@ def conformal(
     scaled: bool = False,
     draws: int = 100,
     seed: int = 0,
+    population: str | None = None,
 ) -> Conformal:
     """Prediction sets or intervals that contain the target with probability `1 - alpha`, on top of any method.
 
@@ -179,6 +204,7 @@ def conformal(
         scaled: let `split` divide residuals by the predicted standard deviation, for intervals that adapt.
         draws: posterior draws for each prediction.
         seed: of the draws, and of the random part of the sets.
+        population: the inputs that it is promised for, in words, for the certificate.
 
     Returns:
         A `Conformal` with `sets(predictive)` or `interval(predictive)`.
@@ -238,7 +264,7 @@ def conformal(
         set_seed=seed,
         residuals=residuals,
         resampling=resampling,
-        provenance=held_out.provenance(),
+        provenance=held_out.provenance(population),
     )
     bnn.guarantees["conformal"] = {"weights": promise.provenance.weights, "promise": promise.to_dict()}
     return promise

@@ -21,6 +21,7 @@ from bayesify.evaluation import read_targets
 from bayesify.methods import Method, saving
 from bayesify.predictive import Predictive
 
+POPULATION = "inputs drawn in the same way as the calibration examples"
 # What of a configuration decides predictions.
 _DECIDES = ("method", "settings", "network", "bayesian", "output", "parameters", "prior", "likelihood")
 
@@ -37,6 +38,7 @@ class Provenance:
         draws: posterior draws of each prediction.
         seed: of the draws.
         by: `draws`, `moments` or `mean`.
+        population: the inputs that it is promised for, in words.
 
     """
 
@@ -47,6 +49,7 @@ class Provenance:
     draws: int
     seed: int
     by: str
+    population: str = POPULATION
 
     def to_dict(self) -> dict[str, Any]:
         """All fields by name."""
@@ -91,7 +94,7 @@ class CalibrationData:
             yield part, self.y[done : done + len(part)].to(part.outputs.device)
             done += len(part)
 
-    def provenance(self) -> Provenance:
+    def provenance(self, population: str | None = None) -> Provenance:
         """What a promise that is made from these examples says about its origin."""
         few = pytree.tree_map_only(Tensor, lambda leaf: leaf[:1], self.x)
         draws = self.method.predict(few, draws=self.draws, seed=self.seed, by=self.by).draws
@@ -103,6 +106,7 @@ class CalibrationData:
             draws=draws,
             seed=self.seed,
             by=self.by,
+            population=population or POPULATION,
         )
 
 

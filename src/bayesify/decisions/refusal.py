@@ -126,6 +126,7 @@ def calibrate(
     tolerance: float | None = None,
     draws: int = 100,
     seed: int = 0,
+    population: str | None = None,
 ) -> Refusal:
     """A threshold above which at most `max_error` of the predictions are wrong, with a given confidence.
 
@@ -141,6 +142,7 @@ def calibrate(
         tolerance: for numbers: a prediction is wrong if its mean is further than this from the target.
         draws: posterior draws for each prediction.
         seed: of the draws.
+        population: the inputs that it is promised for, in words, for the certificate.
 
     Returns:
         A `Refusal` with `threshold`, `coverage`, `accept(predictive)` and `certificate`.
@@ -192,7 +194,7 @@ def calibrate(
         errors=found.errors,
         bound=sequential_tests.upper_bound(found.count, found.errors, risk),
         tolerance=tolerance,
-        provenance=held_out.provenance(),
+        provenance=held_out.provenance(population),
     )
     others = [other for other in promised(bnn) if (other.max_error, other.confidence) != (max_error, confidence)]
     bnn.guarantees["refusal"] = {

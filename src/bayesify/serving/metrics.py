@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+
+if TYPE_CHECKING:
+    from bayesify.decisions.martingale import ShiftMonitor
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -45,6 +49,19 @@ class Metrics:
             registry=registry,
         )
 
+        self._holds = Gauge(
+            "bayesify_promise_holds",
+            "1 while the inputs of a certified model look like those of its calibration, 0 after its promise has lapsed.",
+            ("model",),
+            registry=registry,
+        )
+        self._evidence = Gauge(
+            "bayesify_shift_evidence",
+            "Evidence that the inputs have changed: the capital of a test martingale, lapsed at 100.",
+            ("model",),
+            registry=registry,
+        )
+
     def request(self, endpoint: str, method: str, code: int, seconds: float) -> None:
         """Count a finished request; `endpoint` is the route, not the path, so that there are few of them."""
         self._requests.labels(endpoint, method, code).inc()
@@ -58,6 +75,13 @@ class Metrics:
         """Count the inputs that a model predicted, and those among them that it abstained on."""
         self._predictions.labels(model).inc(inputs)
         self._abstentions.labels(model).inc(abstentions)
+
+    def watch(self, model: str, monitor: ShiftMonitor | None) -> None:
+        """Report whether the promises of a model still hold for the inputs that it gets."""
+        if monitor is None:
+            return
+        self._holds.labels(model).set_function(lambda: 0.0 if monitor.lapsed else 1.0)
+        self._evidence.labels(model).set_function(lambda: monitor.evidence)
 
     def text(self) -> bytes:
         """All metrics in the text format of Prometheus, version 0.0.4."""

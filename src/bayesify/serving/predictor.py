@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from bayesify import noise
+from bayesify.decisions.conformal import conformal_of
 from bayesify.errors import first_line
 from bayesify.functional import layer_chain
 from bayesify.methods import Method
@@ -74,6 +75,7 @@ class Predictor:
         self.method = method.eval()
         self.cache = WeightCache(256 << 20) if cache is None else cache
         self.compiled = False
+        self._promise = conformal_of(method)
         self._compile_for = None if compile_for is None else self.draws(compile_for)
         self._passes: dict[int, _Passes] = {}
 
@@ -126,7 +128,7 @@ class Predictor:
 
     def _table(self, outputs: Tensor, rows: int, seed: int) -> Table:
         """The table of at most `rows` inputs, computed as exactly that many."""
-        table = table_of(self.predictive(_filled(outputs, rows, 1), seed))
+        table = table_of(self.predictive(_filled(outputs, rows, 1), seed), self._promise)
         return {name: values[: outputs.shape[1]] for name, values in table.items()}
 
     def _try(self, few: Tensor, drawn: DrawnWeights, draws: int) -> _Passes:

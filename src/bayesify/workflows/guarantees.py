@@ -102,13 +102,12 @@ def watch_inputs(method: Method, part: Part, draws: int, seed: int) -> None:
     method.guarantees["reference"] = {"weights": weights, "scores": Reference.of(scores).to_dict()}
 
 
-def write(method: Method, run: Path, population: str | None = None) -> dict[str, Any]:
+def write(method: Method, run: Path) -> dict[str, Any]:
     """Write the guarantees of a run, and the certificate that names them for people.
 
     Args:
         method: the method of the run.
         run: its folder.
-        population: the inputs that the promises are for, in the user's words.
 
     Returns:
         The content of `certificate.json`.
@@ -116,8 +115,6 @@ def write(method: Method, run: Path, population: str | None = None) -> dict[str,
     """
     saving.save_guarantees(method, run)
     certificates = all_certificates(method)
-    if population is not None:
-        certificates = [replace(certificate, population=population) for certificate in certificates]
     content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
