@@ -130,7 +130,9 @@ def test_thresholds_are_those_of_mapie(classifier, regressor):
     theirs.conformalize(x.numpy(), y.numpy()).predict_set(new.numpy())
     scores = theirs._mapie_classifier.conformity_scores_.ravel()
     probs = classifier.predict(x).probs.double().numpy()
-    whole = np.take_along_axis(conformal_scores.class_scores(probs, "aps", randomised=False), y.numpy()[:, None], 1)[:, 0]
+    whole = np.take_along_axis(conformal_scores.class_scores(probs, "aps", randomised=False), y.numpy()[:, None], 1)[
+        :, 0
+    ]
     own = np.take_along_axis(probs, y.numpy()[:, None], 1)[:, 0]
     assert ((whole - own - 1e-9 <= scores) & (scores <= whole + 1e-9)).all()
     threshold = conformal_scores.threshold(scores, 0.1)
@@ -260,8 +262,10 @@ def test_adaptive_intervals_keep_the_long_run_coverage(series):
     steps = 1500
     line = bf.PointEstimate(bf.networks.mlp(1, 1, units=2), "gaussian:1")
     predictive = line.predict(torch.zeros(steps, 1))
-    growth = torch.linspace(1, 30, steps) if series == "drifting" else (-1.0) ** torch.arange(steps) * 2.0 ** (
-        torch.arange(steps) // 100
+    growth = (
+        torch.linspace(1, 30, steps)
+        if series == "drifting"
+        else (-1.0) ** torch.arange(steps) * 2.0 ** (torch.arange(steps) // 100)
     )
     targets = predictive.mean + growth * torch.randn(steps)
     made = adaptive_conformal(predictive, targets, alpha=0.1, step=0.05, window=100)

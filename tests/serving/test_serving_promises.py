@@ -4,7 +4,6 @@ import shutil
 
 import numpy as np
 import pytest
-
 from talking import serving
 
 from bayesify.cli import main

@@ -95,7 +95,8 @@ def _promises(scored: dict[str, Any]) -> Iterator[str]:
             f"promised: at most {refusal['max_error']:g} of the accepted predictions are wrong "
             f"({refusal['confidence']:.0%} confidence)"
         )
-        yield f"here: {refusal['wrong']} of {refusal['accepted']:,} are ({error}), at coverage {refusal['coverage']:.3f}"
+        wrong, accepted, coverage = (refusal[name] for name in ("wrong", "accepted", "coverage"))
+        yield f"here: {wrong} of {accepted:,} are ({error}), at coverage {coverage:.3f}"
     if sets is not None:
         size = f"{sets['mean_size']:.2f} classes" if "mean_size" in sets else f"a width of {sets['mean_width']:.4g}"
         yield f"promised: {sets['kind']} covers at least {sets['promised']:.1%} of the targets"

@@ -80,8 +80,8 @@ class AdaptiveConformal:
             std: its predicted standard deviation.
 
         Returns:
-            Lower and upper end; infinite ends while too little is known, and an empty interval (lower above upper) where
-            the level is used up.
+            Lower and upper end; infinite while too little is known, and empty (lower above upper) where the level is
+            used up.
 
         """
         width = self._quantile() * std

@@ -33,12 +33,11 @@ class Certificate:
 
     def __str__(self) -> str:
         origin = self.provenance
-        return "\n".join(
-            (
-                self.promise,
-                f"  for: {origin.population}, predicted with {origin.draws} draws and seed {origin.seed}",
-                f"  found: {self.found}",
-                f"  from: {origin.examples} examples, data {origin.data[:19]}, weights {origin.weights[:19]}, "
-                f"configuration {origin.config[:19]}",
-            )
-        )
+        digests = (origin.data[:19], origin.weights[:19], origin.config[:19])
+        lines = [
+            self.promise,
+            f"  for: {origin.population}, predicted with {origin.draws} draws and seed {origin.seed}",
+            f"  found: {self.found}",
+            "  from: {} examples, data {}, weights {}, configuration {}".format(origin.examples, *digests),
+        ]
+        return "\n".join(lines)

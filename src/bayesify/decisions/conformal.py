@@ -10,7 +10,6 @@ calibration data, the coverage of split methods has a Beta(k, n + 1 - k) law, wi
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -150,7 +149,9 @@ class Conformal:
         """What is promised, for which inputs, and from what."""
         what = "set of classes" if self.kind in OF_CLASSES else "interval"
         each = ", for each class on its own" if self.class_conditional else ""
-        promise = f"The {what} ({self.kind}) contains the target with a probability of at least {self.coverage:.3g}{each}."
+        promise = (
+            f"The {what} ({self.kind}) contains the target with a probability of at least {self.coverage:.3g}{each}."
+        )
         numbers = ", ".join(f"{value:.4g}" for value in self.thresholds[:10])
         found = "leave-one-out residuals of the training examples" if not numbers else f"threshold {numbers}."
         return Certificate("conformal", promise, found, self.provenance)
@@ -229,7 +230,9 @@ def conformal(
     kind = kind or ("split" if numbers else "lac")
     if kind in (OF_CLASSES if numbers else OF_NUMBERS):
         fitting = ", ".join(OF_NUMBERS if numbers else OF_CLASSES)
-        raise ValueError(f"{kind} is not for a method that predicts {'numbers' if numbers else 'classes'}: use {fitting}")
+        raise ValueError(
+            f"{kind} is not for a method that predicts {'numbers' if numbers else 'classes'}: use {fitting}"
+        )
     choose("kind", kind, OF_NUMBERS if numbers else OF_CLASSES)
     if class_conditional and numbers:
         raise ValueError("class_conditional is for classes, this method predicts numbers")
@@ -322,10 +325,10 @@ def _number_scores(held_out: CalibrationData, kind: str, alpha: float, *, scaled
         else:
             scores = (y - mean).abs() / (part.std.double() if scaled else 1.0)
         parts.append(scores.cpu().numpy())
-    scores = np.concatenate(parts)
-    if not np.isfinite(scores).all():
+    whole: conformal_scores.Numbers = np.concatenate(parts)
+    if not np.isfinite(whole).all():
         raise ValueError("residuals are not finite: the network has diverged, or a predicted deviation is zero")
-    return scores
+    return whole
 
 
 def _probs(predictive: Predictive) -> conformal_scores.Numbers:
@@ -340,8 +343,3 @@ def _one_number(predictive: Predictive) -> Tensor:
     if mean.ndim != 1:
         raise ValueError(f"conformal intervals need one number per input, this method predicts {list(mean.shape[1:])}")
     return mean
-
-
-def finite(promise: Conformal) -> bool:
-    """Whether every threshold is a finite number."""
-    return all(map(math.isfinite, promise.thresholds))

@@ -1,6 +1,6 @@
 """Jackknife+-after-bootstrap: intervals from an ensemble whose members left out some training examples each.
 
-For training example `i`, let `f_i(x)` be the mean of the members that did not train on it, and `R_i = |y_i - f_i(x_i)|`.
+For training example `i`, let `f_i(x)` be the mean of the members that did not train on it, `R_i = |y_i - f_i(x_i)|`.
 The interval at x goes from the `floor(alpha (n + 1))`-th smallest of `f_i(x) - R_i` to the
 `ceil((1 - alpha)(n + 1))`-th smallest of `f_i(x) + R_i`. It contains the target with a probability of at least
 `1 - 2 alpha`, and usually about `1 - alpha` (Kim, Xu and Barber, "Predictive inference is free with the
@@ -39,7 +39,7 @@ def residuals(training: CalibrationData, alpha: float) -> tuple[int, list[float]
         alpha: the share of targets that may be missed.
 
     Raises:
-        ValueError: the method is no bootstrapped ensemble, the data is not its training data, or it has too few members.
+        ValueError: the method is no bootstrapped ensemble, has too few members, or was trained on other data.
 
     """
     method = training.method
@@ -53,8 +53,8 @@ def residuals(training: CalibrationData, alpha: float) -> tuple[int, list[float]
         # A row is in every resample with probability (1 - 1/e)^members.
         needed = math.ceil(math.log(alpha / 2) / math.log(1 - math.exp(-1)))
         raise ValueError(
-            f"{never:,} of {len(training.y):,} training examples were left out by no member, at most {max(room, 0):,} may "
-            f"be: use about {max(needed, method.members + 1)} members"
+            f"{never:,} of {len(training.y):,} training examples were left out by no member, and at most {max(room, 0):,} "
+            f"may be: use about {max(needed, method.members + 1)} members"
         )
     values = []
     done = 0

@@ -94,10 +94,11 @@ class Reference:
                 {name: [float(value) for value in values] for name, values in plain["edges"].items()},
                 {name: [int(value) for value in values] for name, values in plain["counts"].items()},
             )
-            if any(len(made.counts[name]) != len(values) + 1 for name, values in made.edges.items()):
-                raise ValueError("edges and counts do not fit")
+            fits = all(len(made.counts[name]) == len(values) + 1 for name, values in made.edges.items())
         except (AttributeError, LookupError, TypeError, ValueError) as problem:
             raise RunError(f"the saved reference of inputs cannot be read: {first_line(problem)}") from None
+        if not fits:
+            raise RunError("the saved reference of inputs cannot be read: edges and counts do not fit")
         return made
 
 

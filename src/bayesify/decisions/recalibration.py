@@ -94,7 +94,9 @@ def recalibrate(bnn: Method, data: Any, by: str | None = None, *, draws: int = 1
     bnn.recalibration = fitted
     dropped = [name for name in bnn.guarantees if name != "used"]
     if dropped:
-        logger.warning("earlier promises (%s) are dropped: they were made without this recalibration", ", ".join(dropped))
+        logger.warning(
+            "earlier promises (%s) are dropped: they were made without this recalibration", ", ".join(dropped)
+        )
         bnn.guarantees = {name: value for name, value in bnn.guarantees.items() if name not in dropped}
     return bnn
 

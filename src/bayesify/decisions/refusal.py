@@ -171,7 +171,9 @@ def calibrate(
     if not numbers and tolerance is not None:
         raise ValueError("tolerance is for numbers, this method predicts classes")
     tolerance = None if tolerance is None else positive("tolerance", tolerance)
-    by = choose("score", by or ("std" if numbers else "confidence"), REGRESSION_SCORES if numbers else CLASSIFICATION_SCORES)
+    by = choose(
+        "score", by or ("std" if numbers else "confidence"), REGRESSION_SCORES if numbers else CLASSIFICATION_SCORES
+    )
     needed = sequential_tests.smallest_sample(max_error, risk)
     if len(held_out.y) < needed:
         raise ValueError(
@@ -208,7 +210,9 @@ def promised(bnn: Method) -> list[Refusal]:
     """The refusals that were promised for a method, the latest last."""
     plain = bnn.guarantees.get("refusal") or {"promises": []}
     try:
-        return [Refusal(**{**fields, "provenance": provenance_from(fields["provenance"])}) for fields in plain["promises"]]
+        return [
+            Refusal(**{**fields, "provenance": provenance_from(fields["provenance"])}) for fields in plain["promises"]
+        ]
     except (LookupError, TypeError) as problem:
         raise RunError(f"the saved refusals cannot be read: {first_line(problem)}") from None
 

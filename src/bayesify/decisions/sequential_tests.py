@@ -75,7 +75,7 @@ def candidates(
     order = np.argsort(-certainty, kind="stable")
     ordered = certainty[order]
     ends = np.flatnonzero(np.append(ordered[:-1] > ordered[1:], True))
-    return ends + 1, np.cumsum(wrong[order])[ends]
+    return ends.astype(np.int64) + 1, np.cumsum(wrong[order], dtype=np.int64)[ends]
 
 
 def _starts(examples: int, max_error: float, risk: float) -> tuple[list[int], float]:

@@ -154,9 +154,10 @@ def from_dict(plain: dict[str, Any]) -> Recalibration:
     try:
         made = kinds[plain["name"], plain["kind"]]
         numbers = {name: _frozen(value) for name, value in plain.items() if name not in {"name", "kind"}}
-        return made(**numbers)
+        recalibration: Recalibration = made(**numbers)
     except (KeyError, TypeError, ValueError) as problem:
         raise RunError(f"a saved recalibration cannot be read: {first_line(problem)}") from None
+    return recalibration
 
 
 MAPS: tuple[type[Any], ...] = (Temperature, VectorScale, IsotonicClasses, VarianceScale, IsotonicNumbers)

@@ -1,9 +1,9 @@
 """The format of a run folder: its files and checkpoints, and their checks."""
 
 from bayesify.runs.folder import (
-    CERTIFICATE,
     CARD,
     CARD_MARK,
+    CERTIFICATE,
     CONFIG,
     FORMAT,
     GUARANTEES,
@@ -24,9 +24,9 @@ from bayesify.runs.folder import (
 from bayesify.runs.lock import holds_locks
 
 __all__ = [
-    "CERTIFICATE",
     "CARD",
     "CARD_MARK",
+    "CERTIFICATE",
     "CONFIG",
     "FORMAT",
     "GUARANTEES",

@@ -51,7 +51,9 @@ def read(folder: Path) -> tuple[dict[str, Any], str] | None:
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         raise RunError(f"{path} was not written by bayesify: delete it to use the run without guarantees")
     if not isinstance(plain.get("version"), int) or plain["version"] > VERSION:
-        raise RunError(f"{path} has version {plain.get('version')}, but this bayesify reads up to {VERSION}: upgrade it")
+        raise RunError(
+            f"{path} has version {plain.get('version')}, but this bayesify reads up to {VERSION}: upgrade it"
+        )
     content, weights = plain.get("content"), plain.get("weights")
     if not isinstance(content, dict) or not isinstance(weights, str):
         raise RunError(f"{path} is damaged: content and weights are missing")

@@ -51,7 +51,7 @@ class Metrics:
 
         self._holds = Gauge(
             "bayesify_promise_holds",
-            "1 while the inputs of a certified model look like those of its calibration, 0 after its promise has lapsed.",
+            "1 while the inputs of a certified model look like its calibration, 0 after its promise has lapsed.",
             ("model",),
             registry=registry,
         )

@@ -32,7 +32,9 @@ def table_of(predictive: Predictive, promise: Conformal | None = None) -> Table:
     table["interval"] = np.stack([end.cpu().numpy() for end in predictive.interval()], -1)
     if promise is not None:
         if promise.kind == "jackknife+" and predictive.draws != promise.provenance.draws:
-            raise HTTPException(422, f"the intervals of this model need all its members: draws={promise.provenance.draws}")
+            raise HTTPException(
+                422, f"the intervals of this model need all its members: draws={promise.provenance.draws}"
+            )
         table["conformal"] = np.stack([end.cpu().numpy() for end in promise.interval_of(predictive)], -1)
     return table
 

@@ -50,12 +50,14 @@ class Promises:
         return self.refusal is not None or self.conformal is not None
 
     def calibrated(self, name: str) -> Provenance:
-        """The origin of the promised error, for a request with `at_least` or `at_most` "calibrated"; 422 without one."""
+        """The origin of the promised error, for a request with a "calibrated" threshold; 422 without one."""
         if self.refusal is None:
             raise HTTPException(422, "no error was promised for this model: bayesify certify RUN --max-error")
         expected = "at_least" if self.refusal.by == "confidence" else "at_most"
         if name != expected:
-            raise HTTPException(422, f'the promise of this model is on its {self.refusal.by}: give {expected}="calibrated"')
+            raise HTTPException(
+                422, f'the promise of this model is on its {self.refusal.by}: give {expected}="calibrated"'
+            )
         if self.refusal.by not in SERVED:
             raise HTTPException(422, f"the promise of this model is on its {self.refusal.by}, which is not served")
         return self.refusal.provenance
@@ -115,8 +117,8 @@ class Promises:
     def _lapsed(self, draws: int, seed: int) -> str | None:
         if self.monitor is not None and self.monitor.lapsed:
             return (
-                f"the inputs no longer look like those of the calibration (evidence {odds(self.monitor.evidence)} after "
-                f"{self.monitor.lapsed_at} inputs): certify the model again on new examples"
+                f"the inputs no longer look like those of the calibration (evidence {odds(self.monitor.evidence)} "
+                f"after {self.monitor.lapsed_at} inputs): certify the model again on new examples"
             )
         if not self._same(draws, seed):
             origin = self._origin

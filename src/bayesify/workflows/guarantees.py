@@ -25,6 +25,7 @@ from bayesify.errors import RunError, first_line
 from bayesify.files import check_regular, reason, write_json
 from bayesify.methods import Method, saving
 from bayesify.predictive import Predictive
+from bayesify.runs import guarantees
 from bayesify.workflows.run_data import Examples
 
 FORMAT, VERSION = "bayesify-certificate", 1
@@ -71,10 +72,20 @@ def choose_part(method: Method, examples: Examples, share: float | None, seed: i
 
 def unused_examples(method: Method, examples: Examples) -> Examples:
     """The examples that neither a promise nor a recalibration was made from."""
-    known = set((method.guarantees.get("used") or {}).get("rows", ()))
-    if not known:
+    return without(examples, set((method.guarantees.get("used") or {}).get("rows", ())))
+
+
+def used_rows(*folders: Path) -> set[str]:
+    """Digests of the examples that any of some runs was recalibrated or certified on."""
+    saved = [guarantees.read(folder) for folder in folders]
+    return {row for found in saved if found is not None for row in (found[0].get("used") or {}).get("rows", ())}
+
+
+def without(examples: Examples, used: set[str]) -> Examples:
+    """The examples that are not among the used ones."""
+    if not used:
         return examples
-    rows = torch.tensor([digest not in known for digest in row_digests(examples.x, examples.y)])
+    rows = torch.tensor([digest not in used for digest in row_digests(examples.x, examples.y)])
     return replace(examples, x=examples.x[rows], y=examples.y[rows])
 
 
@@ -134,8 +145,8 @@ def write(method: Method, run: Path) -> dict[str, Any]:
 
 LIMITS = (
     "The promises hold for inputs drawn like the calibration examples, for these weights, and for predictions with the "
-    "same draws and seed. The server watches the inputs without labels: it sees a change of the inputs, not a change of "
-    "what the labels mean. A refusal also needs that a stricter threshold does not have a higher error."
+    "same draws and seed. The server watches the inputs without labels: it sees a change of the inputs, not a change "
+    "of what the labels mean. A refusal also needs that a stricter threshold does not have a higher error."
 )
 
 
@@ -151,7 +162,11 @@ def read_certificate(run: Path) -> dict[str, Any] | None:
         raise RunError(f"{path} cannot be read: {reason(problem)}") from None
     except (ValueError, RecursionError) as problem:
         raise RunError(f"{path} is damaged: {first_line(problem)}") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("promises"), list):
+    if (
+        not isinstance(content, dict)
+        or content.get("format") != FORMAT
+        or not isinstance(content.get("promises"), list)
+    ):
         raise RunError(f"{path} was not written by bayesify")
     return content
 
