@@ -73,8 +73,6 @@ def score_run(
     method, everything = run_data.open_run(run, data, ood, network)
     examples = guarantees.unused_examples(method, everything)
     left_out = len(everything.y) - len(examples.y)
-    if left_out:
-        say(f"{left_out:,} examples are left out: the run was recalibrated or certified on them")
     if not len(examples.y):
         raise CommandError(f"every example of {everything.what} was used to calibrate {run}: give others with --data")
     evaluation = score(method, (examples.x, examples.y), ood=examples.unknown, draws=draws, seed=seed, by=by)
@@ -83,6 +81,8 @@ def score_run(
     promises = guarantees.score_promises(method, examples, {"draws": draws, "seed": seed, "by": by}, max_error)
     metrics: dict[str, Any] = plain(about | evaluation.to_dict() | ({"promises": promises} if promises else {}))
     train.write_metrics(run, metrics)
+    if left_out:
+        say(f"{left_out:,} examples are left out: the run was recalibrated or certified on them")
     return {"run": str(run)} | metrics, evaluation
 
 
