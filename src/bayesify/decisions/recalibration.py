@@ -107,6 +107,21 @@ def _fit_classes(held_out: CalibrationData, by: str) -> ClassMap:
     labels = torch.cat([targets.cpu().reshape(-1) for _, targets in parts])
     if int(labels.max()) >= probs.shape[-1]:
         raise ValueError(f"labels must be from 0 to {probs.shape[-1] - 1}, got {int(labels.max())}")
+    return fit_class_map(probs, labels, by)
+
+
+def fit_class_map(probs: Tensor, labels: Tensor, by: str) -> ClassMap:
+    """The map that suits held-out predictions best.
+
+    Args:
+        probs: mean class probabilities in double precision, `[n, classes]`.
+        labels: true classes, `[n]`.
+        by: `temperature`, `vector` or `isotonic`.
+
+    Returns:
+        The fitted map.
+
+    """
     if by == "isotonic":
         return _isotonic_classes(probs, labels)
     if by == "vector":
