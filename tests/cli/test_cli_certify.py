@@ -97,7 +97,9 @@ def test_numbers_get_intervals(houses_run, tmp_path, call, place):
     (tmp_path / "new.csv").write_text("area,rooms,kind\n100,3,flat\n")
     found = json.loads(call("predict", run, tmp_path / "new.csv", "--json").out)
     assert found["conformal_lower"] < found["value"] < found["conformal_upper"]
-    said = call("certify", run, "--data", place / "houses.csv", "--max-error", "0.2", "--tolerance", "1e9", "--share", "1")
+    said = call(
+        "certify", run, "--data", place / "houses.csv", "--max-error", "0.2", "--tolerance", "1e9", "--share", "1"
+    )
     assert said.code in {0, 2}  # few examples are left; either it is promised or refused with a number
     if said.code == 2:
         assert "calibration examples" in said.err

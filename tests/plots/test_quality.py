@@ -55,11 +55,11 @@ def test_calibrated_predictions_lie_in_the_consistency_band():
         sure = rng.uniform(0.5, 1, 500)
         probs = np.stack((sure, 1 - sure), -1)
         lower, upper = metrics.consistency_band(probs, bins=10, repeats=400)
-        for right, found in inside.items():
+        for right in inside:
             wrong = rng.uniform(size=500) > right * sure
             curve = metrics.reliability_curve(probs, wrong.astype(int), 10)
             filled = curve.count > 0
-            found += ((lower <= curve.accuracy) & (curve.accuracy <= upper))[filled].tolist()
+            inside[right] += ((lower <= curve.accuracy) & (curve.accuracy <= upper))[filled].tolist()
     assert 0.9 < np.mean(inside[1.0]) <= 0.99
     assert np.mean(inside[0.8]) < 0.4
 

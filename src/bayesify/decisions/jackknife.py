@@ -53,8 +53,8 @@ def residuals(training: CalibrationData, alpha: float) -> tuple[int, list[float]
         # A row is in every resample with probability (1 - 1/e)^members.
         needed = math.ceil(math.log(alpha / 2) / math.log(1 - math.exp(-1)))
         raise ValueError(
-            f"{never:,} of {len(training.y):,} training examples were left out by no member, and at most {max(room, 0):,} "
-            f"may be: use about {max(needed, method.members + 1)} members"
+            f"{never:,} of {len(training.y):,} training examples were left out by no member, and at most "
+            f"{max(room, 0):,} may be: use about {max(needed, method.members + 1)} members"
         )
     values = []
     done = 0

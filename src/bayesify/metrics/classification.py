@@ -182,7 +182,9 @@ def consistency_band(
     for number in np.flatnonzero(curve.count):
         inside = confidence[place == number]
         # In pieces: all draws of a large bin would not fit in memory.
-        pieces = [generator.random((repeats, len(part))) < part for part in np.array_split(inside, -(-len(inside) // 4096))]
+        pieces = [
+            generator.random((repeats, len(part))) < part for part in np.array_split(inside, -(-len(inside) // 4096))
+        ]
         accuracy = sum(piece.sum(1) for piece in pieces) / len(inside)
         lower[number], upper[number] = np.quantile(accuracy, [(1 - level) / 2, (1 + level) / 2])
     return lower, upper

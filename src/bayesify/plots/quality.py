@@ -190,8 +190,9 @@ def _binomial_band(axes: Axes, levels: Sequence[float], examples: int) -> None:
     """Shade where the shares of a calibrated method lie, level by level."""
     from scipy.stats import binom
 
-    ends = [[binom.ppf(side, examples, level) / max(examples, 1) for level in levels] for side in (0.025, 0.975)]
-    axes.fill_between(list(levels), *ends, color="#888888", alpha=0.15, linewidth=0, zorder=0)
+    low, high = (np.array([binom.ppf(side, examples, level) for level in levels]) for side in (0.025, 0.975))
+    at = list(levels)
+    axes.fill_between(at, low / examples, high / examples, color="#888888", alpha=0.15, linewidth=0, zorder=0)
 
 
 def observed_coverage(predictive: Predictive, targets: Any, levels: Sequence[float] = LEVELS) -> list[float]:

@@ -22,7 +22,9 @@ def promises(report: Report, results: Sequence[MethodResult]) -> None:
         sets = conformal_of(result.method)
         for promise in (*promised(result.method), *(() if sets is None else (sets,))):
             about = promise.certificate
-            rows.append([result.label, about.promise, about.found, about.provenance.examples, about.provenance.population])
+            rows.append(
+                [result.label, about.promise, about.found, about.provenance.examples, about.provenance.population]
+            )
         if result.method.recalibration is not None:
             rows.append([result.label, f"Recalibrated by {result.method.recalibration.name}.", "", None, ""])
     if not rows:

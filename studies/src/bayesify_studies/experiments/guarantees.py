@@ -32,6 +32,10 @@ METHODS = {"point": "point estimate", "ensemble": "ensemble of 5", "variational"
 KINDS = ("lac", "aps", "raps")
 MAPS = ("temperature", "vector", "isotonic")
 CONFIDENCE, ALPHA = 0.95, 0.1
+SHARED = (
+    "The resamplings of a method share its network, and those of two promised errors share their calibration examples: "
+    "what another training would change is not in the numbers."
+)
 
 
 def run(work: Work) -> Findings:
@@ -68,10 +72,8 @@ def run(work: Work) -> Findings:
             _number_table(work, parts["numbers"]),
         ],
         shortfalls=[
-            "The resamplings of a method share its network, and those of two promised errors share their calibration "
-            "examples: what another training would change is not in the numbers.",
-            f"Data: {work['train']:,} MNIST images to train, {work['pool']:,} in the population; the library's default "
-            "settings, not tuned.",
+            SHARED,
+            f"{work['train']:,} MNIST images to train; settings are the library's defaults, not tuned.",
         ],
         reading="After ± stands the standard error over resamplings.",
     )
@@ -90,15 +92,15 @@ def classes(work: Work, method: str) -> dict[str, Any]:
     maps: dict[str, list[Any]] = {name: [] for name in ("none", *MAPS)}
     for number in range(work["resamplings"]):
         held, rest = _draw(len(labels), work["calibration"], number)
-        for bound in refusals:
-            refusals[bound].append(_refusal(certainty, wrong, held, float(bound)))
+        for bound, tries in refusals.items():
+            tries.append(_refusal(certainty, wrong, held, float(bound)))
         for kind in KINDS:
             sets[kind].append(_sets(table[kind], labels.numpy(), held))
-        for name in maps:
+        for name, scored in maps.items():
             probabilities = probs[rest]
             if name != "none":
                 probabilities = fit_class_map(probs[held], labels[held], name).probs(probabilities)
-            maps[name].append(
+            scored.append(
                 {
                     "ece": metrics.expected_calibration_error(probabilities, labels[rest]),
                     "nll": metrics.nll(probabilities, labels[rest]),
@@ -207,13 +209,13 @@ def _refusal_table(work: Work, found: Mapping[str, Any], tries: Mapping[tuple[st
 
 def _set_table(work: Work, found: Mapping[str, Any]) -> Table:
     rows = []
-    for method in METHODS:
+    for method, words in METHODS.items():
         for kind in KINDS:
             each = found[method]["sets"][kind]
             coverages = [one["coverage"] for one in each]
             rows.append(
                 [
-                    METHODS[method],
+                    words,
                     kind,
                     percent(estimate(coverages)),
                     f"{100 * float(np.std(coverages, ddof=1)):.2f} points",
@@ -317,8 +319,9 @@ def _answer(work: Work, made: int, broken: int, found: Mapping[str, Any]) -> str
         for name in ("none", "temperature")
     )
     return (
-        f"Of {_attempts(work)} attempts to promise an error, {made} were supported by the calibration data and {broken} of these "
-        f"were broken; 5% of the attempts may end so. Temperature changes the mean ECE from {before:.4f} to {after:.4f}."
+        f"Of {_attempts(work)} attempts to promise an error, {made} were supported by the calibration data and "
+        f"{broken} of these were broken; 5% of the attempts may end so. "
+        f"Temperature changes the mean ECE from {before:.4f} to {after:.4f}."
     )
 
 
