@@ -84,7 +84,7 @@ class Predictive:
         self.likelihood = copy.deepcopy(likelihood).requires_grad_(requires_grad=False).to(outputs.device)
         self.keys = keys
         self.class_names = None if class_names is None else tuple(map(str, class_names))
-        self.positions = torch.arange(outputs.shape[1])  # of these inputs in the batch that was predicted
+        self._positions = torch.arange(outputs.shape[1])  # of these inputs in the batch that was predicted
 
     @property
     def kind(self) -> str:
@@ -221,7 +221,7 @@ class Predictive:
             Quantiles, `[batch]`.
 
         """
-        return self.exact_quantile("quantile", level).to(self._dtype)
+        return self._quantile("quantile", level).to(self._dtype)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """The central interval that contains the target with probability `level` (regression).
@@ -259,8 +259,8 @@ class Predictive:
         shape = self.labels.shape if classes is not None else self.mean.shape
         size = math.prod(shape[1:])
         keys = noise.keys(seed, noise.Stream.TARGETS, step=2, draws=range(count), device=device)
-        reach = int(self.positions.max()) + 1 if len(self) else 0
-        uniforms = uniforms_inside(keys, reach * size).view(count, reach, size)[:, self.positions.to(device)]
+        reach = int(self._positions.max()) + 1 if len(self) else 0
+        uniforms = uniforms_inside(keys, reach * size).view(count, reach, size)[:, self._positions.to(device)]
         levels = uniforms.view(count, *shape)
         if classes is not None:
             cumulative = classes.double().cumsum(-1)
@@ -382,7 +382,7 @@ class Predictive:
         elif isinstance(index, np.ndarray):
             index = torch.from_numpy(index)
         selected = Predictive(self.outputs[:, index], self.likelihood, self.keys, self.class_names)
-        selected.positions = self.positions[index.cpu() if isinstance(index, Tensor) else index]
+        selected._positions = self._positions[index.cpu() if isinstance(index, Tensor) else index]
         return selected
 
     def __repr__(self) -> str:
@@ -401,7 +401,7 @@ class Predictive:
         """Expected target of each draw, in double: float32 loses small differences between large numbers."""
         return self._regression(name).mean(self.outputs.double())
 
-    def exact_quantile(self, name: str, level: float) -> Tensor:
+    def _quantile(self, name: str, level: float) -> Tensor:
         """A quantile in double precision; `name` is what an error calls the caller."""
         likelihood = self._regression(name)
         if not 0 < level < 1:
@@ -417,7 +417,7 @@ class Predictive:
         self._regression("interval")
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
-        lower, upper = (self.exact_quantile("interval", 0.5 + 0.5 * side * level) for side in (-1.0, 1.0))
+        lower, upper = (self._quantile("interval", 0.5 + 0.5 * side * level) for side in (-1.0, 1.0))
         return lower, upper
 
     def _classification(self, name: str) -> Classification:

@@ -39,7 +39,7 @@ class Recalibrated(Predictive):
         if raw.kind != recalibration.kind:
             raise ValueError(f"{recalibration.name} is a recalibration for {recalibration.kind}, this is {raw.kind}")
         super().__init__(raw.outputs, raw.likelihood, raw.keys, raw.class_names)
-        self.positions = raw.positions
+        self._positions = raw._positions  # noqa: SLF001 -- the same class
         self.raw = raw
         self.recalibration = recalibration
 
@@ -153,9 +153,9 @@ class Recalibrated(Predictive):
         if self.kind == "regression":
             raise ValueError("sample is not available after an isotonic recalibration of numbers: use quantile")
         device, shape = self.outputs.device, self.labels.shape
-        size, reach = math.prod(shape[1:]), int(self.positions.max()) + 1 if len(self) else 0
+        size, reach = math.prod(shape[1:]), int(self._positions.max()) + 1 if len(self) else 0
         keys = noise.keys(seed, noise.Stream.TARGETS, step=2, draws=range(count), device=device)
-        levels = uniforms_inside(keys, reach * size).view(count, reach, size)[:, self.positions.to(device)]
+        levels = uniforms_inside(keys, reach * size).view(count, reach, size)[:, self._positions.to(device)]
         cumulative = self.probs.double().cumsum(-1)
         return (cumulative / cumulative[..., -1:]).lt(levels.view(count, *shape).unsqueeze(-1)).sum(-1)
 
@@ -178,23 +178,23 @@ class Recalibrated(Predictive):
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, recalibrated by {self.recalibration.name})"
 
-    def exact_quantile(self, name: str, level: float) -> Tensor:
+    def _quantile(self, name: str, level: float) -> Tensor:
         """A quantile in double precision; `name` is what an error calls the caller."""
         self._regression(name)
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
         if isinstance(self.recalibration, VarianceScale):
             mean = self.raw.mean.double()
-            return mean + self.recalibration.scale * (self.raw.exact_quantile(name, level) - mean)
+            return mean + self.recalibration.scale * (self.raw._quantile(name, level) - mean)  # noqa: SLF001 -- the same class
         assert isinstance(self.recalibration, IsotonicNumbers)
         before = self.recalibration.backward(level)
-        return self.raw.exact_quantile(name, min(max(before, 1e-9), 1 - 1e-9))
+        return self.raw._quantile(name, min(max(before, 1e-9), 1 - 1e-9))  # noqa: SLF001 -- the same class
 
     @cached_property
     def _quantiles(self) -> Tensor:
         """Quantiles at evenly spaced levels, `[levels, batch]`: their mean and variance are those of the whole."""
         levels = [(number + 0.5) / _LEVELS for number in range(_LEVELS)]
-        return torch.stack([self.exact_quantile("mean", level) for level in levels])
+        return torch.stack([self._quantile("mean", level) for level in levels])
 
     def _towards_mean(self, values: Tensor) -> Tensor:
         """Where a value was before all widths were multiplied."""
