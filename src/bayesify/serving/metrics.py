@@ -1,17 +1,24 @@
-"""The server's metrics for Prometheus: requests, batches, predictions and abstentions."""
+"""The server's metrics for Prometheus: requests, batches, predictions and abstentions.
+
+Workers behind one port write theirs to files in `PROMETHEUS_MULTIPROC_DIR`, and each of them answers for all.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 if TYPE_CHECKING:
     from bayesify.decisions.martingale import ShiftMonitor
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+# Read by prometheus_client when it is imported.
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 INPUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -37,8 +44,12 @@ class Metrics:
         self._batches = Histogram(
             "bayesify_batch_inputs", "Inputs evaluated together.", buckets=INPUTS, registry=registry
         )
-        gauge = Gauge("bayesify_requests_in_progress", "Requests without a response so far.", registry=registry)
-        gauge.set_function(lambda: self.in_progress)
+        self._in_progress = Gauge(
+            "bayesify_requests_in_progress",
+            "Requests without a response so far.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
         self._predictions = Counter(
             "bayesify_predictions", "Inputs predicted, by model.", ("model",), registry=registry
         )
@@ -48,22 +59,30 @@ class Metrics:
             ("model",),
             registry=registry,
         )
-
         self._holds = Gauge(
             "bayesify_promise_holds",
             "1 while the inputs of a certified model look like its calibration, 0 after its promise has lapsed.",
             ("model",),
             registry=registry,
+            multiprocess_mode="livemin",
         )
         self._evidence = Gauge(
             "bayesify_shift_evidence",
             "Evidence that the inputs have changed: the capital of a test martingale, lapsed at 100.",
             ("model",),
             registry=registry,
+            multiprocess_mode="livemax",
         )
+
+    def begin(self) -> None:
+        """Count a request that has arrived."""
+        self.in_progress += 1
+        self._in_progress.set(self.in_progress)
 
     def request(self, endpoint: str, method: str, code: int, seconds: float) -> None:
         """Count a finished request; `endpoint` is the route, not the path, so that there are few of them."""
+        self.in_progress -= 1
+        self._in_progress.set(self.in_progress)
         self._requests.labels(endpoint, method, code).inc()
         self._seconds.labels(endpoint).observe(seconds)
 
@@ -76,16 +95,30 @@ class Metrics:
         self._predictions.labels(model).inc(inputs)
         self._abstentions.labels(model).inc(abstentions)
 
-    def watch(self, model: str, monitor: ShiftMonitor | None) -> None:
-        """Report whether the promises of a model still hold for the inputs that it gets."""
-        if monitor is None:
-            return
-        self._holds.labels(model).set_function(lambda: 0.0 if monitor.lapsed else 1.0)
-        self._evidence.labels(model).set_function(lambda: monitor.evidence)
+    def watched(self, model: str, monitor: ShiftMonitor | None) -> None:
+        """Report whether the promises of a certified model still hold for the inputs that it gets."""
+        if monitor is not None:
+            self._holds.labels(model).set(0.0 if monitor.lapsed else 1.0)
+            self._evidence.labels(model).set(monitor.evidence)
 
     def text(self) -> bytes:
         """All metrics in the text format of Prometheus, version 0.0.4."""
-        return generate_latest(self.registry)
+        if SHARED_FOLDER not in os.environ:
+            return generate_latest(self.registry)
+        everybody = _Registry()
+        MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
+        return generate_latest(everybody)
+
+
+def forget_process(number: int) -> None:
+    """Leave a worker that has ended out of the gauges.
+
+    Args:
+        number: its process number.
+
+    """
+    if SHARED_FOLDER in os.environ:
+        mark_process_dead(number)  # type: ignore[no-untyped-call]
 
 
 class _Registry(CollectorRegistry):

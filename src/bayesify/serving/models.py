@@ -169,8 +169,7 @@ class Registry:
             method = load.load_run(run.folder, self._network)
             predictor = Predictor(method, self._cache, compile_for=self.draws if self._compiled else None)
             self._models[name] = model = LoadedModel(name, run.config, run.preparation, predictor, self)
-            if model.promises.any:
-                self.metrics.watch(name, model.promises.monitor)
+            self.metrics.watched(name, model.promises.monitor)
 
     async def start(self) -> None:
         """Load in the worker thread; an exception is kept in `failure`."""

@@ -107,6 +107,7 @@ async def predict(registry: Registry, work: Work) -> Table:
         raise retry_later(503, message) from None
     check_finite(table)
     model.promises.observe(table, work.x, model.predictor.draws(settings.draws), settings.seed)
+    registry.metrics.watched(model.name, model.promises.monitor)
     sure: NDArray[Any]
     if settings.calibrated is None:
         sure = accepted(table, settings.at_least, settings.at_most)

@@ -18,6 +18,7 @@ TINY = {
     "epochs": 4,
     "draws": 4,
     "resamplings": 3,
+    "counted": 4,
     "max_errors": [0.02, 0.3],
     "number_train": 150,
     "number_calibration": 60,
