@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bayesify.errors import BayesifyWarning
 from bayesify.workflows.prepare import prepare_data
 from bayesify_studies.experiments import guarantees
 from bayesify_studies.experiments.framework.experiment import reproduce
@@ -36,14 +37,16 @@ def small_data(monkeypatch, tmp_path):
     (tmp_path / "table.csv").write_text(f"a,b,strength\n{rows}\n")
 
     def small(recipe, raw=None):
-        return prepare_data(replace(recipe, data="digits" if recipe.data == "mnist" else str(tmp_path / "table.csv")), raw)
+        return prepare_data(
+            replace(recipe, data="digits" if recipe.data == "mnist" else str(tmp_path / "table.csv")), raw
+        )
 
     monkeypatch.setattr(guarantees, "prepare_data", small)
 
 
 def test_the_page_has_the_numbers_of_its_parts(tmp_path):
     experiment = replace(guarantees.EXPERIMENT, quick=TINY)
-    with pytest.warns(UserWarning):  # three epochs are too few for a fit to be trusted
+    with pytest.warns(BayesifyWarning):  # three epochs are too few for a fit to be trusted
         found = reproduce(experiment, tmp_path / "e", progress=False)
     parts = {name: json.loads((tmp_path / "e" / "parts" / f"{name}.json").read_text()) for name in guarantees.METHODS}
     made = [

@@ -205,8 +205,8 @@ def _refusal_table(work: Work, found: Mapping[str, Any], tries: Mapping[tuple[st
         "Refusals",
         ["", "promised", "error of all", "error of accepted", "coverage", "promises made", "broken"],
         rows,
-        f"Confidence {CONFIDENCE:.0%}, {work['calibration']:,} calibration examples, {work['counted']:,} resamplings. Broken: the error of the accepted "
-        "predictions in the population is above the promise.",
+        f"Confidence {CONFIDENCE:.0%}, {work['calibration']:,} calibration examples, {work['counted']:,} resamplings. "
+        "Broken: the error of the accepted predictions in the population is above the promise.",
     )
 
 
