@@ -198,3 +198,22 @@ def test_numbers_are_wrong_beyond_a_tolerance():
 def test_shares_are_between_0_and_1(classifier, name, value):
     with pytest.raises(ValueError, match=f"{name} must be a number between 0 and 1"):
         bf.calibrate(classifier, cloud(400, 1), **{name: value})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"threshold": "0.5"},
+        {"max_error": None},
+        {"coverage": float("nan")},
+        {"provenance": {}},
+        {"accepted": True},
+        {"extra": 1},
+    ],
+)
+def test_a_promise_with_fields_of_another_type_is_refused(classifier, change):
+    bf.calibrate(classifier, cloud(2000, 1), max_error=0.02)
+    classifier.guarantees["refusal"]["promises"][-1] |= change
+    with pytest.raises(bf.RunError, match="a saved promise cannot be read"):
+        refusal_of(classifier)
+    classifier.guarantees.clear()

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from bayesify.decisions import conformal_scores, jackknife
 from bayesify.decisions.certificate import Certificate
-from bayesify.decisions.provenance import CalibrationData, Provenance, provenance_from, read, share
-from bayesify.errors import RunError, at_least, choose, first_line
+from bayesify.decisions.provenance import CalibrationData, Provenance, checked_fields, provenance_from, read, share
+from bayesify.errors import at_least, choose
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
 
@@ -283,13 +283,8 @@ def conformal_of(bnn: Method) -> Conformal | None:
     saved = bnn.guarantees.get("conformal")
     if saved is None:
         return None
-    try:
-        plain = dict(saved["promise"])
-        plain["provenance"] = provenance_from(plain["provenance"])
-        plain |= {name: tuple(map(float, plain[name])) for name in ("thresholds", "residuals")}
-        return Conformal(**plain)
-    except (LookupError, TypeError, ValueError) as problem:
-        raise RunError(f"the saved conformal predictor cannot be read: {first_line(problem)}") from None
+    known = checked_fields(Conformal, saved.get("promise") if isinstance(saved, dict) else None)
+    return Conformal(**known | {"provenance": provenance_from(known["provenance"])})
 
 
 def _class_thresholds(

@@ -94,7 +94,10 @@ class Reference:
                 {name: [float(value) for value in values] for name, values in plain["edges"].items()},
                 {name: [int(value) for value in values] for name, values in plain["counts"].items()},
             )
-            fits = all(len(made.counts[name]) == len(values) + 1 for name, values in made.edges.items())
+            fits = all(
+                len(made.counts[name]) == len(values) + 1 and min(made.counts[name]) >= 0
+                for name, values in made.edges.items()
+            )
         except (AttributeError, LookupError, TypeError, ValueError) as problem:
             raise RunError(f"the saved reference of inputs cannot be read: {first_line(problem)}") from None
         if not fits:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesify import noise
-from bayesify.errors import RunError, first_line
+from bayesify.errors import RunError
 from bayesify.evaluation import read_targets
 from bayesify.methods import Method, saving
 from bayesify.predictive import Predictive
@@ -142,10 +143,38 @@ def provenance_from(plain: Any) -> Provenance:
         RunError: the description is not one of ours.
 
     """
-    try:
-        return Provenance(**plain)
-    except TypeError as problem:
-        raise RunError(f"a saved promise cannot be read: {first_line(problem)}") from None
+    return Provenance(**checked_fields(Provenance, plain))
+
+
+def checked_fields(kind: Any, plain: Any) -> dict[str, Any]:
+    """The fields of a saved promise, each of its own type; other types come from damaged or hostile files.
+
+    Args:
+        kind: the dataclass that they are for.
+        plain: what was read.
+
+    Returns:
+        The fields by name; lists are tuples.
+
+    Raises:
+        RunError: a field is missing, unknown or of another type.
+
+    """
+    known = {item.name: str(item.type) for item in fields(kind)}
+    if not isinstance(plain, dict) or set(plain) != set(known):
+        raise RunError(f"a saved promise cannot be read: it must have {', '.join(known)}")
+    for name, value in plain.items():
+        wanted = known[name]
+        items = value if wanted.startswith("tuple") and isinstance(value, list | tuple) else [value]
+        types = next((types for word, types in _TYPES.items() if word in wanted), (dict,))
+        for item in items:
+            fits = isinstance(item, types) and (not isinstance(item, bool) or bool in types)
+            if not (fits or (item is None and "None" in wanted)) or (isinstance(item, float) and not isfinite(item)):
+                raise RunError(f"a saved promise cannot be read: {name} must be {wanted}, got {str(item)[:40]!r}")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+
+
+_TYPES: dict[str, tuple[type, ...]] = {"float": (int, float), "int": (int,), "bool": (bool,), "str": (str,)}
 
 
 def share(name: str, value: float) -> float:

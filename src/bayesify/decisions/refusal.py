@@ -18,8 +18,8 @@ from torch import Tensor
 
 from bayesify.decisions import sequential_tests
 from bayesify.decisions.certificate import Certificate
-from bayesify.decisions.provenance import Provenance, provenance_from, read, share
-from bayesify.errors import RunError, choose, first_line, positive
+from bayesify.decisions.provenance import Provenance, checked_fields, provenance_from, read, share
+from bayesify.errors import RunError, choose, positive
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
 from bayesify.predictive.predictive import CLASSIFICATION_SCORES, REGRESSION_SCORES
@@ -208,13 +208,15 @@ def calibrate(
 
 def promised(bnn: Method) -> list[Refusal]:
     """The refusals that were promised for a method, the latest last."""
-    plain = bnn.guarantees.get("refusal") or {"promises": []}
-    try:
-        return [
-            Refusal(**{**fields, "provenance": provenance_from(fields["provenance"])}) for fields in plain["promises"]
-        ]
-    except (LookupError, TypeError) as problem:
-        raise RunError(f"the saved refusals cannot be read: {first_line(problem)}") from None
+    saved = bnn.guarantees.get("refusal") or {"promises": []}
+    listed = saved.get("promises") if isinstance(saved, dict) else None
+    if not isinstance(listed, list):
+        raise RunError("the saved refusals cannot be read: expected a list of promises")
+    made = []
+    for plain in listed:
+        known = checked_fields(Refusal, plain)
+        made.append(Refusal(**known | {"provenance": provenance_from(known["provenance"])}))
+    return made
 
 
 def refusal_of(bnn: Method, max_error: float | None = None) -> Refusal:
