@@ -167,7 +167,9 @@ def calibrate(
     held_out = read(bnn, data, draws, seed, "draws")
     numbers = bnn.likelihood.kind == "regression"
     if numbers and tolerance is None:
-        raise ValueError("numbers are never exactly right: give tolerance=, or use bayesify.conformal for intervals")
+        raise ValueError(
+            "numbers are never exactly right: give tolerance= (--tolerance), or promise intervals instead (conformal, --alpha)"
+        )
     if not numbers and tolerance is not None:
         raise ValueError("tolerance is for numbers, this method predicts classes")
     tolerance = None if tolerance is None else positive("tolerance", tolerance)
