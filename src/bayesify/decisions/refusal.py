@@ -168,7 +168,7 @@ def calibrate(
     numbers = bnn.likelihood.kind == "regression"
     if numbers and tolerance is None:
         raise ValueError(
-            "numbers are never exactly right: give tolerance= (--tolerance), or promise intervals instead (conformal, --alpha)"
+            "numbers are never exactly right: give tolerance= (--tolerance), or promise intervals (conformal, --alpha)"
         )
     if not numbers and tolerance is not None:
         raise ValueError("tolerance is for numbers, this method predicts classes")
