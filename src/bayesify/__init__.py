@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from bayesify import sklearn as sklearn
     from bayesify.decisions import UnknownInputs as UnknownInputs
     from bayesify.decisions import ask as ask
+    from bayesify.decisions.conformal import Conformal as Conformal
+    from bayesify.decisions.conformal import conformal as conformal
+    from bayesify.decisions.recalibration import recalibrate as recalibrate
+    from bayesify.decisions.refusal import Refusal as Refusal
+    from bayesify.decisions.refusal import calibrate as calibrate
     from bayesify.errors import BayesifyWarning as BayesifyWarning
     from bayesify.errors import RunError as RunError
     from bayesify.errors import TrainingError as TrainingError
@@ -43,20 +48,25 @@ __version__ = "0.1.0"
 # Each name is imported when it is first used: `bayesify --help` must not wait for torch.
 _WHERE = {
     "BayesifyWarning": "errors",
+    "Conformal": "decisions.conformal",
     "Evaluation": "evaluation",
     "KL": "training.kl",
     "Method": "methods",
     "Network": "functional.network",
     "Predictive": "predictive",
+    "Refusal": "decisions.refusal",
     "RunError": "errors",
     "TrainingError": "errors",
     "UnknownInputs": "decisions",
     "ask": "decisions",
+    "calibrate": "decisions.refusal",
+    "conformal": "decisions.conformal",
     "evaluate": "evaluation",
     "load": "workflows.load",
     "prepare": "workflows.prepare_inputs",
     "prune": "evaluation.pruning",
     "pruning_curve": "evaluation.pruning",
+    "recalibrate": "decisions.recalibration",
     "risk_coverage": "evaluation.selective",
     **dict.fromkeys((card.class_name for card in CARDS.values()), "methods"),
 }

@@ -160,6 +160,8 @@ class Fleet(Stack):
             # The tier for several draws is chosen by comparing numbers, which is not possible inside `vmap`.
             with torch.no_grad():
                 first.objective([data_sets[0].first()], step=0, share=0.0, draws=draws)
+        for method in self.methods:
+            method.recalibration, method.guarantees = None, {}  # made for the weights before
         examples = _stacked_data(data_sets, len(self)) if self.own_data else data_sets[0]
         if not isinstance(examples, TensorExamples):
             raise TypeError("a fleet trains on data in memory: give a pair (x, y)")

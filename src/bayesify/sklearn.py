@@ -155,7 +155,7 @@ class _BayesianEstimator(BaseEstimator, ABC):
     def _predictive(self, x: torch.Tensor) -> Predictive:
         single = self.method_.predict(x, draws=_plain(self.draws), seed=self.seed_)
         # Double precision, so that probabilities sum to one and large means do not round small deviations away.
-        return Predictive(single.outputs.double().cpu(), single.likelihood, class_names=single.class_names)
+        return single.with_outputs(single.outputs.double().cpu())
 
     def _in_batches(self, X: Any) -> Iterator[Predictive]:
         """The predictive of some rows at a time, to save memory; the predictions do not depend on it."""

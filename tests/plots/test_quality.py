@@ -47,6 +47,23 @@ def test_reliability_points_are_the_bins(classes):
     assert (spans[:, 1] >= curve.accuracy[filled]).all()
 
 
+def test_calibrated_predictions_lie_in_the_consistency_band():
+    """About 95% of the bins of a calibrated method, and few of one that is too sure of itself."""
+    rng = np.random.default_rng(0)
+    inside = {1.0: [], 0.8: []}
+    for _ in range(40):
+        sure = rng.uniform(0.5, 1, 500)
+        probs = np.stack((sure, 1 - sure), -1)
+        lower, upper = metrics.consistency_band(probs, bins=10, repeats=400)
+        for right in inside:
+            wrong = rng.uniform(size=500) > right * sure
+            curve = metrics.reliability_curve(probs, wrong.astype(int), 10)
+            filled = curve.count > 0
+            inside[right] += ((lower <= curve.accuracy) & (curve.accuracy <= upper))[filled].tolist()
+    assert 0.9 < np.mean(inside[1.0]) <= 0.99
+    assert np.mean(inside[0.8]) < 0.4
+
+
 def test_reliability_of_very_few_examples_is_still_drawn(classes):
     axes = plots.reliability({"point": classes([[[0.9, 0.1], [0.8, 0.2]]])}, torch.tensor([0, 1]))
     assert line(axes, "point").get_ydata().tolist() == [0.0, 1.0]

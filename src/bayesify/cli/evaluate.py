@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bayesify.cli.options import By, Draws, Json, OtherData, OwnNetwork, Run, Seed, Unknown, say_unprepared
-from bayesify.cli.output import emit
+from bayesify.cli.options import By, Draws, Json, MaxError, OtherData, OwnNetwork, Run, Seed, Unknown, say_unprepared
+from bayesify.cli.output import CommandError, emit, say
 from bayesify.files import plain
 from bayesify.workflows.recipe import DRAWS
 
@@ -22,7 +23,8 @@ def register(app: typer.Typer) -> None:
         epilog="Examples:\n\n"
         "bayesify evaluate runs/digits\n\n"
         "bayesify evaluate runs/mnist --ood fashion-mnist --draws 50 --json\n\n"
-        "bayesify evaluate runs/mine --data later.csv"
+        "bayesify evaluate runs/mine --data later.csv\n\n"
+        "bayesify evaluate runs/mnist --max-error 0.01"
     )(evaluate)
 
 
@@ -33,6 +35,7 @@ def evaluate(
     draws: Draws = DRAWS,
     by: By = "draws",
     seed: Seed = 0,
+    max_error: MaxError = None,
     network: OwnNetwork = None,
     as_json: Json = False,
 ) -> None:
@@ -41,7 +44,7 @@ def evaluate(
     Accuracy, error and coverage are fractions. NLL is in nats per example. With unknown inputs, AUROC says how well
     uncertainty separates them from known ones.
     """
-    result, evaluation = score_run(run, data, ood, draws, by, seed, network)
+    result, evaluation = score_run(run, data, ood, draws, by, seed, network, max_error)
     say_unprepared(run)
     if as_json:
         emit(result)
@@ -49,19 +52,52 @@ def evaluate(
     unknown = "" if result["ood"] is None else f", against {result['ood']}"
     print(f"{run} on {result['data']}{unknown}")
     print(evaluation)
+    for line in _promises(result.get("promises") or {}):
+        print(line)
 
 
 def score_run(
-    run: Path, data: str | None, ood: str | None, draws: int, by: str, seed: int, network: str | None
+    run: Path,
+    data: str | None,
+    ood: str | None,
+    draws: int,
+    by: str,
+    seed: int,
+    network: str | None,
+    max_error: float | None = None,
 ) -> tuple[dict[str, Any], Evaluation]:
-    """Score a run and write the scores to its `metrics.json`."""
+    """Score a run and write the scores to its `metrics.json`; examples that a promise was made from are left out."""
     from bayesify.evaluation import evaluate as score
-    from bayesify.workflows import run_data, train
+    from bayesify.workflows import guarantees, run_data, train
 
-    method, examples = run_data.open_run(run, data, ood, network)
+    method, everything = run_data.open_run(run, data, ood, network)
+    examples = guarantees.unused_examples(method, everything)
+    left_out = len(everything.y) - len(examples.y)
+    if not len(examples.y):
+        raise CommandError(f"every example of {everything.what} was used to calibrate {run}: give others with --data")
     evaluation = score(method, (examples.x, examples.y), ood=examples.unknown, draws=draws, seed=seed, by=by)
     evaluation = evaluation.with_elbo(run_data.elbo_of(method, examples, draws, seed))
     about = {"method": method.name, "data": examples.what, "ood": examples.unknown_what, "by": by, "seed": seed}
-    metrics: dict[str, Any] = plain(about | evaluation.to_dict())
+    promises = guarantees.score_promises(method, examples, {"draws": draws, "seed": seed, "by": by}, max_error)
+    metrics: dict[str, Any] = plain(about | evaluation.to_dict() | ({"promises": promises} if promises else {}))
     train.write_metrics(run, metrics)
+    if left_out:
+        say(f"{left_out:,} examples are left out: the run was recalibrated or certified on them")
     return {"run": str(run)} | metrics, evaluation
+
+
+def _promises(scored: dict[str, Any]) -> Iterator[str]:
+    """How each promise does on these examples, in words."""
+    refusal, sets = scored.get("refusal"), scored.get("conformal")
+    if refusal is not None:
+        error = "-" if refusal["error"] is None else f"{refusal['error']:.4f}"
+        yield (
+            f"promised: at most {refusal['max_error']:g} of the accepted predictions are wrong "
+            f"({refusal['confidence']:.0%} confidence)"
+        )
+        wrong, accepted, coverage = (refusal[name] for name in ("wrong", "accepted", "coverage"))
+        yield f"here: {wrong} of {accepted:,} are ({error}), at coverage {coverage:.3f}"
+    if sets is not None:
+        size = f"{sets['mean_size']:.2f} classes" if "mean_size" in sets else f"a width of {sets['mean_width']:.4g}"
+        yield f"promised: {sets['kind']} covers at least {sets['promised']:.1%} of the targets"
+        yield f"here: it covers {sets['coverage']:.1%}, with {size} on average"

@@ -76,6 +76,13 @@ Unknown = Annotated[
         autocompletion=complete_data,
     ),
 ]
+MaxError = Annotated[
+    float | None,
+    typer.Option(
+        metavar="ERROR",
+        help="Accept only what bayesify certify promised: at most this share of the accepted predictions is wrong.",
+    ),
+]
 OwnNetwork = Annotated[
     str | None,
     typer.Option(

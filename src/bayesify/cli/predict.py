@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayesify.cli.options import By, Draws, Json, OwnNetwork, Run, Seed, say_unprepared
+from bayesify.cli.options import By, Draws, Json, MaxError, OwnNetwork, Run, Seed, say_unprepared
 from bayesify.cli.output import CommandError, emit
 from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:
+    from bayesify.methods import Method
     from bayesify.predictive import Predictive
 
 UNKNOWN = "I do not know"
@@ -23,6 +25,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog="Examples:\n\n"
         "bayesify predict runs/mnist seven.png --at-least 0.95\n\n"
+        "bayesify predict runs/mnist seven.png --max-error 0.01\n\n"
         "bayesify predict runs/photos *.jpg --csv > answers.csv\n\n"
         "bayesify predict runs/mine new.csv --json\n\n"
         'echo \'{"age": 41, "height": 172}\' | bayesify predict runs/mine -'
@@ -47,6 +50,7 @@ def predict(
         float | None,
         typer.Option(metavar="WIDTH", help="Above this width of the 95% interval print 'I do not know' (regression)."),
     ] = None,
+    max_error: MaxError = None,
     draws: Draws = DRAWS,
     by: By = "draws",
     seed: Seed = 0,
@@ -72,25 +76,72 @@ def predict(
     preparation = run_data.preparation_of(config, run)
     read = read_inputs(inputs, preparation, sys.stdin)
     method = load.load_run(run, network)
+    rule = _rule(method, at_least, at_most, max_error)
     records: list[dict[str, Any]] = []
     used = 0
     # Only the draws of one part of the inputs are kept: all of them may not fit in memory.
     for predictive in method.predict_in_parts(preparation.apply(read.raw), draws=draws, seed=seed, by=by):
         names = read.names[len(records) : len(records) + len(predictive)]
-        records += _records(predictive, names, _accepted(predictive, at_least, at_most))
+        found = _records(predictive, names, rule(predictive))
+        records += _with_sets(found, predictive, method, {"seed": seed, "by": by})
         used = predictive.draws
     say_unprepared(run)
     if as_json:
         about = {"run": str(run), "draws": used, "at_least": at_least, "at_most": at_most}
+        about |= {} if max_error is None else {"max_error": max_error}
         emit((records[0] if len(records) == 1 else {}) | about | {"predictions": records})
     elif as_csv:
         flat = [{name: value for name, value in record.items() if name != "probs"} for record in records]
+        flat = [record | ({"set": " ".join(record["set"])} if "set" in record else {}) for record in flat]
         writer = csv.DictWriter(sys.stdout, list(flat[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(flat)
     else:
         for record in records:
             print(_sentence(record))
+
+
+def _rule(
+    method: Method, at_least: float | None, at_most: float | None, max_error: float | None
+) -> Callable[[Predictive], list[Any]]:
+    """What decides which predictions are accepted."""
+    if max_error is None:
+        return lambda predictive: _accepted(predictive, at_least, at_most)
+    from bayesify.decisions import refusal_of
+
+    if at_least is not None or at_most is not None:
+        raise CommandError("--max-error sets the threshold itself: leave out --at-least and --at-most")
+    refusal = refusal_of(method, max_error)
+
+    def accepted(predictive: Predictive) -> list[Any]:
+        listed: list[Any] = refusal.accept(predictive).tolist()
+        return listed
+
+    return accepted
+
+
+def _with_sets(
+    records: list[dict[str, Any]], predictive: Predictive, method: Method, settings: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """The records with their conformal sets or intervals, where the run has them for this way of predicting."""
+    from bayesify.decisions import conformal_of
+
+    promise = conformal_of(method)
+    if promise is None or (promise.provenance.draws, promise.provenance.seed, promise.provenance.by) != (
+        predictive.draws,
+        settings["seed"],
+        settings["by"],
+    ):
+        return records
+    if predictive.kind == "regression":
+        lower, upper = (end.tolist() for end in promise.interval(predictive))
+        ends = [{"conformal_lower": low, "conformal_upper": high} for low, high in zip(lower, upper, strict=True)]
+        return [record | end for record, end in zip(records, ends, strict=True)]
+    classes = predictive.class_names or tuple(map(str, range(predictive.probs.shape[-1])))
+    return [
+        record | {"set": [name for name, inside in zip(classes, row, strict=True) if inside]}
+        for record, row in zip(records, promise.sets(predictive).tolist(), strict=True)
+    ]
 
 
 def _accepted(predictive: Predictive, at_least: float | None, at_most: float | None) -> list[Any]:

@@ -92,13 +92,17 @@ def _results(
     from bayesify.evaluation import score
     from bayesify.evaluation.results import MethodResult
     from bayesify.plots import style
-    from bayesify.workflows import run_data, train
+    from bayesify.workflows import guarantees, run_data, train
 
     results: list[MethodResult] = []
     first: Examples | None = None
     names = [runs.read_config(folder)["method"] for folder in folders]
+    used = guarantees.used_rows(*folders)
     for folder, name in zip(folders, names, strict=True):
-        method, examples = run_data.open_run(folder, data, ood, network)
+        method, everything = run_data.open_run(folder, data, ood, network)
+        examples = guarantees.without(everything, used)
+        if not len(examples.y):
+            raise CommandError(f"every example of {everything.what} was used to calibrate a run: give others, --data")
         if first is not None and (len(first.y) != len(examples.y) or not bool((first.y == examples.y).all())):
             raise CommandError(
                 f"{folder} was tested on other examples than {folders[0]}: write a report for each of them"

@@ -85,6 +85,7 @@ def prune(method: Method, fraction: float, by: str = "snr") -> Variational:
         raise ValueError(f"fraction must be from 0 up to, not including, 1, got {fraction!r}")
     small = copy.deepcopy(method)
     small.prune_to(kept_weights(method, fraction, by))
+    small.recalibration, small.guarantees = None, {}  # made for the weights before
     small.notes = {**method.notes, "pruned": {"fraction": fraction, "by": by}}
     return small
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bayesify import metrics
 from bayesify.likelihoods import Censored, Gaussian, Mixture, Poisson, Regression
-from bayesify.predictive import Predictive
+from bayesify.predictive import Predictive, Recalibrated
 
 _OF_CLASSES = ("probs", "aleatoric", "expected_error", "std")
 _OF_NUMBERS = ("mean", "aleatoric", "epistemic")
@@ -18,6 +18,7 @@ _LEVEL = 0.95
 # Values that stand for a predictive distribution in its CRPS: in all, and of each draw at least; inputs at a time.
 _LEVELS, _LEAST_LEVELS, _ROWS_AT_A_TIME = 1024, 16, 128
 _MOST_COUNTS = 100_000
+_CRPS_LEVELS = 50
 
 
 class StreamedPredictive(Predictive):
@@ -78,6 +79,8 @@ def crps_of(predictive: Predictive, targets: Tensor) -> float:
     """The continuous ranked probability score, by the likelihood's own distribution."""
     if isinstance(predictive, StreamedPredictive):
         return predictive.crps
+    if isinstance(predictive, Recalibrated):
+        return _crps_by_quantiles(predictive, targets)
     likelihood, outputs = predictive.likelihood, predictive.outputs
     assert isinstance(likelihood, Regression)
     truth = likelihood.compared(targets).reshape(predictive.mean.shape)
@@ -128,11 +131,21 @@ def _crps_of_counts(predictive: Predictive, truth: Tensor) -> float:
     return float((total + (truth.double() - count).clamp(min=0)).mean())
 
 
+def _crps_by_quantiles(predictive: Predictive, targets: Tensor) -> float:
+    """The score as twice the mean pinball loss over evenly spaced levels (Laio and Tamea, 2007)."""
+    total = 0.0
+    for number in range(_CRPS_LEVELS):
+        level = (number + 0.5) / _CRPS_LEVELS
+        over = targets - predictive.quantile(level)
+        total += float(torch.where(over >= 0, level * over, (level - 1) * over).mean())
+    return 2 * total / _CRPS_LEVELS
+
+
 def in_double(predictive: Predictive) -> Predictive:
     """The same predictive with outputs in double precision."""
     if isinstance(predictive, StreamedPredictive):
         return predictive
-    return Predictive(predictive.outputs.double(), predictive.likelihood, predictive.keys)
+    return predictive.with_outputs(predictive.outputs.double())
 
 
 def check_outputs(predictive: Predictive, name: str) -> None:

@@ -152,6 +152,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "bound": Option(str, "elbo, importance_weighted"),
         "rho": Option(str, "where widths start, before softplus: -5, uniform:-5,-4"),
         "members": Option(int, "how many networks (default: 5)", "N"),
+        "bootstrap": Option(bool, "train each member on its own resample of the data"),
         "p": Option(float, "the dropout rate (default: 0.2; 0.05 for a table of numbers)", "RATE"),
         "hessian_init": Option(float, "where its curvature starts (default: found from the data)", "H"),
         "structure": Option(str, "diagonal, kronecker, full (default: kronecker)"),
@@ -194,7 +195,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 marker="s",
                 dash=(0, (5, 1.5)),
                 label="Ensemble of 5",
-                options=("members",),
+                options=("members", "bootstrap"),
                 usual=True,
             ),
             Card(

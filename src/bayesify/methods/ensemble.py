@@ -20,7 +20,11 @@ from bayesify.likelihoods import Likelihood
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.methods.point import noise_penalty, start_log_noise
 from bayesify.methods.stored_samples import check_room
-from bayesify.training.batches import Batch
+from bayesify.training import data_identity
+from bayesify.training.batches import Batch, Examples, TensorExamples
+from bayesify.training.engines.fused import signed
+from bayesify.training.plan import Plan
+from bayesify.training.resampling import ResampledExamples
 
 
 class Ensemble(Method):
@@ -42,6 +46,8 @@ class Ensemble(Method):
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`. `fresh` by default, so that members differ; `given` starts all of them
             from the same weights.
+        bootstrap: train each member on its own resample of the data, drawn with replacement. `bayesify.conformal` can
+            then make intervals without held-out data (`jackknife+`). The data must be in memory.
         seed: of the starting weights; `fit(seed=)` sets the seed of training.
 
     Raises:
@@ -78,11 +84,16 @@ class Ensemble(Method):
         bayesian: str | type | Sequence[str | type] = "all",
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "fresh",
+        bootstrap: bool = False,
         seed: int = 0,
     ) -> None:
         at_least("members", members, 1)
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         self.members = members
+        self.bootstrap = bootstrap
+        if bootstrap:
+            # Number of examples, seed of the resamples and digest of the data of the fit; zeros before it.
+            self.register_buffer("resampled", torch.zeros(3, dtype=torch.int64))
         check_room(self.name, members, self.network.size, self.network.dtype, "have fewer of them")
         starts = [initialisation.start_weights(self.network, start, seed, member) for member in range(members)]
         self.theta = nn.Parameter(torch.stack(starts))
@@ -94,8 +105,56 @@ class Ensemble(Method):
             self.register_buffer(_slot(name), tensor.expand(members, *tensor.shape).clone())
 
     def settings(self) -> dict[str, Any]:
-        """The number of members."""
-        return {"members": self.members}
+        """The number of members, and whether each has its own resample of the data."""
+        return {"members": self.members} | ({"bootstrap": True} if self.bootstrap else {})
+
+    def check_training_data(self, x: Any, y: Tensor) -> int:
+        """The seed of the resamples, after a check that this is the data of the fit.
+
+        Args:
+            x: inputs of the training data, in its order.
+            y: its targets.
+
+        Returns:
+            The seed: `training.resampling.resample` makes the resamples from it.
+
+        Raises:
+            ValueError: the ensemble has no resamples, is not fitted, or was fitted on other data.
+
+        """
+        if not self.bootstrap:
+            raise ValueError("this ensemble has no resamples: make it with bootstrap=True")
+        examples, seed, digest = self.get_buffer("resampled").tolist()
+        if examples == 0:
+            raise ValueError("this ensemble is not fitted yet")
+        if (examples, digest) != _identity(TensorExamples(x, y)):
+            raise ValueError(
+                f"this is not the training data of the ensemble: it was fitted on {examples:,} examples, and needs the "
+                f"same ones in the same order, got {len(y):,}"
+            )
+        return int(seed)
+
+    def _read(
+        self, data: Any, validation: Any, n_data: int | None, device: torch.device | str | None
+    ) -> tuple[Examples, Examples | None]:
+        examples, checks = super()._read(data, validation, n_data, device)
+        if self.bootstrap:
+            if not isinstance(examples, TensorExamples):
+                raise ValueError("bootstrap=True needs the data in memory, as (x, y): a loader gives its own batches")
+            examples = ResampledExamples(examples.x, examples.y)
+        return examples, checks
+
+    def _begin(self, plan: Plan, examples: Examples) -> None:
+        super()._begin(plan, examples)
+        if isinstance(examples, ResampledExamples):
+            resampled = self.get_buffer("resampled")
+            count, digest = _identity(examples)
+            known = resampled.tolist()
+            if known[0] and (known[0], known[2]) != (count, digest):
+                raise ValueError("this bootstrapped ensemble was fitted on other data: make a new one for this data")
+            # A second fit on the same data keeps the resamples: members must never see what they left out.
+            examples.resample_seed = known[1] if known[0] else signed(plan.seed)
+            resampled.copy_(torch.tensor([count, examples.resample_seed, digest]))
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         """The sum of the members' losses, each on its batch.
@@ -249,6 +308,12 @@ class Ensemble(Method):
     def _member_buffers(self, members: Sequence[int]) -> dict[str, Tensor] | None:
         buffers = {name: self.get_buffer(_slot(name))[list(members)] for name in self.network.buffer_names}
         return buffers or None
+
+
+def _identity(examples: TensorExamples) -> tuple[int, int]:
+    """The number of examples and a digest of their values that fits in 63 bits."""
+    mark = data_identity.mark(examples)
+    return int(mark["examples"]), int(mark["digest"], 16) >> 1
 
 
 def _slot(name: str) -> str:

@@ -39,6 +39,7 @@ from bayesify.methods.elbo import ELBO
 from bayesify.methods.objective import Learning, Objective
 from bayesify.methods.readiness import collected, untrained
 from bayesify.methods.summary import Summary, summarise
+from bayesify.predictive.recalibration import Recalibration
 from bayesify.priors import Prior, WeightPrior
 from bayesify.training import data_identity
 from bayesify.training.batches import CountedExamples, Examples, TensorExamples, all_targets, as_examples, for_scoring
@@ -151,6 +152,9 @@ class Method(Learning):
         self._before_fit: dict[str, str] = {}
         # The ELBO at the end of the last fit, on at most 1,000 examples; None for methods without one.
         self.final_elbo: ELBO | None = None
+        # The last step of a prediction (`recalibrate`), and the promises made for these weights, as plain JSON.
+        self.recalibration: Recalibration | None = None
+        self.guarantees: dict[str, Any] = {}
         self.input_shapes: list[list[int]] | None = None
         self.input_names: list[str] | None = None
         self._passes = 0
@@ -657,6 +661,8 @@ class Method(Learning):
         self._before_fit = found
         for sentence in self._before_fit.values():
             warn(sentence)
+        # Whatever was promised was promised for the weights before.
+        self.recalibration, self.guarantees = None, {}
         return examples, checks
 
     def check_examples(self, examples: Examples) -> None:

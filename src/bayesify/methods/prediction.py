@@ -26,7 +26,8 @@ from bayesify.likelihoods.noise_prior import NoisePrior
 from bayesify.methods import memory
 from bayesify.methods.checks import explained, few, noise_prior_of, same_kind, try_network
 from bayesify.methods.variational.estimators.moments import POINTS, Gaussians, contrast_of, prediction_of, stand_ins
-from bayesify.predictive import Predictive
+from bayesify.predictive import Predictive, Recalibrated
+from bayesify.predictive.recalibration import Recalibration
 from bayesify.training.batches import as_inputs, take, to_device
 
 Drawing = Callable[[Sequence[int]], Tensor]
@@ -75,6 +76,7 @@ class Prediction(nn.Module, ABC):
     notes: dict[str, Any]
     input_shapes: list[list[int]] | None
     input_names: list[str] | None
+    recalibration: Recalibration | None
 
     @abstractmethod
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
@@ -166,9 +168,25 @@ class Prediction(nn.Module, ABC):
         else:
             with passes_in(precision, self.network.initial.device, self.network.dtype):
                 outputs = self._outputs(x, numbers, seed, by, batch_size, max_memory)
+        return self.predictive_of(outputs, seed, by)
+
+    def predictive_of(self, outputs: Tensor, seed: int, by: str = "draws") -> Predictive:
+        """The predictive of outputs of the first draws of a seed, with the method's recalibration where it has one.
+
+        Args:
+            outputs: outputs of the network, `[draws, batch, ...]`.
+            seed: of the draws.
+            by: as in `predict`.
+
+        Returns:
+            What `predict` returns.
+
+        """
+        numbers = range(len(outputs))
         keys = noise.keys(seed, noise.Stream.LOGITS, draws=numbers, device=outputs.device)
         likelihood = self.likelihood_of(numbers, seed, by)
-        return Predictive(outputs, likelihood, keys, class_names=self.notes.get("class_names"))
+        predictive = Predictive(outputs, likelihood, keys, class_names=self.notes.get("class_names"))
+        return predictive if self.recalibration is None else Recalibrated(predictive, self.recalibration)
 
     def predict_in_parts(
         self,

@@ -20,8 +20,9 @@ from bayesify.functional.selection import select
 from bayesify.methods.after_fit import Checked
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.registry import METHODS
+from bayesify.predictive import recalibration
 from bayesify.priors import posterior
-from bayesify.runs import tensor_files
+from bayesify.runs import guarantees, tensor_files
 from bayesify.training.plan import History, resume_plan
 
 if TYPE_CHECKING:
@@ -48,9 +49,28 @@ def save(method: Method, folder: Path) -> Path:
         method.run = folder.resolve()
     tensor_files.write(folder / runs.MODEL, dict(method.state_dict()), {"method": method.name})
     write_json(folder / runs.CONFIG, describe(method))
+    save_guarantees(method, folder)
     if method.history.records:
         write_text(folder / runs.HISTORY, method.history.to_jsonl())
     return folder
+
+
+def save_guarantees(method: Method, folder: Path) -> None:
+    """Write the recalibration and the promises of a method beside its model; promises for other weights are dropped."""
+    content = dict(method.guarantees)
+    if method.recalibration is not None:
+        content["recalibration"] = method.recalibration.to_dict()
+    weights = weights_digest(method) if content else ""
+    stale = [name for name, promise in method.guarantees.items() if promise.get("weights", weights) != weights]
+    if stale:
+        logger.warning("the weights have changed since %s was promised: it is not saved", ", ".join(stale))
+        content = {name: promise for name, promise in content.items() if name not in stale}
+    guarantees.write(folder, content, weights)
+
+
+def weights_digest(method: Method) -> str:
+    """A digest of every tensor of a method."""
+    return tensor_files.digest(dict(method.state_dict()))
 
 
 def load(
@@ -97,7 +117,23 @@ def load(
     method.final_elbo = _elbo_of(config, folder)
     method.checked = _checked_of(config, folder)
     method.run = folder.resolve()
+    _load_guarantees(method, folder)
     return method.to(device).eval()
+
+
+def _load_guarantees(method: Method, folder: Path) -> None:
+    saved = guarantees.read(folder)
+    if saved is None:
+        return
+    content, weights = saved
+    if weights != weights_digest(method):
+        raise RunError(
+            f"{folder / runs.GUARANTEES} was written for other weights than {folder / runs.MODEL}: certify the run "
+            f"again, or delete the file"
+        )
+    plain = content.pop("recalibration", None)
+    method.recalibration = None if plain is None else recalibration.from_dict(plain)
+    method.guarantees = content
 
 
 def _elbo_of(config: dict[str, Any], folder: Path) -> ELBO | None:

@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from bayesify.metrics.arrays import Floats, Numbers, as_array, same_shape
 
-__all__ = ["Reliability", "accuracy", "brier", "expected_calibration_error", "nll", "reliability_curve"]
+__all__ = [
+    "Reliability",
+    "accuracy",
+    "brier",
+    "consistency_band",
+    "expected_calibration_error",
+    "nll",
+    "reliability_curve",
+]
 
 
 def accuracy(probs: Numbers, targets: Numbers) -> float:
@@ -133,6 +141,53 @@ def reliability_curve(probs: Numbers, targets: Numbers, bins: int = 15) -> Relia
         mean_confidence = np.bincount(place, confidence, bins) / count
         mean_accuracy = np.bincount(place, right, bins) / count
     return Reliability(edges, mean_confidence, mean_accuracy, count)
+
+
+def consistency_band(
+    probs: Numbers, bins: int = 15, level: float = 0.95, repeats: int = 1000, seed: int = 0
+) -> tuple[Floats, Floats]:
+    """Where the accuracy of each bin of a reliability diagram lies if the predictions are calibrated.
+
+    Labels are drawn with the predicted confidences again and again. Points outside the band are evidence of bad
+    calibration, points inside are not.
+
+    Args:
+        probs: class probabilities, `[n, classes]`.
+        bins: number of bins of confidence between 0 and 1.
+        level: share of the draws inside the band of each bin.
+        repeats: number of draws.
+        seed: of the draws.
+
+    Returns:
+        Lower and upper end, `[bins]` each; NaN in an empty bin.
+
+    Example:
+        >>> lower, upper = bf.metrics.consistency_band(bnn.predict(x).probs, bins=5)
+        >>> lower.shape, bool((lower[-1] <= upper[-1]))
+        ((5,), True)
+
+    Reference:
+        J. Broecker and L. Smith, "Increasing the reliability of reliability diagrams", 2007.
+
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    probabilities = as_array(probs, "probs")
+    probabilities = probabilities.reshape(-1, probabilities.shape[-1])
+    curve = reliability_curve(probabilities, probabilities.argmax(1), bins)
+    confidence = probabilities.max(1)
+    place = np.clip(np.searchsorted(curve.edges, confidence, side="left") - 1, 0, bins - 1)
+    generator = np.random.default_rng(seed)
+    lower, upper = np.full(bins, np.nan), np.full(bins, np.nan)
+    for number in np.flatnonzero(curve.count):
+        inside = confidence[place == number]
+        # In pieces: all draws of a large bin would not fit in memory.
+        pieces = [
+            generator.random((repeats, len(part))) < part for part in np.array_split(inside, -(-len(inside) // 4096))
+        ]
+        accuracy = sum(piece.sum(1) for piece in pieces) / len(inside)
+        lower[number], upper[number] = np.quantile(accuracy, [(1 - level) / 2, (1 + level) / 2])
+    return lower, upper
 
 
 def expected_calibration_error(probs: Numbers, targets: Numbers, bins: int = 15) -> float:

@@ -84,6 +84,7 @@ def reliability(
     *,
     bins: int = 15,
     fewest: int = 10,
+    band: bool = True,
     title: str = "",
     looks: Mapping[str, Look] | None = None,
     axes: Axes | None = None,
@@ -91,13 +92,15 @@ def reliability(
     """Accuracy against confidence, in bins of confidence; a calibrated method lies on the diagonal.
 
     Below the diagonal is overconfident. Bars are 95% intervals (E. B. Wilson, "Probable inference, the law of
-    succession, and statistical inference", 1927).
+    succession, and statistical inference", 1927). The shaded band holds 95% of the points of a calibrated method with
+    the same confidences (`bf.metrics.consistency_band`).
 
     Args:
         predictives: predictions of a classifier, or several by name.
         targets: the true classes, `[n]`.
         bins: number of bins of equal width.
         fewest: bins with fewer examples are left out, unless all have fewer.
+        band: shade where the points of a calibrated method would lie.
         title: over the plot.
         looks: colour, marker and dash by name. By default each method has its own.
         axes: where to draw. By default a new figure.
@@ -124,6 +127,9 @@ def reliability(
         look = looks[name]
         axes.vlines(confidence, low, high, color=look.color, linewidth=1.0, alpha=0.45)
         axes.plot(confidence, accuracy, label=style.key(name), **look.line(1.3, marker_size=4.5))
+        if band:
+            below, above = (end[shown] for end in metrics.consistency_band(predictive.probs, bins))
+            axes.fill_between(confidence, below, above, color=look.color, alpha=0.12, linewidth=0, zorder=0)
         lowest = min(lowest, float(confidence.min()), float(accuracy.min()))
     style.dress(axes, title=title, x="mean confidence", y="accuracy")
     start = max(0.0, np.floor(lowest * 10) / 10)
@@ -144,7 +150,7 @@ def interval_calibration(
 ) -> Axes:
     """The share of targets inside central intervals against the level of the intervals (regression).
 
-    Below the diagonal the intervals are too narrow.
+    Below the diagonal the intervals are too narrow. The shaded band holds 95% of the shares of a calibrated method.
 
     Args:
         predictives: predictions of a regression, or several by name.
@@ -169,6 +175,7 @@ def interval_calibration(
     axes = style.canvas(axes, 3.7, 2.9)
     looks = looks or style.looks(named)
     style.guide(axes)
+    _binomial_band(axes, levels, len(next(iter(named.values()))))
     for name, predictive in named.items():
         inside = observed_coverage(predictive, targets, levels)
         axes.plot(list(levels), inside, label=style.key(name), **looks[name].line(1.4, marker_size=3.5))
@@ -177,6 +184,15 @@ def interval_calibration(
     style.percent(axes)
     style.legend(axes, "lower right")
     return axes
+
+
+def _binomial_band(axes: Axes, levels: Sequence[float], examples: int) -> None:
+    """Shade where the shares of a calibrated method lie, level by level."""
+    from scipy.stats import binom
+
+    low, high = (np.array([binom.ppf(side, examples, level) for level in levels]) for side in (0.025, 0.975))
+    at = list(levels)
+    axes.fill_between(at, low / examples, high / examples, color="#888888", alpha=0.15, linewidth=0, zorder=0)
 
 
 def observed_coverage(predictive: Predictive, targets: Any, levels: Sequence[float] = LEVELS) -> list[float]:

@@ -259,14 +259,14 @@ class Predictive:
         at_least("count", count, 1)
         self._check_one_target("sample")
         device = self.outputs.device
-        pick = _uniform(noise.keys(seed, noise.Stream.TARGETS, step=1, device=device)[0], count)
+        pick = uniforms_inside(noise.keys(seed, noise.Stream.TARGETS, step=1, device=device)[0], count)
         draw = (pick * self.draws).long()
         classes = self.draw_probs if self.kind == "classification" else None
         shape = self.labels.shape if classes is not None else self.mean.shape
         size = math.prod(shape[1:])
         keys = noise.keys(seed, noise.Stream.TARGETS, step=2, draws=range(count), device=device)
         reach = int(self._positions.max()) + 1 if len(self) else 0
-        uniforms = _uniform(keys, reach * size).view(count, reach, size)[:, self._positions.to(device)]
+        uniforms = uniforms_inside(keys, reach * size).view(count, reach, size)[:, self._positions.to(device)]
         levels = uniforms.view(count, *shape)
         if classes is not None:
             cumulative = classes.double().cumsum(-1)
@@ -367,6 +367,18 @@ class Predictive:
             tensors["lower"], tensors["upper"] = self.interval()
         return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
+    def with_outputs(self, outputs: Tensor) -> Predictive:
+        """The same distribution of other outputs, for example of the same ones in double precision.
+
+        Args:
+            outputs: outputs of the network, `[draws, batch, ...]`.
+
+        Returns:
+            A predictive with the same likelihood and names.
+
+        """
+        return Predictive(outputs, self.likelihood, self.keys, self.class_names)
+
     def __len__(self) -> int:
         return self.outputs.shape[1]
 
@@ -416,6 +428,7 @@ class Predictive:
         return self._regression(name).mean(self.outputs.double())
 
     def _quantile(self, name: str, level: float) -> Tensor:
+        """A quantile in double precision; `name` is what an error calls the caller."""
         likelihood = self._regression(name)
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
@@ -453,7 +466,7 @@ class Predictive:
         raise AttributeError(f"{name} is for regression, but this prediction has the likelihood {self.likelihood!r}")
 
 
-def _uniform(keys: Tensor, size: int) -> Tensor:
+def uniforms_inside(keys: Tensor, size: int) -> Tensor:
     """Uniforms strictly inside (0, 1), `[..., size]` float64: the tails of a normal need 52 random bits."""
     words = noise.bits(keys, 2 * size).long().view(*keys.shape[:-1], size, 2)
     high, low = words[..., 0] & 0xFFFFFFFF, words[..., 1] & 0xFFFFF

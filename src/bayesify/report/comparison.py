@@ -13,6 +13,7 @@ from bayesify.plots.predictions import names_of_classes
 from bayesify.report import classification, formulas, headlines, posterior, regression
 from bayesify.report.alerts import Alert, alerts
 from bayesify.report.model_card import write_model_card
+from bayesify.report.promises import promises
 from bayesify.report.report import Report
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def comparison_report(
         _classification(report, every, known, unknown, names, unknown_name, at_least)
         if flat is not None:
             posterior.surfaces(report, results, flat)
+    promises(report, results)
     posterior.weights(report, results, inputs)
     posterior.training(report, results)
     _definitions(report, results)

@@ -3,8 +3,10 @@
 from bayesify.runs.folder import (
     CARD,
     CARD_MARK,
+    CERTIFICATE,
     CONFIG,
     FORMAT,
+    GUARANTEES,
     HISTORY,
     METRICS,
     MODEL,
@@ -25,8 +27,10 @@ from bayesify.runs.lock import holds_locks
 __all__ = [
     "CARD",
     "CARD_MARK",
+    "CERTIFICATE",
     "CONFIG",
     "FORMAT",
+    "GUARANTEES",
     "HISTORY",
     "METRICS",
     "MODEL",

@@ -30,7 +30,11 @@ CONFIG, MODEL, HISTORY, METRICS = "config.json", "model.safetensors", "history.j
 STATE = Path("checkpoint") / "state.safetensors"
 CARD, CARD_MARK = "README.md", "library_name: bayesify"
 UNKNOWN = "unknown.safetensors"
-_PARTS = {CONFIG, MODEL, HISTORY, METRICS, UNKNOWN, "checkpoint", "report.html", "report.json"}
+GUARANTEES, CERTIFICATE = "guarantees.json", "certificate.json"
+_PARTS = {
+    *(CONFIG, MODEL, HISTORY, METRICS, UNKNOWN, GUARANTEES, CERTIFICATE),
+    *("checkpoint", "report.html", "report.json"),
+}
 
 # The JSON types of what a configuration holds; None stands for null.
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -82,6 +82,11 @@ def _header(file: Any, path: Path) -> dict[str, Any]:
     return header
 
 
+def digest(tensors: dict[str, Tensor]) -> str:
+    """A digest of tensors by name, wherever they are: equal for equal values."""
+    return _checksum({name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}, {})
+
+
 def _checksum(tensors: dict[str, Tensor], state: dict[str, Any]) -> str:
     """A digest of the state and of the name, type, shape and bytes of every tensor."""
     digest = hashlib.sha256(json.dumps(state).encode())

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+if TYPE_CHECKING:
+    from bayesify.decisions.martingale import ShiftMonitor
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -55,6 +59,20 @@ class Metrics:
             ("model",),
             registry=registry,
         )
+        self._holds = Gauge(
+            "bayesify_promise_holds",
+            "1 while the inputs of a certified model look like its calibration, 0 after its promise has lapsed.",
+            ("model",),
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self._evidence = Gauge(
+            "bayesify_shift_evidence",
+            "Evidence that the inputs have changed: the capital of a test martingale, lapsed at 100.",
+            ("model",),
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
 
     def begin(self) -> None:
         """Count a request that has arrived."""
@@ -76,6 +94,12 @@ class Metrics:
         """Count the inputs that a model predicted, and those among them that it abstained on."""
         self._predictions.labels(model).inc(inputs)
         self._abstentions.labels(model).inc(abstentions)
+
+    def watched(self, model: str, monitor: ShiftMonitor | None) -> None:
+        """Report whether the promises of a certified model still hold for the inputs that it gets."""
+        if monitor is not None:
+            self._holds.labels(model).set(0.0 if monitor.lapsed else 1.0)
+            self._evidence.labels(model).set(monitor.evidence)
 
     def text(self) -> bytes:
         """All metrics in the text format of Prometheus, version 0.0.4."""

@@ -32,6 +32,7 @@ from bayesify.serving.limits import Limits
 from bayesify.serving.metrics import Metrics
 from bayesify.serving.predictions import Table
 from bayesify.serving.predictor import Predictor
+from bayesify.serving.promises import Promises
 from bayesify.serving.weight_cache import WeightCache
 from bayesify.workflows import load, run_data
 from bayesify.workflows.python_runs import raw_shape
@@ -62,6 +63,7 @@ class LoadedModel:
         names = self.method.notes.get("class_names")
         self.class_names = None if names is None else tuple(map(str, names))
         self.draws = registry.draws
+        self.promises = Promises(self.method)
         self._registry = registry
         self.example: Table = predictor.predict(torch.zeros(1, *preparation.shape), self.draws, 0).table
 
@@ -166,7 +168,8 @@ class Registry:
         for name, run in self._runs.items():
             method = load.load_run(run.folder, self._network)
             predictor = Predictor(method, self._cache, compile_for=self.draws if self._compiled else None)
-            self._models[name] = LoadedModel(name, run.config, run.preparation, predictor, self)
+            self._models[name] = model = LoadedModel(name, run.config, run.preparation, predictor, self)
+            self.metrics.watched(name, model.promises.monitor)
 
     async def start(self) -> None:
         """Load in the worker thread; an exception is kept in `failure`."""

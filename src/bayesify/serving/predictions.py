@@ -1,7 +1,8 @@
 """What is reported about each input, as NumPy arrays `[inputs, ...]`; both protocols use the same names.
 
 Classes: `probs`, `label`, `confidence`, `entropy`, `aleatoric`, `epistemic` (nats). Numbers: `mean`, `std`,
-`aleatoric`, `epistemic` (variances) and `interval`, the lower and upper end of the central 95% interval.
+`aleatoric`, `epistemic` (variances) and `interval`, the lower and upper end of the central 95% interval. Models that
+were certified add `set` (which classes are in the conformal set) or `conformal` (the ends of the conformal interval).
 """
 
 from __future__ import annotations
@@ -14,19 +15,27 @@ from starlette.exceptions import HTTPException
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bayesify.decisions.conformal import Conformal
     from bayesify.predictive import Predictive
 
 Table = dict[str, "NDArray[Any]"]
 
 
-def table_of(predictive: Predictive) -> Table:
-    """Everything that is reported about each input, `[inputs, ...]` by name."""
+def table_of(predictive: Predictive, promise: Conformal | None = None) -> Table:
+    """Everything that is reported about each input, `[inputs, ...]` by name; `set` or `conformal` where promised."""
     if predictive.kind == "classification":
         names = {"probs": "probs", "label": "labels"}
         names |= {name: name for name in ("confidence", "entropy", "aleatoric", "epistemic")}
-        return {name: getattr(predictive, score).cpu().numpy() for name, score in names.items()}
+        found = {name: getattr(predictive, score).cpu().numpy() for name, score in names.items()}
+        return found if promise is None else found | {"set": promise.sets_of(predictive).cpu().numpy()}
     table = {name: getattr(predictive, name).cpu().numpy() for name in ("mean", "std", "aleatoric", "epistemic")}
     table["interval"] = np.stack([end.cpu().numpy() for end in predictive.interval()], -1)
+    if promise is not None:
+        if promise.kind == "jackknife+" and predictive.draws != promise.provenance.draws:
+            raise HTTPException(
+                422, f"the intervals of this model need all its members: draws={promise.provenance.draws}"
+            )
+        table["conformal"] = np.stack([end.cpu().numpy() for end in promise.interval_of(predictive)], -1)
     return table
 
 

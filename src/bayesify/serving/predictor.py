@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from bayesify import noise
+from bayesify.decisions.conformal import conformal_of
 from bayesify.errors import first_line
 from bayesify.functional import layer_chain
 from bayesify.methods import Method
@@ -74,6 +75,7 @@ class Predictor:
         self.method = method.eval()
         self.cache = WeightCache(256 << 20) if cache is None else cache
         self.compiled = False
+        self._promise = conformal_of(method)
         self._compile_for = None if compile_for is None else self.draws(compile_for)
         self._passes: dict[int, _Passes] = {}
 
@@ -106,9 +108,7 @@ class Predictor:
 
     def predictive(self, outputs: Tensor, seed: int) -> Predictive:
         """The predictive of raw outputs of this predictor."""
-        keys = noise.keys(seed, noise.Stream.LOGITS, draws=range(len(outputs)), device=outputs.device)
-        likelihood = self.method.likelihood_of(range(len(outputs)), seed)
-        return Predictive(outputs, likelihood, keys, class_names=self.method.notes.get("class_names"))
+        return self.method.predictive_of(outputs, seed)
 
     def _outputs(self, x: Tensor, drawn: DrawnWeights, passes: _Passes) -> Tensor:
         parts = [self._block(part, size, drawn, passes.run) for part, size in _blocks(x, passes.sizes)]
@@ -128,7 +128,7 @@ class Predictor:
 
     def _table(self, outputs: Tensor, rows: int, seed: int) -> Table:
         """The table of at most `rows` inputs, computed as exactly that many."""
-        table = table_of(self.predictive(_filled(outputs, rows, 1), seed))
+        table = table_of(self.predictive(_filled(outputs, rows, 1), seed), self._promise)
         return {name: values[: outputs.shape[1]] for name, values in table.items()}
 
     def _try(self, few: Tensor, drawn: DrawnWeights, draws: int) -> _Passes:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
@@ -19,6 +19,7 @@ from bayesify.serving.errors import retry_later
 from bayesify.serving.input_arrays import JSON
 from bayesify.serving.models import LoadedModel, Registry
 from bayesify.serving.predictions import Table, accepted, check_finite
+from bayesify.serving.promises import CALIBRATED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +35,8 @@ class Settings:
     seed: int = 0
     at_least: float | None = None
     at_most: float | None = None
+    calibrated: str | None = None  # "at_least" or "at_most", where one of them is "calibrated"
+    given: frozenset[str] = frozenset()  # the names that the request had
 
 
 def settings_from(values: Mapping[str, Any], registry: Registry, known: tuple[str, ...] = ()) -> Settings:
@@ -43,9 +46,14 @@ def settings_from(values: Mapping[str, Any], registry: Registry, known: tuple[st
             raise HTTPException(400, f"unknown parameter {name[:40]!r}{nearest(name[:40], SETTINGS)}")
     draws = _whole("draws", values.get("draws", registry.draws), 1, registry.limits.draws)
     seed = _whole("seed", values.get("seed", 0), -(1 << 63), (1 << 64) - 1)
-    at_least = _number("at_least", values.get("at_least"), 1.0)
-    at_most = _number("at_most", values.get("at_most"), float("inf"))
-    return Settings(draws, seed, at_least, at_most)
+    limits = {"at_least": 1.0, "at_most": float("inf")}
+    calibrated = [name for name in limits if values.get(name) == CALIBRATED]
+    if calibrated and any(values.get(name) is not None for name in limits if name not in calibrated):
+        raise HTTPException(422, f'{calibrated[0]}="calibrated" sets the threshold itself: leave out the other one')
+    numbers = {name: None if name in calibrated else _number(name, values.get(name), limits[name]) for name in limits}
+    if len(calibrated) > 1:
+        raise HTTPException(422, 'give "calibrated" as at_least or as at_most, not as both')
+    return Settings(draws, seed, **numbers, calibrated=next(iter(calibrated), None), given=frozenset(values))
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,8 @@ def prepare(registry: Registry, model: LoadedModel, raw: Tensor, settings: Setti
     limits = registry.limits
     if len(raw) > limits.inputs:
         raise HTTPException(413, f"a request may have {limits.inputs} inputs, got {len(raw)}")
+    if settings.calibrated is not None:
+        settings = _as_calibrated(model, settings)
     draws = model.predictor.draws(settings.draws)
     if len(raw) * draws > limits.evaluations:
         message = f"a request may have {limits.evaluations:,} inputs times draws, got {len(raw):,} x {draws:,}"
@@ -74,6 +84,18 @@ def prepare(registry: Registry, model: LoadedModel, raw: Tensor, settings: Setti
         raise HTTPException(422, str(problem)) from None
 
 
+def _as_calibrated(model: LoadedModel, settings: Settings) -> Settings:
+    """The settings of a request that relies on the promised error: with its draws and its seed."""
+    assert settings.calibrated is not None
+    origin = model.promises.calibrated(settings.calibrated)
+    draws = settings.draws if "draws" in settings.given else origin.draws
+    seed = settings.seed if "seed" in settings.given else origin.seed
+    if (model.predictor.draws(draws), seed) != (origin.draws, origin.seed):
+        message = f"the promise was made for draws={origin.draws} and seed={origin.seed}"
+        raise HTTPException(422, f"{message}, got draws={draws} and seed={seed}: leave them out")
+    return replace(settings, draws=draws, seed=seed)
+
+
 async def predict(registry: Registry, work: Work) -> Table:
     """What is reported about the inputs of a request, with `accepted`."""
     limits, model, settings, count = registry.limits, work.model, work.settings, len(work.x)
@@ -84,7 +106,13 @@ async def predict(registry: Registry, work: Work) -> Table:
         message = f"no prediction within {limits.seconds:g} seconds: try again with fewer inputs or draws"
         raise retry_later(503, message) from None
     check_finite(table)
-    sure: NDArray[Any] = accepted(table, settings.at_least, settings.at_most)
+    model.promises.observe(table, work.x, model.predictor.draws(settings.draws), settings.seed)
+    registry.metrics.watched(model.name, model.promises.monitor)
+    sure: NDArray[Any]
+    if settings.calibrated is None:
+        sure = accepted(table, settings.at_least, settings.at_most)
+    else:
+        sure = model.promises.accepted(table)
     registry.metrics.predictions(model.name, count, int((~sure.reshape(count, -1).all(1)).sum()))
     return {**table, "accepted": sure}
 

@@ -25,17 +25,15 @@ _SETTINGS: Schema = {
     "draws": {"type": "integer", "minimum": 1, "description": "Posterior draws."},
     "seed": {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 64) - 1, "description": "Seed of the draws."},
 }
+_CALIBRATED: Schema = {"type": "string", "enum": ["calibrated"]}
 _THRESHOLDS: Schema = {
     "at_least": {
-        "type": ["number", "null"],
-        "minimum": 0,
-        "maximum": 1,
-        "description": "The least confidence of an accepted prediction.",
+        "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _CALIBRATED, {"type": "null"}],
+        "description": "The least confidence of an accepted prediction, or `calibrated`: the promised error decides.",
     },
     "at_most": {
-        "type": ["number", "null"],
-        "minimum": 0,
-        "description": "The widest 95% interval of an accepted prediction.",
+        "anyOf": [{"type": "number", "minimum": 0}, _CALIBRATED, {"type": "null"}],
+        "description": "The widest 95% interval of an accepted prediction, or `calibrated`.",
     },
 }
 COMPONENTS: dict[str, Schema] = {
@@ -134,8 +132,13 @@ COMPONENTS: dict[str, Schema] = {
             "model": {"type": "string"},
             "draws": {"type": "integer"},
             "seed": {"type": "integer"},
-            "at_least": {"type": ["number", "null"]},
-            "at_most": {"type": ["number", "null"]},
+            "at_least": {"type": ["number", "string", "null"]},
+            "at_most": {"type": ["number", "string", "null"]},
+            "promise": {
+                "type": "object",
+                "description": "Of a certified model: what is promised, and whether it holds for this request.",
+                "required": ["holds", "reason"],
+            },
             "predictions": {
                 "type": "array",
                 "description": "One for each input; `label` is the name of a class (under /v2 it is an index).",
@@ -222,7 +225,7 @@ def of_v1(registry: Registry, operation: str) -> Schema:
         body: Schema = {JSON: {"schema": _ref("PredictRequest"), "examples": _predict_examples(registry)}}
         extra["requestBody"] = {"required": True, "content": body | dict.fromkeys((PNG, JPEG, *ARRAYS), binary)}
         # There is no null in an address.
-        settings = _SETTINGS | {name: about | {"type": "number"} for name, about in _THRESHOLDS.items()}
+        settings = _SETTINGS | {name: about | {"anyOf": about["anyOf"][:-1]} for name, about in _THRESHOLDS.items()}
         extra["parameters"] = [
             {"name": "model", "in": "query", "schema": {"type": "string", "enum": registry.names()}},
             *({"name": name, "in": "query", "schema": schema} for name, schema in settings.items()),

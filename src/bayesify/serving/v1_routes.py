@@ -25,6 +25,7 @@ from bayesify.serving.input_arrays import (
 )
 from bayesify.serving.models import LoadedModel, Registry
 from bayesify.serving.predictions import Table
+from bayesify.serving.promises import CALIBRATED
 from bayesify.serving.requests import Work, json_response, predict, prepare, settings_from
 
 UNKNOWN = "I do not know"
@@ -60,6 +61,10 @@ async def _predict(registry: Registry, request: Request) -> Response:
     table, model, settings = await predict(registry, work), work.model, work.settings
     about: dict[str, Any] = {"model": model.name, "draws": model.predictor.draws(settings.draws)}
     about |= {"seed": settings.seed, "at_least": settings.at_least, "at_most": settings.at_most}
+    if settings.calibrated is not None:
+        about[settings.calibrated] = CALIBRATED
+    promise = model.promises.status(about["draws"], settings.seed)
+    about |= {} if promise is None else {"promise": promise}
     return json_response({**about, "predictions": _records(model, table)})
 
 
@@ -121,6 +126,8 @@ def _number_record(row: dict[str, Any]) -> dict[str, Any]:
     upper = [ends[1] for ends in interval] if several else interval[1]
     answer = row["mean"] if _all(row["accepted"]) else UNKNOWN
     record = {"answer": answer, "value": row["mean"], "std": row["std"], "lower": lower, "upper": upper}
+    if "conformal" in row:
+        record |= {"conformal_lower": row["conformal"][0], "conformal_upper": row["conformal"][1]}
     return record | {name: row[name] for name in ("aleatoric", "epistemic", "accepted")}
 
 
@@ -136,6 +143,7 @@ def _class_record(row: dict[str, Any], model: LoadedModel) -> dict[str, Any]:
         "label": label,
         **scores,
         "probs": dict(zip(names, row["probs"], strict=True)),
+        **({"set": [name for name, inside in zip(names, row["set"], strict=True) if inside]} if "set" in row else {}),
     }
 
 
@@ -164,4 +172,5 @@ def _describe(registry: Registry, name: str) -> dict[str, Any]:
             "maximum": None if layout is None else layout.maximum,
             "columns": columns,
         },
+        **({"promise": model.promises.describe()} if model.promises.any else {}),
     }

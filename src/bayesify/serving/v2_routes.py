@@ -180,7 +180,9 @@ def _respond(asked: _InferRequest, table: Table) -> Response:
         outputs.append(about)
     content: dict[str, Any] = {"model_name": model.name, "model_version": VERSION}
     content |= {} if identity is None else {"id": identity}
-    content |= {"parameters": {"draws": model.predictor.draws(settings.draws), "seed": settings.seed}}
+    parameters = {"draws": model.predictor.draws(settings.draws), "seed": settings.seed}
+    promise = model.promises.status(parameters["draws"], settings.seed)
+    content |= {"parameters": parameters | ({} if promise is None else {"promise_holds": promise["holds"]})}
     head = json.dumps({**content, "outputs": outputs}, allow_nan=False).encode()
     if not blobs:
         return Response(head, media_type=JSON)

@@ -7,6 +7,8 @@ from typing import Any
 
 from fastapi import APIRouter, HTTPException, Response
 
+from bayesify.decisions.refusal import promised
+from bayesify.methods import Method
 from bayesify.predictive import Predictive
 from bayesify.studio.models import API, DrawCount, ModelStore, Seed, folder_of, sheet, title_of
 
@@ -60,7 +62,27 @@ def _predictions(store: ModelStore, name: str, draws: int, seed: int) -> dict[st
         **_table(predictive),
         "picture": None if picture is None else {"height": picture[0], "width": picture[1], "columns": COLUMNS},
         "unknown": unknown,
+        "promises": _promises(model.method, predictive.draws, seed),
     }
+
+
+def _promises(method: Method, draws: int, seed: int) -> list[dict[str, Any]]:
+    """The promised errors of a run, each with its threshold, and whether it holds for these draws."""
+    return [
+        {
+            "max_error": refusal.max_error,
+            "confidence": refusal.confidence,
+            "by": refusal.by,
+            "threshold": refusal.threshold,
+            "coverage": refusal.coverage,
+            "examples": refusal.provenance.examples,
+            "draws": refusal.provenance.draws,
+            "seed": refusal.provenance.seed,
+            "holds": (refusal.provenance.draws, refusal.provenance.seed) == (draws, seed),
+        }
+        for refusal in promised(method)
+        if refusal.by in SCORES
+    ]
 
 
 def _table(predictive: Predictive) -> dict[str, Any]:

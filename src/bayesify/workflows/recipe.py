@@ -329,6 +329,13 @@ def _whole(name: str, value: Any) -> int:
     return int(number)
 
 
+def _truth(name: str, value: Any) -> bool:
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if str(value).lower() not in words:
+        raise ValueError(f"{name} must be true or false, got {value!r}")
+    return words[str(value).lower()]
+
+
 def _number(name: str, value: Any) -> float:
     number = _as_number(value)
     if number is None:
@@ -352,6 +359,7 @@ _BY_TYPE: dict[str, Callable[[str, Any], Any]] = {
     "str": _text,
     "int": _whole,
     "float": _number,
+    "bool": _truth,
     "tuple[str, ...]": _words,
     "tuple[int, ...]": _widths,
 }

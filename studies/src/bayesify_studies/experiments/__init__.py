@@ -35,6 +35,7 @@ NAMES = (
     "regression-bands",
     "mushroom",
     "transfer",
+    "guarantees",
     "figures",
     "sbc",
 )

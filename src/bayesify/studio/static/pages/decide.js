@@ -37,6 +37,16 @@ export async function show(place) {
   const spreadFigure = figure(h("span"), "", ["score", "right", "wrong", "unknown"], () => []);
   const galleries = h("div", { class: "stack" });
   const sliderPlace = h("div", { class: "card" });
+  const promisePlace = h("p", { class: "note" });
+
+  // A certified run has thresholds with a promise: one press sets them.
+  function makePromises() {
+    const known = (table.promises ?? []).filter((promise) => promise.by === state.by);
+    promisePlace.hidden = known.length === 0;
+    promisePlace.replaceChildren(...known.flatMap((promise) => [
+      h("button", { type: "button", onclick: () => { state.set({ threshold: promise.threshold }); makeSlider(); render(); } }, `Promised: at most ${percent(promise.max_error)} wrong`),
+      ` with ${percent(promise.confidence, 0)} confidence, from ${promise.examples} examples${promise.holds ? "" : ` (made for ${promise.draws} draws and seed ${promise.seed}, so not for the ones shown)`}. `]));
+  }
 
   function makeSlider() {
     const [min, max, step] = bounds();
@@ -56,7 +66,8 @@ export async function show(place) {
       if (mine !== turn) return;
       [table, sheets] = [found, drawn];
       makeSlider();
-      content.replaceChildren(sliderPlace, tiles, summary, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Error against coverage"), curveFigure), h("section", { class: "card" }, h("h2", { "data-words": "" }, "How sure, and how right"), spreadFigure)), galleries);
+      makePromises();
+      content.replaceChildren(sliderPlace, promisePlace, tiles, summary, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Error against coverage"), curveFigure), h("section", { class: "card" }, h("h2", { "data-words": "" }, "How sure, and how right"), spreadFigure)), galleries);
       render();
       compareOthers(mine);
     } catch (error) {
@@ -182,7 +193,7 @@ export async function show(place) {
 
   place.append(h("section", { class: "card controls", "aria-label": "Settings" },
     select({ label: "Run", options: usable.map((model) => [model.name, modelName(model)]), value: state.model, onchange: (model) => { state.set({ model }); load(); } }),
-    select({ label: "Sure by", options: Object.entries(NAMES), value: state.by, onchange: (by) => { state.set({ by, threshold: by === "confidence" ? 0.9 : 0.3 }); if (table) { makeSlider(); render(); } } }),
+    select({ label: "Sure by", options: Object.entries(NAMES), value: state.by, onchange: (by) => { state.set({ by, threshold: by === "confidence" ? 0.9 : 0.3 }); if (table) { makeSlider(); makePromises(); render(); } } }),
     slider({ label: "Posterior draws", min: 1, max: 100, step: 1, value: state.draws, onchange: (draws) => { state.set({ draws }); load(); } }),
     number({ label: "Seed", value: state.seed, onchange: (seed) => { state.set({ seed }); load(); } })), content);
   head.append(exporting("decide", place, {

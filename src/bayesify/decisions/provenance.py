@@ -1,0 +1,184 @@
+"""Where a promise comes from: how many examples, of which data, for which weights and which way of predicting.
+
+A promise holds for one fixed predictor. The number of draws and their seed are part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from bayesify import noise
+from bayesify.errors import RunError
+from bayesify.evaluation import read_targets
+from bayesify.methods import Method, saving
+from bayesify.predictive import Predictive
+
+POPULATION = "inputs drawn in the same way as the calibration examples"
+# What of a configuration decides predictions.
+_DECIDES = ("method", "settings", "network", "bayesian", "output", "parameters", "prior", "likelihood")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a promise was made from.
+
+    Args:
+        examples: number of calibration examples.
+        data: digest of these examples.
+        weights: digest of the method's tensors.
+        config: digest of the description of the method.
+        draws: posterior draws of each prediction.
+        seed: of the draws.
+        by: `draws`, `moments` or `mean`.
+        population: the inputs that it is promised for, in words.
+
+    """
+
+    examples: int
+    data: str
+    weights: str
+    config: str
+    draws: int
+    seed: int
+    by: str
+    population: str = POPULATION
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields by name."""
+        return asdict(self)
+
+    def check(self, predictive: Predictive) -> None:
+        """Refuse a prediction that was made in another way than the ones that the promise was made from.
+
+        Args:
+            predictive: predictions for any inputs.
+
+        Raises:
+            ValueError: the number of draws or their seed differs.
+
+        """
+        if predictive.draws != self.draws:
+            raise ValueError(
+                f"the promise was made for predictions of {self.draws} draws, got {predictive.draws}: predict with "
+                f"draws={self.draws}, seed={self.seed}, or calibrate for this number"
+            )
+        if predictive.keys is not None:
+            keys = noise.keys(self.seed, noise.Stream.LOGITS, draws=range(self.draws))
+            if not torch.equal(keys, predictive.keys.cpu()):
+                raise ValueError(f"the promise was made for predictions of seed {self.seed}, this one has another")
+
+
+@dataclass(frozen=True)
+class CalibrationData:
+    """Held-out examples with their predictions, a part at a time."""
+
+    method: Method
+    x: Any
+    y: Tensor
+    draws: int
+    seed: int
+    by: str
+
+    def predictives(self) -> Iterator[tuple[Predictive, Tensor]]:
+        """Predictions for parts of the inputs, each with its targets."""
+        done = 0
+        for part in self.method.predict_in_parts(self.x, draws=self.draws, seed=self.seed, by=self.by):
+            yield part, self.y[done : done + len(part)].to(part.outputs.device)
+            done += len(part)
+
+    def provenance(self, population: str | None = None) -> Provenance:
+        """What a promise that is made from these examples says about its origin."""
+        few = pytree.tree_map_only(Tensor, lambda leaf: leaf[:1], self.x)
+        draws = self.method.predict(few, draws=self.draws, seed=self.seed, by=self.by).draws
+        return Provenance(
+            examples=len(self.y),
+            data=data_digest(self.x, self.y),
+            weights=saving.weights_digest(self.method),
+            config=config_digest(self.method),
+            draws=draws,
+            seed=self.seed,
+            by=self.by,
+            population=population or POPULATION,
+        )
+
+
+def read(method: Method, data: Any, draws: int, seed: int, by: str) -> CalibrationData:
+    """Held-out data in any form that `fit` takes."""
+    if not isinstance(method, Method):
+        raise TypeError(f"the first argument must be a fitted method, got {type(method).__name__}")
+    x, y = read_targets(method, data)
+    return CalibrationData(method, x, y, draws, seed, by)
+
+
+def data_digest(x: Any, y: Tensor) -> str:
+    """A digest of inputs and targets: their names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    inputs = [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_flatten_with_path(x)[0]]
+    for name, leaf in [*sorted(inputs, key=lambda named: named[0]), ("targets", y)]:
+        digest.update(f"{name} {leaf.dtype} {tuple(leaf.shape)}".encode())
+        digest.update(leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def config_digest(method: Method) -> str:
+    """A digest of what describes a method: network, prior, likelihood, settings."""
+    about = saving.describe(method)
+    text = json.dumps({name: about[name] for name in _DECIDES}, sort_keys=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def provenance_from(plain: Any) -> Provenance:
+    """The provenance that `to_dict` described.
+
+    Raises:
+        RunError: the description is not one of ours.
+
+    """
+    return Provenance(**checked_fields(Provenance, plain))
+
+
+def checked_fields(kind: Any, plain: Any) -> dict[str, Any]:
+    """The fields of a saved promise, each of its own type; other types come from damaged or hostile files.
+
+    Args:
+        kind: the dataclass that they are for.
+        plain: what was read.
+
+    Returns:
+        The fields by name; lists are tuples.
+
+    Raises:
+        RunError: a field is missing, unknown or of another type.
+
+    """
+    known = {item.name: str(item.type) for item in fields(kind)}
+    if not isinstance(plain, dict) or set(plain) != set(known):
+        raise RunError(f"a saved promise cannot be read: it must have {', '.join(known)}")
+    for name, value in plain.items():
+        wanted = known[name]
+        items = value if wanted.startswith("tuple") and isinstance(value, list | tuple) else [value]
+        types = next((types for word, types in _TYPES.items() if word in wanted), (dict,))
+        for item in items:
+            fits = isinstance(item, types) and (not isinstance(item, bool) or bool in types)
+            if not (fits or (item is None and "None" in wanted)) or (isinstance(item, float) and not isfinite(item)):
+                raise RunError(f"a saved promise cannot be read: {name} must be {wanted}, got {str(item)[:40]!r}")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+
+
+_TYPES: dict[str, tuple[type, ...]] = {"float": (int, float), "int": (int,), "bool": (bool,), "str": (str,)}
+
+
+def share(name: str, value: float) -> float:
+    """Return a number strictly between 0 and 1; otherwise raise an error."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise ValueError(f"{name} must be a number between 0 and 1, got {value!r}")
+    return float(value)

@@ -1,0 +1,68 @@
+"""`guarantees.json` in a run folder: the recalibration and the promises that were made for its weights.
+
+{"format": "bayesify-guarantees", "version": 1, "checksum": "sha256:...", "weights": "sha256:...", "content": {...}}
+
+`checksum` is that of the content and the weights' digest. `weights` is the digest of the model's tensors: a promise
+says nothing about other weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from bayesify.errors import RunError, first_line
+from bayesify.files import check_regular, reason, write_json
+from bayesify.runs.folder import GUARANTEES
+
+FORMAT = "bayesify-guarantees"
+VERSION = 1
+
+
+def write(folder: Path, content: dict[str, Any], weights: str) -> None:
+    """Write the guarantees of a run; an empty content deletes the file."""
+    path = folder / GUARANTEES
+    if not content:
+        path.unlink(missing_ok=True)
+        return
+    about = {"format": FORMAT, "version": VERSION, "checksum": checksum(content, weights), "weights": weights}
+    write_json(path, about | {"content": content})
+
+
+def read(folder: Path) -> tuple[dict[str, Any], str] | None:
+    """The guarantees of a run and the digest of its weights; None where it has none.
+
+    Raises:
+        RunError: the file is damaged, or of a later version.
+
+    """
+    path = folder / GUARANTEES
+    try:
+        check_regular(path)
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise RunError(f"{path} cannot be read: {reason(problem)}") from None
+    except (ValueError, RecursionError) as problem:
+        raise RunError(f"{path} is damaged: {first_line(problem)}") from None
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        raise RunError(f"{path} was not written by bayesify: delete it to use the run without guarantees")
+    if not isinstance(plain.get("version"), int) or plain["version"] > VERSION:
+        raise RunError(
+            f"{path} has version {plain.get('version')}, but this bayesify reads up to {VERSION}: upgrade it"
+        )
+    content, weights = plain.get("content"), plain.get("weights")
+    if not isinstance(content, dict) or not isinstance(weights, str):
+        raise RunError(f"{path} is damaged: content and weights are missing")
+    if plain.get("checksum") != checksum(content, weights):
+        raise RunError(f"{path} is damaged: its content does not have its checksum; certify the run again")
+    return content, weights
+
+
+def checksum(content: dict[str, Any], weights: str) -> str:
+    """The digest of a content and of the weights that it belongs to."""
+    text = json.dumps([content, weights], sort_keys=True, allow_nan=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

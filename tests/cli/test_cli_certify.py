@@ -1,0 +1,105 @@
+"""Recalibrate, certify, evaluate and predict as a user does, wrongly too."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bayesify.cli import main
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A point estimate on digits, with a quarter of the test part used to recalibrate it, and a part to certify it."""
+    folder = tmp_path_factory.mktemp("certified") / "run"
+    settings = ["--method", "point", "--units", 32, "--layers", 1, "--epochs", 6, "--learning-rate", 0.01]
+    assert main([*map(str, ["train", "--data", "digits", *settings, "--out", folder, "--json"])]) == 0
+    assert main(["recalibrate", str(folder), "--share", "0.25", "--json"]) == 0
+    return folder
+
+
+@pytest.fixture
+def copy(run, tmp_path):
+    return shutil.copytree(run, tmp_path / "run")
+
+
+def test_the_whole_path(copy, call, place):
+    said = call("certify", copy, "--max-error", "0.05", "--alpha", "0.1", "--population", "scanned forms", "--json")
+    assert said.code == 0
+    content = json.loads(said.out)
+    assert content == {"run": str(copy), **json.loads((copy / "certificate.json").read_text())}
+    assert [promise["kind"] for promise in content["promises"]] == ["refusal", "conformal"]
+    for promise in content["promises"]:
+        assert promise["population"] == "scanned forms"
+        assert all(promise[name].startswith("sha256:") for name in ("data", "weights", "config"))
+        assert promise["examples"] == content["promises"][0]["examples"] > 150
+    assert content["recalibration"] == "temperature"
+
+    said = call("evaluate", copy, "--max-error", "0.05", "--json")
+    scored = json.loads(said.out)
+    # The test part of digits has 539 examples; a quarter recalibrated the run and half of the rest certified it.
+    assert scored["examples"] == 539 - 135 - content["promises"][0]["examples"]
+    assert "are left out" in said.err
+    assert scored["promises"]["refusal"]["error"] < 0.05 + 0.05
+    assert scored["promises"]["refusal"]["coverage"] > 0.5
+    assert scored["promises"]["conformal"]["coverage"] > 0.8
+
+    found = json.loads(call("predict", copy, place / "3.png", "--max-error", "0.05", "--json").out)
+    assert found["set"] == ["3"]
+    assert found["max_error"] == 0.05
+    threshold = scored["promises"]["refusal"]["threshold"]
+    assert found["accepted"] == (found["confidence"] >= threshold)
+    assert "set" in call("predict", copy, place / "3.png", "--csv").out.splitlines()[0]
+    assert "set" not in json.loads(call("predict", copy, place / "3.png", "--seed", 3, "--json").out)
+
+    page = json.loads(call("report", copy, "--json").out)["report"]
+    assert "scanned forms" in Path(page).read_text()
+
+
+def test_certifying_twice_uses_other_examples(copy, call):
+    first = json.loads(call("certify", copy, "--json").out)["promises"][0]
+    second = json.loads(call("certify", copy, "--json").out)["promises"][0]
+    assert first["data"] != second["data"]
+    assert second["examples"] < first["examples"]
+    assert call("certify", copy, "--share", "1").code == 0
+    last = call("certify", copy)
+    assert last.code == 2
+    assert "every example of the test part of digits was used" in last.err
+
+
+def test_impossible_promises_are_refused_in_one_line(copy, refused):
+    before = {file.name: file.read_bytes() for file in copy.iterdir() if file.is_file()}
+    refused(["certify", copy, "--max-error", "0.0001"], "needs at least 29,956 calibration examples, got 202")
+    refused(["certify", copy, "--max-error", "2"], "max_error must be a number between 0 and 1")
+    refused(["certify", copy, "--alpha", "0.001"], "at least 999 calibration examples")
+    refused(["certify", copy, "--kind", "cqr"], "not for a method that predicts classes")
+    refused(["certify", copy, "--tolerance", "1"], "--tolerance belongs to --max-error")
+    refused(["certify", copy, "--share", "0"], "--share must be above 0")
+    refused(["certify", copy, "--kind", "jackknife+"], "not for a method that predicts classes")
+    refused(["recalibrate", copy, "--by", "temprature"], "unknown recalibration", "'temperature'")
+    refused(["evaluate", copy, "--max-error", "0.01"], "no error was promised")
+    refused(["predict", copy, "x.png", "--max-error", "0.01"], "x.png")
+    after = {file.name: file.read_bytes() for file in copy.iterdir() if file.is_file()}
+    assert before == after
+
+
+def test_a_promise_needs_its_own_draws(copy, call, refused, place):
+    assert call("certify", copy, "--max-error", "0.1", "--seed", 4).code == 0
+    refused(["predict", copy, place / "3.png", "--max-error", "0.1"], "seed 4")
+    refused(["predict", copy, place / "3.png", "--max-error", "0.1", "--at-least", "0.5"], "leave out --at-least")
+    refused(["predict", copy, place / "3.png", "--max-error", "0.01", "--seed", 4], "was not promised", "only 0.1")
+
+
+def test_numbers_get_intervals(houses_run, tmp_path, call, place):
+    run = shutil.copytree(houses_run, tmp_path / "run")
+    assert call("certify", run, "--alpha", "0.3", "--kind", "cqr", "--share", "0.6").code == 0
+    (tmp_path / "new.csv").write_text("area,rooms,kind\n100,3,flat\n")
+    found = json.loads(call("predict", run, tmp_path / "new.csv", "--json").out)
+    assert found["conformal_lower"] < found["value"] < found["conformal_upper"]
+    said = call(
+        "certify", run, "--data", place / "houses.csv", "--max-error", "0.2", "--tolerance", "1e9", "--share", "1"
+    )
+    assert said.code in {0, 2}  # few examples are left; either it is promised or refused with a number
+    if said.code == 2:
+        assert "calibration examples" in said.err
