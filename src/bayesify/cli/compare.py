@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bayesify.cli.options import Json
+from bayesify.cli.options import Json, name_of
 from bayesify.cli.output import FAILED, CommandError, emit
 from bayesify.cli.recipe_flags import takes_recipe
 from bayesify.errors import choose
@@ -94,7 +94,7 @@ def _compare(
     from bayesify.workflows.compare import recipe_comparison
     from bayesify.workflows.compare.comparison import table
 
-    folder = out or Path("runs") / f"{Path(recipe.data).stem}-compared"
+    folder = out or Path("runs") / f"{name_of(recipe.data)}-compared"
     compared = recipe_comparison.compare(recipe, folder, settings=options, overwrite=overwrite, **chosen)
     if as_json:
         result = {"out": str(folder), "report": str(compared.report), "seeds": chosen.get("seeds", 1)}

@@ -36,5 +36,5 @@ def _pyarrow(path: Path, module: str) -> Any:
         return importlib.import_module(f"pyarrow.{module}")
     except ImportError:
         raise DataError(
-            f"{path}: reading {path.suffix} files needs pyarrow: pip install 'bayesify[tables]', or save the table as CSV"
+            f"{path}: {path.suffix} files need pyarrow: pip install 'bayesify[tables]', or save the table as CSV"
         ) from None

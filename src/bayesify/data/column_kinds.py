@@ -44,11 +44,11 @@ class Findings:
             return tuple(self.sentences)
         listed = ", ".join(f"{name} ({count:,})" for name, count in list(self.gaps.items())[:8])
         more = ", ..." if len(self.gaps) > 8 else ""
-        return (
-            f"missing values are filled in by the median, categories have one of their own, and an input says where: "
-            f"{listed}{more}; --missing refuse stops instead",
-            *self.sentences,
+        sentence = (
+            "missing values are filled in by the median, categories have one of their own, and an input says where: "
+            f"{listed}{more}; --missing refuse stops instead"
         )
+        return (sentence, *self.sentences)
 
 
 def find_columns(
@@ -162,7 +162,7 @@ class _ColumnFinder:
                 return None
             if in_turn:
                 self.findings.sentences.append(
-                    f"column {self.name!r} counts the rows: leave it out (--ignore {self.name}) if it is only their number"
+                    f"column {self.name!r} counts the rows: leave it out (--ignore {self.name}) if it is their number"
                 )
         return Column(self.name, gaps=any(missing))
 
@@ -225,7 +225,7 @@ class _ColumnFinder:
             counted = Counter(chosen.values())
         elif twins := same_but_for_capitals(counted):
             self.findings.sentences.append(
-                f"column {self.name!r} has the categories {twins[0]!r} and {twins[1]!r}: write them alike if they are one"
+                f"column {self.name!r} has {twins[0]!r} and {twins[1]!r}: write them alike if they are one category"
             )
         categories = sorted_naturally(counted)
         return Column(self.name, (*categories, *([""] if any(missing) else [])), aliases=tuple(aliases))

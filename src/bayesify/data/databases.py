@@ -29,9 +29,8 @@ def database_of(address: str) -> tuple[Path, str]:
     """
     place, _, query = address.removeprefix(PREFIX).partition("?query=")
     if not place or not query.strip():
-        raise DataError(
-            f"{address}: expected sqlite:///FILE?query=SELECT ..., as in sqlite:///shop.db?query=SELECT * FROM sales"
-        )
+        example = "sqlite:///shop.db?query=SELECT * FROM sales"
+        raise DataError(f"{address}: expected sqlite:///FILE?query=QUERY, as in {example}")
     # An address may be written with %20 for blanks, or as it is.
     return Path(place).expanduser(), unquote(query) if "%" in query and " " not in query.strip() else query
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -121,7 +122,7 @@ def _numbers_are_names(first: list[str], rest: list[list[str]], *, decimal_comma
     if not all(cell.isascii() and cell.isdigit() for cell in numbers):
         return False
     columns = list(zip(*rest, strict=True))
-    in_turn = all(int(after) == int(before) + 1 for before, after in zip(numbers, numbers[1:], strict=False))
+    in_turn = all(int(after) == int(before) + 1 for before, after in pairwise(numbers))
     if len(numbers) >= 3 and in_turn and numbers[0] in {"0", "1"} and rest[0] != first:
         return len(numbers) + first.count("") == len(first) or _text_above_numbers(first, columns, decimal_comma)
     if any(cell in column for cell, column in zip(first, columns, strict=True) if cell in numbers):

@@ -42,7 +42,7 @@ def rows_of_frame(frame: Any, what: str = "the table") -> Rows:
         for number, row in enumerate(frame):
             if set(row) != set(names):
                 raise DataError(f"{what}, row {number}: expected the keys of the first row, {', '.join(names)}")
-        columns = [[row[name] for row in frame] for name in names]
+        columns: list[Sequence[Any]] = [[row[name] for row in frame] for name in names]
     else:
         names, columns = _columns(frame)
     return rows_of_columns([str(name).strip() for name in names], columns, what)

@@ -32,8 +32,8 @@ def open_data(name_or_path: str | Path, **options: Any) -> DataSet:
     A table is read by `from_table`, arrays by `from_npz`, a folder by `from_folder` and a name by `load`.
 
     Args:
-        name_or_path: the name of a known data set, a file with a known suffix (.csv, .tsv, .txt, also with .gz, .parquet,
-            .arrow, .feather, .npz), a folder, or `sqlite:///FILE?query=SELECT ...`.
+        name_or_path: the name of a known data set, a file with a known suffix (.csv, .tsv and .txt, also with .gz;
+            .parquet, .arrow, .feather, .npz), a folder, or `sqlite:///FILE?query=SELECT ...`.
         options: options of the function that reads it; None counts as not given.
 
     Returns:

@@ -105,10 +105,7 @@ def from_table(
         raise DataError(f"{rows.what}: no column is left for the inputs")
     dropped = rows.dropped
     if dropped:
-        notices.insert(
-            0,
-            f"{dropped:,} {'rows have' if dropped > 1 else 'row has'} no target and {'are' if dropped > 1 else 'is'} left out",
-        )
+        notices.insert(0, f"rows without a target are left out: {dropped:,}")
     if twins := same_but_for_capitals(targets.class_names):
         notices.append(f"the target has the classes {twins[0]!r} and {twins[1]!r}: write them alike if they are one")
     if len(rows.cells) < 4:
@@ -450,9 +447,8 @@ def _labels(rows: Rows, position: int, names: Sequence[str]) -> Tensor:
         # Classes that are whole numbers are written without a point.
         name = str(int(number)) if cell not in known and number is not None and number.is_integer() else cell
         if name not in known:
-            raise DataError(
-                f"{rows.where(row, position)}: a class {cell!r} that was not in training; known: {', '.join(names[:10])}"
-            )
+            known_names = ", ".join(names[:10])
+            raise DataError(f"{rows.where(row, position)}: a class {cell!r} that was not in training: {known_names}")
         labels.append(known[name])
     return torch.tensor(labels)
 
