@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,8 @@ from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:
     from bayesify.evaluation import Evaluation
+
+TITLES = {"constant": "a constant", "linear": "a linear model", "boosting": "gradient boosting"}
 
 
 def register(app: typer.Typer) -> None:
@@ -34,6 +36,10 @@ def evaluate(
     by: By = "draws",
     seed: Seed = 0,
     network: OwnNetwork = None,
+    baselines: Annotated[
+        bool,
+        typer.Option(help="Beside a table's scores those of a constant, a linear model and gradient boosting."),
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Score a run and write the scores to its metrics.json.
@@ -41,7 +47,7 @@ def evaluate(
     Accuracy, error and coverage are fractions. NLL is in nats per example. With unknown inputs, AUROC says how well
     uncertainty separates them from known ones.
     """
-    result, evaluation = score_run(run, data, ood, draws, by, seed, network)
+    result, evaluation = score_run(run, data, ood, draws, by, seed, network, baselines=baselines)
     say_unprepared(run)
     if as_json:
         emit(result)
@@ -49,19 +55,43 @@ def evaluate(
     unknown = "" if result["ood"] is None else f", against {result['ood']}"
     print(f"{run} on {result['data']}{unknown}")
     print(evaluation)
+    for model in result["baselines"]:
+        scores = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in model.items() if name != "name")
+        print(f"beside it, {TITLES[model['name']]}: {scores}")
+    for notice in result["notices"]:
+        print(f"note: {notice}")
+    for alert in result["alerts"]:
+        print(f"before you trust it: {alert}")
 
 
 def score_run(
-    run: Path, data: str | None, ood: str | None, draws: int, by: str, seed: int, network: str | None
+    run: Path,
+    data: str | None,
+    ood: str | None,
+    draws: int,
+    by: str,
+    seed: int,
+    network: str | None,
+    *,
+    baselines: bool = False,
 ) -> tuple[dict[str, Any], Evaluation]:
     """Score a run and write the scores to its `metrics.json`."""
     from bayesify.evaluation import evaluate as score
+    from bayesify.evaluation.baselines import beaten_by
+    from bayesify.evaluation.imbalance import never_predicted
     from bayesify.workflows import run_data, train
+    from bayesify.workflows.beside import simple_models
 
     method, examples = run_data.open_run(run, data, ood, network)
     evaluation = score(method, (examples.x, examples.y), ood=examples.unknown, draws=draws, seed=seed, by=by)
+    models = simple_models(method, examples, run) if baselines else []
+    alerts = [never_predicted(evaluation)]
+    if models:
+        alerts.append(beaten_by(method.predict(examples.x, draws=draws, seed=seed, by=by), examples.y, models))
     evaluation = evaluation.with_elbo(run_data.elbo_of(method, examples, draws, seed))
     about = {"method": method.name, "data": examples.what, "ood": examples.unknown_what, "by": by, "seed": seed}
-    metrics: dict[str, Any] = plain(about | evaluation.to_dict())
+    beside = {"baselines": [model.to_dict() for model in models], "notices": list(examples.notices)}
+    beside["alerts"] = [alert for alert in alerts if alert is not None]
+    metrics: dict[str, Any] = plain(about | evaluation.to_dict() | beside)
     train.write_metrics(run, metrics)
     return {"run": str(run)} | metrics, evaluation

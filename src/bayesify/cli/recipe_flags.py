@@ -88,6 +88,7 @@ FLAGS: dict[str, Flag] = {
         "Test examples: a share, a number, none (all rows are for training), or a table. (default: 0.2 of a table)",
         "SHARE|none|FILE",
     ),
+    "fold": Flag(str, DATA, "One part of a cross-validation, as 1/5: its examples are for testing.", "N/FOLDS"),
     "group_by": Flag(str, DATA, "Column of a table whose equal values stay together in the split.", "COLUMN"),
     "order_by": Flag(str, DATA, "Column of a table, such as a date: the last rows by it are for testing.", "COLUMN"),
     "size": Flag(int, DATA, "Resize the images of a folder to this height and width.", "PIXELS"),

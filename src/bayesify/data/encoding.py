@@ -110,20 +110,20 @@ class CellReader:
         if is_missing(cell, words=not column.categories and not column.buckets):
             if column.categories and "" in self._codes:
                 return self._codes[""], None
-            given = f" ({cell!r})" if cell else ""
+            given = f" ({shown(cell)})" if cell else ""
             return (math.nan, None) if column.gaps else (0.0, f"missing value{given}, which training never had")
         if column.categories:
             code = self._folded.get(cell.casefold())
             return (0.0, self._unknown(cell)) if code is None else (code, None)
         if column.date:
             seconds = read_date(cell, column.date)
-            return (0.0, f"expected a date as in training, got {cell!r}") if seconds is None else (seconds, None)
+            return (0.0, f"expected a date as in training, got {shown(cell)}") if seconds is None else (seconds, None)
         if column.buckets:
             return hash_of(cell), None
         number = as_number(cell, decimal_comma=self._decimal_comma)
         if number is None:
-            return 0.0, f"expected a number, got {cell!r}"
-        return (number, None) if math.isfinite(number) else (0.0, f"expected a finite number, got {cell!r}")
+            return 0.0, f"expected a number, got {shown(cell)}"
+        return (number, None) if math.isfinite(number) else (0.0, f"expected a finite number, got {shown(cell)}")
 
     def _unknown(self, cell: str) -> str:
         known = [category for category in self.column.categories if category]
@@ -132,8 +132,13 @@ class CellReader:
         if meant is not None:
             same = [category for category in known if boolean(category) == meant]
             if len(same) == 1 and len(known) == 2:
-                return f"unknown category {cell!r}; known: {listed} (write {same[0]} if that is meant)"
-        return f"unknown category {cell!r}; known: {listed}"
+                return f"unknown category {shown(cell)}; known: {listed} (write {same[0]} if that is meant)"
+        return f"unknown category {shown(cell)}; known: {listed}"
+
+
+def shown(cell: str) -> str:
+    """A cell in quotes, a long one cut short."""
+    return repr(cell if len(cell) <= 40 else f"{cell[:37]}...")
 
 
 def boolean(cell: str) -> bool | None:

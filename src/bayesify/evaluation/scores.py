@@ -97,6 +97,8 @@ class Evaluation:
             `accuracy_at_90`.
         unknown_by: what separates unknown inputs from known ones, for `auroc`, `aupr` and `fpr95`.
         auroc_by: the AUROC by every measure of uncertainty.
+        recall: for each class by name the share of its examples that are predicted right; None without examples.
+        confusion: numbers of examples by true class (rows) and predicted class (columns).
         elbo: of the posterior on all training examples, in nats; None where the method has no ELBO, or its training
             data is not at hand.
         elbo_standard_error: its Monte Carlo error.
@@ -136,6 +138,35 @@ class Evaluation:
         kinds=(CLASSIFICATION,),
         note="known",
         short_form=".1%",
+    )
+    base_rate: float | None = measured(
+        heading="base rate",
+        title="share of the commonest class",
+        form=".2%",
+        better="",
+        sentence="share of the commonest class, the accuracy of always predicting it",
+        measure=lambda p: bf.metrics.base_rate(p.targets),
+        kinds=(CLASSIFICATION,),
+    )
+    balanced_accuracy: float | None = measured(
+        heading="balanced accuracy",
+        title="balanced accuracy",
+        form=".2%",
+        better="higher",
+        sentence="mean recall over the classes, so that every class counts the same",
+        measure=lambda p: bf.metrics.balanced_accuracy(p.probs, p.targets),
+        kinds=(CLASSIFICATION,),
+        note="mean recall",
+    )
+    auc: float | None = measured(
+        heading="AUC",
+        title="area under the ROC curve, each class against the others",
+        form=".3f",
+        better="higher",
+        sentence="chance that an example of a class has more of its probability than another's; 0.5 is chance",
+        measure=lambda p: bf.metrics.roc_auc(p.probs, p.targets),
+        kinds=(CLASSIFICATION,),
+        note="between classes",
     )
     nll: float | None = measured(
         heading="NLL",
@@ -309,6 +340,8 @@ class Evaluation:
     )
     unknown_by: str | None = None
     auroc_by: dict[str, float] | None = None
+    recall: dict[str, float | None] | None = None
+    confusion: list[list[int]] | None = None
     elbo: float | None = None
     elbo_standard_error: float | None = None
     expected_log_likelihood: float | None = None
@@ -339,8 +372,10 @@ class Evaluation:
         return asdict(self)
 
     def __str__(self) -> str:
-        rows = [(part.name, getattr(self, part.name)) for part in fields(self) if part.name != "auroc_by"]
+        apart = {"auroc_by", "recall", "confusion"}
+        rows = [(part.name, getattr(self, part.name)) for part in fields(self) if part.name not in apart]
         rows += [(f"auroc by {name}", value) for name, value in (self.auroc_by or {}).items()]
+        rows += [(f"recall of {name}", value) for name, value in (self.recall or {}).items()]
         lines = ((name.replace("_", " "), value) for name, value in rows if value is not None)
         return "\n".join(f"{name:<24}{_cell(value):>16}" for name, value in lines)
 
@@ -375,7 +410,16 @@ COMPARED = {
     "regression": ("rmse", "nll", "crps", "coverage_95", "auroc"),
 }
 REPORTED = {
-    "classification": ("accuracy", "nll", "ece", "auroc", "accuracy_at_90"),
+    "classification": (
+        "accuracy",
+        "base_rate",
+        "balanced_accuracy",
+        "auc",
+        "nll",
+        "ece",
+        "auroc",
+        "accuracy_at_90",
+    ),
     "regression": ("rmse", "mae", "nll", "crps", "coverage_95", "auroc"),
 }
 HIGHLIGHTED = {

@@ -23,8 +23,9 @@ class Alert:
 
     Args:
         about: the label of the result.
-        kind: `never_fitted`, `blew_up`, `not_converged`, `overconfident`, `widths_stuck`, `kl_frozen`, or a kind of
-            `method.warnings`: `no_better_than_constant`, `elbo_below_constant`, `collapsed`, `chains_disagree`.
+        kind: `never_fitted`, `blew_up`, `not_converged`, `overconfident`, `widths_stuck`, `kl_frozen`,
+            `never_predicted`, `beaten`, `one_column`, or a kind of `method.warnings`: `no_better_than_constant`,
+            `elbo_below_constant`, `collapsed`, `chains_disagree`.
         text: the sentence.
 
     Example:

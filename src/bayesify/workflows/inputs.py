@@ -188,6 +188,8 @@ def read_row(row: dict[str, Any], readers: Sequence[CellReader], where: str) -> 
         if name not in row:
             raise DataError(f"{where}: there is no {name!r}, only {', '.join(map(str, row))}")
         try:
+            if isinstance(row[name], int):
+                float(row[name])
             cell = cell_text(row[name])
         except TypeError as problem:
             raise DataError(f"{where}: {name!r}: {problem}") from None

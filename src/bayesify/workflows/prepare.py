@@ -10,6 +10,7 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from bayesify.data.sources import READERS, is_known
 from bayesify.data.tables import from_table
 from bayesify.errors import BayesifyWarning, TrainingError, nearest
 from bayesify.likelihoods.text import likelihood_class
-from bayesify.workflows.recipe import Recipe
+from bayesify.workflows.recipe import Recipe, read_fold
 
 # Settings of a recipe that only tables have, under the names of `from_table`.
 OF_TABLES = ("target", "ignore", "categorical", "numeric", "missing", "group_by", "order_by")
@@ -110,6 +111,15 @@ def open_for(recipe: Recipe, columns: Sequence[Column] | None = None) -> DataSet
         The raw data; what was decided about a table is in its `notices`.
 
     """
+    raw = _open(recipe, columns)
+    if recipe.fold is None:
+        return raw
+    number, count = read_fold(recipe.fold)
+    return next(islice(raw.folds(count, recipe.split or 0), number - 1, None))
+
+
+def _open(recipe: Recipe, columns: Sequence[Column] | None) -> DataSet:
+    """The raw data set of a recipe, before it is divided into folds."""
     kind = None if recipe.likelihood is None else likelihood_class(recipe.likelihood).kind
     options: dict[str, Any] = {"size": recipe.size}
     for name in OF_TABLES:
@@ -265,7 +275,9 @@ def _place(data: str) -> Path | str:
 def _notes(
     recipe: Recipe, raw: DataSet, known: DataSet, split: DataSet | None, preparation: Preparation, digest: str
 ) -> dict[str, Any]:
-    options: dict[str, Any] = {name: getattr(recipe, name) for name in (*OF_TABLES, "header", "test", "size", "split")}
+    options: dict[str, Any] = {
+        name: getattr(recipe, name) for name in (*OF_TABLES, "header", "test", "fold", "size", "split")
+    }
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
     if isinstance(recipe.test, str) and isinstance(read_test(recipe.test), str):
         options["test"] = str(Path(recipe.test).expanduser().resolve())

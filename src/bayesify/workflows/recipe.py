@@ -24,9 +24,9 @@ METHOD_NAMES = tuple(CARDS)
 NETWORK_NAMES = ("mlp", "cnn")
 # Settings of the data. They are dropped when a command line replaces the data of a configuration file.
 OF_DATA = (
-    "target", "ignore", "categorical", "numeric", "missing", "header", "test", "group_by", "order_by", "size", "split",
-    "normalise", "withhold", "label_noise", "likelihood", "class_weights",
-)  # fmt: skip
+    *("target", "ignore", "categorical", "numeric", "missing", "header", "test", "fold", "group_by", "order_by"),
+    *("size", "split", "normalise", "withhold", "label_noise", "likelihood", "class_weights"),
+)
 OF_NETWORK = {
     "units": ("mlp",),
     "layers": ("mlp",),
@@ -51,6 +51,7 @@ class Recipe:
         missing: missing values of a table: `impute` (None) or `refuse`.
         header: whether the first row of a table has the names of its columns: `yes` or `no`; None finds out.
         test: the test examples: a share, a number, `none` (all rows are for training) or a file of their own.
+        fold: one part of a cross-validation, as `1/5`: its examples are for testing, the others for training.
         group_by: a column of a table whose equal values stay in one part of the split.
         order_by: a column of a table; the last rows by it are for testing.
         size: height and width that the images of a folder are resized to.
@@ -94,6 +95,7 @@ class Recipe:
     missing: str | None = None
     header: str | None = None
     test: str | None = None
+    fold: str | None = None
     group_by: str | None = None
     order_by: str | None = None
     size: int | None = None
@@ -141,6 +143,8 @@ class Recipe:
         ):
             if getattr(self, name) is not None:
                 choose(name, getattr(self, name), known)
+        if self.fold is not None:
+            read_fold(self.fold)
         if self.group_by is not None and self.order_by is not None:
             raise ValueError("group_by and order_by exclude each other: choose one")
         for name in () if card.optimised else OF_OPTIMISATION:
@@ -193,6 +197,14 @@ class Recipe:
         default = Recipe()
         changed = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != getattr(default, name)}
         return {**changed, **self.options}
+
+
+def read_fold(text: str) -> tuple[int, int]:
+    """The number of a fold, from 1, and the number of folds, from a text such as `1/5`."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count) and int(count) >= 2):
+        raise ValueError(f"fold must read NUMBER/FOLDS, as in 1/5, got {text!r}")
+    return int(number), int(count)
 
 
 SETTINGS = tuple(item.name for item in fields(Recipe) if item.name != "options")

@@ -224,7 +224,14 @@ def _recipe(config: dict[str, Any], run: Path, data: str | None) -> Recipe:
         # Any other split of the same data would test the run on its training examples.
         same_data = not is_known(data) or canonical(data) == config["data"]["name"]
         nothing: dict[str, Any] = {name: () if isinstance(getattr(moved, name), tuple) else None for name in OF_TABLES}
-        moved = replace(moved, **nothing, header=None, test=None, split=moved.split if same_data else None)
+        moved = replace(
+            moved,
+            **nothing,
+            header=None,
+            test=None,
+            fold=moved.fold if same_data else None,
+            split=moved.split if same_data else None,
+        )
     elif _readable(data):
         moved = replace(moved, target=_target_in(data, config["data"], moved.target))
     return moved if Path(data).is_dir() else replace(moved, size=None)
