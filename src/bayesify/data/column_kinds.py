@@ -156,13 +156,13 @@ class _ColumnFinder:
             ):
                 self.findings.sentences.append(
                     f"column {self.name!r} looks like an id, a different number in each row: it is left out (--numeric "
-                    f"{self.name} keeps it)"
+                    f"{self.name!r} keeps it)"
                 )
                 self.findings.gaps.pop(self.name, None)
                 return None
             if in_turn:
                 self.findings.sentences.append(
-                    f"column {self.name!r} counts the rows: leave it out (--ignore {self.name}) if it is their number"
+                    f"column {self.name!r} counts the rows: leave it out (--ignore {self.name!r}) if it is their number"
                 )
         return Column(self.name, gaps=any(missing))
 
@@ -205,7 +205,7 @@ class _ColumnFinder:
         self._count(missing)
         self.findings.sentences.append(
             f"column {self.name!r} has {distinct} different texts: they are hashed into {BUCKETS} inputs, where values "
-            f"share inputs and new values are accepted (--categorical {self.name} gives each its own, --ignore leaves "
+            f"share inputs and new values are accepted (--categorical {self.name!r} gives each its own, --ignore leaves "
             "it out)"
         )
         return Column(self.name, gaps=any(missing), buckets=BUCKETS)

@@ -36,7 +36,7 @@ def by_class(report: Report, results: Sequence[MethodResult]) -> None:
     if alone and len(counts) <= _MOST_COLUMNS:
         listed = [[name, *row] for name, row in zip(first.recall, first.confusion, strict=True)]
         named = [Column(name, ",d", note="predicted") for name in first.recall]
-        report.table([Column("true class"), *named], listed, "Examples by true class (rows) and predicted class.")
+        report.table([Column("true class"), *named], listed, "Examples by true and predicted class.")
 
 
 def simple_models(report: Report, results: Sequence[MethodResult]) -> None:
