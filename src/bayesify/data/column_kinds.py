@@ -205,8 +205,8 @@ class _ColumnFinder:
         self._count(missing)
         self.findings.sentences.append(
             f"column {self.name!r} has {distinct} different texts: they are hashed into {BUCKETS} inputs, where values "
-            f"share inputs and new values are accepted (--categorical {self.name!r} gives each its own, --ignore leaves "
-            "it out)"
+            f"share inputs and new ones are accepted (--categorical {self.name!r} gives each its own, --ignore leaves "
+            "them out)"
         )
         return Column(self.name, gaps=any(missing), buckets=BUCKETS)
 
