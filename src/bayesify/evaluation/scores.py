@@ -371,6 +371,17 @@ class Evaluation:
         """All scores by name, as `json.dumps` takes them; None where there is no value."""
         return asdict(self)
 
+    def _repr_html_(self) -> str:
+        from bayesify.html import html_table
+
+        rows = [
+            (SCORES[part.name].title, getattr(self, part.name))
+            for part in fields(self)
+            if part.metadata and getattr(self, part.name) is not None
+        ]
+        rows += [(f"recall of {name}", share) for name, share in (self.recall or {}).items()]
+        return html_table(f"{self.kind}: {self.examples:,} examples, {self.draws} draws", ("score", "value"), rows)
+
     def __str__(self) -> str:
         apart = {"auroc_by", "recall", "confusion"}
         rows = [(part.name, getattr(self, part.name)) for part in fields(self) if part.name not in apart]

@@ -16,7 +16,7 @@ from bayesify.likelihoods.gaussian import Gaussian
 
 
 class WeightedCategorical(Categorical):
-    """Classes with a weight for each example; a target is its label plus the number of classes times a weight's place.
+    """Classes with a weight for each example; a target is its label minus the number of classes times a weight's place.
 
     Args:
         classes: number of classes.
@@ -30,27 +30,35 @@ class WeightedCategorical(Categorical):
 
     def __init__(self, classes: int, weights: Tensor, class_weights: Any = None) -> None:
         super().__init__(class_weights=class_weights, classes=classes)
+        self.count = classes
         values, places = weights.double().unique(return_inverse=True)
         self.register_buffer("places", places, persistent=False)
         self.register_buffer("table", values.to(torch.get_default_dtype()), persistent=False)
 
     def packed(self, labels: Tensor) -> Tensor:
         """The labels `[n]` of the examples with their weights."""
-        return labels.long() + (self.classes or 0) * self.places
+        return labels.long() - self.count * self.places
+
+    def prepare(self, targets: Any) -> Tensor:
+        return torch.as_tensor(targets).long()
 
     def width(self, targets: Tensor) -> int:
-        return self.classes or 0
+        return self.count
+
+    def compared(self, targets: Tensor) -> Tensor:
+        """The labels without the weights."""
+        return targets % self.count
 
     def check_outputs(self, outputs: Tensor, targets: Tensor) -> None:
-        super().check_outputs(outputs, targets % (self.classes or 1))
+        super().check_outputs(outputs, self.compared(targets))
 
     def log_prob(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
-        classes = self.classes or 1
-        plain = super().log_prob(outputs, targets % classes, keys)
-        return plain * self.table[targets // classes].to(plain.dtype)
+        plain = super().log_prob(outputs, self.compared(targets), keys)
+        places = -torch.div(targets, self.count, rounding_mode="floor")
+        return plain * self.table[places].to(plain.dtype)
 
     def log_density(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
-        return super().log_density(outputs, targets % (self.classes or 1), keys)
+        return super().log_density(outputs, self.compared(targets), keys)
 
     def plain(self) -> Categorical:
         """The likelihood without the weights of the examples."""

@@ -46,8 +46,8 @@ def simple_models(report: Report, results: Sequence[MethodResult]) -> None:
         return
     report.section(
         "Simple models",
-        "Trained on the same examples by scikit-learn with its default settings. A network that predicts no better than "
-        "them is not worth its trouble.",
+        "Trained on the same examples by scikit-learn with its default settings. A network that predicts no better "
+        "is not worth its trouble.",
     )
     names = list(models[0].scores)
     heads = [Column(SCORES[name].heading, SCORES[name].form, better=SCORES[name].better) for name in names]
