@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: test demo lint bench browser wheel smoke clean
+.PHONY: test demo docs lint bench browser wheel smoke clean
 
 test: $(READY) browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -13,6 +13,10 @@ test: $(READY) browser
 
 demo: $(READY)
 	$(BIN)/bayesify demo
+
+# The documentation as a site, in build/site.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: $(READY)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . ; $(BIN)/mypy
