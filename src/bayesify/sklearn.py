@@ -587,9 +587,9 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
         X, y = validate_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, accept_sparse=["csr", "csc"]
         )
+        self._target_shape = y.shape[1:]
         y = self._targets(y)
         self._units = StandardScaler().fit(y.reshape(len(y), -1), sample_weight=_weights(sample_weight, X))
-        self._target_shape = y.shape[1:]
         return self._fit(_dense(X), y, self._likelihood(), {"kind": "regression"}, sample_weight)
 
     @available_if(_learns_on)  # type: ignore[untyped-decorator]
@@ -612,16 +612,16 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
         X, y = validate_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, accept_sparse=["csr", "csc"], reset=False
         )
-        y = self._targets(y)
         if y.shape[1:] != self._target_shape:
             raise ValueError(f"y must have {list(self._target_shape)} targets for each row, got {list(y.shape[1:])}")
+        y = self._targets(y)
         return self._fit(_dense(X), y, self._likelihood(), {"kind": "regression"}, sample_weight, self.method_)
 
     def _likelihood(self) -> Gaussian:
         # A single target has Python numbers, which keep all their digits.
+        several = len(self._units.mean_) > 1
         location, scale = (
-            value.tolist() if self._target_shape else float(value[0])
-            for value in (self._units.mean_, self._units.scale_)
+            value.tolist() if several else float(value[0]) for value in (self._units.mean_, self._units.scale_)
         )
         noise = _plain(self.noise)
         if noise == "learned" and METHODS[choose("method", self.method, METHODS)].plan_type is not Plan:
@@ -666,7 +666,9 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
         return tags
 
     def _targets(self, y: Any) -> NDArray[Any]:
-        return np.asarray(y, dtype=np.float64)
+        values = np.asarray(y, dtype=np.float64)
+        # A column is one target: it has the same digits as a vector.
+        return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def _dense(X: Any) -> NDArray[np.float64]:
