@@ -19,7 +19,7 @@ from bayesify.report import MethodResult, model_card
 from bayesify.report.scoring import reported_scores
 
 assert result.mce >= result.ece >= 0
-assert list(result.to_dict())[10:12] == ["ece", "mce"]
+assert list(result.to_dict())[7:9] == ["ece", "mce"]
 assert f"mce{result.mce:>37.4f}" in str(result)
 assert "mce: largest gap" in bf.Evaluation.__doc__
 shown = MethodResult("variational", "Mine", bnn, result, bnn.predict(x), y)

@@ -7,6 +7,7 @@ heading, its number format, which way is better. Evaluations, comparisons, repor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -50,7 +51,7 @@ class Score:
     form: str
     better: str
     sentence: str
-    measure: Callable[[ScoredPredictions], float] | None = None
+    measure: Callable[[ScoredPredictions], float | None] | None = None
     kinds: tuple[str, ...] = BOTH
     unknown: bool = False
     unit: str = ""
@@ -138,35 +139,6 @@ class Evaluation:
         kinds=(CLASSIFICATION,),
         note="known",
         short_form=".1%",
-    )
-    base_rate: float | None = measured(
-        heading="base rate",
-        title="share of the commonest class",
-        form=".2%",
-        better="",
-        sentence="share of the commonest class, the accuracy of always predicting it",
-        measure=lambda p: bf.metrics.base_rate(p.targets),
-        kinds=(CLASSIFICATION,),
-    )
-    balanced_accuracy: float | None = measured(
-        heading="balanced accuracy",
-        title="balanced accuracy",
-        form=".2%",
-        better="higher",
-        sentence="mean recall over the classes, so that every class counts the same",
-        measure=lambda p: bf.metrics.balanced_accuracy(p.probs, p.targets),
-        kinds=(CLASSIFICATION,),
-        note="mean recall",
-    )
-    auc: float | None = measured(
-        heading="AUC",
-        title="area under the ROC curve, each class against the others",
-        form=".3f",
-        better="higher",
-        sentence="chance that an example of a class has more of its probability than another's; 0.5 is chance",
-        measure=lambda p: bf.metrics.roc_auc(p.probs, p.targets),
-        kinds=(CLASSIFICATION,),
-        note="between classes",
     )
     nll: float | None = measured(
         heading="NLL",
@@ -340,12 +312,41 @@ class Evaluation:
     )
     unknown_by: str | None = None
     auroc_by: dict[str, float] | None = None
-    recall: dict[str, float | None] | None = None
-    confusion: list[list[int]] | None = None
     elbo: float | None = None
     elbo_standard_error: float | None = None
     expected_log_likelihood: float | None = None
     kl: float | None = None
+    base_rate: float | None = measured(
+        heading="base rate",
+        title="share of the commonest class",
+        form=".2%",
+        better="",
+        sentence="share of the commonest class, the accuracy of always predicting it",
+        measure=lambda p: bf.metrics.base_rate(p.targets),
+        kinds=(CLASSIFICATION,),
+    )
+    balanced_accuracy: float | None = measured(
+        heading="balanced accuracy",
+        title="balanced accuracy",
+        form=".2%",
+        better="higher",
+        sentence="mean recall over the classes, so that every class counts the same",
+        measure=lambda p: bf.metrics.balanced_accuracy(p.probs, p.targets),
+        kinds=(CLASSIFICATION,),
+        note="mean recall",
+    )
+    auc: float | None = measured(
+        heading="AUC",
+        title="area under the ROC curve, each class against the others",
+        form=".3f",
+        better="higher",
+        sentence="chance that an example of a class has more of its probability than another's; 0.5 is chance",
+        measure=lambda p: _where_defined(bf.metrics.roc_auc(p.probs, p.targets)),
+        kinds=(CLASSIFICATION,),
+        note="between classes",
+    )
+    recall: dict[str, float | None] | None = None
+    confusion: list[list[int]] | None = None
 
     def with_elbo(self, bound: ELBO | None) -> Evaluation:
         """The same scores with those of the posterior on its training data.
@@ -428,6 +429,11 @@ HIGHLIGHTED = {
     "classification": ("accuracy", "ece", "auroc", "accuracy_at_90"),
     "regression": ("rmse", "nll", "coverage_95", "auroc"),
 }
+
+
+def _where_defined(value: float) -> float | None:
+    """None for NaN, which JSON does not have: the area between classes where all examples are of one class."""
+    return None if math.isnan(value) else value
 
 
 def _cell(value: float | str) -> str:
