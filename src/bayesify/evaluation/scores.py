@@ -422,7 +422,7 @@ COMPARED = {
     "regression": ("rmse", "nll", "crps", "coverage_95", "auroc"),
 }
 REPORTED = {
-    "classification": ("accuracy", "base_rate", "balanced_accuracy", "auc", "nll", "ece", "auroc", "accuracy_at_90"),
+    "classification": ("accuracy", "nll", "ece", "auroc", "accuracy_at_90"),
     "regression": ("rmse", "mae", "nll", "crps", "coverage_95", "auroc"),
 }
 HIGHLIGHTED = {

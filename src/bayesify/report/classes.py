@@ -22,7 +22,7 @@ def by_class(report: Report, results: Sequence[MethodResult]) -> None:
     first = results[0].evaluation
     if first.recall is None or first.confusion is None:
         return
-    report.section("Single classes")
+    report.section("Single classes", " ".join(_about(result, alone=len(results) == 1) for result in results))
     counts = [sum(row) for row in first.confusion]
     total = sum(counts)
     rows = [
@@ -37,6 +37,14 @@ def by_class(report: Report, results: Sequence[MethodResult]) -> None:
         listed = [[name, *row] for name, row in zip(first.recall, first.confusion, strict=True)]
         named = [Column(name, ",d", note="predicted") for name in first.recall]
         report.table([Column("true class"), *named], listed, "Examples by true and predicted class.")
+
+
+def _about(result: MethodResult, *, alone: bool) -> str:
+    """The scores that a rare class cannot hide behind, in a sentence."""
+    e = result.evaluation
+    area = "" if e.auc is None else f", AUC between classes {e.auc:.3f}"
+    about = f"balanced accuracy {e.balanced_accuracy:.1%} (base rate {e.base_rate:.1%}){area}."
+    return f"{about[0].upper()}{about[1:]}" if alone else f"{result.label}: {about}"
 
 
 def simple_models(report: Report, results: Sequence[MethodResult]) -> None:
