@@ -29,7 +29,7 @@ def test_the_command_line_reads_it(tmp_path):
 
 def test_the_errors_name_it(tmp_path):
     (tmp_path / "mine.xlsx").write_text("")
-    with pytest.raises(bf.data.DataError, match=".txt, .jsonl, .npz or a folder"):
+    with pytest.raises(bf.data.DataError, match=".feather, .jsonl, .npz or a folder"):
         bf.data.open_data(tmp_path / "mine.xlsx")
 """
 

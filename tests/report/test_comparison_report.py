@@ -71,7 +71,7 @@ def numbers(x):
 
 def test_the_table_is_the_evaluations(whole, results):
     page, twin = whole
-    (table,) = blocks(twin, "table")
+    table, *_ = blocks(twin, "table")
     assert table["columns"][:6] == ["method", "accuracy", "NLL", "ECE", "AUROC", "accuracy at 90%"]
     for row, each in zip(table["rows"], results, strict=True):
         e = each.evaluation
@@ -178,7 +178,7 @@ def test_one_run_without_unknown_inputs_images_or_mistakes(results, images, tmp_
     comparison_report([alone], path=tmp_path / "r.html", title="One", known=(x, targets))
     twin = json.loads((tmp_path / "r.json").read_text("utf-8"))
     assert "100.0%" in twin["headline"][0]
-    (table,) = blocks(twin, "table")
+    table, *_ = blocks(twin, "table")
     e = alone.evaluation
     assert [row[:2] for row in table["rows"]] == [
         ["accuracy", e.accuracy],

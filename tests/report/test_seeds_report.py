@@ -48,7 +48,7 @@ def written(seeds, tmp_path_factory):
 
 def test_the_table_has_means_and_standard_errors_over_the_seeds(seeds, written):
     page, twin = written
-    (table,) = [block for part in twin["sections"] for block in part["content"] if block["type"] == "table"]
+    table, *_ = [block for part in twin["sections"] for block in part["content"] if block["type"] == "table"]
     for place, (row, errors) in enumerate(zip(table["rows"], table["standard_errors"], strict=True)):
         for name, title in (("accuracy", "accuracy"), ("nll", "NLL"), ("auroc", "AUROC")):
             values = [getattr(run[place].evaluation, name) for run in seeds]
@@ -124,7 +124,7 @@ def test_seeds_must_be_of_the_same_methods(seeds, tmp_path):
 def test_the_command_shows_every_seed(runs):
     twin = json.loads((runs / "several" / "report.json").read_text("utf-8"))
     rows = json.loads((runs / "several" / "comparison.json").read_text("utf-8"))["rows"]
-    (table,) = [block for part in twin["sections"] for block in part["content"] if block["type"] == "table"]
+    table, *_ = [block for part in twin["sections"] for block in part["content"] if block["type"] == "table"]
     assert "3 seeds" in twin["subtitle"]
     place = table["columns"].index("NLL")
     for row, line, errors in zip(rows, table["rows"], table["standard_errors"], strict=True):

@@ -122,7 +122,7 @@ BAD = {
     "objects for images": ("?model=plain", JSON, b'[{"a": 1}]', 422, "images"),
     "a column too few": ("?model=bands", JSON, b'{"area": 3}', 422, "'kind'"),
     "a column too many": ("?model=bands", JSON, b'{"area": 3, "kind": "flat", "sea": 1}', 422, "'sea'"),
-    "an unknown category": ("?model=bands", JSON, b'{"area": 3, "kind": "tent"}', 422, "'tent'"),
+    "a list for a category": ("?model=bands", JSON, b'{"area": 3, "kind": ["flat"]}', 422, "expected a number, text"),
     "a number beyond all": ("?model=bands", JSON, b'{"area": 1%s, "kind": "flat"}' % (b"0" * 400), 422, "too large"),
     "an object among lists": ("?model=bands", JSON, b'[{"area": 3, "kind": "flat"}, [1, 2]]', 422, "like the first"),
     "a picture for a table": ("?model=bands", PNG, b"\x89PNG", 422, "table"),
@@ -145,6 +145,21 @@ def test_what_is_wrong_is_said_in_one_line(client, name):
     reply = client.ask("POST", f"/v1/predict{query}", body, {"Content-Type": kind})
     assert reply.status == status, reply.body
     assert words in reply.error
+
+
+def test_a_row_that_training_never_saw_gets_a_reason_and_the_others_their_predictions(client):
+    rows = [{"area": 3, "kind": "flat"}, {"area": 3, "kind": "tent"}, {"area": None, "kind": "flat"}]
+    body = json.dumps(rows).encode()
+    reply = client.ask("POST", "/v1/predict?model=bands", body, {"Content-Type": JSON})
+    assert reply.status == 200, reply.body
+    known, tent, gap = json.loads(reply.body)["predictions"]
+    alone = client.ask("POST", "/v1/predict?model=bands", json.dumps(rows[0]).encode(), {"Content-Type": JSON})
+    assert known == json.loads(alone.body)["predictions"][0]
+    for row, words in ((tent, "unknown category 'tent'"), (gap, "'area': missing value")):
+        assert row["answer"] == "I do not know"
+        assert not row["accepted"]
+        assert row["epistemic"] is None
+        assert words in row["reason"]
 
 
 def test_a_pickle_is_never_opened(client, tmp_path):

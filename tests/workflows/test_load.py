@@ -93,7 +93,7 @@ def test_categories_are_found_by_their_names(place, capsys):
     numbers = frame[ones].assign(kind=1)
     chosen = [value for value, is_one in zip(expected, ones, strict=True) if is_one]
     assert answers(numbers) == pytest.approx(chosen, rel=1e-6)
-    with pytest.raises(DataError, match="line 2, column 'kind': unknown category 'castle'; known: 1, a flat, a, b"):
+    with pytest.raises(DataError, match="row 1, column 'kind': unknown category 'castle'; known: 1, a flat, a, b"):
         bf.prepare(run, frame.assign(kind="castle"))
     with pytest.raises(DataError, match="column 'kind': missing value"):
         bf.prepare(run, frame.assign(kind=None))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bayesify.cli.options import Json
+from bayesify.cli.options import Json, name_of
 from bayesify.cli.output import FAILED, CommandError, emit
 from bayesify.cli.recipe_flags import takes_recipe
 from bayesify.errors import choose
@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
         epilog="Examples:\n\n"
         "bayesify compare --data digits --withhold 9 --out runs/compared\n\n"
         "bayesify compare --data mine.csv --target price --methods point,ensemble,variational --seeds 5\n\n"
+        "bayesify compare --data mine.csv --target price --methods variational --folds 5\n\n"
         "bayesify compare --against hmc --data moons --seeds 5"
     )(compare)
 
@@ -48,6 +49,12 @@ def compare(
         int | None,
         typer.Option(
             help="Number of seeds; several give means with standard errors. (default: 1; with --against 5)", metavar="N"
+        ),
+    ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            help="Cross-validate: train and test this many times, each time with other rows for testing.", metavar="K"
         ),
     ] = None,
     out: Annotated[
@@ -78,10 +85,12 @@ def compare(
     """
     del context
     listed = None if methods is None else [name for name in methods.split(",") if name.strip()]
-    chosen = {"methods": listed, "seeds": seeds, "draws": draws}
+    chosen = {"methods": listed, "seeds": seeds, "draws": draws, "folds": folds}
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if against is not None:
         choose("reference", against, ("hmc",))
+        if folds is not None:
+            raise CommandError("--folds is for comparisons at equal budgets: leave out --against")
         _compare_against(read_settings(settings), out, overwrite, chosen, as_json=as_json)
         return
     options = read_settings({name: settings.pop(name) for name in (*OPTIONS, "prior") if name in settings})
@@ -94,16 +103,17 @@ def _compare(
     from bayesify.workflows.compare import recipe_comparison
     from bayesify.workflows.compare.comparison import table
 
-    folder = out or Path("runs") / f"{Path(recipe.data).stem}-compared"
+    folder = out or Path("runs") / f"{name_of(recipe.data)}-compared"
     compared = recipe_comparison.compare(recipe, folder, settings=options, overwrite=overwrite, **chosen)
     if as_json:
         result = {"out": str(folder), "report": str(compared.report), "seeds": chosen.get("seeds", 1)}
         runs = {label: str(path) for label, path in compared.folders.items()}
-        emit(result | {"runs": runs, "rows": [row.to_dict() for row in compared.rows]})
+        beside = {"folds": chosen.get("folds"), "baselines": [row.to_dict() for row in compared.baselines]}
+        emit(result | {"runs": runs, "rows": [row.to_dict() for row in compared.rows]} | beside)
         return
     from rich.console import Console
 
-    Console(highlight=False).print(table(compared.rows))
+    Console(highlight=False).print(table([*compared.rows, *compared.baselines]))
     print(f"the report is in {compared.report}; the networks of the first seed are runs in {folder}")
 
 

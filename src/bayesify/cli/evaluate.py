@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,8 @@ from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:
     from bayesify.evaluation import Evaluation
+
+TITLES = {"constant": "a constant", "linear": "a linear model", "boosting": "gradient boosting"}
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +39,10 @@ def evaluate(
     seed: Seed = 0,
     max_error: MaxError = None,
     network: OwnNetwork = None,
+    baselines: Annotated[
+        bool,
+        typer.Option(help="Beside a table's scores those of a constant, a linear model and gradient boosting."),
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Score a run and write the scores to its metrics.json.
@@ -44,7 +50,7 @@ def evaluate(
     Accuracy, error and coverage are fractions. NLL is in nats per example. With unknown inputs, AUROC says how well
     uncertainty separates them from known ones.
     """
-    result, evaluation = score_run(run, data, ood, draws, by, seed, network, max_error)
+    result, evaluation = score_run(run, data, ood, draws, by, seed, network, max_error, baselines=baselines)
     say_unprepared(run)
     if as_json:
         emit(result)
@@ -54,6 +60,13 @@ def evaluate(
     print(evaluation)
     for line in _promises(result.get("promises") or {}):
         print(line)
+    for model in result["baselines"]:
+        scores = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in model.items() if name != "name")
+        print(f"beside it, {TITLES[model['name']]}: {scores}")
+    for notice in result["notices"]:
+        print(f"note: {notice}")
+    for alert in result["alerts"]:
+        print(f"before you trust it: {alert}")
 
 
 def score_run(
@@ -65,10 +78,15 @@ def score_run(
     seed: int,
     network: str | None,
     max_error: float | None = None,
+    *,
+    baselines: bool = False,
 ) -> tuple[dict[str, Any], Evaluation]:
     """Score a run and write the scores to its `metrics.json`; examples that a promise was made from are left out."""
     from bayesify.evaluation import evaluate as score
+    from bayesify.evaluation.baselines import beaten_by
+    from bayesify.evaluation.imbalance import never_predicted
     from bayesify.workflows import guarantees, run_data, train
+    from bayesify.workflows.beside import simple_models
 
     method, everything = run_data.open_run(run, data, ood, network)
     examples = guarantees.unused_examples(method, everything)
@@ -76,10 +94,17 @@ def score_run(
     if not len(examples.y):
         raise CommandError(f"every example of {everything.what} was used to calibrate {run}: give others with --data")
     evaluation = score(method, (examples.x, examples.y), ood=examples.unknown, draws=draws, seed=seed, by=by)
+    models = simple_models(method, examples, run) if baselines else []
+    alerts = [never_predicted(evaluation)]
+    if models:
+        alerts.append(beaten_by(method.predict(examples.x, draws=draws, seed=seed, by=by), examples.y, models))
     evaluation = evaluation.with_elbo(run_data.elbo_of(method, examples, draws, seed))
     about = {"method": method.name, "data": examples.what, "ood": examples.unknown_what, "by": by, "seed": seed}
     promises = guarantees.score_promises(method, examples, {"draws": draws, "seed": seed, "by": by}, max_error)
-    metrics: dict[str, Any] = plain(about | evaluation.to_dict() | ({"promises": promises} if promises else {}))
+    beside = {"baselines": [model.to_dict() for model in models], "notices": list(examples.notices)}
+    beside["alerts"] = [alert for alert in alerts if alert is not None]
+    beside |= {"promises": promises} if promises else {}
+    metrics: dict[str, Any] = plain(about | evaluation.to_dict() | beside)
     train.write_metrics(run, metrics)
     if left_out:
         say(f"{left_out:,} examples are left out: the run was recalibrated or certified on them")

@@ -35,6 +35,12 @@ def complete_prior(incomplete: str) -> list[str]:
     return [text for text in PRIORS if text.startswith(incomplete)]
 
 
+def name_of(data: str) -> str:
+    """A short name of data for the default name of a folder: the file without its suffixes."""
+    place = data.partition("?query=")[0]
+    return Path(Path(place).name.removesuffix(".gz")).stem
+
+
 def say_unprepared(*folders: Path) -> None:
     """Print which runs were fitted in Python: they have no preparation, so their inputs are taken as they are."""
     from bayesify import runs

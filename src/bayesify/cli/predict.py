@@ -38,8 +38,8 @@ def predict(
         list[str],
         typer.Argument(
             metavar="INPUT...",
-            help="PNG or JPEG images (or a folder of them), .npy, .npz or .csv files; - reads CSV rows or JSON lines "
-            "from standard input.",
+            help="PNG or JPEG images (or a folder of them), .npy or .npz files, or tables (.csv, .tsv, also .gz, "
+            ".parquet, .arrow, sqlite:///FILE?query=SELECT ...); - reads CSV rows or JSON lines from standard input.",
         ),
     ],
     at_least: Annotated[
@@ -63,6 +63,9 @@ def predict(
     Arrays and rows hold raw values on the scale of the training data. A run that was fitted in Python has no
     preparation: numbers in .npy, .npz and .csv files are taken as they are.
 
+    A row of a table with a category, a spelling or a gap that training never saw is answered "I do not know", with the
+    reason; the other rows are predicted.
+
     Aleatoric uncertainty is noise in the data, epistemic uncertainty is what the network has not learnt (nats for
     classes, variances for numbers).
     """
@@ -80,11 +83,13 @@ def predict(
     records: list[dict[str, Any]] = []
     used = 0
     # Only the draws of one part of the inputs are kept: all of them may not fit in memory.
-    for predictive in method.predict_in_parts(preparation.apply(read.raw), draws=draws, seed=seed, by=by):
+    for predictive in method.predict_in_parts(read.prepared(preparation), draws=draws, seed=seed, by=by):
         names = read.names[len(records) : len(records) + len(predictive)]
         found = _records(predictive, names, rule(predictive))
         records += _with_sets(found, predictive, method, {"seed": seed, "by": by})
         used = predictive.draws
+    if preparation.columns:
+        records = [_with_reason(record, reason) for record, reason in zip(records, read.reasons, strict=True)]
     say_unprepared(run)
     if as_json:
         about = {"run": str(run), "draws": used, "at_least": at_least, "at_most": at_most}
@@ -196,7 +201,18 @@ def _records(predictive: Predictive, names: list[str], accepted: list[Any]) -> l
     ]
 
 
+def _with_reason(record: dict[str, Any], reason: str | None) -> dict[str, Any]:
+    """A row of a table with the reason why it is not answered; without a prediction where training never saw it."""
+    if reason is None:
+        unsure = None if _all(record["accepted"]) else "not certain enough"
+        return record | {"reason": unsure}
+    nothing = {name: None for name in record if name not in {"input", "answer", "accepted"}}
+    return record | nothing | {"answer": UNKNOWN, "accepted": False, "reason": reason}
+
+
 def _sentence(record: dict[str, Any]) -> str:
+    if record["aleatoric"] is None:
+        return f"{record['input']}: {UNKNOWN}, {record['reason']}"
     sure = _all(record["accepted"])
     uncertainty = f"aleatoric {_written(record['aleatoric'], '.3g')}, epistemic {_written(record['epistemic'], '.3g')}"
     if "label" in record:

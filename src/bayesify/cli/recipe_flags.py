@@ -73,11 +73,27 @@ FLAGS: dict[str, Flag] = {
     "data": Flag(
         str,
         DATA,
-        "The name of a data set (see bayesify data), a .csv, .tsv or .npz file, or a folder of images.",
+        "The name of a data set (see bayesify data), a .csv, .tsv (also .gz), .parquet, .arrow or .npz file, a folder "
+        "of images, or sqlite:///FILE?query=SELECT ...",
         complete=complete_data,
     ),
     "target": Flag(str, DATA, "Target column of a table, by name or number. (default: the last)", "COLUMN"),
     "ignore": Flag(list[str], DATA, "A column of a table to leave out.", "COLUMN"),
+    "categorical": Flag(list[str], DATA, "A column of a table to use as categories.", "COLUMN"),
+    "numeric": Flag(list[str], DATA, "A column of a table to use as numbers, even if it looks like an id.", "COLUMN"),
+    "missing": Flag(
+        str, DATA, "Missing values of a table: impute (with an input that says where) or refuse. (default: impute)"
+    ),
+    "header": Flag(str, DATA, "Whether the first line of a table has names: yes or no. (default: found out)"),
+    "test": Flag(
+        str,
+        DATA,
+        "Test examples: a share, a number, none (all rows are for training), or a table. (default: 0.2 of a table)",
+        "SHARE|none|FILE",
+    ),
+    "fold": Flag(str, DATA, "One part of a cross-validation, as 1/5: its examples are for testing.", "N/FOLDS"),
+    "group_by": Flag(str, DATA, "Column of a table whose equal values stay together in the split.", "COLUMN"),
+    "order_by": Flag(str, DATA, "Column of a table, such as a date: the last rows by it are for testing.", "COLUMN"),
     "size": Flag(int, DATA, "Resize the images of a folder to this height and width.", "PIXELS"),
     "split": Flag(int, DATA, "Number of a published split, or the seed that selects the test examples.", "N"),
     "normalise": Flag(
@@ -88,6 +104,7 @@ FLAGS: dict[str, Flag] = {
     ),
     "withhold": Flag(list[str], DATA, "Classes to leave out of training; they become unknown test inputs.", "CLASS"),
     "label_noise": Flag(str, DATA, "Swap the training labels of two classes at random, as 1,7=0.3.", "A,B=CHANCE"),
+    "class_weights": Flag(str, DATA, "balanced: every class counts the same in training, however rare."),
     "validation": Flag(float, DATA, "Share of the training examples set aside for validation.", "SHARE"),
     "network": Flag(
         str,
@@ -176,6 +193,8 @@ _DEFAULTS = {
     **{name: getattr(Recipe, name, None) for name in FLAGS},
     "bayesian": "all",
     "ignore": None,
+    "categorical": None,
+    "numeric": None,
     "withhold": None,
 }
 

@@ -93,6 +93,7 @@ def _results(
     from bayesify.evaluation.results import MethodResult
     from bayesify.plots import style
     from bayesify.workflows import guarantees, run_data, train
+    from bayesify.workflows.beside import simple_models
 
     results: list[MethodResult] = []
     first: Examples | None = None
@@ -125,6 +126,7 @@ def _results(
                 unknown=unknown,
                 history=method.history,
                 inputs=examples.x,
+                baselines=simple_models(method, examples, folder),
             )
         )
     assert first is not None

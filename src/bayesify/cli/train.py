@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayesify.cli.options import Json
+from bayesify.cli.options import Json, name_of
 from bayesify.cli.output import FAILED, CommandError, emit
 from bayesify.cli.recipe_flags import given_flags, takes_recipe
 from bayesify.workflows.recipe import Recipe, make_recipe, read_config_file
@@ -78,7 +78,7 @@ def train(
     else:
         base = {} if config is None else read_config_file(config, settings.get("network"))
         recipe = make_recipe(base, settings)
-        trained = _train(recipe, out or Path("runs") / f"{Path(recipe.data).stem}-{recipe.method}", overwrite=overwrite)
+        trained = _train(recipe, out or Path("runs") / f"{name_of(recipe.data)}-{recipe.method}", overwrite=overwrite)
     from bayesify.training.loop import Plan
 
     result = _result(trained)
@@ -142,6 +142,7 @@ def _result(trained: Trained) -> dict[str, Any]:
         "random_weights": method.network.random_size,
         "examples": about["examples"],
         "understood": describe_table(about),
+        "notices": about.get("notices") or [],
         "withheld": about["withheld"],
         "epochs": last.get("epoch", 0),
         "steps": last.get("step", 0),
@@ -171,6 +172,8 @@ def _print(result: dict[str, Any]) -> None:
     print(f"{result['method']} on {result['data']}: {examples['train']} training examples{validation}")
     if result["understood"]:
         print(result["understood"])
+    for notice in result["notices"]:
+        print(f"note: {notice}")
     done = f"{result['steps']:,} iterations" if result["method"] == "hmc" else f"{result['epochs']} epochs"
     print(f"{result['weights']:,} weights, {done} in {result['seconds']:.1f} s")
     if "schedule" in result:

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bayesify.data.columns import Column
 from bayesify.data.dataset import DataSet, assemble
 from bayesify.data.errors import DataError
 from bayesify.data.formats import read_arrays
-from bayesify.data.preparation import Column
 from bayesify.data.targets import Targets, read_targets
 
 Array = NDArray[np.generic]

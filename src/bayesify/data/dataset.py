@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from bayesify.data import images
+from bayesify.data.columns import Column
 from bayesify.data.errors import DataError, check_one_of
-from bayesify.data.preparation import Column, Preparation, fit_preparation
-from bayesify.data.splitting import split
+from bayesify.data.partition import fold_rows, train_and_test_rows
+from bayesify.data.preparation import Preparation, fit_preparation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bayesify.data.images import ImageLayout
 
 Kind = Literal["classification", "regression"]
@@ -53,6 +56,9 @@ class DataSet:
         unknown: test inputs of withheld classes, `[k, ...]`.
         unknown_labels: their classes, `[k]`, as positions in `withheld`.
         preparation: how the inputs were prepared; None for raw data.
+        notices: what was decided about a table that a user might not expect, one sentence each.
+        groups: for each training example, then each test example, the number of its group, `[n + m]`.
+        order: for each training example, then each test example, its place in time, `[n + m]`.
 
     Example:
         >>> dataset = bf.data.load("moons", n=200)
@@ -82,6 +88,9 @@ class DataSet:
     unknown: Tensor | None = None
     unknown_labels: Tensor | None = None
     preparation: Preparation | None = None
+    notices: tuple[str, ...] = ()
+    groups: Tensor | None = None
+    order: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -166,7 +175,10 @@ class DataSet:
         """
         if self.preparation is not None:
             raise DataError(f"{self.name} is already prepared; hold out a part first, then prepare")
-        train, test = train_and_test_rows(len(self.x_train), part, seed, self.y_train if self.classes else None)
+        n = len(self.x_train)
+        groups, order = (None if values is None else values[:n] for values in (self.groups, self.order))
+        labels = self.y_train if self.classes else None
+        train, test = train_and_test_rows(n, part, seed, labels, groups=groups, order=order)
         scaling: TargetScale = {} if self.classes else target_scale(self.y_train[train], self.name)
         rows = torch.arange(len(self.x_train)) if self.train_rows is None else self.train_rows
         return replace(
@@ -178,8 +190,53 @@ class DataSet:
             split_seed=seed,
             train_rows=rows[train],
             test_rows=rows[test],
+            groups=None if groups is None else torch.cat((groups[train], groups[test])),
+            order=None if order is None else torch.cat((order[train], order[test])),
             **scaling,
         )
+
+    def folds(self, count: int, seed: int = 0) -> Iterator[DataSet]:
+        """The data sets of a cross-validation: all examples, divided anew into training and test examples.
+
+        Groups stay together. With an order, each fold is tested on what comes after its training examples.
+
+        Args:
+            count: the number of folds.
+            seed: of a random choice.
+
+        Yields:
+            A data set for each fold.
+
+        Raises:
+            DataError: the data set is prepared, or has too few examples.
+
+        Example:
+            >>> [len(fold.x_test) for fold in bf.data.load("moons", n=90).folds(3)]
+            [30, 30, 30]
+
+        """
+        if self.preparation is not None:
+            raise DataError(f"{self.name} is already prepared; make folds of the raw data set")
+        x, y = torch.cat((self.x_train, self.x_test)), torch.cat((self.y_train, self.y_test))
+        known = self.train_rows is not None and self.test_rows is not None
+        rows = torch.cat((self.train_rows, self.test_rows)) if known else torch.arange(len(x))  # type: ignore[arg-type]
+        labels = y if self.classes else None
+        for train, test in fold_rows(len(x), count, seed, labels, groups=self.groups, order=self.order):
+            scaling: TargetScale = {} if self.classes else target_scale(y[train], self.name)
+            both = torch.cat((train, test))
+            yield replace(
+                self,
+                x_train=x[train],
+                y_train=y[train],
+                x_test=x[test],
+                y_test=y[test],
+                split_seed=seed,
+                train_rows=rows[train],
+                test_rows=rows[test],
+                groups=None if self.groups is None else self.groups[both],
+                order=None if self.order is None else self.order[both],
+                **scaling,
+            )
 
 
 def assemble(
@@ -188,7 +245,7 @@ def assemble(
     x: Tensor,
     y: Tensor,
     *,
-    test: float | tuple[Tensor, Tensor],
+    test: float | tuple[Tensor, Tensor] | None,
     seed: int = 0,
     maximum: float | None = None,
     class_names: tuple[str, ...] = (),
@@ -196,18 +253,27 @@ def assemble(
     target_name: str = "target",
     licence: str = "not stated",
     source: str = "",
+    notices: tuple[str, ...] = (),
+    groups: Tensor | None = None,
+    order: Tensor | None = None,
 ) -> DataSet:
     """A data set from all its raw examples.
 
-    `test` is the share or number of test examples, or the (train, test) row numbers. With `maximum`, the examples are
-    images with levels from 0 to `maximum`; otherwise they are rows of a table.
+    `test` is the share or number of test examples, the (train, test) row numbers, or None: all examples are for
+    training. With `maximum`, the examples are images with levels from 0 to `maximum`; otherwise they are rows of a
+    table. `groups` stay together, and with `order` the last examples are for testing.
     """
     check_one_of("kind", kind, ("classification", "regression"))
-    if isinstance(test, tuple):
-        (train_rows, test_rows), split_seed = test, None
+    split_seed = None
+    if test is None:
+        train_rows, test_rows = torch.arange(len(x)), torch.arange(0)
+    elif isinstance(test, tuple):
+        train_rows, test_rows = test
     else:
-        train_rows, test_rows = train_and_test_rows(len(x), test, seed, y if kind == "classification" else None)
-        split_seed = seed
+        labels = y if kind == "classification" else None
+        train_rows, test_rows = train_and_test_rows(len(x), test, seed, labels, groups=groups, order=order)
+        split_seed = seed if order is None else None
+    both = torch.cat((train_rows, test_rows))
     x_train, y_train = x[train_rows], y[train_rows]
     if kind == "classification" and bool((y_train == y_train[0]).all()):
         only = class_names[int(y_train[0])]
@@ -229,6 +295,9 @@ def assemble(
         split_seed=split_seed,
         train_rows=train_rows,
         test_rows=test_rows,
+        notices=notices,
+        groups=None if groups is None else groups[both],
+        order=None if order is None else order[both],
         **scaling,
     )
 
@@ -246,12 +315,3 @@ def target_scale(target: Tensor, name: str) -> TargetScale:
     if bool((values == values[0]).all()):
         raise DataError(f"{name}: every training target is {float(values[0]):g}; a regression needs different values")
     return {"target_mean": float(values.mean()), "target_scale": float(values.std(correction=0))}
-
-
-def train_and_test_rows(n: int, test: float, seed: int, labels: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Row numbers of training and test examples; `test` is a share of `n` (a float) or a number (an int)."""
-    if isinstance(test, bool) or not 0 < test < (n if isinstance(test, int) else 1):
-        raise DataError(f"the test part must be a share between 0 and 1 or a number below {n}, got {test!r}")
-    sizes = (n - test, test) if isinstance(test, int) else (1 - test, test)
-    train_rows, test_rows = split(n, sizes, seed, labels)
-    return train_rows, test_rows

@@ -15,11 +15,11 @@ from torch import Tensor
 from bayesify import noise as noises
 from bayesify.data import locations, published_files
 from bayesify.data.catalogue import KNOWN, MUSHROOM_COLUMNS, KnownDataSet, KnownRegression, canonical
+from bayesify.data.columns import Column
 from bayesify.data.dataset import DataSet, assemble
 from bayesify.data.download import download, write_whole
 from bayesify.data.errors import DAMAGE, DataError
 from bayesify.data.images import layout_of
-from bayesify.data.preparation import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ Every normalisation is `(raw / unit - mean) / scale`, the three numbers fitted o
     "255"        to [0, 1]                                       "none"       as it is
     "standard"   mean 0, variance 1: per column of a table, one mean and one deviation for images
 
-Pixels are scaled to 0 ... 255 first if the data has another maximum (16 for the 8x8 digits). In a raw table, a column
-of categories has codes; it becomes one column of zeros and ones per category.
+Pixels are scaled to 0 ... 255 first if the data has another maximum (16 for the 8x8 digits). What a column of a table
+becomes is in `bayesify.data.columns`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from bayesify.data import images
+from bayesify.data.columns import Column
 from bayesify.data.errors import DataError, check_one_of
 from bayesify.data.images import ImageLayout
 from bayesify.errors import first_line
@@ -33,24 +34,6 @@ if TYPE_CHECKING:
 NORMALISATIONS = ("126", "255", "standard", "symmetric", "none")
 # The largest image that a configuration may describe: about what Pillow opens without a warning.
 _MOST_VALUES = 3 * 90_000_000
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table.
-
-    Args:
-        name: its name.
-        categories: the values of a column of categories; raw data has their positions in this list. Empty for numbers.
-
-    Example:
-        >>> bf.data.Column("colour", ("blue", "red")).categories.index("red")
-        1
-
-    """
-
-    name: str
-    categories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +53,8 @@ class Preparation:
         invert: whether `prepare_image` inverts images: True, False or "auto".
         target_mean: mean of the training targets of a regression.
         target_scale: standard deviation of the training targets of a regression.
+        fill: for each column the number that stands for a missing value, the median of training; empty where no column
+            has any.
 
     Example:
         >>> preparation = bf.data.load("digits").prepare().preparation
@@ -90,12 +75,13 @@ class Preparation:
     invert: bool | Literal["auto"] = "auto"
     target_mean: float = 0.0
     target_scale: float = 1.0
+    fill: tuple[float, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one prepared example: `[features]`, or `[channels, height, width]`."""
         if self.image is None:
-            return (sum(len(column.categories) or 1 for column in self.columns),)
+            return (sum(column.width for column in self.columns),)
         whole = (self.image.channels, self.image.height, self.image.width)
         return (math.prod(whole),) if self.flatten else whole
 
@@ -160,8 +146,10 @@ class Preparation:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON."""
         plain = asdict(self)
-        plain["columns"] = [{"name": c.name, "categories": list(c.categories)} for c in self.columns]
-        return plain | {"mean": list(self.mean), "scale": list(self.scale)}
+        plain["columns"] = [column.to_dict() for column in self.columns]
+        plain |= {"mean": list(self.mean), "scale": list(self.scale)}
+        fill = plain.pop("fill")
+        return plain | ({"fill": list(fill)} if fill else {})
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Preparation:
@@ -178,16 +166,17 @@ class Preparation:
 
         """
         known = {field.name for field in fields(cls)}
-        unknown, missing = sorted(set(plain) - known), sorted(known - set(plain))
+        unknown, missing = sorted(set(plain) - known), sorted(known - {"fill"} - set(plain))
         if unknown or missing:
             problem = f"unknown {', '.join(unknown)}" if unknown else f"missing {', '.join(missing)}"
             raise DataError(f"not a preparation written by this version: {problem}")
         try:
             values = dict(plain) | {
                 "image": None if plain["image"] is None else ImageLayout(**plain["image"]),
-                "columns": tuple(Column(c["name"], tuple(c["categories"])) for c in plain["columns"]),
+                "columns": tuple(map(Column.from_dict, plain["columns"])),
                 "mean": tuple(map(float, plain["mean"])),
                 "scale": tuple(map(float, plain["scale"])),
+                "fill": tuple(map(float, plain.get("fill", ()))),
             }
             _check_values(values)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -211,16 +200,16 @@ class Preparation:
     def _apply_table(self, raw: Tensor) -> Tensor:
         if raw.dim() != 2 or raw.shape[1] != len(self.columns):
             raise DataError(f"rows must be [batch, {len(self.columns)}], got {_shape(raw)}")
-        values, parts = raw.double(), []
-        if not any(column.categories for column in self.columns):
+        values = raw.double()
+        plain = all(column.kind == "number" and not column.gaps for column in self.columns)
+        if plain and not bool(values.isnan().any()):
             mean, scale = (torch.tensor(numbers, dtype=torch.float64) for numbers in (self.mean, self.scale))
             return ((values - mean) / scale).float()
-        for position, column in enumerate(self.columns):
-            cells = values[:, position]
-            if column.categories:
-                parts.append(_one_hot(cells, column))
-            else:
-                parts.append(((cells - self.mean[position]) / self.scale[position]).float()[:, None])
+        fill = self.fill or (0.0,) * len(self.columns)
+        parts = [
+            column.inputs(values[:, place], self.mean[place], self.scale[place], fill[place])
+            for place, column in enumerate(self.columns)
+        ]
         return torch.cat(parts, 1)
 
 
@@ -239,12 +228,15 @@ def fit_preparation(
     check_one_of("invert", invert, (True, False, "auto"))
     if normalise in {"standard", "symmetric"} and (image is None or normalise == "standard") and len(raw) == 0:
         raise DataError(f"normalise={normalise!r} needs training data, got none; use '255'")
+    fill: tuple[float, ...] = ()
     if image is None:
         unit = 1.0
         mean, scale = _fit_columns(raw, normalise, columns)
+        if any(column.gaps for column in columns):
+            fill = tuple(_median(raw[:, place]) if column.gaps else 0.0 for place, column in enumerate(columns))
     else:
         unit, mean, scale = _fit_pixels(raw, normalise, image.maximum)
-    return Preparation(normalise, flatten, image, tuple(columns), unit, mean, scale, invert, *target)
+    return Preparation(normalise, flatten, image, tuple(columns), unit, mean, scale, invert, *target, fill)
 
 
 def _fit_pixels(raw: Tensor, normalise: str, maximum: float) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
@@ -272,13 +264,17 @@ def _fit_columns(raw: Tensor, normalise: str, columns: Sequence[Column]) -> tupl
     means, scales = [], []
     for position, column in enumerate(columns):
         mean, scale = 0.0, 1.0
-        if not column.categories and normalise != "none":
-            cells = raw[:, position].double()
+        cells = raw[:, position].double()
+        if column.gaps:
+            cells = cells[~cells.isnan()]
+        # Seconds since 1970 are not a scale for a network: dates are scaled whatever the normalisation.
+        scaled = normalise != "none" or column.kind == "date"
+        if column.kind in {"number", "date"} and scaled and len(cells):
             low, high = float(cells.min()), float(cells.max())
             # A constant column becomes exactly zero: its deviation may be a rounding error, so its scale is one.
             if low == high:
                 mean = low
-            elif normalise == "standard":
+            elif normalise != "symmetric":
                 mean, scale = float(cells.mean()), float(cells.std(correction=0))
             else:
                 mean, scale = (low + high) / 2, (high - low) / 2
@@ -287,11 +283,9 @@ def _fit_columns(raw: Tensor, normalise: str, columns: Sequence[Column]) -> tupl
     return tuple(means), tuple(scales)
 
 
-def _one_hot(cells: Tensor, column: Column) -> Tensor:
-    codes = cells.long()
-    if bool(((codes != cells) | (codes < 0) | (codes >= len(column.categories))).any()):
-        raise DataError(f"column {column.name!r} must hold codes 0 to {len(column.categories) - 1} of its categories")
-    return torch.nn.functional.one_hot(codes, len(column.categories)).float()
+def _median(cells: Tensor) -> float:
+    given = cells[~cells.isnan()]
+    return float(given.median()) if len(given) else 0.0
 
 
 def _shape(tensor: Tensor) -> str:
@@ -313,8 +307,8 @@ def _check_values(values: Mapping[str, Any]) -> None:
     count = len(values["columns"]) if layout is None else 1
     if not len(values["mean"]) == len(values["scale"]) == count:
         raise ValueError(f"expected {count} means and scales, got {len(values['mean'])} and {len(values['scale'])}")
-    if any(not isinstance(text, str) for column in values["columns"] for text in (column.name, *column.categories)):
-        raise TypeError("columns and categories must have text as names")
+    if len(values["fill"]) not in {0, len(values["columns"])}:
+        raise ValueError(f"expected {len(values['columns'])} numbers for missing values, got {len(values['fill'])}")
     if layout is not None:
         sizes = (layout.height, layout.width, layout.channels)
         if any(type(size) is not int or size < 1 for size in sizes) or math.prod(sizes) > _MOST_VALUES:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bayesify.data.errors import DataError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})
+# In a column of numbers or dates these words can mean nothing else; in a column of text they may be categories.
+MISSING_NUMBERS = MISSING | {"none", "nil", "nat", "<na>", "#n/a", "-", "--", "missing", "unknown"}
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 
 
@@ -23,6 +29,8 @@ class Rows:
         lines: the line of the file where each row ends.
         header: whether the names are from the file.
         decimal_comma: whether `1,5` is a number.
+        unit: what `lines` counts, for errors: lines of a file, or rows.
+        dropped: how many rows were left out by `without`.
 
     """
 
@@ -32,10 +40,21 @@ class Rows:
     lines: list[int]
     header: bool
     decimal_comma: bool = False
+    unit: str = "line"
+    dropped: int = 0
+
+    def without(self, rows: Sequence[int]) -> Rows:
+        """The table without some of its rows."""
+        if not rows:
+            return self
+        gone = set(rows)
+        kept = [row for row in range(len(self.cells)) if row not in gone]
+        cells, lines = [self.cells[row] for row in kept], [self.lines[row] for row in kept]
+        return replace(self, cells=cells, lines=lines, dropped=self.dropped + len(gone))
 
     def where(self, row: int, column: int) -> str:
         """The position of a cell, for errors."""
-        return f"{self.what}, line {self.lines[row]}, column {self.names[column]!r}"
+        return f"{self.what}, {self.unit} {self.lines[row]}, column {self.names[column]!r}"
 
     def number(self, row: int, column: int) -> float | None:
         """A cell as a number, or None where it is text; missing and infinite values are errors."""
@@ -47,6 +66,11 @@ class Rows:
         if value is not None and not math.isfinite(value):
             raise DataError(f"{self.where(row, column)}: expected a finite number, got {cell!r}")
         return value
+
+
+def is_missing(cell: str, *, words: bool = False) -> bool:
+    """Whether a cell has no value; `words` allows the words for it that only columns of numbers and dates have."""
+    return cell.casefold() in (MISSING_NUMBERS if words else MISSING)
 
 
 def as_number(cell: str, *, decimal_comma: bool = False) -> float | None:

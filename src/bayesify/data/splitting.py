@@ -92,8 +92,11 @@ def withhold(dataset: DataSet, classes: str | int | Iterable[str | int]) -> Data
     unknown, labels = dataset.x_test[~known_test], numbering[dataset.y_test[~known_test]]
     if dataset.unknown is not None and dataset.unknown_labels is not None:
         unknown, labels = torch.cat((dataset.unknown, unknown)), torch.cat((dataset.unknown_labels, labels))
+    known = torch.cat((known_train, known_test))
     return replace(
         dataset,
+        groups=None if dataset.groups is None else dataset.groups[known],
+        order=None if dataset.order is None else dataset.order[known],
         x_train=dataset.x_train[known_train],
         y_train=train[known_train],
         x_test=dataset.x_test[known_test],

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from bayesify.evaluation.imbalance import by_class
 from bayesify.evaluation.scored_predictions import ScoredPredictions
 from bayesify.evaluation.scores import SCORES, Evaluation
 from bayesify.evaluation.streamed import StreamedPredictive
@@ -49,6 +50,7 @@ def score(predictive: Predictive, targets: Any, ood: Predictive | None = None, s
         ranked_by=predictions.curve.by,
         unknown_by=None if ood is None else predictions.unknown_by,
         auroc_by=predictions.auroc_by,
+        **by_class(predictions),
         **values,
     )
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bayesify.evaluation import Evaluation
+    from bayesify.evaluation.baselines import Baseline
     from bayesify.methods import Method
     from bayesify.predictive import Predictive
 
@@ -35,6 +36,7 @@ class MethodResult:
         cost: its training time over the plain network's.
         history: how training went.
         inputs: the test inputs as this method takes them, where methods prepare them differently.
+        baselines: simple models on the same examples, as `train_baselines` returns them.
 
     Example:
         >>> result = bf.report.MethodResult(
@@ -55,6 +57,7 @@ class MethodResult:
     cost: float | None = None
     history: History = field(default_factory=History)
     inputs: Tensor | None = None
+    baselines: Sequence[Baseline] = ()
 
     def inputs_or(self, shared: Any) -> Any:
         """The inputs as this method takes them.
@@ -103,9 +106,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Seeds:
-    """The results of every seed, the same methods in the same order each time."""
+    """The results of every seed, or of every fold, the same methods in the same order each time."""
 
     runs: Sequence[Sequence[MethodResult]]
+    unit: str = "seeds"
 
     @property
     def first(self) -> Sequence[MethodResult]:

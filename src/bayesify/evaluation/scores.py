@@ -7,6 +7,7 @@ heading, its number format, which way is better. Evaluations, comparisons, repor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -51,7 +52,7 @@ class Score:
     form: str
     better: str
     sentence: str
-    measure: Callable[[ScoredPredictions], float] | None = None
+    measure: Callable[[ScoredPredictions], float | None] | None = None
     kinds: tuple[str, ...] = BOTH
     unknown: bool = False
     unit: str = ""
@@ -98,6 +99,8 @@ class Evaluation:
             `accuracy_at_90`.
         unknown_by: what separates unknown inputs from known ones, for `auroc`, `aupr` and `fpr95`.
         auroc_by: the AUROC by every measure of uncertainty.
+        recall: for each class by name the share of its examples that are predicted right; None without examples.
+        confusion: numbers of examples by true class (rows) and predicted class (columns).
         elbo: of the posterior on all training examples, in nats; None where the method has no ELBO, or its training
             data is not at hand.
         elbo_standard_error: its Monte Carlo error.
@@ -316,6 +319,37 @@ class Evaluation:
     elbo_standard_error: float | None = None
     expected_log_likelihood: float | None = None
     kl: float | None = None
+    base_rate: float | None = measured(
+        heading="base rate",
+        title="share of the commonest class",
+        form=".2%",
+        better="",
+        sentence="share of the commonest class, the accuracy of always predicting it",
+        measure=lambda p: bf.metrics.base_rate(p.targets),
+        kinds=(CLASSIFICATION,),
+    )
+    balanced_accuracy: float | None = measured(
+        heading="balanced accuracy",
+        title="balanced accuracy",
+        form=".2%",
+        better="higher",
+        sentence="mean recall over the classes, so that every class counts the same",
+        measure=lambda p: bf.metrics.balanced_accuracy(p.probs, p.targets),
+        kinds=(CLASSIFICATION,),
+        note="mean recall",
+    )
+    auc: float | None = measured(
+        heading="AUC",
+        title="area under the ROC curve, each class against the others",
+        form=".3f",
+        better="higher",
+        sentence="chance that an example of a class has more of its probability than another's; 0.5 is chance",
+        measure=lambda p: _where_defined(bf.metrics.roc_auc(p.probs, p.targets)),
+        kinds=(CLASSIFICATION,),
+        note="between classes",
+    )
+    recall: dict[str, float | None] | None = None
+    confusion: list[list[int]] | None = None
     warnings: dict[str, str] | None = None
 
     def with_elbo(self, bound: ELBO | None) -> Evaluation:
@@ -354,10 +388,22 @@ class Evaluation:
         """All scores by name, as `json.dumps` takes them; None where there is no value."""
         return asdict(self)
 
+    def _repr_html_(self) -> str:
+        from bayesify.html import html_table
+
+        rows = [
+            (SCORES[part.name].title, getattr(self, part.name))
+            for part in fields(self)
+            if part.metadata and getattr(self, part.name) is not None
+        ]
+        rows += [(f"recall of {name}", share) for name, share in (self.recall or {}).items()]
+        return html_table(f"{self.kind}: {self.examples:,} examples, {self.draws} draws", ("score", "value"), rows)
+
     def __str__(self) -> str:
-        apart = {"auroc_by", "warnings"}
+        apart = {"auroc_by", "recall", "confusion", "warnings"}
         rows = [(part.name, getattr(self, part.name)) for part in fields(self) if part.name not in apart]
         rows += [(f"auroc by {name}", value) for name, value in (self.auroc_by or {}).items()]
+        rows += [(f"recall of {name}", value) for name, value in (self.recall or {}).items()]
         lines = ((name.replace("_", " "), value) for name, value in rows if value is not None)
         scores = [f"{name:<24}{_cell(value):>16}" for name, value in lines]
         return "\n".join(scores + [f"before you trust it: {text}" for text in (self.warnings or {}).values()])
@@ -400,6 +446,11 @@ HIGHLIGHTED = {
     "classification": ("accuracy", "ece", "auroc", "accuracy_at_90"),
     "regression": ("rmse", "nll", "coverage_95", "auroc"),
 }
+
+
+def _where_defined(value: float) -> float | None:
+    """None for NaN, which JSON does not have: the area between classes where all examples are of one class."""
+    return None if math.isnan(value) else value
 
 
 def _cell(value: float | str) -> str:

@@ -544,6 +544,27 @@ class Method(Learning):
         self._warn()
         return self
 
+    def __repr__(self) -> str:
+        network = repr(self.network.template).replace("\n", "\n  ")
+        random = f"{self.network.size:,} weights, {self.network.random_size:,} of them random"
+        prior = "" if self.prior is None else f"\n  prior: {self.prior.spec()}"
+        return (
+            f"{type(self).__name__}(\n  network: {network}\n  ({random})\n  likelihood: {self.likelihood!r}{prior}\n)"
+        )
+
+    def _repr_html_(self) -> str:
+        from bayesify.html import html_table
+
+        rows = [
+            ("network", repr(self.network.template)),
+            ("weights", f"{self.network.size:,}, of which {self.network.random_size:,} are random"),
+            ("likelihood", repr(self.likelihood)),
+            *([] if self.prior is None else [("prior", str(self.prior.spec()))]),
+            ("training", repr(self.history) if len(self.history) else "not fitted"),
+            *(("before you trust it", text) for text in self.warnings.values()),
+        ]
+        return html_table(type(self).__name__, (), rows)
+
     def summary(self, x: Any = None) -> Summary:
         """A table of the tensors with their priors and estimators, and notes on everything that is approximate.
 

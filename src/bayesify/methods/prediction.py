@@ -29,6 +29,7 @@ from bayesify.methods.variational.estimators.moments import POINTS, Gaussians, c
 from bayesify.predictive import Predictive, Recalibrated
 from bayesify.predictive.recalibration import Recalibration
 from bayesify.training.batches import as_inputs, take, to_device
+from bayesify.training.gathered import gathered
 
 Drawing = Callable[[Sequence[int]], Tensor]
 _DRAW_ELEMENTS = 1 << 24
@@ -131,7 +132,8 @@ class Prediction(nn.Module, ABC):
             p(y | x) ~ 1/D sum over draws d of p(y | f(x; w_d))
 
         Args:
-            x: inputs, in the form that `fit` was given.
+            x: inputs, in the form that `fit` was given; or a `Dataset` or `DataLoader` of inputs, or of pairs of inputs
+                and targets, in order.
             draws: functions drawn from the posterior; a method that stores fewer uses all that it stores.
             seed: of the draws.
             by: `draws`; `moments`, which propagates means and variances through the network instead (mean-field
@@ -161,6 +163,7 @@ class Prediction(nn.Module, ABC):
         numbers = self._numbers(draws, by, precision)
         if by != "mean":
             self._check_ready()
+        x = gathered(x, len(self.input_shapes or [()]))
         if max_memory is not None:
             at_least("max_memory", max_memory, 1)
         if by == "moments":
@@ -224,6 +227,7 @@ class Prediction(nn.Module, ABC):
         """
         numbers = self._numbers(draws, by, precision)
         at_least("max_memory", max_memory, 1)
+        x = gathered(x, len(self.input_shapes or [()]))
         x, widest, batch_size = self._looked_at(x, batch_size)
         total = count(x)
         inputs = max(1, max_memory // self._bytes_per_input(x, len(numbers)))

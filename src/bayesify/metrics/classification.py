@@ -35,7 +35,7 @@ def accuracy(probs: Numbers, targets: Numbers) -> float:
         0.5
 
     """
-    probabilities, labels = _classes(probs, targets)
+    probabilities, labels = labelled(probs, targets)
     return float((probabilities.argmax(1) == labels).mean())
 
 
@@ -57,7 +57,7 @@ def nll(probs: Numbers, targets: Numbers) -> float:
         I. J. Good, "Rational decisions", 1952.
 
     """
-    probabilities, labels = _classes(probs, targets)
+    probabilities, labels = labelled(probs, targets)
     with np.errstate(divide="ignore"):
         return float(-np.log(probabilities[np.arange(len(labels)), labels]).mean())
 
@@ -80,7 +80,7 @@ def brier(probs: Numbers, targets: Numbers) -> float:
         G. W. Brier, "Verification of forecasts expressed in terms of probability", 1950.
 
     """
-    probabilities, labels = _classes(probs, targets)
+    probabilities, labels = labelled(probs, targets)
     truth = np.eye(probabilities.shape[1])[labels]
     return float(np.square(probabilities - truth).sum(1).mean())
 
@@ -132,7 +132,7 @@ def reliability_curve(probs: Numbers, targets: Numbers, bins: int = 15) -> Relia
     """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
-    probabilities, labels = _classes(probs, targets)
+    probabilities, labels = labelled(probs, targets)
     confidence, right = probabilities.max(1), probabilities.argmax(1) == labels
     edges = np.linspace(0.0, 1.0, bins + 1)
     place = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
@@ -216,7 +216,8 @@ def expected_calibration_error(probs: Numbers, targets: Numbers, bins: int = 15)
     return float(np.average(gaps, weights=curve.count[filled]))
 
 
-def _classes(probs: Numbers, targets: Numbers) -> tuple[Floats, NDArray[np.int64]]:
+def labelled(probs: Numbers, targets: Numbers) -> tuple[Floats, NDArray[np.int64]]:
+    """Checked probabilities `[n, classes]` and labels `[n]`; further dimensions are flattened."""
     probabilities, labels = as_array(probs, "probs"), as_array(targets, "targets")
     if probabilities.ndim < 2 or not same_shape(probabilities.shape[:-1], labels.shape):
         shapes = f"{list(probabilities.shape)} and {list(labels.shape)}"

@@ -379,6 +379,37 @@ class Predictive:
         """
         return Predictive(outputs, self.likelihood, self.keys, self.class_names)
 
+    def to_pandas(self, index: Any = None) -> Any:
+        """The predictions and their uncertainties as a pandas frame, one row for each input.
+
+        Classes have `label`, `confidence`, `entropy`, `aleatoric`, `epistemic`, `expected_error`, and the probability
+        of each class as `p_NAME`. Numbers have `mean`, `std`, the ends `lower` and `upper` of the 95% interval,
+        `aleatoric` and `epistemic`; several targets have their number after the name, as in `mean_0`.
+
+        Args:
+            index: of the frame, such as that of the inputs' frame.
+
+        Returns:
+            The frame.
+
+        Raises:
+            ImportError: pandas is not installed.
+            ValueError: each input has a grid of labels, which is no row of a table.
+
+        Example:
+            >>> bnn.predict(x, draws=5).to_pandas().columns.tolist()[:4]
+            ['label', 'confidence', 'entropy', 'aleatoric']
+
+        """
+        from bayesify.predictive.frames import frame_of
+
+        return frame_of(self, index)
+
+    def _repr_html_(self) -> str:
+        from bayesify.predictive.frames import html_of
+
+        return html_of(self)
+
     def __len__(self) -> int:
         return self.outputs.shape[1]
 

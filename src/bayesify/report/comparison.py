@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from bayesify.data import Column
+from bayesify.data.column_kinds import share_of_inputs
+from bayesify.evaluation.baselines import beaten_by
+from bayesify.evaluation.imbalance import never_predicted
 from bayesify.evaluation.results import MethodResult, Seeds, check_comparable
 from bayesify.methods import Variational
 from bayesify.plots.predictions import names_of_classes
-from bayesify.report import classification, formulas, headlines, posterior, regression
+from bayesify.report import classes, classification, formulas, headlines, posterior, regression
 from bayesify.report.alerts import Alert, alerts
 from bayesify.report.model_card import write_model_card
 from bayesify.report.promises import promises
@@ -35,6 +39,7 @@ def comparison_report(
     seeds: Sequence[Sequence[MethodResult]] | None = None,
     licence: str = "other",
     tested_on: str = "",
+    repeated: str = "seeds",
 ) -> Path:
     """Write the report, its numbers as JSON, and a model card in each result's run folder.
 
@@ -55,6 +60,7 @@ def comparison_report(
             the figures show `results`, the first seed.
         licence: of the model, for its card: an identifier such as `apache-2.0`.
         tested_on: what the test set is, for the card, where it is not the test part of the run's own data.
+        repeated: what `seeds` are, in words: `seeds`, or `folds` of a cross-validation.
 
     Returns:
         The path of the page.
@@ -72,7 +78,7 @@ def comparison_report(
 
     """
     results = check_comparable(results)
-    every = _every_seed(results, seeds)
+    every = _every_seed(results, seeds, repeated)
     if not 0 < at_least <= 1:
         raise ValueError(f"at_least must be a confidence above 0 and up to 1, got {at_least}")
     report = Report(title, subtitle)
@@ -81,7 +87,7 @@ def comparison_report(
         by_seed = [_alerts_on(result) for result in same]
         for kind, alert in {alert.kind: alert for raised in reversed(by_seed) for alert in raised}.items():
             times = sum(kind in {alert.kind for alert in raised} for raised in by_seed)
-            seldom = f" (in {times} of {len(by_seed)} seeds)" if len(by_seed) > 1 else ""
+            seldom = f" (in {times} of {len(by_seed)} {repeated})" if len(by_seed) > 1 else ""
             report.alert(alert.text + seldom, alert.about, kind)
         warned[same[0].label] = [alert.text for alert in by_seed[0]]
     inputs = _usable_inputs(results, known) if inputs is None else inputs
@@ -94,6 +100,7 @@ def comparison_report(
         if flat is not None:
             posterior.surfaces(report, results, flat)
     promises(report, results)
+    classes.simple_models(report, results)
     posterior.weights(report, results, inputs)
     posterior.training(report, results)
     _definitions(report, results)
@@ -108,15 +115,26 @@ def comparison_report(
 
 def _alerts_on(result: MethodResult) -> list[Alert]:
     history = result.history
-    return alerts(result.label, result.method, history["loss"], history["kl"], result.predictive, result.targets)
+    raised = alerts(result.label, result.method, history["loss"], history["kl"], result.predictive, result.targets)
+    texts = {
+        "never_predicted": never_predicted(result.evaluation),
+        "beaten": beaten_by(result.predictive, result.targets, result.baselines),
+        "one_column": share_of_inputs(_columns(result)),
+    }
+    return raised + [Alert(result.label, kind, text) for kind, text in texts.items() if text is not None]
 
 
-def _every_seed(results: list[MethodResult], seeds: Sequence[Sequence[MethodResult]] | None) -> Seeds:
+def _columns(result: MethodResult) -> list[Column]:
+    plain = result.method.notes.get("preparation") or {}
+    return [Column.from_dict(column) for column in plain.get("columns") or ()]
+
+
+def _every_seed(results: list[MethodResult], seeds: Sequence[Sequence[MethodResult]] | None, repeated: str) -> Seeds:
     every = [results] if seeds is None else [check_comparable(run) for run in seeds]
     labels = [result.label for result in results]
     if not every or any([result.label for result in run] != labels for run in every):
         raise ValueError("seeds must hold results of the same methods for every seed, in the order of results")
-    return Seeds(every)
+    return Seeds(every, repeated)
 
 
 def _regression(report: Report, seeds: Seeds, inputs: Any) -> None:
@@ -140,6 +158,7 @@ def _classification(
     results = seeds.first
     headlines.headline(report, seeds, unknown_name=unknown_name, at_least=at_least)
     classification.scores(report, seeds, unknown_name=unknown_name, at_least=at_least)
+    classes.by_class(report, results)
     # With a label for every pixel there is no single prediction to show beside an image.
     single = results[0].predictive.labels.ndim == 1
     images = classification.images_of(known[0] if known is not None and single else None)

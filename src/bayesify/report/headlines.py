@@ -40,7 +40,7 @@ def _most_accurate(seeds: Seeds) -> str:
         same[0].label: scoring.over_seeds(same, lambda r: r.evaluation.accuracy_at_90) for same in seeds.by_method()
     }
     best, surest = (max(part, key=lambda label: _mean(part[label])) for part in (right, at_90))
-    several = f", the mean over {len(seeds.runs)} seeds" if len(seeds.runs) > 1 else ""
+    several = f", the mean over {len(seeds.runs)} {seeds.unit}" if len(seeds.runs) > 1 else ""
     reached = f"{_mean(at_90[surest]):.1%}"
     withheld = f"with the least sure tenth withheld, {'it' if surest == best else surest} reaches {reached}"
     return f"{best} gets {_mean(right[best]):.1%} of {count:,} test examples right{several}; {withheld}."
@@ -76,7 +76,7 @@ def _notices_best_over_seeds(seeds: Seeds, unknown_name: str) -> str:
     means = {label: Spread.of(values) for label, values in areas.items()}
     best = max(means, key=lambda label: means[label].mean)
     plain = plain_result(seeds.first).label
-    between = f"AUROC {_with_error(means[best])} over {len(seeds.runs)} seeds"
+    between = f"AUROC {_with_error(means[best])} over {len(seeds.runs)} {seeds.unit}"
     if len(means) == 1:
         return f"{best} separates {unknown_name} from its training classes with {between}."
     if best == plain:
@@ -84,7 +84,7 @@ def _notices_best_over_seeds(seeds: Seeds, unknown_name: str) -> str:
     # Seed by seed: what a seed does to all methods alike cancels.
     gain = Spread.of([ours - theirs for ours, theirs in zip(areas[best], areas[plain], strict=True)])
     significant = gain.standard_error is not None and gain.mean > 2 * gain.standard_error
-    chance = "" if significant else " The difference is not significant over seeds."
+    chance = "" if significant else f" The difference is not significant over {seeds.unit}."
     return f"{best} notices {unknown_name} best ({between}), against {_with_error(means[plain])} for {plain}.{chance}"
 
 

@@ -232,6 +232,7 @@ def _data(about: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     preparation = about.get("preparation") or {}
     yield "preparation", _preparation(preparation)
     yield "columns", ", ".join(str(column["name"]) for column in preparation.get("columns") or [])
+    yield "what was decided about it", "; ".join(map(str, about.get("notices") or []))
     yield "split", None if about.get("split_seed") is None else f"by seed {about['split_seed']}"
     yield "fingerprint", about.get("fingerprint")
     yield "licence of the data", about.get("licence")
@@ -261,7 +262,21 @@ def _evaluation(result: MethodResult, about: Mapping[str, Any], scores: Mapping[
     where = _words(tested_on or test_part)
     unknown = "" if result.unknown is None else f", against {len(result.unknown):,} unknown inputs"
     table = _table([(SCORES[name].title, f"{value:.4f}") for name, value in scores.items()], ("score", "value"))
-    return f"{e.examples:,} examples, {where}{unknown}; {e.draws} draws.\n\n{table}"
+    parts = [f"{e.examples:,} examples, {where}{unknown}; {e.draws} draws.", table]
+    if e.recall is not None and e.confusion is not None:
+        counts = map(sum, e.confusion)
+        rows = [
+            (_words(name), f"{'none' if share is None else f'{share:.1%}'} of {count:,}")
+            for (name, share), count in zip(e.recall.items(), counts, strict=True)
+        ]
+        parts.append(_table(rows, ("class", "recall")))
+    if result.baselines:
+        rows = [
+            (model.title, ", ".join(f"{SCORES[name].title} {value:.4g}" for name, value in model.scores.items()))
+            for model in result.baselines
+        ]
+        parts.append(_table(rows, ("simple model on the same examples", "scores")))
+    return "\n\n".join(parts)
 
 
 def _limits(result: MethodResult, about: Mapping[str, Any]) -> str:

@@ -29,7 +29,7 @@ def headline(report: Report, seeds: Seeds) -> None:
         for label, same in by_method.items()
     }
     best = min(means, key=lambda label: means[label]["nll"])
-    several = f" on average over {len(seeds.runs)} seeds" if len(seeds.runs) > 1 else ""
+    several = f" on average over {len(seeds.runs)} {seeds.unit}" if len(seeds.runs) > 1 else ""
     close = f"NLL {means[best]['nll']:.3f}, RMSE {means[best]['rmse']:.3g}"
     first = f"gives the test targets the highest probability ({close})" if len(by_method) > 1 else f"reaches {close}"
     report.headline(

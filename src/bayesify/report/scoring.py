@@ -99,7 +99,7 @@ def table(report: Report, seeds: Seeds, scores: Mapping[str, ReportedScore], cap
     by_method = seeds.by_method()
     kept = [score for score in scores.values() if any(over_seeds(same, score.value) is not None for same in by_method)]
     report.section("Scores")
-    over = f" Means and standard errors over {len(seeds.runs)} seeds." if len(seeds.runs) > 1 else ""
+    over = f" Means and standard errors over {len(seeds.runs)} {seeds.unit}." if len(seeds.runs) > 1 else ""
     if len(by_method) == 1:
         rows = [
             [score.column.title, Written(_shown(over_seeds(by_method[0], score.value)), score.column), score.sentence]
@@ -140,8 +140,8 @@ def seed_figure(report: Report, seeds: Seeds, chosen: Mapping[str, ReportedScore
         }
     report.figure(
         panels,
-        f"Ticks are the {len(seeds.runs)} seeds, markers their mean, lines two standard errors to either side. Where "
-        "lines overlap widely, another seed could reverse the order.",
+        f"Ticks are the {len(seeds.runs)} {seeds.unit}, markers their mean, lines two standard errors to either side. "
+        "Where lines overlap widely, another seed could reverse the order.",
         words,
         {"seeds": data},
     )

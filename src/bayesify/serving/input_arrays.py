@@ -14,12 +14,13 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from starlette.exceptions import HTTPException
 from torch import Tensor
 
-from bayesify.data import DataError, Preparation
+from bayesify.data import DataError, EncodedRows, Preparation
 from bayesify.serving.limits import Limits
-from bayesify.workflows.inputs import column_value, fit_array
+from bayesify.workflows.inputs import cell_readers, fit_array, read_row
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -73,26 +74,33 @@ def parse_json(body: bytes, limits: Limits) -> Any:
         raise HTTPException(400, "the body is not JSON" if body else "the body is empty: expected JSON") from None
 
 
-def examples_from_json(value: Any, preparation: Preparation) -> Tensor:
-    """One example or several: nested lists of numbers, or objects with a value for each column of a table."""
+def examples_from_json(value: Any, preparation: Preparation) -> EncodedRows:
+    """One example or several: nested lists of numbers, or objects with a value for each column of a table.
+
+    A value that training never saw is a reason in its row, not an error: the other rows are predicted.
+    """
     rows = value if isinstance(value, list) else [value]
-    if rows and isinstance(rows[0], dict):
-        if not preparation.columns:
-            raise HTTPException(422, "this model takes images or arrays: give lists of numbers, not objects")
-        value = []
-        for number, row in enumerate(rows):
-            where = f"input {number}"
-            if not isinstance(row, dict):
-                raise HTTPException(422, f"{where}: expected an object like the first")
-            unknown = set(row) - {column.name for column in preparation.columns}
-            if unknown:
-                raise HTTPException(422, f"{where}: there is no column {min(unknown)!r}")
-            try:
-                cells = [column_value(row, column.name, column.categories, where) for column in preparation.columns]
-            except DataError as problem:
-                raise HTTPException(422, str(problem)) from None
-            value.append(cells)
-    return as_examples(number_array(value), preparation)
+    if not rows or not isinstance(rows[0], dict):
+        raw = as_examples(number_array(value), preparation)
+        return EncodedRows(raw, [None] * len(raw))
+    if not preparation.columns:
+        raise HTTPException(422, "this model takes images or arrays: give lists of numbers, not objects")
+    readers = cell_readers(preparation.columns)
+    values, reasons = [], []
+    for number, row in enumerate(rows):
+        where = f"input {number}"
+        if not isinstance(row, dict):
+            raise HTTPException(422, f"{where}: expected an object like the first")
+        unknown = set(row) - {column.name for column in preparation.columns}
+        if unknown:
+            raise HTTPException(422, f"{where}: there is no column {min(unknown)!r}")
+        try:
+            cells, reason = read_row(row, readers, where)
+        except DataError as problem:
+            raise HTTPException(422, str(problem)) from None
+        values.append(cells)
+        reasons.append(reason)
+    return EncodedRows(torch.tensor(values, dtype=torch.float64), reasons)
 
 
 def examples_from_npy(body: bytes, preparation: Preparation, limits: Limits) -> Tensor:

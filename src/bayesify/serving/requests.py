@@ -13,13 +13,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from torch import Tensor
 
-from bayesify.data import DataError
+from bayesify.data import DataError, EncodedRows
 from bayesify.errors import nearest
 from bayesify.serving.errors import retry_later
 from bayesify.serving.input_arrays import JSON
 from bayesify.serving.models import LoadedModel, Registry
 from bayesify.serving.predictions import Table, accepted, check_finite
 from bayesify.serving.promises import CALIBRATED
+from bayesify.workflows.inputs import prepare_predictable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,16 +59,22 @@ def settings_from(values: Mapping[str, Any], registry: Registry, known: tuple[st
 
 @dataclass(frozen=True)
 class Work:
-    """What a request asks for: a model, its prepared inputs `[n, ...]`, and the settings."""
+    """What a request asks for: a model, its prepared inputs `[n, ...]`, the settings, and rows it cannot answer.
+
+    `reasons` has for each row of a table why it cannot be predicted, or None; it is empty where all can be.
+    """
 
     model: LoadedModel
     x: Tensor
     settings: Settings
+    reasons: tuple[str | None, ...] = ()
 
 
-def prepare(registry: Registry, model: LoadedModel, raw: Tensor, settings: Settings) -> Work:
+def prepare(registry: Registry, model: LoadedModel, examples: Tensor | EncodedRows, settings: Settings) -> Work:
     """The work for raw examples `[n, ...]`, within the limits."""
     limits = registry.limits
+    rows = examples if isinstance(examples, EncodedRows) else EncodedRows(examples, [None] * len(examples))
+    raw = rows.raw
     if len(raw) > limits.inputs:
         raise HTTPException(413, f"a request may have {limits.inputs} inputs, got {len(raw)}")
     if settings.calibrated is not None:
@@ -79,7 +86,8 @@ def prepare(registry: Registry, model: LoadedModel, raw: Tensor, settings: Setti
     # A threshold of the wrong kind is an error before the work.
     accepted(model.example, settings.at_least, settings.at_most)
     try:
-        return Work(model, model.preparation.apply(raw), settings)
+        reasons = tuple(rows.reasons) if any(rows.reasons) else ()
+        return Work(model, prepare_predictable(rows, model.preparation), settings, reasons)
     except DataError as problem:
         raise HTTPException(422, str(problem)) from None
 
@@ -113,6 +121,9 @@ async def predict(registry: Registry, work: Work) -> Table:
         sure = accepted(table, settings.at_least, settings.at_most)
     else:
         sure = model.promises.accepted(table)
+    if work.reasons:
+        sure = sure.copy()
+        sure[[place for place, reason in enumerate(work.reasons) if reason is not None]] = False
     registry.metrics.predictions(model.name, count, int((~sure.reshape(count, -1).all(1)).sum()))
     return {**table, "accepted": sure}
 

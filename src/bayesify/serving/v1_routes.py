@@ -9,7 +9,9 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from torch import Tensor
 
+from bayesify.data import EncodedRows
 from bayesify.serving import schema
 from bayesify.serving.input_arrays import (
     ARRAYS,
@@ -65,7 +67,7 @@ async def _predict(registry: Registry, request: Request) -> Response:
         about[settings.calibrated] = CALIBRATED
     promise = model.promises.status(about["draws"], settings.seed)
     about |= {} if promise is None else {"promise": promise}
-    return json_response({**about, "predictions": _records(model, table)})
+    return json_response({**about, "predictions": _records(model, table, work.reasons)})
 
 
 def _read(registry: Registry, kind: str, body: bytes, values: dict[str, Any]) -> Work:
@@ -82,6 +84,7 @@ def _read(registry: Registry, kind: str, body: bytes, values: dict[str, Any]) ->
             value = value["inputs"]
     settings = settings_from(values, registry, ("model",))
     model = _model(registry, values.get("model"))
+    raw: Tensor | EncodedRows
     if kind == JSON:
         raw = examples_from_json(value, model.preparation)
     elif kind in {PNG, JPEG}:
@@ -112,11 +115,22 @@ def _model(registry: Registry, name: Any) -> LoadedModel:
     return registry.get(name)
 
 
-def _records(model: LoadedModel, table: Table) -> list[dict[str, Any]]:
+def _records(model: LoadedModel, table: Table, reasons: tuple[str | None, ...] = ()) -> list[dict[str, Any]]:
     """One object per input, with the names that `bayesify predict --json` uses."""
     plain = {name: values.tolist() for name, values in table.items()}
     rows = [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
-    return [_number_record(row) if model.kind == "regression" else _class_record(row, model) for row in rows]
+    records = [_number_record(row) if model.kind == "regression" else _class_record(row, model) for row in rows]
+    if not reasons:
+        return records
+    return [
+        record if reason is None else _unanswered(record, reason)
+        for record, reason in zip(records, reasons, strict=True)
+    ]
+
+
+def _unanswered(record: dict[str, Any], reason: str) -> dict[str, Any]:
+    """A row with what training never saw: no prediction, and the reason."""
+    return dict.fromkeys(record) | {"answer": UNKNOWN, "accepted": False, "reason": reason}
 
 
 def _number_record(row: dict[str, Any]) -> dict[str, Any]:

@@ -164,6 +164,17 @@ class History:
         of_method = f" of {self.method}" if self.method else ""
         return f"<History{of_method}: {', '.join([done, *numbers, *stopped])}>"
 
+    def _repr_html_(self) -> str:
+        from bayesify.html import html_table
+
+        names = [
+            name for name in ("epoch", "step", *_SHOWN) if any(record.get(name) is not None for record in self.records)
+        ]
+        # The first epoch, and the last ones.
+        shown = self.records if len(self.records) <= 10 else [self.records[0], *self.records[-9:]]
+        rows = [[record.get(name) for name in names] for record in shown]
+        return html_table(repr(self), names, rows, f"stopped early: {self.stopped}" if self.stopped else "")
+
     def __getitem__(self, name: str) -> list[Any]:
         """One value per epoch of the column `name`; None where an epoch did not record it."""
         return [record.get(name) for record in self.records]

@@ -162,7 +162,10 @@ def make_likelihood(recipe: Recipe, prepared: PreparedData) -> Likelihood:
     likelihood = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name))
     known: dict[str, Any] = {"location": prepared.target_mean, "scale": prepared.target_scale}
     known["classes"] = len(prepared.class_names) or None
-    likelihood = likelihoods.from_spec(likelihood.spec() | {option: known[option] for option in likelihood.from_data})
+    spec = likelihood.spec() | {option: known[option] for option in likelihood.from_data}
+    if recipe.class_weights is not None:
+        spec["class_weights"] = _balanced_weights(recipe, likelihood, prepared)
+    likelihood = likelihoods.from_spec(spec)
     if isinstance(likelihood, likelihoods.Ordinal):
         _check_order(prepared.class_names)
     if likelihood.kind != prepared.kind:
@@ -181,6 +184,18 @@ def _check_order(class_names: tuple[str, ...]) -> None:
             BayesifyWarning,
             stacklevel=2,
         )
+
+
+def _balanced_weights(recipe: Recipe, likelihood: Likelihood, prepared: PreparedData) -> list[float]:
+    """A weight for each class that is inverse to its number of training examples; their mean over examples is one."""
+    if prepared.kind != "classification" or "class_weights" not in likelihood.spec():
+        raise ValueError(
+            f"class_weights {recipe.class_weights} is for classes with the likelihood categorical, not for "
+            f"{likelihood.name}: leave it out"
+        )
+    counts = prepared.train[1].bincount(minlength=len(prepared.class_names)).double()
+    present = int((counts > 0).sum())
+    return [len(prepared.train[1]) / (present * float(count)) if count else 0.0 for count in counts]
 
 
 def make_network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Callable[[], nn.Module]:

@@ -14,8 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesify.data import DataError, Preparation, rows_from_csv
-from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, read_arrays, read_rows
+from bayesify.data import DataError, EncodedRows, Preparation, encode_rows
+from bayesify.data.columns import Column
+from bayesify.data.databases import is_query
+from bayesify.data.encoding import CellReader
+from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, is_table, read_arrays, read_rows, suffix_of
+from bayesify.data.frames import cell_text
 from bayesify.data.images import IMAGE_FILES
 from bayesify.data.npz import read_array
 from bayesify.workflows.python_runs import Unprepared, raw_shape
@@ -26,22 +30,42 @@ ARRAYS = (".npy", *ARRAY_FILES)
 
 @dataclass(frozen=True)
 class Inputs:
-    """Raw examples `[n, ...]` and a name for each: its file, with the row where a file holds several."""
+    """Raw examples `[n, ...]`, a name for each (its file, with the row where a file holds several), and reasons.
+
+    A reason says why an example cannot be predicted; it is None where it can.
+    """
 
     raw: Tensor
     names: list[str]
+    reasons: list[str | None]
+
+    def prepared(self, preparation: Preparation) -> Tensor:
+        """The inputs of a network; zeros where an example cannot be predicted."""
+        return prepare_predictable(EncodedRows(self.raw, self.reasons), preparation)
+
+
+def prepare_predictable(rows: EncodedRows, preparation: Preparation) -> Tensor:
+    """The inputs of a network from raw rows; zeros where a row cannot be predicted."""
+    refused = torch.tensor([reason is not None for reason in rows.reasons], dtype=torch.bool)
+    if not bool(refused.any()):
+        return preparation.apply(rows.raw)
+    inputs = torch.zeros(len(rows.raw), *preparation.shape)
+    inputs[~refused] = preparation.apply(rows.raw[~refused])
+    return inputs
 
 
 def read_inputs(sources: Sequence[str], preparation: Preparation, stdin: TextIO) -> Inputs:
     """Every example of every source, in order."""
-    tensors, names = [], []
+    tensors, names, reasons = [], [], []
     for source in expand(sources):
-        raw = _read(source, preparation, stdin)
-        several = len(raw) > 1 or Path(source).suffix.lower() not in IMAGE_FILES
-        name = "input" if source == "-" else source
-        tensors.append(raw.to(torch.float64))
-        names += [f"{name}:{row}" for row in range(1, len(raw) + 1)] if several else [name]
-    return Inputs(torch.cat(tensors), names)
+        read = _read(source, preparation, stdin)
+        rows = read if isinstance(read, EncodedRows) else EncodedRows(read, [None] * len(read))
+        several = len(rows.raw) > 1 or Path(source).suffix.lower() not in IMAGE_FILES
+        name = "input" if source == "-" else "query" if is_query(source) else source
+        tensors.append(rows.raw.to(torch.float64))
+        reasons += rows.reasons
+        names += [f"{name}:{row}" for row in range(1, len(rows.raw) + 1)] if several else [name]
+    return Inputs(torch.cat(tensors), names, reasons)
 
 
 def expand(sources: Iterable[str]) -> list[str]:
@@ -59,25 +83,27 @@ def expand(sources: Iterable[str]) -> list[str]:
     return files
 
 
-def _read(source: str, preparation: Preparation, stdin: TextIO) -> Tensor:
+def _read(source: str, preparation: Preparation, stdin: TextIO) -> Tensor | EncodedRows:
     if source == "-":
         return _from_stream(stdin, preparation)
+    if is_query(source):
+        return _from_table(source, preparation)
     path = Path(source).expanduser()
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     if not path.exists():
         raise DataError(f"{path}: there is no such file")
     if suffix in IMAGE_FILES:
         return preparation.prepare_image(path)[None]
     if suffix in ARRAYS:
         return fit_array(_array(path), preparation, str(path))
-    if suffix in TABLE_FILES:
+    if is_table(path):
         return _from_table(path, preparation)
     kinds = ", ".join((*IMAGE_FILES, *ARRAYS, *TABLE_FILES))
     kind = f"a {suffix} file" if suffix else "a file without a suffix"
     raise DataError(f"{path}: cannot read {kind}; expected {kinds}")
 
 
-def _from_stream(stream: TextIO, preparation: Preparation) -> Tensor:
+def _from_stream(stream: TextIO, preparation: Preparation) -> Tensor | EncodedRows:
     try:
         text = stream.read()
     except UnicodeDecodeError:
@@ -91,9 +117,9 @@ def _from_stream(stream: TextIO, preparation: Preparation) -> Tensor:
     return _from_table(named, preparation)
 
 
-def _from_table(source: Path | TextIO, preparation: Preparation) -> Tensor:
+def _from_table(source: str | Path | TextIO, preparation: Preparation) -> Tensor | EncodedRows:
     if preparation.image is None and not isinstance(preparation, Unprepared):
-        return rows_from_csv(source, preparation)
+        return encode_rows(source, preparation)
     rows = read_rows(source)
     values = [[rows.number(row, column) for column in range(len(rows.names))] for row in range(len(rows.cells))]
     for row, cells in enumerate(values):
@@ -103,8 +129,10 @@ def _from_table(source: Path | TextIO, preparation: Preparation) -> Tensor:
     return fit_array(np.array(values, dtype=np.float64), preparation, rows.what)
 
 
-def _from_json_lines(text: str, preparation: Preparation) -> Tensor:
-    examples = []
+def _from_json_lines(text: str, preparation: Preparation) -> EncodedRows:
+    examples: list[Tensor] = []
+    reasons: list[str | None] = []
+    readers = cell_readers(preparation.columns)
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -114,11 +142,14 @@ def _from_json_lines(text: str, preparation: Preparation) -> Tensor:
         except (ValueError, RecursionError):
             raise DataError(f"{where}: not a JSON value") from None
         if isinstance(value, dict):
-            value = [column_value(value, column.name, column.categories, where) for column in preparation.columns]
-            if not value:
+            if not readers:
                 raise DataError(
                     f"{where}: this run has no columns by name: give a list of numbers instead of an object"
                 )
+            cells, reason = read_row(value, readers, where)
+            examples.append(torch.tensor([cells], dtype=torch.float64))
+            reasons.append(reason)
+            continue
         try:
             array = np.array(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
@@ -127,24 +158,47 @@ def _from_json_lines(text: str, preparation: Preparation) -> Tensor:
         if len(example) != 1:
             raise DataError(f"{where}: expected one example per line, got {len(example)}")
         examples.append(example)
-    return torch.cat(examples)
+        reasons.append(None)
+    return EncodedRows(torch.cat(examples), reasons)
 
 
-def column_value(row: dict[str, Any], name: str, categories: Sequence[str], where: str) -> float:
-    """The value of a named column in a row: a number, or the number of a category; `where` names the row in errors."""
-    if name not in row:
-        raise DataError(f"{where}: there is no {name!r}, only {', '.join(map(str, row))}")
-    value = row[name]
-    if categories:
-        if str(value) not in categories:
-            raise DataError(f"{where}: unknown category {value!r} of {name!r}; known: {', '.join(categories[:10])}")
-        return float(categories.index(str(value)))
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(f"{where}: {name!r} must be a number, got {value!r}")
-    try:
-        return float(value)
-    except OverflowError:
-        raise DataError(f"{where}: {name!r} is a number too large for a 64-bit float") from None
+def cell_readers(columns: Sequence[Column]) -> list[CellReader]:
+    """The readers of a row's cells, in the order of the columns."""
+    return [CellReader(column) for column in columns]
+
+
+def read_row(row: dict[str, Any], readers: Sequence[CellReader], where: str) -> tuple[list[float], str | None]:
+    """The raw values of a row by name, and the reason why it cannot be predicted.
+
+    Args:
+        row: a value for each column; None is a missing value.
+        readers: one for each column.
+        where: names the row in errors.
+
+    Returns:
+        Raw values, and a reason or None.
+
+    Raises:
+        DataError: a column is absent, or a value is a list or an object.
+
+    """
+    values, first = [], None
+    for reader in readers:
+        name = reader.column.name
+        if name not in row:
+            raise DataError(f"{where}: there is no {name!r}, only {', '.join(map(str, row))}")
+        try:
+            if isinstance(row[name], int):
+                float(row[name])
+            cell = cell_text(row[name])
+        except TypeError as problem:
+            raise DataError(f"{where}: {name!r}: {problem}") from None
+        except OverflowError:
+            raise DataError(f"{where}: {name!r} is a number too large for a 64-bit float") from None
+        value, reason = reader.read(cell)
+        values.append(value)
+        first = first or (reason and f"column {name!r}: {reason}")
+    return values, first
 
 
 def _array(path: Path) -> NDArray[Any]:
@@ -183,7 +237,8 @@ def fit_array(array: NDArray[Any], preparation: Preparation, what: str) -> Tenso
         raise DataError(f"{what}: must hold numbers, got {array.dtype}")
     if array.size == 0:
         raise DataError(f"{what}: holds no numbers, its shape is {list(array.shape)}")
-    if not np.isfinite(array).all():
+    gaps = preparation.image is None and any(column.gaps for column in preparation.columns)
+    if np.isinf(array).any() or (not gaps and not np.isfinite(array).all()):
         raise DataError(f"{what}: holds NaN or infinity, expected finite numbers")
     layout = preparation.image
     if layout is not None and not (array.min() >= 0 and array.max() <= layout.maximum):

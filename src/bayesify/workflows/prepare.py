@@ -7,22 +7,30 @@ of the data, its fingerprint, the rows of each split, the preparation and the na
 from __future__ import annotations
 
 import hashlib
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bayesify.data import DataError, DataSet, Preparation, label_noise, open_data, withhold
+from bayesify.data import Column, DataError, DataSet, Preparation, label_noise, open_data, withhold
 from bayesify.data.catalogue import KNOWN, canonical
+from bayesify.data.databases import PREFIX, database_of, is_query
 from bayesify.data.download import download
-from bayesify.data.formats import TABLE_FILES
+from bayesify.data.formats import TABLE_FILES, is_table, suffix_of
 from bayesify.data.locations import cache, find
 from bayesify.data.sources import READERS, is_known
-from bayesify.errors import TrainingError, nearest
+from bayesify.data.tables import from_table
+from bayesify.errors import BayesifyWarning, TrainingError, nearest
 from bayesify.likelihoods.text import likelihood_class
-from bayesify.workflows.recipe import Recipe
+from bayesify.workflows.recipe import Recipe, read_fold
+
+# Settings of a recipe that only tables have, under the names of `from_table`.
+OF_TABLES = ("target", "ignore", "categorical", "numeric", "missing", "group_by", "order_by")
 
 
 @dataclass(frozen=True)
@@ -92,20 +100,66 @@ def prepare_data(recipe: Recipe, raw: DataSet | None = None) -> PreparedData:
     )
 
 
-def open_for(recipe: Recipe) -> DataSet:
-    """Open the raw data set of a recipe, with the options for its kind of file."""
+def open_for(recipe: Recipe, columns: Sequence[Column] | None = None) -> DataSet:
+    """Open the raw data set of a recipe, with the options for its kind of file.
+
+    Args:
+        recipe: the settings.
+        columns: the columns of a table, where they are known from training.
+
+    Returns:
+        The raw data; what was decided about a table is in its `notices`.
+
+    """
+    raw = _open(recipe, columns)
+    if recipe.fold is None:
+        return raw
+    number, count = read_fold(recipe.fold)
+    return next(islice(raw.folds(count, recipe.split or 0), number - 1, None))
+
+
+def _open(recipe: Recipe, columns: Sequence[Column] | None) -> DataSet:
+    """The raw data set of a recipe, before it is divided into folds."""
     kind = None if recipe.likelihood is None else likelihood_class(recipe.likelihood).kind
-    options = {"target": recipe.target, "ignore": recipe.ignore or None, "size": recipe.size}
+    options: dict[str, Any] = {"size": recipe.size}
+    for name in OF_TABLES:
+        value = getattr(recipe, name)
+        options[name] = None if value in (None, ()) else value
+    if recipe.header is not None:
+        options["header"] = recipe.header == "yes"
     path = Path(recipe.data).expanduser()
     _check_options(recipe, path)
-    if is_known(recipe.data):
-        fetch(recipe.data)
-        return open_data(recipe.data, split=recipe.split, **options)
-    if path.is_dir():
-        return open_data(path, seed=recipe.split, **options)
-    if path.suffix.lower() in READERS:
-        return open_data(path, seed=recipe.split, kind=kind, **options)
-    return open_data(recipe.data)
+    if recipe.test is not None:
+        options["test"] = read_test(recipe.test)
+    with warnings.catch_warnings():
+        # Commands show the notices themselves.
+        warnings.simplefilter("ignore", BayesifyWarning)
+        if is_known(recipe.data):
+            fetch(recipe.data)
+            return open_data(recipe.data, split=recipe.split, **options)
+        if is_table(recipe.data):
+            if not is_query(recipe.data) and not path.is_file():
+                raise DataError(f"{path}: there is no such file")
+            given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+            given |= {"seed": recipe.split or 0, "kind": kind, "columns": columns or None}
+            if recipe.test is not None:
+                given["test"] = options["test"]
+            return from_table(_place(recipe.data), **given)
+        if path.is_dir():
+            return open_data(path, seed=recipe.split, **options)
+        if suffix_of(path) in READERS:
+            return open_data(path, seed=recipe.split, kind=kind, **options)
+        return open_data(recipe.data)
+
+
+def read_test(text: str) -> float | str | None:
+    """The test part that a text names: None for `none`, a share, a number, or the path of a file."""
+    if text.lower() == "none":
+        return None
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        return text
 
 
 def fetch(name: str) -> bool:
@@ -148,9 +202,11 @@ def describe_table(notes: dict[str, Any]) -> str | None:
         return None
     classes = notes["class_names"]
     kind = f"{len(classes)} classes" if classes else "a number"
+    count = notes["examples"]["test"]
+    tested = f"{count} rows set aside for testing" if count else "all rows are for training"
     return (
         f"target {notes['target_name']} ({kind}) from {len(names)} columns: {', '.join(names[:8])}"
-        f"{', ...' if len(names) > 8 else ''}; {notes['examples']['test']} rows set aside for testing"
+        f"{', ...' if len(names) > 8 else ''}; {tested}"
     )
 
 
@@ -188,32 +244,47 @@ def read_pairs(text: str, dataset: DataSet) -> dict[tuple[int, int], float]:
 
 def _check_options(recipe: Recipe, path: Path) -> None:
     """Refuse options that belong to another kind of data."""
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     if is_known(recipe.data):
         kind = "a known data set"
     elif path.is_dir():
         kind = "a folder"
-    elif suffix in READERS:
-        kind = "a table" if suffix in TABLE_FILES else "a file of arrays"
+    elif is_query(recipe.data) or suffix in READERS:
+        kind = "a table" if is_table(recipe.data) else "a file of arrays"
     else:
         return
+    table = f"a {' or '.join(TABLE_FILES)} table"
     for name, wanted, description in (
-        ("target", "a table", f"a {' or '.join(TABLE_FILES)} table"),
-        ("ignore", "a table", f"a {' or '.join(TABLE_FILES)} table"),
+        *((name, "a table", table) for name in (*OF_TABLES, "header")),
         ("size", "a folder", "a folder of images"),
     ):
         if getattr(recipe, name) not in (None, ()) and kind != wanted:
             raise DataError(f"{name} is for {description}, but {recipe.data} is {kind}: leave {name} out")
+    if recipe.test is not None and kind != "a table" and not isinstance(read_test(recipe.test), int | float):
+        raise DataError(f"test must be a share or a number for {kind}, got {recipe.test!r}")
+
+
+def _place(data: str) -> Path | str:
+    """A table as the reader takes it, the place of its file in full."""
+    if not is_query(data):
+        return Path(data).expanduser()
+    path, query = database_of(data)
+    return f"{PREFIX}{path.resolve()}?query={query}"
 
 
 def _notes(
     recipe: Recipe, raw: DataSet, known: DataSet, split: DataSet | None, preparation: Preparation, digest: str
 ) -> dict[str, Any]:
-    options = {"target": recipe.target, "ignore": list(recipe.ignore), "size": recipe.size, "split": recipe.split}
+    options: dict[str, Any] = {
+        name: getattr(recipe, name) for name in (*OF_TABLES, "header", "test", "fold", "size", "split")
+    }
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+    if isinstance(recipe.test, str) and isinstance(read_test(recipe.test), str):
+        options["test"] = str(Path(recipe.test).expanduser().resolve())
     train = split or known
     return {
         "name": raw.name,
-        "path": None if is_known(recipe.data) else str(Path(recipe.data).expanduser().resolve()),
+        "path": None if is_known(recipe.data) else str(_resolved(recipe.data)),
         "options": {name: value for name, value in options.items() if value not in (None, [])},
         "kind": raw.kind,
         "fingerprint": digest,
@@ -223,6 +294,8 @@ def _notes(
         "withhold": list(recipe.withhold) or None,
         "withheld": list(known.withheld),
         "label_noise": recipe.label_noise,
+        **({"class_weights": recipe.class_weights} if recipe.class_weights else {}),
+        **({"notices": list(raw.notices)} if raw.notices else {}),
         "validation": recipe.validation,
         "examples": {
             "train": len(train.x_train),
@@ -236,6 +309,10 @@ def _notes(
         "test_rows": _rows(raw.test_rows),
         "validation_rows": None if split is None else _rows(split.test_rows),
     }
+
+
+def _resolved(data: str) -> Path | str:
+    return _place(data) if is_query(data) else Path(data).expanduser().resolve()
 
 
 def _rows(rows: Tensor | None) -> list[int] | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -15,23 +14,33 @@ from PIL import Image
 from torch import Tensor
 
 from bayesify import runs
-from bayesify.data import DataError, Preparation, rows_from_csv
+from bayesify.data import DataError, EncodedRows, Preparation, encode_rows
+from bayesify.data.databases import is_query
+from bayesify.data.frames import is_frame, rows_of_columns
 from bayesify.errors import RunError, nearest
 from bayesify.methods import Method
-from bayesify.workflows.inputs import fit_array, read_inputs
+from bayesify.workflows.inputs import fit_array, prepare_predictable, read_inputs
 
 
-def prepare(run: str | Path | Method, inputs: Any) -> Tensor:
+@overload
+def prepare(run: str | Path | Method, inputs: Any, *, reasons: Literal[False] = False) -> Tensor: ...
+@overload
+def prepare(run: str | Path | Method, inputs: Any, *, reasons: Literal[True]) -> tuple[Tensor, list[str | None]]: ...
+def prepare(
+    run: str | Path | Method, inputs: Any, *, reasons: bool = False
+) -> Tensor | tuple[Tensor, list[str | None]]:
     """Scale and encode raw inputs as the training data of a run was.
 
     Args:
         run: a folder that `bayesify train` made, or the method that was loaded from it.
-        inputs: the path of a CSV, .npy, .npz, PNG or JPEG file or of a folder of images, or a list of paths; Pillow
-            images; a pandas DataFrame, whose columns are matched by name; or raw examples in an array or tensor, with
-            the columns of a table in the order of training.
+        inputs: the path of a CSV, Parquet, Arrow, .npy, .npz, PNG or JPEG file or of a folder of images, or a list of
+            paths; Pillow images; a pandas or polars frame, an Arrow table or a list of dictionaries, whose columns are
+            matched by name; or raw examples in an array or tensor, with the columns in the order of training.
+        reasons: also return for each row why it cannot be predicted, or None. Such rows are zeros, whose prediction
+            means nothing. Without `reasons` they are an error.
 
     Returns:
-        Inputs for the method's `predict`, `[n, ...]`, float32.
+        Inputs for the method's `predict`, `[n, ...]`, float32; with `reasons` a pair of inputs and reasons.
 
     Raises:
         RunError: the folder is no run, or the run was trained on tensors and has no preparation.
@@ -56,7 +65,14 @@ def prepare(run: str | Path | Method, inputs: Any) -> Tensor:
         name = "this method" if isinstance(run, Method) else run
         raise RunError(f"{name} was trained on tensors and has no preparation: give predict inputs as in training")
     preparation = Preparation.from_dict(plain)
-    return preparation.apply(_raw(inputs, preparation))
+    raw = _raw(inputs, preparation)
+    rows = raw if isinstance(raw, EncodedRows) else EncodedRows(raw, [None] * len(raw))
+    if reasons:
+        return prepare_predictable(rows, preparation), rows.reasons
+    for number, reason in enumerate(rows.reasons, 1):
+        if reason is not None:
+            raise DataError(f"inputs, row {number}, {reason} (prepare(..., reasons=True) goes on without such rows)")
+    return preparation.apply(rows.raw)
 
 
 def _folder(run: str | Path) -> Path:
@@ -65,17 +81,17 @@ def _folder(run: str | Path) -> Path:
     return Path(run)
 
 
-def _raw(inputs: Any, preparation: Preparation) -> Tensor:
+def _raw(inputs: Any, preparation: Preparation) -> Tensor | EncodedRows:
     items = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
     if items and all(isinstance(item, str | Path) for item in items):
-        return read_inputs([str(item) for item in items], preparation, io.StringIO()).raw
+        read = read_inputs([str(item) for item in items], preparation, io.StringIO())
+        return EncodedRows(read.raw, read.reasons)
     if preparation.image is not None and items and all(isinstance(item, Image.Image) for item in items):
         return torch.stack([preparation.prepare_image(item) for item in items])
-    if hasattr(inputs, "columns") and preparation.image is None:
-        inputs = _by_name(inputs, preparation)
-        if any(column.categories for column in preparation.columns):
-            # In a frame a category is written by its name, even "1"; in an array of numbers, by its code.
-            inputs = np.stack([np.asarray(inputs[name], dtype=object) for name in inputs.columns], -1)
+    if preparation.image is None and is_frame(inputs) and not is_query(inputs):
+        named = _by_name(inputs, preparation)
+        if named is not None:
+            return encode_rows(named, preparation)
     array = _array(inputs)
     if preparation.image is None and array.dtype.kind in "OUS":
         return _from_cells(array, preparation)
@@ -83,17 +99,19 @@ def _raw(inputs: Any, preparation: Preparation) -> Tensor:
 
 
 def _by_name(frame: Any, preparation: Preparation) -> Any:
-    """The columns of training, in their order; a frame whose column names are numbers is taken as an array."""
-    for name in (name for name, count in Counter(frame.columns).items() if count > 1):
-        raise DataError(f"inputs: two columns are named {name!r}")
-    named = {name.strip(): name for name in frame.columns if isinstance(name, str)}
-    if not named:
+    """The frame, where its columns have names; one whose column names are numbers is taken as an array."""
+    if isinstance(frame, list | tuple):
         return frame
-    wanted = [column.name for column in preparation.columns]
-    missing = next((name for name in wanted if name not in named), None)
+    names = list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
+    for name in (name for name, count in Counter(names).items() if count > 1):
+        raise DataError(f"inputs: two columns are named {name!r}")
+    named = {name.strip() for name in names if isinstance(name, str)}
+    if not named:
+        return None
+    missing = next((column.name for column in preparation.columns if column.name not in named), None)
     if missing is not None:
         raise DataError(f"inputs: there is no column {missing!r}{nearest(missing, named)}")
-    return frame[[named[name] for name in wanted]]
+    return frame
 
 
 def _array(inputs: Any) -> NDArray[Any]:
@@ -111,14 +129,12 @@ def _array(inputs: Any) -> NDArray[Any]:
     return array
 
 
-def _from_cells(array: NDArray[Any], preparation: Preparation) -> Tensor:
+def _from_cells(array: NDArray[Any], preparation: Preparation) -> EncodedRows:
     """Rows that hold text, read like the rows of a CSV file."""
+    names = [column.name for column in preparation.columns]
     if array.ndim == 1:
-        array = array[:, None] if len(preparation.columns) == 1 else array[None]
-    text = io.StringIO()
-    text.name = "inputs"
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
-    writer.writerow([column.name for column in preparation.columns])
-    writer.writerows(["" if cell is None else str(cell) for cell in row] for row in array.tolist())
-    text.seek(0)
-    return rows_from_csv(text, preparation, header=True)
+        array = array[:, None] if len(names) == 1 else array[None]
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise DataError(f"inputs: rows must have the {len(names)} columns {', '.join(names)}, got {list(array.shape)}")
+    rows = rows_of_columns(names, array.T.tolist(), "inputs")
+    return encode_rows([dict(zip(names, cells, strict=True)) for cells in rows.cells], preparation)

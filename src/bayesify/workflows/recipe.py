@@ -23,7 +23,10 @@ DRAWS = 100
 METHOD_NAMES = tuple(CARDS)
 NETWORK_NAMES = ("mlp", "cnn")
 # Settings of the data. They are dropped when a command line replaces the data of a configuration file.
-OF_DATA = ("target", "ignore", "size", "split", "normalise", "withhold", "label_noise", "likelihood")
+OF_DATA = (
+    *("target", "ignore", "categorical", "numeric", "missing", "header", "test", "fold", "group_by", "order_by"),
+    *("size", "split", "normalise", "withhold", "label_noise", "likelihood", "class_weights"),
+)
 OF_NETWORK = {
     "units": ("mlp",),
     "layers": ("mlp",),
@@ -45,11 +48,20 @@ class Recipe:
         data: the name of a known data set, a .csv, .tsv or .npz file, or a folder of images.
         target: the target column of a table, by name or number; None is the last.
         ignore: columns of a table to leave out.
+        categorical: columns of a table that are categories whatever their cells look like.
+        numeric: columns of a table that are numbers, and kept even where they look like ids.
+        missing: missing values of a table: `impute` (None) or `refuse`.
+        header: whether the first row of a table has the names of its columns: `yes` or `no`; None finds out.
+        test: the test examples: a share, a number, `none` (all rows are for training) or a file of their own.
+        fold: one part of a cross-validation, as `1/5`: its examples are for testing, the others for training.
+        group_by: a column of a table whose equal values stay in one part of the split.
+        order_by: a column of a table; the last rows by it are for testing.
         size: height and width that the images of a folder are resized to.
         split: the number of a published split, or the seed of the test part.
         normalise: `126`, `255`, `standard`, `symmetric` or `none`.
         withhold: classes left out of training, which become unknown test inputs.
         label_noise: pairs of classes whose training labels are swapped at random, as `1,7=0.3`.
+        class_weights: `balanced`, so that every class counts the same in training.
         validation: share of the training examples set aside for validation.
         network: `mlp`, `cnn` or `module:factory`.
         units: hidden units of an mlp: one width, or one per hidden layer.
@@ -85,11 +97,20 @@ class Recipe:
     data: str = "digits"
     target: str | None = None
     ignore: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    missing: str | None = None
+    header: str | None = None
+    test: str | None = None
+    fold: str | None = None
+    group_by: str | None = None
+    order_by: str | None = None
     size: int | None = None
     split: int | None = None
     normalise: str | None = None
     withhold: tuple[str, ...] = ()
     label_noise: str | None = None
+    class_weights: str | None = None
     validation: float | None = None
     network: str = "mlp"
     units: tuple[int, ...] | None = None
@@ -126,6 +147,17 @@ class Recipe:
         for name in self.options:
             if name not in card.options:
                 raise ValueError(f"{name} is a setting of {owners_of(name)}, the method is {card.name}")
+        for name, known in (
+            ("missing", ("impute", "refuse")),
+            ("header", ("yes", "no")),
+            ("class_weights", ("balanced",)),
+        ):
+            if getattr(self, name) is not None:
+                choose(name, getattr(self, name), known)
+        if self.fold is not None:
+            read_fold(self.fold)
+        if self.group_by is not None and self.order_by is not None:
+            raise ValueError("group_by and order_by exclude each other: choose one")
         for name in () if card.optimised else OF_OPTIMISATION:
             if getattr(self, name) != getattr(type(self), name):
                 raise ValueError(
@@ -177,6 +209,14 @@ class Recipe:
         default = Recipe()
         changed = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != getattr(default, name)}
         return {**changed, **self.options}
+
+
+def read_fold(text: str) -> tuple[int, int]:
+    """The number of a fold, from 1, and the number of folds, from a text such as `1/5`."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count) and int(count) >= 2):
+        raise ValueError(f"fold must read NUMBER/FOLDS, as in 1/5, got {text!r}")
+    return int(number), int(count)
 
 
 SETTINGS = tuple(item.name for item in fields(Recipe) if item.name != "options")
@@ -278,7 +318,7 @@ def settings_of_run(config: Mapping[str, Any], what: str) -> dict[str, Any]:
     if "name" not in data:
         raise ValueError(f"{what} does not say what data it was trained on, so it cannot be run again")
     settings: dict[str, Any] = {"data": data.get("path") or data["name"], **(data.get("options") or {})}
-    settings |= {name: data.get(name) for name in ("withhold", "label_noise", "validation")}
+    settings |= {name: data.get(name) for name in ("withhold", "label_noise", "validation", "class_weights")}
     settings["normalise"] = (data.get("preparation") or {}).get("normalise")
     settings["method"] = config.get("method")
     settings |= {name: value for name, value in (config.get("settings") or {}).items() if name in OPTIONS}
@@ -304,7 +344,8 @@ def _check_repeatable(config: Mapping[str, Any], file: Path) -> None:
     settings = {**(config.get("plan") or {}), **(config.get("settings") or {})}
     other = {name: value for name, value in settings.items() if name not in named and value != defaults.get(name)}
     other |= {name: "a function" for name in ("optimizer", "schedule") if settings.get(name) == "custom"}
-    weights = (config.get("likelihood") or {}).get("class_weights")
+    flagged = (config.get("data") or {}).get("class_weights") is not None
+    weights = None if flagged else (config.get("likelihood") or {}).get("class_weights")
     other |= {} if weights in (None, "balanced") else {"class_weights": weights}
     if other:
         words = ", ".join(f"{name}={value}" for name, value in other.items())

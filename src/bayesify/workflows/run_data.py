@@ -14,25 +14,30 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesify import likelihoods, runs
-from bayesify.data import DataError, DataSet, Preparation, rows_from_csv
+from bayesify.data import DataError, DataSet, EncodedRows, Preparation, encode_rows
 from bayesify.data.catalogue import canonical
-from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, read_arrays, read_rows
+from bayesify.data.databases import is_query
+from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, is_table, read_arrays, read_rows
 from bayesify.data.images import IMAGE_FILES
 from bayesify.data.sources import is_known
-from bayesify.errors import RunError, nearest
+from bayesify.data.tables import labelled_rows
+from bayesify.errors import RunError, TrainingError, nearest
 from bayesify.methods import Method
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.with_elbo import WithELBO
-from bayesify.workflows.inputs import ARRAYS, fit_array, read_inputs
+from bayesify.workflows.inputs import ARRAYS, fit_array, prepare_predictable, read_inputs
 from bayesify.workflows.load import load_run, recipe_of
-from bayesify.workflows.prepare import fingerprint, open_for, prepare_data
+from bayesify.workflows.prepare import OF_TABLES, fingerprint, open_for, prepare_data
 from bayesify.workflows.python_runs import Unprepared, unprepared
 from bayesify.workflows.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Prepared inputs and targets, the words that name them, and the unknown inputs that go with them."""
+    """Prepared inputs and targets, the words that name them, and the unknown inputs that go with them.
+
+    `training` has the training examples where they are at hand, and `notices` what a reader of the scores should know.
+    """
 
     x: Tensor
     y: Tensor
@@ -40,6 +45,7 @@ class Examples:
     unknown: Tensor | None = None
     unknown_what: str | None = None
     training: tuple[Tensor, Tensor] | None = None
+    notices: tuple[str, ...] = ()
 
 
 def preparation_of(config: Mapping[str, Any], run: Path) -> Preparation:
@@ -94,14 +100,21 @@ def examples_of(config: dict[str, Any], run: Path, data: str | None = None) -> E
     if isinstance(preparation, Unprepared):
         return _from_arrays(config, run, data, preparation)
     recipe = _recipe(config, run, data)
+    raw, problem = None, ""
     try:
-        raw = open_for(recipe)
-    except DataError as problem:
-        if data is None and recipe.data == config["data"].get("path") and not Path(recipe.data).exists():
-            raise DataError(f"the data of {run} is no longer at {recipe.data}: give the new path with --data") from None
-        raise DataError(str(problem)) from None
-    if fingerprint(raw) == config["data"].get("fingerprint"):
+        raw = open_for(recipe, preparation.columns)
+    except DataError as wrong:
+        gone = recipe.data == config["data"].get("path") and not Path(recipe.data).exists()
+        if data is None and gone and not is_query(recipe.data):
+            message = f"the data of {run} is no longer at {recipe.data}: give the new path with --data"
+            raise DataError(message) from None
+        if not is_table(recipe.data) or not _readable(recipe.data):
+            raise DataError(str(wrong)) from None
+        problem = f" ({wrong})"
+    if raw is not None and fingerprint(raw) == config["data"].get("fingerprint"):
         prepared = prepare_data(recipe, raw)
+        if len(prepared.test[1]) == 0:
+            raise RunError(f"{run} was trained on all rows of {raw.name}: give test examples with --data FILE")
         unknown = prepared.unknown if prepared.unknown is not None and len(prepared.unknown) else None
         withheld = ", ".join(config["data"].get("withheld") or [])
         what = f"the test part of {raw.name}"
@@ -110,9 +123,25 @@ def examples_of(config: dict[str, Any], run: Path, data: str | None = None) -> E
     if data is None:
         raise RunError(
             f"{recipe.data} has changed since {run} was trained, so its test part may contain training examples: "
-            f"to score every example of it anyway, give --data {recipe.data}"
+            f"to score every example of it anyway, give --data {recipe.data}{problem}"
         )
+    if is_table(recipe.data):
+        return _other_table(config, recipe, preparation)
+    assert raw is not None
     return _other_data(config, raw, recipe, preparation)
+
+
+def training_examples(config: dict[str, Any], run: Path) -> tuple[Tensor, Tensor] | None:
+    """The training examples of a run, where its data is still in its place and unchanged; None otherwise."""
+    try:
+        preparation = preparation_of(config, run)
+        if isinstance(preparation, Unprepared):
+            return None
+        recipe = _recipe(config, run, None)
+        raw = open_for(recipe, preparation.columns)
+        return prepare_data(recipe, raw).train if fingerprint(raw) == config["data"].get("fingerprint") else None
+    except (DataError, RunError, TrainingError):
+        return None
 
 
 def elbo_of(method: Method, examples: Examples, draws: int, seed: int) -> ELBO | None:
@@ -137,9 +166,14 @@ def unknown_inputs(config: dict[str, Any], run: Path, name: str) -> Tensor:
     if preparation.image is not None and Path(name).is_dir():
         return preparation.apply(_images_in(Path(name), preparation))
     recipe = Recipe(data=name, target=(config["data"].get("options") or {}).get("target"))
-    if preparation.image is None and Path(name).suffix.lower() in TABLE_FILES:
-        return preparation.apply(rows_from_csv(Path(name), preparation))
-    raw = open_for(recipe if Path(name).suffix.lower() in TABLE_FILES else replace(recipe, target=None))
+    if preparation.image is None and is_table(name):
+        rows = encode_rows(name, preparation)
+        good = [reason is None for reason in rows.reasons]
+        if not any(good):
+            raise DataError(f"{name}: no row can be predicted; the first: {rows.reasons[0]}")
+        kept = rows.raw[torch.tensor(good)]
+        return prepare_predictable(EncodedRows(kept, [None] * len(kept)), preparation)
+    raw = open_for(recipe if is_table(name) else replace(recipe, target=None))
     images = raw.x_test if is_known(name) else torch.cat((raw.x_train, raw.x_test))
     return preparation.apply(to_layout(images, raw, preparation))
 
@@ -186,16 +220,29 @@ def _recipe(config: dict[str, Any], run: Path, data: str | None) -> Recipe:
     if data is None:
         return recipe
     moved = replace(recipe, data=data)
-    if is_known(data) or Path(data).suffix.lower() not in TABLE_FILES:
+    if is_known(data) or not is_table(data):
         # Any other split of the same data would test the run on its training examples.
         same_data = not is_known(data) or canonical(data) == config["data"]["name"]
-        moved = replace(moved, target=None, ignore=(), split=moved.split if same_data else None)
-    elif Path(data).expanduser().is_file():
-        moved = replace(moved, target=_target_in(Path(data).expanduser(), config["data"], moved.target))
+        nothing: dict[str, Any] = {name: () if isinstance(getattr(moved, name), tuple) else None for name in OF_TABLES}
+        moved = replace(
+            moved,
+            **nothing,
+            header=None,
+            test=None,
+            fold=moved.fold if same_data else None,
+            split=moved.split if same_data else None,
+        )
+    elif _readable(data):
+        moved = replace(moved, target=_target_in(data, config["data"], moved.target))
     return moved if Path(data).is_dir() else replace(moved, size=None)
 
 
-def _target_in(path: Path, about: Mapping[str, Any], column: str | None) -> str | None:
+def _readable(data: str) -> bool:
+    """Whether a table is there: the address of a query, or a file."""
+    return is_query(data) or Path(data).expanduser().is_file()
+
+
+def _target_in(path: str, about: Mapping[str, Any], column: str | None) -> str | None:
     """The run's target in another table: by name in any column; by `column` only where the table has no header."""
     name = str(about["target_name"])
     rows = read_rows(path, expected=[name, *(column["name"] for column in about["preparation"]["columns"])])
@@ -240,7 +287,7 @@ def _other_data(config: dict[str, Any], raw: DataSet, recipe: Recipe, preparatio
     if is_known(recipe.data):
         x, y, what = to_layout(raw.x_test, raw, preparation), raw.y_test, f"the test part of {raw.name}"
     else:
-        x, y, what = _all_inputs(raw, recipe, preparation), _all_targets(raw), f"all of {raw.name}"
+        x, y, what = _all_inputs(raw, preparation), _all_targets(raw), f"all of {raw.name}"
     inputs = preparation.apply(x)
     if raw.kind == "regression":
         return Examples(inputs, y, what)
@@ -252,12 +299,25 @@ def _other_data(config: dict[str, Any], raw: DataSet, recipe: Recipe, preparatio
     return Examples(inputs[~is_unknown], labels[~is_unknown], what, unknown, unknown_what)
 
 
-def _all_inputs(raw: DataSet, recipe: Recipe, preparation: Preparation) -> Tensor:
+def _other_table(config: dict[str, Any], recipe: Recipe, preparation: Preparation) -> Examples:
+    """All rows of another table that have a target and nothing that training never saw."""
+    about = config["data"]
+    known, withheld = about["class_names"] or (), about.get("withheld") or ()
+    target = -1 if recipe.target is None else recipe.target
+    rows = labelled_rows(recipe.data, preparation.columns, target, known, other_classes=withheld)
+    inputs, what = preparation.apply(rows.rows.raw), f"all of {Path(recipe.data).stem}"
+    if about["kind"] == "regression":
+        return Examples(inputs, rows.y, what, notices=rows.notices)
+    is_unknown = rows.y >= len(known)
+    if bool(is_unknown.all()):
+        raise DataError(f"{recipe.data} has only withheld classes: give it as --ood")
+    unknown = inputs[is_unknown] if bool(is_unknown.any()) else None
+    unknown_what = f"withheld: {', '.join(withheld)}" if unknown is not None else None
+    return Examples(inputs[~is_unknown], rows.y[~is_unknown], what, unknown, unknown_what, notices=rows.notices)
+
+
+def _all_inputs(raw: DataSet, preparation: Preparation) -> Tensor:
     """The inputs of training and test part, in the order of the file."""
-    path = Path(recipe.data).expanduser()
-    if path.suffix.lower() in TABLE_FILES:
-        # Categories are numbered as in training, not as in this file.
-        return rows_from_csv(path, preparation, target=raw.target_name)
     if raw.train_rows is None or raw.test_rows is None:
         return to_layout(torch.cat((raw.x_train, raw.x_test)), raw, preparation)
     x = torch.empty(len(raw.x_train) + len(raw.x_test), *raw.shape, dtype=raw.x_train.dtype)

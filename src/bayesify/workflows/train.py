@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from bayesify import files, runs
+from bayesify.data import Column
 from bayesify.errors import RunError, TrainingError
 from bayesify.files import plain
 from bayesify.methods import Method
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
 from bayesify.workflows.load import load_run, recipe_of, steps_done, training_state
-from bayesify.workflows.prepare import prepare_data
+from bayesify.workflows.prepare import open_for, prepare_data
 from bayesify.workflows.recipe import Recipe
 
 # More than any machine has: a larger number of threads would end the process.
@@ -122,7 +123,9 @@ def resume(
     torch.set_num_threads(_threads(config, run))
     with _errors_only():
         method = load_run(run, network, unfinished=True)
-    prepared = prepare_data(recipe)
+    # The columns of the run, not those that a later version would find in the same table.
+    columns = tuple(map(Column.from_dict, (config["data"].get("preparation") or {}).get("columns") or ()))
+    prepared = prepare_data(recipe, open_for(recipe, columns or None))
     if prepared.notes["fingerprint"] != config["data"].get("fingerprint"):
         raise RunError(f"{recipe.data} is not the data that {run} was trained on: its content has changed")
     try:

@@ -18,7 +18,7 @@ from typing import Any
 
 from bayesify import runs
 from bayesify.data import DataSet, load
-from bayesify.data.dataset import train_and_test_rows
+from bayesify.data.partition import train_and_test_rows
 from bayesify.methods import HMC, Method, saving
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
 from bayesify.workflows.compare.comparison import warm_up

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bayesify import files
 from bayesify.errors import at_least, choose
+from bayesify.evaluation.results import Spread
 from bayesify.files import plain
 from bayesify.methods.cards import CARDS
+from bayesify.workflows.beside import simple_models_of
 from bayesify.workflows.build import epochs_for, make_likelihood, make_network, with_defaults
 from bayesify.workflows.compare.candidates import USUAL, Candidate, candidate, read_methods, takes
 from bayesify.workflows.compare.comparison import Row, TrainedResult, compare_seeds, summarise
@@ -27,6 +29,7 @@ class Compared:
     rows: list[Row]
     report: Path
     folders: dict[str, Path]
+    baselines: list[Row] = field(default_factory=list)
 
 
 def compare(
@@ -36,6 +39,7 @@ def compare(
     methods: Sequence[str] = USUAL,
     settings: Mapping[str, Any] | None = None,
     seeds: int = 1,
+    folds: int | None = None,
     draws: int = DRAWS,
     overwrite: bool = False,
     progress: bool = True,
@@ -48,6 +52,7 @@ def compare(
         methods: names of methods.
         settings: options of methods by name, and `prior`; each goes to the methods that take it.
         seeds: the number of seeds, from the recipe's on.
+        folds: cross-validate instead: train and test as often, each time with another part of the rows for testing.
         draws: posterior draws per prediction.
         overwrite: replace runs that are in the folder.
         progress: show progress bars (never when the output is not a terminal).
@@ -61,46 +66,79 @@ def compare(
 
     """
     at_least("seeds", seeds, 1)
+    if folds is not None and (seeds > 1 or recipe.fold is not None):
+        raise ValueError("folds repeat the training on other parts of the data: leave out seeds and fold")
     names = [choose("method", name.strip(), CARDS) for name in methods]
     _check_taken(settings or {}, names)
     check_device(recipe.device)
-    prepared = prepare_data(recipe)
+    recipes = [recipe]
+    if folds is not None:
+        at_least("folds", folds, 2)
+        recipes = [replace(recipe, fold=f"{number}/{folds}") for number in range(1, folds + 1)]
+    every = [prepare_data(one) for one in recipes]
+    prepared = every[0]
+    if len(prepared.test[1]) == 0:
+        raise ValueError("a comparison needs test examples: leave out --test none")
     candidates = read_methods([candidate(name, prepared.kind, settings) for name in names])
-    recipe = with_defaults(recipe, prepared)
-    likelihood = make_likelihood(recipe, prepared)
-    outputs = likelihood.width(likelihood.prepare(prepared.train[1]))
     folders = {entry.label: out / _folder(entry) for entry in candidates}
     with claimed(*folders.values(), overwrite=overwrite):
-        results = compare_seeds(
-            range(recipe.seed, recipe.seed + seeds),
-            prepared.train,
-            prepared.test,
-            make_network(recipe, tuple(prepared.train[0].shape[1:]), outputs),
-            likelihood,
-            unknown=prepared.unknown if prepared.unknown is not None and len(prepared.unknown) else None,
-            methods=candidates,
-            epochs=epochs_for(recipe, len(prepared.train[0])),
-            batch_size=recipe.batch_size,
-            learning_rate=recipe.learning_rate or 1e-3,
-            draws=draws,
-            notes={**prepared.notes, "outputs": outputs},
-            progress=progress,
-            optimizer=recipe.optimizer or "adam",
-            schedule=recipe.schedule or "constant",
-            kl=recipe.kl,
-            validation=prepared.validation,
-            patience=recipe.patience,
-            keep=recipe.keep,
-            device=recipe.device,
-        )
+        results: list[list[TrainedResult]] = []
+        for one, data in zip(recipes, every, strict=True):
+            beside = simple_models_of(data)
+            found = _train_all(one, data, candidates, seeds, draws=draws, progress=progress)
+            results += [[replace(result, baselines=beside) for result in same] for same in found]
         rows = summarise(results)
         for result in results[0]:
             result.method.save(folders[result.label])
             write_metrics(folders[result.label], {"method": result.name, **result.evaluation.to_dict()})
-        comparison = {"seeds": seeds, "rows": [row.to_dict() for row in rows]}
+        comparison = {"seeds": seeds, **({"folds": folds} if folds else {}), "rows": [row.to_dict() for row in rows]}
         files.write_json(out / "comparison.json", plain(comparison))
-        report = _report(out, results, prepared)
-    return Compared(rows, report, folders)
+        report = _report(out, results, prepared, "folds" if folds else "seeds")
+    return Compared(rows, report, folders, _baseline_rows(results))
+
+
+def _train_all(
+    recipe: Recipe, prepared: PreparedData, candidates: Sequence[Candidate], seeds: int, *, draws: int, progress: bool
+) -> list[list[TrainedResult]]:
+    """Every method with every seed, on one division of the data."""
+    recipe = with_defaults(recipe, prepared)
+    likelihood = make_likelihood(recipe, prepared)
+    outputs = likelihood.width(likelihood.prepare(prepared.train[1]))
+    return compare_seeds(
+        range(recipe.seed, recipe.seed + seeds),
+        prepared.train,
+        prepared.test,
+        make_network(recipe, tuple(prepared.train[0].shape[1:]), outputs),
+        likelihood,
+        unknown=prepared.unknown if prepared.unknown is not None and len(prepared.unknown) else None,
+        methods=candidates,
+        epochs=epochs_for(recipe, len(prepared.train[0])),
+        batch_size=recipe.batch_size,
+        learning_rate=recipe.learning_rate or 1e-3,
+        draws=draws,
+        notes={**prepared.notes, "outputs": outputs},
+        progress=progress,
+        optimizer=recipe.optimizer or "adam",
+        schedule=recipe.schedule or "constant",
+        kl=recipe.kl,
+        validation=prepared.validation,
+        patience=recipe.patience,
+        keep=recipe.keep,
+        device=recipe.device,
+    )
+
+
+def _baseline_rows(results: Sequence[Sequence[TrainedResult]]) -> list[Row]:
+    """A row for each simple model, its scores averaged over the folds."""
+    every = [same[0].baselines for same in results]
+    rows = []
+    for models in zip(*every, strict=True):
+        scores = {
+            name: Spread.of([model.scores[name] for model in models] if len(set(map(id, models))) > 1 else [value])
+            for name, value in models[0].scores.items()
+        }
+        rows.append(Row(models[0].title, models[0].name, len(models), scores, 0))
+    return rows
 
 
 def _check_taken(settings: Mapping[str, Any], methods: Sequence[str]) -> None:
@@ -115,14 +153,14 @@ def _folder(entry: Candidate) -> str:
     return entry.name if entry.share == 1 else f"{entry.name}-shared"
 
 
-def _report(out: Path, results: Sequence[Sequence[TrainedResult]], prepared: PreparedData) -> Path:
+def _report(out: Path, results: Sequence[Sequence[TrainedResult]], prepared: PreparedData, repeated: str) -> Path:
     from bayesify.report.comparison import comparison_report
 
     about = prepared.notes
     images = as_images(prepared.test[0], prepared.preparation)
     unknown = None if prepared.unknown is None else as_images(prepared.unknown, prepared.preparation)
     counts = f"{len(prepared.train[0]):,} training examples, {len(prepared.test[0]):,} test examples"
-    several = f"; {len(results)} seeds, the figures show the first" if len(results) > 1 else ""
+    several = f"; {len(results)} {repeated}, the figures show the first" if len(results) > 1 else ""
     return comparison_report(
         results[0],
         path=out / "report.html",
@@ -134,4 +172,5 @@ def _report(out: Path, results: Sequence[Sequence[TrainedResult]], prepared: Pre
         unknown_name=", ".join(about["withheld"]) or "the unknown inputs",
         inputs=prepared.test[0],
         seeds=results,
+        repeated=repeated,
     )
