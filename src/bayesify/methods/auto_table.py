@@ -1,0 +1,346 @@
+"""The table by which `Auto` and `--method auto` choose: which method for which problem, with which settings.
+
+The rows are tried in order, and the first that suits the problem and the time allowed is taken. To change a choice,
+change a row. The numbers behind each row are in `docs/choosing.md`. Nothing here needs torch.
+
+Whether sampling is affordable is decided by counting, so that the choice does not change from run to run:
+
+    seconds = gradients * chains * examples * weights / SPEED
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from bayesify.methods.cards import CARDS, OF_OPTIMISATION, OPTIONS
+
+# Products of examples, weights and chains that one core works through in a second of sampling.
+SPEED = 1e9
+# Seconds that sampling may take where no time is given, and those that the shortest plan of it must have.
+USUAL_TIME = 60.0
+# Gradients of a whole plan of sampling, as adaptation uses them, and the fewest that are worth having.
+USUAL_GRADIENTS, FEWEST_GRADIENTS = 12_000, 4_000
+# The share of the time allowed that training may plan for; the rest is for timing, checks and saving.
+PLANNED_SHARE = 0.8
+# Stands for the first layer of a network that is made, whose name depends on how it is made.
+FIRST_LAYER = "FIRST"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the choice depends on.
+
+    Args:
+        kind: `classification` or `regression`.
+        rows: the number of training examples.
+        inputs: numbers in one input.
+        outputs: outputs that the likelihood needs for one target, with constant noise.
+        images: whether one input has more than one axis.
+        weights: of the network; None where it is to be made.
+        can_sample: whether the network and the likelihood are a fixed function of the weights, as HMC needs.
+        in_memory: whether the data is in memory, so that a validation part can be set aside.
+        time: seconds allowed; None leaves it to the table.
+
+    """
+
+    kind: str
+    rows: int
+    inputs: int
+    outputs: int = 1
+    images: bool = False
+    weights: int | None = None
+    can_sample: bool = True
+    in_memory: bool = True
+    time: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: for which problems a method is chosen, and its settings.
+
+    Args:
+        name: of the row.
+        method: of `bayesify.methods.cards.CARDS`.
+        when: for which problems, in words.
+        reason: why, as the end of a sentence.
+        kinds: of problems.
+        tables: whether it is for networks that are made for tables; None is for both.
+        fewest_rows: training examples from which on it is chosen.
+        most_weights: of the network.
+        samples: whether it samples, and so must be affordable.
+        network: `units` and `activation` of a network that is made for a table.
+        noise: of regression targets, where the likelihood leaves it open.
+        prior: of a network that is made for a table, where the user names none.
+        settings: of the method and of `fit`, by the names of a recipe.
+        holdout: the share of the examples that is set aside to decide when to stop.
+
+    """
+
+    name: str
+    method: str
+    when: str
+    reason: str
+    kinds: tuple[str, ...] = ("classification", "regression")
+    tables: bool | None = None
+    fewest_rows: int = 0
+    most_weights: float = float("inf")
+    samples: bool = False
+    network: Mapping[str, Any] = field(default_factory=dict)
+    noise: str | None = None
+    prior: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    holdout: float = 0.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen for a problem, and why.
+
+    Args:
+        row: the name of the row of the table.
+        method: the name of the method.
+        reason: one sentence for the user.
+        network: `units` and `activation`, where the network is to be made.
+        noise: of regression targets, where the likelihood leaves it open.
+        prior: of a network that is to be made; `FIRST_LAYER` in it stands for the first layer.
+        settings: of the method and of `fit`, by the names of a recipe.
+        holdout: the share of the examples to set aside, to decide when to stop.
+
+    """
+
+    row: str
+    method: str
+    reason: str
+    network: Mapping[str, Any]
+    noise: str | None
+    prior: str | None
+    settings: Mapping[str, Any]
+    holdout: float = 0.0
+
+    def of_constructor(self) -> dict[str, Any]:
+        """The settings of the method's constructor."""
+        card = CARDS[self.method]
+        own = {*card.options, "bayesian"} - set(card.of_fit)
+        return {name: value for name, value in self.settings.items() if name in own}
+
+    def of_fit(self) -> dict[str, Any]:
+        """The settings of the method's `fit`."""
+        constructor = self.of_constructor()
+        return {name: value for name, value in self.settings.items() if name not in constructor}
+
+
+# Inputs are standardised, so weights of the first layer are around 1; sums over units stay around 1 by their fan-in.
+_PRIOR = f"{FIRST_LAYER}=normal:1;*=normal:fan_in"
+_EARLY = {"patience": 20, "keep": "best", "schedule": "cosine"}
+
+TABLE: tuple[Row, ...] = (
+    Row(
+        "small table, numbers",
+        "hmc",
+        "tables of numbers whose posterior can be sampled in the time allowed",
+        "the posterior itself can be sampled in the time allowed",
+        kinds=("regression",),
+        tables=True,
+        samples=True,
+        network={"units": (50,), "activation": "tanh"},
+        noise="heteroscedastic",
+        prior=_PRIOR,
+    ),
+    Row(
+        "small table, classes",
+        "hmc",
+        "tables of classes whose posterior can be sampled in the time allowed",
+        "the posterior itself can be sampled in the time allowed",
+        kinds=("classification",),
+        tables=True,
+        samples=True,
+        network={"units": (50,), "activation": "tanh"},
+        prior=_PRIOR,
+    ),
+    Row(
+        "small network",
+        "hmc",
+        "a network of yours whose posterior can be sampled in the time allowed",
+        "the posterior itself can be sampled in the time allowed",
+        tables=False,
+        samples=True,
+        noise="half-cauchy",
+    ),
+    Row(
+        "large table",
+        "ensemble",
+        "tables that are too large to sample",
+        "sampling takes too long, and an ensemble that stops early is calibrated on many rows",
+        tables=True,
+        fewest_rows=300,
+        network={"units": (100, 100), "activation": "relu"},
+        noise="heteroscedastic",
+        settings={"members": 5, "learning_rate": 3e-3, "batch_size": 128, "epochs": 100, **_EARLY},
+        holdout=0.1,
+    ),
+    Row(
+        "few rows",
+        "ensemble",
+        "tables of fewer than 300 rows that cannot be sampled",
+        "sampling takes too long, and there are too few rows to decide when to stop",
+        tables=True,
+        network={"units": (10,), "activation": "relu"},
+        noise="learned",
+        prior="normal:1",
+        settings={"members": 5},
+    ),
+    Row(
+        "network",
+        "ensemble",
+        "networks of up to 5 million weights that are too large to sample",
+        "sampling takes too long, and an ensemble is the best of the methods that train like a plain network",
+        most_weights=5e6,
+        noise="learned",
+        settings={"members": 5},
+    ),
+    Row(
+        "large network",
+        "laplace",
+        "networks of more than 5 million weights",
+        "several networks of this size cost too much: a posterior of the last layer costs as much as one",
+        noise="learned",
+        settings={"bayesian": "last_layer"},
+    ),
+)
+
+
+def choose(problem: Problem, given: Collection[str] = ()) -> Choice:
+    """Choose a method for a problem.
+
+    Args:
+        problem: the network, the data and the time allowed.
+        given: names of settings that the user fixed; only methods that take all of them are considered.
+
+    Returns:
+        The choice, with its reason.
+
+    Raises:
+        ValueError: no method takes the given settings.
+
+    Example:
+        >>> from bayesify.methods.auto_table import Problem, choose
+        >>> choose(Problem("regression", rows=500, inputs=13)).method
+        'hmc'
+        >>> choose(Problem("regression", rows=40_000, inputs=9)).method
+        'ensemble'
+        >>> choose(Problem("classification", rows=50_000, inputs=3072, images=True, weights=11_000_000)).method
+        'laplace'
+
+    """
+    for row in TABLE:
+        if _suits(row, problem) and takes_all(row.method, given):
+            return _chosen(row, problem)
+    last = TABLE[-1]
+    for card in CARDS.values():
+        if takes_all(card.name, given):
+            reason = f"of the methods that take {_listed(given)} it is the first"
+            return _chosen(replace(last, name="by its settings", method=card.name, reason=reason, settings={}), problem)
+    raise ValueError(f"no method takes all of {_listed(given)}: leave some of them out")
+
+
+def takes_all(method: str, given: Collection[str]) -> bool:
+    """Whether a method takes all of some settings.
+
+    Args:
+        method: its name.
+        given: names of settings of a recipe.
+
+    """
+    card = CARDS[method]
+    return all(card.takes(name) and (name != "prior" or card.prior) for name in given)
+
+
+def describe(problem: Problem) -> str:
+    """A problem in a few words, for the sentence that explains a choice."""
+    network = "" if problem.weights is None else f" and {problem.weights:,} weights"
+    allowed = "" if problem.time is None else f" in {problem.time:g} s"
+    return f"{problem.rows:,} examples of {problem.inputs:,} inputs{network}{allowed}"
+
+
+def weights_of(problem: Problem, row: Row) -> int:
+    """The weights of the network, or of the perceptron that a row makes for a table."""
+    if problem.weights is not None:
+        return problem.weights
+    widths = [problem.inputs, *row.network.get("units", ()), problem.outputs * (2 if _has_head(row, problem) else 1)]
+    return sum((before + 1) * after for before, after in zip(widths, widths[1:], strict=False))
+
+
+def chains_for(work: float) -> int:
+    """The number of chains: many where a gradient costs little, which tests convergence better."""
+    return 32 if work <= 5e4 else 16 if work <= 1.5e5 else 4
+
+
+def sampling_plan(gradients: float, *, few_chains: bool) -> dict[str, int]:
+    """The plan of sampling within a number of gradients, each of all chains at once.
+
+    Args:
+        gradients: the most that trajectories may use together.
+        few_chains: whether there are few chains, each of which then needs more draws.
+
+    Returns:
+        `warm_up`, `samples` and `max_leapfrogs`; their product bounds the gradients.
+
+    """
+    iterations = 600 if few_chains else 500
+    if gradients < 20 * iterations:
+        iterations = max(80, int(gradients) // 20)
+    return {
+        "warm_up": iterations // 2,
+        "samples": iterations - iterations // 2,
+        "max_leapfrogs": max(10, min(100, int(gradients) // iterations)),
+    }
+
+
+def _suits(row: Row, problem: Problem) -> bool:
+    table = problem.weights is None
+    if problem.kind not in row.kinds or (row.tables is not None and row.tables != table):
+        return False
+    if problem.rows < row.fewest_rows or (problem.weights or 0) > row.most_weights:
+        return False
+    return not row.samples or _affordable(row, problem)
+
+
+def _affordable(row: Row, problem: Problem) -> bool:
+    if not problem.can_sample or not problem.in_memory:
+        return False
+    work = problem.rows * weights_of(problem, row)
+    needed = USUAL_GRADIENTS if problem.time is None else FEWEST_GRADIENTS
+    allowed = USUAL_TIME if problem.time is None else PLANNED_SHARE * problem.time
+    return needed * chains_for(work) * work / SPEED <= allowed
+
+
+def _chosen(row: Row, problem: Problem) -> Choice:
+    settings = dict(CARDS[row.method].settings_for(problem.kind, images=problem.images))
+    settings = {name: value for name, value in settings.items() if value is not None} | dict(row.settings)
+    if row.method == "hmc":
+        work = problem.rows * weights_of(problem, row)
+        chains = chains_for(work)
+        gradients = (problem.time or USUAL_TIME) * SPEED / (chains * work)
+        plan = sampling_plan(gradients, few_chains=chains <= 4)
+        settings |= {"chains": chains, **plan}
+    network = dict(row.network) if problem.weights is None else {}
+    noise = row.noise if problem.kind == "regression" else None
+    holdout = row.holdout if problem.in_memory else 0.0
+    title = CARDS[row.method].title
+    reason = f"{title} for {describe(problem)}: {row.reason}"
+    prior = row.prior if problem.weights is None else None
+    return Choice(
+        row.name, row.method, reason, MappingProxyType(network), noise, prior, MappingProxyType(settings), holdout
+    )
+
+
+def _has_head(row: Row, problem: Problem) -> bool:
+    return problem.kind == "regression" and row.noise == "heteroscedastic"
+
+
+def _listed(names: Collection[str]) -> str:
+    known = [name for name in names if name in OPTIONS or name in OF_OPTIMISATION] or list(names)
+    return " and ".join(sorted(known))
