@@ -29,11 +29,13 @@ from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Categorical, Gaussian, Likelihood
 from bayesify.methods import METHODS
 from bayesify.methods.cards import CARDS
-from bayesify.methods.method import PriorLike
+from bayesify.methods.method import Method, PriorLike
 from bayesify.predictive import Predictive
 from bayesify.priors import Flat, Hyperprior, WeightPrior
 from bayesify.training.loop import Plan
+from bayesify.workflows.auto import Auto
 from bayesify.workflows.build import enough_epochs
+from bayesify.workflows.recipe import AUTO
 
 __all__ = ["BayesianClassifier", "BayesianRegressor"]
 
@@ -43,11 +45,15 @@ _ROWS_AT_ONCE = 4096
 class _BayesianEstimator(BaseEstimator, ABC):
     """The common part of classifier and regressor: parameters, fitting, and the predictive distribution."""
 
+    # Hidden units where none are named.
+    _default_units: tuple[int, ...]
+
     def __init__(
         self,
         method: str = "variational",
         *,
-        units: int | Sequence[int] = (50,),
+        time: float | None = 10.0,
+        units: int | Sequence[int] | None = None,
         activation: str = "relu",
         prior: PriorLike | None = None,
         estimator: str | None = None,
@@ -62,6 +68,7 @@ class _BayesianEstimator(BaseEstimator, ABC):
         fit_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.method = method
+        self.time = time
         self.units = units
         self.activation = activation
         self.prior = prior
@@ -94,7 +101,10 @@ class _BayesianEstimator(BaseEstimator, ABC):
         """The targets as the likelihood takes them."""
 
     def _fit(self, X: NDArray[Any], y: NDArray[Any], likelihood: Likelihood, notes: dict[str, Any]) -> Self:
-        kind = METHODS[choose("method", self.method, METHODS)]
+        choose("method", self.method, (*METHODS, AUTO))
+        if self.method == AUTO:
+            return self._fit_auto(X, y, likelihood, notes)
+        kind = METHODS[self.method]
         if kind.plan_type is not Plan:
             raise ValueError(f"method={self.method!r} is not trained in epochs: use bayesify.{kind.__name__} directly")
         at_least("draws", _plain(self.draws), 1)
@@ -105,7 +115,7 @@ class _BayesianEstimator(BaseEstimator, ABC):
             networks.mlp,
             inputs=X.shape[1],
             outputs=likelihood.width(likelihood.prepare(targets)),
-            units=_widths(self.units),
+            units=_widths(self._default_units if self.units is None else self.units),
             activation=self.activation,
         )
         settings = self._method_settings(inspect.signature(kind).parameters)
@@ -119,6 +129,40 @@ class _BayesianEstimator(BaseEstimator, ABC):
         method.notes |= notes
         self.history_ = method.fit((self._inputs(X), targets), seed=self.seed_, **fitting)
         self.method_ = method
+        return self
+
+    def _fit_auto(self, X: NDArray[Any], y: NDArray[Any], likelihood: Likelihood, notes: dict[str, Any]) -> Self:
+        """Fit the method that the table chooses."""
+        if self.method_options:
+            raise ValueError(f"method_options are settings of one method, got them for {AUTO}: name the method")
+        at_least("draws", _plain(self.draws), 1)
+        self.seed_ = _seed(self.random_state)
+        self.scaler_ = StandardScaler().fit(X) if self.standardise else None
+        targets = torch.tensor(y)
+        network = None
+        if self.units is not None:
+            network = partial(
+                networks.mlp,
+                inputs=X.shape[1],
+                outputs=likelihood.width(likelihood.prepare(targets)),
+                units=_widths(self.units),
+                activation=self.activation,
+            )
+        options = _checked("fit_options", self.fit_options, inspect.signature(Method.fit).parameters, ("data", "seed"))
+        if options.get("validation") is not None:
+            rows, answers = options["validation"]
+            rows = validate_data(self, rows, reset=False, dtype=np.float64)
+            options["validation"] = (self._inputs(rows), torch.tensor(self._targets(answers)))
+        if self.epochs is not None:
+            options["epochs"] = _plain(self.epochs)
+        left_open = getattr(self, "noise", "") is None
+        auto = Auto(
+            network, "gaussian" if left_open else likelihood, prior=self.prior, time=self.time, seed=self.seed_
+        )
+        self.method_ = auto.fit((self._inputs(X), targets), **{"progress": False, **options})
+        self.method_.notes |= notes
+        self.history_ = self.method_.history
+        self.reason_ = auto.reason
         return self
 
     def _method_settings(self, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,13 +213,17 @@ class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
     """A Bayesian multilayer perceptron for classification; labels may be of any type.
 
     Args:
-        method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, except `hmc`.
-        units: width of the hidden layer, or one width per hidden layer; `()` is a linear model.
+        method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, except `hmc`;
+            or `auto`, which chooses a method, a network and all their settings by the rows (`docs/choosing.md`).
+        time: seconds that `fit` may take with `auto`; None has no limit. A limit makes the result depend on the speed of
+            the machine, where the whole plan does not fit in it.
+        units: width of the hidden layer, or one width per hidden layer; `()` is a linear model. None is 50, or with
+            `auto` its choice.
         activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
         prior: of the weights, as the method takes it (`"normal:1"`); None is the method's default.
         estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`.
         epochs: passes over the data; None is at least 10, and enough for 2,000 steps.
-        batch_size: examples per step.
+        batch_size: examples per step; like the next two, `auto` chooses it.
         learning_rate: of Adam, unless `fit_options` names another optimiser.
         schedule: of the learning rate: `constant`, `cosine`, `linear`, `step:0.5,0.1`, or a function of the progress.
         draws: posterior draws per prediction.
@@ -188,6 +236,7 @@ class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
         classes_: the labels, in the order of the columns of `predict_proba`.
         method_: the fitted method, which takes standardised inputs.
         history_: the losses of each epoch of training.
+        reason_: why `auto` chose the method.
         scaler_: the standardisation, or None.
         seed_: the seed of training and of prediction.
 
@@ -204,6 +253,7 @@ class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
     """
 
     classes_: NDArray[Any]
+    _default_units = (50,)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the classifier.
@@ -266,15 +316,20 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
     rows. Those of 10 units, the default, cover 95% to 99% at the same error. Use more units where there are many rows.
 
     Args:
-        method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, except `hmc`.
-        units: width of the hidden layer, or one width per hidden layer; `()` is a linear model.
+        method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, except `hmc`;
+            or `auto`, which chooses a method, a network and all their settings by the rows (`docs/choosing.md`).
+        time: seconds that `fit` may take with `auto`; None has no limit. A limit makes the result depend on the speed of
+            the machine, where the whole plan does not fit in it.
+        units: width of the hidden layer, or one width per hidden layer; `()` is a linear model. None is 10, or with
+            `auto` its choice.
         activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
         prior: of the weights, as the method takes it (`"normal:1"`); None is the method's default.
         estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`.
         noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for each input), a
-            standard deviation in the units of the targets, or its prior, such as `half-cauchy(1)`.
+            standard deviation in the units of the targets, or its prior, such as `half-cauchy(1)`. None is `learned`,
+            or with `auto` its choice.
         epochs: passes over the data; None is at least 10, and enough for 2,000 steps.
-        batch_size: examples per step.
+        batch_size: examples per step; like the next two, `auto` chooses it.
         learning_rate: of Adam, unless `fit_options` names another optimiser.
         schedule: of the learning rate: `constant`, `cosine`, `linear`, `step:0.5,0.1`, or a function of the progress.
         draws: posterior draws per prediction.
@@ -286,6 +341,7 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
     Attributes:
         method_: the fitted method, which takes standardised inputs.
         history_: the losses of each epoch of training.
+        reason_: why `auto` chose the method.
         scaler_: the standardisation, or None.
         seed_: the seed of training and of prediction.
 
@@ -299,15 +355,18 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
 
     """
 
+    _default_units = (10,)
+
     def __init__(
         self,
         method: str = "variational",
         *,
-        units: int | Sequence[int] = (10,),
+        time: float | None = 10.0,
+        units: int | Sequence[int] | None = None,
         activation: str = "relu",
         prior: PriorLike | None = None,
         estimator: str | None = None,
-        noise: float | str | Hyperprior | Flat = "learned",
+        noise: float | str | Hyperprior | Flat | None = None,
         epochs: int | None = None,
         batch_size: int = 32,
         learning_rate: float = 1e-2,
@@ -320,6 +379,7 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
     ) -> None:
         super().__init__(
             method,
+            time=time,
             units=units,
             activation=activation,
             prior=prior,
@@ -353,7 +413,8 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
         # A single target has Python numbers, which keep all their digits.
         location, scale = (value.tolist() if y.ndim > 1 else float(value[0]) for value in (units.mean_, units.scale_))
         self._target_shape = y.shape[1:]
-        return self._fit(X, y, Gaussian(noise=_plain(self.noise), location=location, scale=scale), {})
+        noise = "learned" if self.noise is None else _plain(self.noise)
+        return self._fit(X, y, Gaussian(noise=noise, location=location, scale=scale), {})
 
     def predict(
         self, X: Any, return_std: bool = False

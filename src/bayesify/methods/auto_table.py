@@ -69,6 +69,7 @@ class Row:
         kinds: of problems.
         tables: whether it is for networks that are made for tables; None is for both.
         fewest_rows: training examples from which on it is chosen.
+        most_rows: training examples up to which it is chosen.
         most_weights: of the network.
         samples: whether it samples, and so must be affordable.
         network: `units` and `activation` of a network that is made for a table.
@@ -86,6 +87,7 @@ class Row:
     kinds: tuple[str, ...] = ("classification", "regression")
     tables: bool | None = None
     fewest_rows: int = 0
+    most_rows: float = float("inf")
     most_weights: float = float("inf")
     samples: bool = False
     network: Mapping[str, Any] = field(default_factory=dict)
@@ -134,14 +136,28 @@ class Choice:
 
 # Inputs are standardised, so weights of the first layer are around 1; sums over units stay around 1 by their fan-in.
 _PRIOR = f"{FIRST_LAYER}=normal:1;*=normal:fan_in"
+_SAMPLED = "the posterior itself can be sampled in the time allowed"
 _EARLY = {"patience": 20, "keep": "best", "schedule": "cosine"}
 
 TABLE: tuple[Row, ...] = (
     Row(
-        "small table, numbers",
+        "few rows of numbers",
         "hmc",
-        "tables of numbers whose posterior can be sampled in the time allowed",
-        "the posterior itself can be sampled in the time allowed",
+        "tables of up to 500 rows with a number to predict, whose posterior can be sampled in the time allowed",
+        f"{_SAMPLED}, with one noise for all rows, which are too few to learn where it differs",
+        kinds=("regression",),
+        tables=True,
+        most_rows=500,
+        samples=True,
+        network={"units": (50,), "activation": "tanh"},
+        noise="half-cauchy",
+        prior=_PRIOR,
+    ),
+    Row(
+        "rows of numbers",
+        "hmc",
+        "larger tables with a number to predict, whose posterior can be sampled in the time allowed",
+        f"{_SAMPLED}, with a noise that depends on the inputs",
         kinds=("regression",),
         tables=True,
         samples=True,
@@ -150,10 +166,10 @@ TABLE: tuple[Row, ...] = (
         prior=_PRIOR,
     ),
     Row(
-        "small table, classes",
+        "rows of classes",
         "hmc",
-        "tables of classes whose posterior can be sampled in the time allowed",
-        "the posterior itself can be sampled in the time allowed",
+        "tables with a class to predict, whose posterior can be sampled in the time allowed",
+        _SAMPLED,
         kinds=("classification",),
         tables=True,
         samples=True,
@@ -164,7 +180,7 @@ TABLE: tuple[Row, ...] = (
         "small network",
         "hmc",
         "a network of yours whose posterior can be sampled in the time allowed",
-        "the posterior itself can be sampled in the time allowed",
+        _SAMPLED,
         tables=False,
         samples=True,
         noise="half-cauchy",
@@ -182,7 +198,7 @@ TABLE: tuple[Row, ...] = (
         holdout=0.1,
     ),
     Row(
-        "few rows",
+        "few rows, unsampled",
         "ensemble",
         "tables of fewer than 300 rows that cannot be sampled",
         "sampling takes too long, and there are too few rows to decide when to stop",
@@ -303,7 +319,7 @@ def _suits(row: Row, problem: Problem) -> bool:
     table = problem.weights is None
     if problem.kind not in row.kinds or (row.tables is not None and row.tables != table):
         return False
-    if problem.rows < row.fewest_rows or (problem.weights or 0) > row.most_weights:
+    if not row.fewest_rows <= problem.rows <= row.most_rows or (problem.weights or 0) > row.most_weights:
         return False
     return not row.samples or _affordable(row, problem)
 

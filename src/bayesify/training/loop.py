@@ -237,6 +237,7 @@ class Trainer:
         bar.set_postfix({k: f"{v:.4g}" for k, v in record.items() if k in {"loss", "nll", "validation_nll"}})
         progress.nll_sum = progress.seen = progress.seconds = 0.0
         self._judge(record, epoch)
+        self._watch_the_clock(record["seconds"])
         if epoch % self.plan.checkpoint_every == 0 or progress.done or progress.step >= self.total_steps:
             self.save_checkpoint()
 
@@ -253,6 +254,13 @@ class Trainer:
         elif plan.patience is not None and epoch - progress.best_epoch >= plan.patience:
             progress.done = True
             self.history.stopped = f"validation NLL has not improved for {plan.patience} epochs"
+
+    def _watch_the_clock(self, seconds: float) -> None:
+        """Stop where another epoch would end after the method's deadline."""
+        deadline = self.method.deadline
+        if deadline is not None and not self.progress.done and time.perf_counter() + seconds > deadline:
+            self.progress.done = True
+            self.history.stopped = "the time allowed is over"
 
     def _validate(self) -> dict[str, float]:
         assert self.validation is not None

@@ -151,6 +151,8 @@ class Auto:
                 break
         self._tell(progress)
         method.notes["auto"] = self.reason
+        if self.time is not None and not CARDS[self.choice.method].collects:
+            method.deadline = began + self.time
         method.fit(
             parts[0], validation=parts[1], seed=seed, device=device, progress=progress, run=run, overwrite=overwrite,
             **plan,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,8 @@ def compare(
     check_device(recipe.device)
     prepared = prepare_data(recipe)
     candidates = read_methods([candidate(name, prepared.kind, settings) for name in names])
-    recipe = with_defaults(recipe, prepared)
+    # The settings that all methods share are those of the method that comparisons are about.
+    recipe = with_defaults(replace(recipe, method="variational"), prepared)
     likelihood = make_likelihood(recipe, prepared)
     outputs = likelihood.width(likelihood.prepare(prepared.train[1]))
     folders = {entry.label: out / _folder(entry) for entry in candidates}
