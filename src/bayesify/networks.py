@@ -304,9 +304,7 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 _KINDS: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn}
 
 
-def _scaling(
-    inputs: int, location: Sequence[float] | None, scale: Sequence[float] | None
-) -> list[Standardise]:
+def _scaling(inputs: int, location: Sequence[float] | None, scale: Sequence[float] | None) -> list[Standardise]:
     """The layer that standardises the inputs, where their location and scale are given."""
     if location is None and scale is None:
         return []

@@ -156,9 +156,7 @@ class _BayesianEstimator(BaseEstimator, ABC):
         if self.epochs is not None:
             options["epochs"] = _plain(self.epochs)
         left_open = getattr(self, "noise", "") is None
-        auto = Auto(
-            network, "gaussian" if left_open else likelihood, prior=self.prior, time=self.time, seed=self.seed_
-        )
+        auto = Auto(network, "gaussian" if left_open else likelihood, prior=self.prior, time=self.time, seed=self.seed_)
         self.method_ = auto.fit((self._inputs(X), targets), **{"progress": False, **options})
         self.method_.notes |= notes
         self.history_ = self.method_.history
@@ -215,8 +213,8 @@ class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
     Args:
         method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, except `hmc`;
             or `auto`, which chooses a method, a network and all their settings by the rows (`docs/choosing.md`).
-        time: seconds that `fit` may take with `auto`; None has no limit. A limit makes the result depend on the speed of
-            the machine, where the whole plan does not fit in it.
+        time: seconds that `fit` may take with `auto`; None has no limit. Where the whole plan takes longer, the result
+            depends on the speed of the machine.
         units: width of the hidden layer, or one width per hidden layer; `()` is a linear model. None is 50, or with
             `auto` its choice.
         activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
@@ -318,8 +316,8 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
     Args:
         method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, except `hmc`;
             or `auto`, which chooses a method, a network and all their settings by the rows (`docs/choosing.md`).
-        time: seconds that `fit` may take with `auto`; None has no limit. A limit makes the result depend on the speed of
-            the machine, where the whole plan does not fit in it.
+        time: seconds that `fit` may take with `auto`; None has no limit. Where the whole plan takes longer, the result
+            depends on the speed of the machine.
         units: width of the hidden layer, or one width per hidden layer; `()` is a linear model. None is 10, or with
             `auto` its choice.
         activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.

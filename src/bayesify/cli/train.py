@@ -138,7 +138,7 @@ def _result(trained: Trained) -> dict[str, Any]:
         "run": str(trained.run),
         "data": about["name"],
         "method": method.name,
-        "chosen": about.get("auto"),
+        "chosen": method.chosen,
         "weights": method.network.size,
         "random_weights": method.network.random_size,
         "examples": about["examples"],

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from bayesify.methods.cards import CARDS, OF_OPTIMISATION, OPTIONS
+from bayesify.methods.cards import CARDS
 
 # Products of examples, weights and chains that one core works through in a second of sampling.
 SPEED = 1e9
-# Seconds that sampling may take where no time is given, and those that the shortest plan of it must have.
+# Seconds that sampling may take where no time is given.
 USUAL_TIME = 60.0
-# Gradients of a whole plan of sampling, as adaptation uses them, and the fewest that are worth having.
-USUAL_GRADIENTS, FEWEST_GRADIENTS = 12_000, 4_000
+# Gradients of a whole plan of sampling, as adaptation uses them.
+USUAL_GRADIENTS = 12_000
 # The share of the time allowed that training may plan for; the rest is for timing, checks and saving.
 PLANNED_SHARE = 0.8
 # Stands for the first layer of a network that is made, whose name depends on how it is made.
@@ -136,6 +137,7 @@ class Choice:
 
 # Inputs are standardised, so weights of the first layer are around 1; sums over units stay around 1 by their fan-in.
 _PRIOR = f"{FIRST_LAYER}=normal:1;*=normal:fan_in"
+_SMOOTH: Mapping[str, Any] = MappingProxyType({"units": (30, 30), "activation": "tanh"})
 _SAMPLED = "the posterior itself can be sampled in the time allowed"
 _EARLY = {"patience": 20, "keep": "best", "schedule": "cosine"}
 
@@ -149,7 +151,7 @@ TABLE: tuple[Row, ...] = (
         tables=True,
         most_rows=500,
         samples=True,
-        network={"units": (50,), "activation": "tanh"},
+        network=_SMOOTH,
         noise="half-cauchy",
         prior=_PRIOR,
     ),
@@ -161,7 +163,7 @@ TABLE: tuple[Row, ...] = (
         kinds=("regression",),
         tables=True,
         samples=True,
-        network={"units": (50,), "activation": "tanh"},
+        network=_SMOOTH,
         noise="heteroscedastic",
         prior=_PRIOR,
     ),
@@ -173,7 +175,7 @@ TABLE: tuple[Row, ...] = (
         kinds=("classification",),
         tables=True,
         samples=True,
-        network={"units": (50,), "activation": "tanh"},
+        network=_SMOOTH,
         prior=_PRIOR,
     ),
     Row(
@@ -228,6 +230,10 @@ TABLE: tuple[Row, ...] = (
 )
 
 
+# For settings that no row of the table takes: the network that tables have with a named method.
+_BY_SETTINGS = Row("by its settings", "", "", "", network={"units": (50,), "activation": "relu"}, noise="learned")
+
+
 def choose(problem: Problem, given: Collection[str] = ()) -> Choice:
     """Choose a method for a problem.
 
@@ -251,14 +257,13 @@ def choose(problem: Problem, given: Collection[str] = ()) -> Choice:
         'laplace'
 
     """
-    for row in TABLE:
-        if _suits(row, problem) and takes_all(row.method, given):
-            return _chosen(row, problem)
-    last = TABLE[-1]
+    suited = [row for row in TABLE if _suits(row, problem)]
+    for row in suited:
+        if takes_all(row.method, given):
+            return _chosen(row if row is suited[0] else _instead(row, suited[0], given), problem)
     for card in CARDS.values():
         if takes_all(card.name, given):
-            reason = f"of the methods that take {_listed(given)} it is the first"
-            return _chosen(replace(last, name="by its settings", method=card.name, reason=reason, settings={}), problem)
+            return _chosen(_instead(replace(_BY_SETTINGS, method=card.name), suited[0], given), problem)
     raise ValueError(f"no method takes all of {_listed(given)}: leave some of them out")
 
 
@@ -286,12 +291,17 @@ def weights_of(problem: Problem, row: Row) -> int:
     if problem.weights is not None:
         return problem.weights
     widths = [problem.inputs, *row.network.get("units", ()), problem.outputs * (2 if _has_head(row, problem) else 1)]
-    return sum((before + 1) * after for before, after in zip(widths, widths[1:], strict=False))
+    return sum((before + 1) * after for before, after in pairwise(widths))
 
 
 def chains_for(work: float) -> int:
     """The number of chains: many where a gradient costs little, which tests convergence better."""
     return 32 if work <= 5e4 else 16 if work <= 1.5e5 else 4
+
+
+def fewest_gradients(chains: int) -> int:
+    """The gradients that sampling needs at least; many chains can be shorter."""
+    return 1_500 if chains >= 16 else 4_000
 
 
 def sampling_plan(gradients: float, *, few_chains: bool) -> dict[str, int]:
@@ -328,9 +338,10 @@ def _affordable(row: Row, problem: Problem) -> bool:
     if not problem.can_sample or not problem.in_memory:
         return False
     work = problem.rows * weights_of(problem, row)
-    needed = USUAL_GRADIENTS if problem.time is None else FEWEST_GRADIENTS
+    chains = chains_for(work)
+    needed = USUAL_GRADIENTS if problem.time is None else fewest_gradients(chains)
     allowed = USUAL_TIME if problem.time is None else PLANNED_SHARE * problem.time
-    return needed * chains_for(work) * work / SPEED <= allowed
+    return needed * chains * work / SPEED <= allowed
 
 
 def _chosen(row: Row, problem: Problem) -> Choice:
@@ -353,10 +364,16 @@ def _chosen(row: Row, problem: Problem) -> Choice:
     )
 
 
+def _instead(row: Row, first: Row, given: Collection[str]) -> Row:
+    """A row that is taken because the settings of the user rule out the first that suits."""
+    ruled_out = [name for name in given if not takes_all(first.method, [name])]
+    verb = "is no setting" if len(ruled_out) == 1 else "are no settings"
+    return replace(row, reason=f"{_listed(ruled_out)} {verb} of {CARDS[first.method].title}, which suits otherwise")
+
+
 def _has_head(row: Row, problem: Problem) -> bool:
     return problem.kind == "regression" and row.noise == "heteroscedastic"
 
 
 def _listed(names: Collection[str]) -> str:
-    known = [name for name in names if name in OPTIONS or name in OF_OPTIMISATION] or list(names)
-    return " and ".join(sorted(known))
+    return " and ".join(sorted(names))

@@ -93,6 +93,7 @@ def load(
     method.start = config.get("start", method.start)
     method.complete = config.get("complete", True)
     method.warnings = config.get("warnings") or {}
+    method.chosen = config.get("chosen")
     method.final_elbo = _elbo_of(config, folder)
     method.run = folder.resolve()
     return method.to(device).eval()
@@ -156,6 +157,7 @@ def describe(method: Method) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": str(next(method.parameters()).device),
         "warnings": method.warnings,
+        "chosen": method.chosen,
         "elbo": None if method.final_elbo is None else method.final_elbo.to_dict(),
     }
 

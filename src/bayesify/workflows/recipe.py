@@ -57,7 +57,7 @@ class Recipe:
         activation: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
         dropout: dropout rate of the network.
         preset: architecture of a cnn: `lenet`, `study-c` or `study-e`.
-        method: a name in `bayesify.methods.cards.CARDS`, or `auto`, which chooses one by the network, the data and `time`.
+        method: a name in `bayesify.methods.cards.CARDS`, or `auto`, which chooses one (`docs/choosing.md`).
         time: seconds that training may take, for method `auto`.
         prior: of the weights, as `normal:1`.
         likelihood: of the targets, as `categorical` or `gaussian:learned`.

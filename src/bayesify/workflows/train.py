@@ -85,7 +85,7 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
     recipe = with_defaults(recipe, prepared)
     method = make_method(recipe, prepared)
     if reason is not None:
-        method.notes["auto"] = reason
+        method.chosen = reason
         if progress:
             print(reason, file=sys.stderr)
     if allowed is not None and not CARDS[recipe.method].collects:

@@ -173,9 +173,9 @@ def _slope(likelihood: Likelihood, y: Tensor) -> Callable[[Tensor], Tensor]:
 
             return of_numbers
     if type(likelihood) is Gaussian and likelihood.noise == "heteroscedastic" and y.dim() <= 2:
-        location, scale = likelihood.location, likelihood.scale
-        if isinstance(location, float) and isinstance(scale, float):
-            standardised = ((y - location) / scale).reshape(y.shape[0], -1).T
+        centre, spread = likelihood.location, likelihood.scale
+        if isinstance(centre, float) and isinstance(spread, float):
+            standardised: Tensor = ((y - centre) / spread).reshape(y.shape[0], -1).T
             return lambda outputs: _heteroscedastic_slope(outputs, standardised.to(outputs.dtype))
 
     def of_anything(outputs: Tensor) -> Tensor:

@@ -42,9 +42,9 @@ _FEWEST_HELD_OUT = 20
 class Auto:
     """Choose a method for a network, its data and the time allowed, and fit it.
 
-    The choice is made by a table (`docs/choosing.md`): Hamiltonian Monte Carlo where the posterior can be sampled in the
-    time allowed, an ensemble that stops early above, a posterior of the last layer for large networks. `choice` and
-    `reason` say what was chosen and why; `fit` also prints the reason.
+    The choice is made by a table (`docs/choosing.md`): Hamiltonian Monte Carlo where the posterior can be sampled in
+    the time allowed, an ensemble that stops early above, a posterior of the last layer for large networks. `choice`
+    and `reason` say what was chosen and why; `fit` also prints the reason.
 
     Args:
         network: an `nn.Module`, or a function without arguments that returns one. None makes a perceptron for a table:
@@ -66,7 +66,7 @@ class Auto:
         ValueError: there is no likelihood, or the time is not above 0.
 
     Example:
-        >>> bnn = bf.Auto(net, "categorical", time=5).fit((x, y), progress=False)
+        >>> bnn = bf.Auto(net, "categorical").fit((x, y), progress=False)
         >>> bnn.name, bnn.predict(x).probs.shape
         ('hmc', torch.Size([60, 3]))
 
@@ -150,7 +150,7 @@ class Auto:
             else:
                 break
         self._tell(progress)
-        method.notes["auto"] = self.reason
+        method.chosen = self.reason
         if self.time is not None and not CARDS[self.choice.method].collects:
             method.deadline = began + self.time
         method.fit(
@@ -334,9 +334,7 @@ class Auto:
         def make(members: int = 1) -> Method:
             if "members" in card.options:
                 options["members"] = members
-            return METHODS[choice.method](
-                network, likelihood, prior=prior, output=self.output, seed=seed, **options
-            )
+            return METHODS[choice.method](network, likelihood, prior=prior, output=self.output, seed=seed, **options)
 
         return make
 

@@ -1,4 +1,4 @@
-"""The parts of a model that a choice leaves to the data: the likelihood's units and noise, and a network for a table."""
+"""What a choice leaves to the data: the likelihood's units and noise, and a network for a table."""
 
 from __future__ import annotations
 

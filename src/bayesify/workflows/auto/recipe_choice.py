@@ -91,7 +91,8 @@ def _problem(recipe: Recipe, data: PreparedData) -> Problem:
     likelihood = make_likelihood(recipe, data)
     outputs = likelihood.width(likelihood.prepare(y))
     if not made:
-        filled = with_defaults(replace(recipe, method="point", time=None, options={}), data)
+        of_network = {name: getattr(recipe, name) for name in ("data", "network", "likelihood", *OF_NETWORK)}
+        filled = with_defaults(Recipe(method="point", **of_network), data)
         make = make_network(filled, tuple(x.shape[1:]), outputs)
         with torch.random.fork_rng(devices=[]):
             module = make()
@@ -131,11 +132,8 @@ def _with_choice(recipe: Recipe, choice: Choice, data: PreparedData, *, made: bo
     for name, value in choice.settings.items():
         if name in {"patience", "keep"} and not stops:
             continue
-        if name == "bayesian":
-            value = (value,)
-        is_open = recipe.setting(name) == getattr(Recipe, name, None)
-        if is_open:
-            settings[name] = value
+        if recipe.setting(name) == getattr(Recipe, name, None):
+            settings[name] = (value,) if name == "bayesian" else value
     if made:
         units = tuple(choice.network["units"])
         settings |= {"units": units, "layers": len(units), "activation": choice.network["activation"]}

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bayesify.methods.auto_table import FEWEST_GRADIENTS, PLANNED_SHARE, sampling_plan
+from bayesify.methods.auto_table import PLANNED_SHARE, fewest_gradients, sampling_plan
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.log_joint import LogJoint
 from bayesify.methods.method import Method
@@ -58,7 +58,7 @@ def sampling_within(method: HMC, examples: TensorExamples, seconds: float) -> di
         cost = _STEP_OVER_GRADIENT * (time.perf_counter() - started) / count
     left = seconds - (time.perf_counter() - began)
     gradients = PLANNED_SHARE * left / cost
-    if gradients < FEWEST_GRADIENTS:
+    if gradients < fewest_gradients(method.chains):
         raise TooLittleTimeError(f"{gradients:,.0f} gradients in {seconds:.3g} s are too few to sample")
     return sampling_plan(gradients, few_chains=method.chains <= 4)
 
