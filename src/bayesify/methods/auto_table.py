@@ -26,6 +26,8 @@ USUAL_TIME = 60.0
 USUAL_GRADIENTS = 12_000
 # The share of the time allowed that training may plan for; the rest is for timing, checks and saving.
 PLANNED_SHARE = 0.8
+# Epochs of rows that say how many steps they take.
+FEWEST_EPOCHS, MOST_EPOCHS = 40, 200
 # Stands for the first layer of a network that is made, whose name depends on how it is made.
 FIRST_LAYER = "FIRST"
 
@@ -77,6 +79,8 @@ class Row:
         noise: of regression targets, where the likelihood leaves it open.
         prior: of a network that is made for a table, where the user names none.
         settings: of the method and of `fit`, by the names of a recipe.
+        steps: of training at most; the epochs follow from the number of rows, between `FEWEST_EPOCHS` and
+            `MOST_EPOCHS`. None leaves the epochs to the method.
         holdout: the share of the examples that is set aside to decide when to stop.
 
     """
@@ -95,6 +99,7 @@ class Row:
     noise: str | None = None
     prior: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    steps: int | None = None
     holdout: float = 0.0
 
 
@@ -109,7 +114,7 @@ class Choice:
         network: `units` and `activation`, where the network is to be made.
         noise: of regression targets, where the likelihood leaves it open.
         prior: of a network that is to be made; `FIRST_LAYER` in it stands for the first layer.
-        settings: of the method and of `fit`, by the names of a recipe.
+        settings: of the method and of `fit`, by the names of a recipe; all others are the method's defaults.
         holdout: the share of the examples to set aside, to decide when to stop.
 
     """
@@ -123,23 +128,12 @@ class Choice:
     settings: Mapping[str, Any]
     holdout: float = 0.0
 
-    def of_constructor(self) -> dict[str, Any]:
-        """The settings of the method's constructor."""
-        card = CARDS[self.method]
-        own = {*card.options, "bayesian"} - set(card.of_fit)
-        return {name: value for name, value in self.settings.items() if name in own}
-
-    def of_fit(self) -> dict[str, Any]:
-        """The settings of the method's `fit`."""
-        constructor = self.of_constructor()
-        return {name: value for name, value in self.settings.items() if name not in constructor}
-
 
 # Inputs are standardised, so weights of the first layer are around 1; sums over units stay around 1 by their fan-in.
 _PRIOR = f"{FIRST_LAYER}=normal:1;*=normal:fan_in"
 _SMOOTH: Mapping[str, Any] = MappingProxyType({"units": (30, 30), "activation": "tanh"})
 _SAMPLED = "the posterior itself can be sampled in the time allowed"
-_EARLY = {"patience": 20, "keep": "best", "schedule": "cosine"}
+_EARLY = {"patience": 40, "keep": "best", "schedule": "cosine"}
 
 TABLE: tuple[Row, ...] = (
     Row(
@@ -194,9 +188,10 @@ TABLE: tuple[Row, ...] = (
         "sampling takes too long, and an ensemble that stops early is calibrated on many rows",
         tables=True,
         fewest_rows=300,
-        network={"units": (100, 100), "activation": "relu"},
+        network={"units": (100, 100, 100), "activation": "relu"},
         noise="heteroscedastic",
-        settings={"members": 5, "learning_rate": 3e-3, "batch_size": 128, "epochs": 100, **_EARLY},
+        settings={"members": 5, "learning_rate": 3e-3, "batch_size": 256, **_EARLY},
+        steps=6000,
         holdout=0.1,
     ),
     Row(
@@ -258,12 +253,12 @@ def choose(problem: Problem, given: Collection[str] = ()) -> Choice:
 
     """
     suited = [row for row in TABLE if _suits(row, problem)]
-    for row in suited:
+    # Settings of a sampler ask for sampling, whatever it costs; other settings may belong to a method of no row.
+    named = [row for row in TABLE if _is_for(row, problem) and row.samples]
+    others = [replace(_BY_SETTINGS, method=card.name) for card in CARDS.values()]
+    for row in (*suited, *named, *others):
         if takes_all(row.method, given):
             return _chosen(row if row is suited[0] else _instead(row, suited[0], given), problem)
-    for card in CARDS.values():
-        if takes_all(card.name, given):
-            return _chosen(_instead(replace(_BY_SETTINGS, method=card.name), suited[0], given), problem)
     raise ValueError(f"no method takes all of {_listed(given)}: leave some of them out")
 
 
@@ -326,12 +321,14 @@ def sampling_plan(gradients: float, *, few_chains: bool) -> dict[str, int]:
 
 
 def _suits(row: Row, problem: Problem) -> bool:
+    return _is_for(row, problem) and (not row.samples or _affordable(row, problem))
+
+
+def _is_for(row: Row, problem: Problem) -> bool:
     table = problem.weights is None
     if problem.kind not in row.kinds or (row.tables is not None and row.tables != table):
         return False
-    if not row.fewest_rows <= problem.rows <= row.most_rows or (problem.weights or 0) > row.most_weights:
-        return False
-    return not row.samples or _affordable(row, problem)
+    return row.fewest_rows <= problem.rows <= row.most_rows and (problem.weights or 0) <= row.most_weights
 
 
 def _affordable(row: Row, problem: Problem) -> bool:
@@ -345,14 +342,17 @@ def _affordable(row: Row, problem: Problem) -> bool:
 
 
 def _chosen(row: Row, problem: Problem) -> Choice:
-    settings = dict(CARDS[row.method].settings_for(problem.kind, images=problem.images))
-    settings = {name: value for name, value in settings.items() if value is not None} | dict(row.settings)
+    settings = dict(row.settings)
     if row.method == "hmc":
         work = problem.rows * weights_of(problem, row)
         chains = chains_for(work)
-        gradients = (problem.time or USUAL_TIME) * SPEED / (chains * work)
+        # A plan that is asked for beyond the usual time is not made shorter than the shortest.
+        gradients = max((problem.time or USUAL_TIME) * SPEED / (chains * work), fewest_gradients(chains))
         plan = sampling_plan(gradients, few_chains=chains <= 4)
         settings |= {"chains": chains, **plan}
+    if row.steps is not None:
+        epochs = -(-row.steps * int(row.settings["batch_size"]) // problem.rows)
+        settings["epochs"] = max(FEWEST_EPOCHS, min(MOST_EPOCHS, epochs))
     network = dict(row.network) if problem.weights is None else {}
     noise = row.noise if problem.kind == "regression" else None
     holdout = row.holdout if problem.in_memory else 0.0

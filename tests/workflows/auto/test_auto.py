@@ -26,7 +26,7 @@ def small():
 
 def test_fit_returns_an_ordinary_method_that_learned_and_auto_stands_for_it(plane, tmp_path, capsys):
     auto = bf.Auto(small, "categorical")
-    method = auto.fit(plane)
+    method = auto.fit(plane, warm_up=60, samples=30, max_leapfrogs=30)
     assert type(method) is bf.HMC
     assert method is auto.method
     assert auto.reason == method.chosen
@@ -42,10 +42,9 @@ def test_fit_returns_an_ordinary_method_that_learned_and_auto_stands_for_it(plan
 
 def test_it_is_the_method_that_it_names(plane):
     auto = bf.Auto(small, "categorical", seed=3)
-    chosen = auto.fit(plane, progress=False)
-    settings = auto.choice.settings
-    same = bf.HMC(small, "categorical", chains=settings["chains"], seed=3)
-    plan = {name: settings[name] for name in ("warm_up", "samples", "max_leapfrogs")}
+    plan = {"warm_up": 20, "samples": 10, "max_leapfrogs": 10}
+    chosen = auto.fit(plane, progress=False, **plan)
+    same = bf.HMC(small, "categorical", chains=auto.choice.settings["chains"], seed=3)
     same.fit(plane, seed=3, progress=False, **plan)
     assert torch.equal(chosen.predict(plane[0]).probs, same.predict(plane[0]).probs)
 
@@ -55,7 +54,7 @@ def test_a_table_in_any_units_is_predicted_in_its_units():
     x = generator.normal(size=(300, 3))
     y = 2 * x[:, 0] - x[:, 1] + 0.3 * generator.normal(size=300)
     raw = x * [1000.0, 1e-3, 1.0] + [5e4, 0.0, -3.0]
-    auto = bf.Auto(likelihood="gaussian", time=20)
+    auto = bf.Auto(likelihood="gaussian")
     bnn = auto.fit((raw[:200], 50 + 10 * y[:200]), progress=False, samples=60, warm_up=80, max_leapfrogs=20)
     assert type(bnn) is bf.HMC
     prediction = bnn.predict(torch.tensor(raw[200:], dtype=torch.float32), draws=200)
@@ -151,10 +150,15 @@ def test_the_network_for_a_table_standardises_and_a_constant_column_changes_noth
     [
         (lambda: bf.Auto(small), "likelihood is needed"),
         (lambda: bf.Auto(small, "categorical", time=0), "time must be a finite number above 0"),
-        (lambda: bf.Auto(likelihood="categorical").fit((torch.zeros(9, 2, 2), torch.zeros(9))), "shape \\[2, 2\\]"),
+        (
+            lambda: bf.Auto(likelihood="categorical").fit((torch.zeros(9, 2, 2), torch.zeros(9).long())),
+            "shape \\[2, 2\\]",
+        ),
         (lambda: bf.Auto(small, "categorical").predict(torch.zeros(1, 2)), "nothing is fitted yet"),
         (
-            lambda: bf.Auto(small, "categorical").fit((torch.zeros(9, 2), torch.zeros(9)), structure="full", p=0.1),
+            lambda: bf.Auto(small, "categorical").fit(
+                (torch.zeros(9, 2), torch.zeros(9).long()), structure="full", p=0.1
+            ),
             "no method takes all of p and structure",
         ),
     ],

@@ -122,7 +122,8 @@ class Auto:
             progress: print the choice, and show a bar (never when the output is not a terminal).
             run: a folder for checkpoints, history and the result.
             overwrite: allow a run folder that already holds a run.
-            **settings: further arguments of `fit`, such as `epochs`; only methods that take all of them are chosen.
+            **settings: of the method or its `fit`, such as `epochs` or `members`; only methods that take all of them
+                are chosen.
 
         Returns:
             The fitted method, an ordinary `Method`.
@@ -143,7 +144,7 @@ class Auto:
             try:
                 method, plan, parts = self._planned(examples, settings, seed, validation, device, began)
             except TooLittleTimeError:
-                if self.choice.method != "hmc":
+                if self.choice.method != "hmc" or not problem.can_sample:
                     raise
                 # Slower than the table assumes: the next row that needs no sampling.
                 problem = replace(problem, can_sample=False)
@@ -219,6 +220,10 @@ class Auto:
         """The settings that restrict the choice."""
         return [*settings, *(["prior"] if self.prior is not None else [])]
 
+    def _kind(self) -> str:
+        text = self.likelihood
+        return (likelihoods.parse(text) if isinstance(text, str) else text).kind
+
     def _dtype(self, seed: int) -> torch.dtype:
         assert self.network is not None
         parameters = list(as_module(self.network, seed).parameters())
@@ -226,7 +231,7 @@ class Auto:
 
     def _problem(self, examples: Examples, likelihood: Likelihood, seed: int) -> Problem:
         x, _ = examples.first()
-        shape = tuple(x.shape[1:]) if isinstance(x, Tensor) else ()
+        shape = _shape(x)
         in_memory = isinstance(examples, TensorExamples)
         if self.network is None and (not in_memory or len(shape) != 1):
             what = f"inputs of shape {list(shape)}" if isinstance(x, Tensor) else type(x).__name__
@@ -284,12 +289,17 @@ class Auto:
         """The untrained method, the arguments of its `fit`, and its training and validation data."""
         choice = self.choice
         assert choice is not None
-        make = self._maker(choice, examples, seed)
         card = CARDS[choice.method]
-        plan = {**choice.of_fit(), **settings}
+        open_settings = card.settings_for(self._kind(), images=len(_shape(examples.first()[0])) > 1)
+        everything = {name: value for name, value in open_settings.items() if value is not None}
+        everything |= {**choice.settings, **settings}
+        of_method = {"bayesian", *card.options} - set(card.of_fit)
+        plan = {name: value for name, value in everything.items() if name not in of_method}
+        options = {name: value for name, value in everything.items() if name in of_method}
+        make = self._maker(choice, examples, seed, options)
         if not card.optimised:
             method = make()
-            if self.time is not None:
+            if self.time is not None and not {"warm_up", "samples", "max_leapfrogs"} & set(settings):
                 assert isinstance(examples, TensorExamples)
                 assert isinstance(method, HMC)
                 if device is not None:
@@ -297,15 +307,16 @@ class Auto:
                 left = self.time - (clock.perf_counter() - began)
                 plan |= sampling_within(method, examples.to(method.position.device), left)
                 plan["compiled"] = False
-            return method, {**plan, **settings}, (examples, validation)
+            return method, plan, (examples, validation)
         parts = examples, validation
         if choice.holdout and validation is None and isinstance(examples, TensorExamples):
             parts = _set_aside(examples, choice.holdout, seed)
         if parts[1] is None:
-            plan = {name: value for name, value in plan.items() if name not in {"patience", "keep"}} | settings
+            plan = {name: value for name, value in plan.items() if name not in {"patience", "keep"}}
+        plan |= {name: value for name, value in settings.items() if name not in of_method}
         batch_size = int(plan.get("batch_size", 128))
         plan.setdefault("epochs", enough_epochs(parts[0].n_data, batch_size))
-        members = int(choice.settings.get("members", 1))
+        members = int(options.get("members", 1))
         if self.time is not None and "epochs" not in settings:
             left = self.time - (clock.perf_counter() - began)
             rest = {name: value for name, value in plan.items() if name != "epochs"}
@@ -313,13 +324,10 @@ class Auto:
             members, plan["epochs"] = within["members"], within["epochs"]
         return make(members=members), plan, parts
 
-    def _maker(self, choice: Choice, examples: Examples, seed: int) -> Callable[..., Method]:
+    def _maker(self, choice: Choice, examples: Examples, seed: int, options: dict[str, Any]) -> Callable[..., Method]:
         """A function that makes the untrained method, with as many members as it is given."""
         card = CARDS[choice.method]
-        if isinstance(examples, TensorExamples):
-            y = examples.y
-        else:
-            y = (examples.sample(1000) or examples.first())[1]
+        y = examples.y if isinstance(examples, TensorExamples) else (examples.sample(1000) or examples.first())[1]
         likelihood = settled_likelihood(self.likelihood, choice, y, self._network_outputs(examples, seed))
         network, prior = self.network, self.prior
         if network is None:
@@ -327,7 +335,6 @@ class Auto:
             network = network_for(examples.x, likelihood.width(y), choice.network)
             if prior is None and choice.prior is not None:
                 prior = named_prior(choice.prior, _FIRST_LAYER)
-        options = choice.of_constructor()
         if self.bayesian != "all":
             options["bayesian"] = self.bayesian
 
@@ -354,6 +361,11 @@ class Auto:
         logger.info(self.reason)
         if progress:
             print(self.reason, file=sys.stderr)
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    """The shape of one input; empty where it has several parts."""
+    return tuple(x.shape[1:]) if isinstance(x, Tensor) else ()
 
 
 def _set_aside(examples: TensorExamples, share: float, seed: int) -> tuple[TensorExamples, TensorExamples | None]:

@@ -75,7 +75,7 @@ def resolve(recipe: Recipe, data: PreparedData) -> Resolved:
             chosen = _within(chosen, prepared, recipe.time - (clock.perf_counter() - began), given)
             break
         except TooLittleTimeError:
-            if choice.method != "hmc":
+            if choice.method != "hmc" or not problem.can_sample:
                 raise
             problem = replace(problem, can_sample=False)
     return Resolved(chosen, prepared, choice.reason)
@@ -158,12 +158,14 @@ def _within(recipe: Recipe, data: PreparedData, seconds: float, given: list[str]
     filled = with_defaults(recipe, data)
     card = CARDS[filled.method]
     if not card.optimised:
+        if {"warm_up", "samples", "max_leapfrogs"} & set(given):
+            return recipe
         method = make_method(filled, data).to(filled.device)
         assert isinstance(method, HMC)
         examples = as_examples(data.train, method.likelihood, method.network.dtype)
         assert isinstance(examples, TensorExamples)
         plan: Mapping[str, Any] = sampling_within(method, examples.to(method.position.device), seconds)
-        return recipe.with_settings({name: value for name, value in plan.items() if name not in given})
+        return recipe.with_settings(plan)
     if "epochs" in given:
         return recipe
     settings = fit_settings(filled, len(data.train[0]))
