@@ -82,7 +82,8 @@ def score(table: str, split: int) -> dict[str, Any]:
 def summary(results: list[dict[str, Any]]) -> list[str]:
     """The rows of the table in docs/choosing.md."""
     lines = [
-        "| table | rows | method | splits | test NLL | best published | 90% intervals hold | RMSE over boosting's | CPU s |",
+        "| table | rows | method | splits | test NLL | best published | 90% intervals hold | RMSE over boosting's | "
+        "CPU s |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for table in TABLES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -170,6 +171,8 @@ def _print(result: dict[str, Any]) -> None:
     examples = result["examples"]
     validation = f", {examples['validation']} validation examples" if examples["validation"] else ""
     print(f"{result['method']} on {result['data']}: {examples['train']} training examples{validation}")
+    if result["chosen"] and not sys.stderr.isatty():  # a person has read it before training
+        print(result["chosen"])
     if result["understood"]:
         print(result["understood"])
     done = f"{result['steps']:,} iterations" if result["method"] == "hmc" else f"{result['epochs']} epochs"

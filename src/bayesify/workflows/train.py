@@ -86,7 +86,7 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
     method = make_method(recipe, prepared)
     if reason is not None:
         method.chosen = reason
-        if progress:
+        if progress and sys.stderr.isatty():
             print(reason, file=sys.stderr)
     if allowed is not None and not CARDS[recipe.method].collects:
         method.deadline = began + allowed
