@@ -19,9 +19,9 @@ from typing import Any
 from bayesify.methods.cards import CARDS
 
 # Products of examples, weights and chains that one core works through in a second of sampling.
-SPEED = 1e9
+SPEED = 1.5e9
 # Seconds that sampling may take where no time is given.
-USUAL_TIME = 60.0
+USUAL_TIME = 120.0
 # Gradients of a whole plan of sampling, as adaptation uses them.
 USUAL_GRADIENTS = 12_000
 # The share of the time allowed that training may plan for; the rest is for timing, checks and saving.
@@ -69,6 +69,7 @@ class Row:
         method: of `bayesify.methods.cards.CARDS`.
         when: for which problems, in words.
         reason: why, as the end of a sentence.
+        cost: in words.
         kinds: of problems.
         tables: whether it is for networks that are made for tables; None is for both.
         fewest_rows: training examples from which on it is chosen.
@@ -89,6 +90,7 @@ class Row:
     method: str
     when: str
     reason: str
+    cost: str
     kinds: tuple[str, ...] = ("classification", "regression")
     tables: bool | None = None
     fewest_rows: int = 0
@@ -132,6 +134,7 @@ class Choice:
 # Inputs are standardised, so weights of the first layer are around 1; sums over units stay around 1 by their fan-in.
 _PRIOR = f"{FIRST_LAYER}=normal:1;*=normal:fan_in"
 _SMOOTH: Mapping[str, Any] = MappingProxyType({"units": (30, 30), "activation": "tanh"})
+_SAMPLING_COST = "about two minutes of one core at most, or the time allowed"
 _SAMPLED = "the posterior itself can be sampled in the time allowed"
 _EARLY = {"patience": 40, "keep": "best", "schedule": "cosine"}
 
@@ -141,6 +144,7 @@ TABLE: tuple[Row, ...] = (
         "hmc",
         "tables of up to 500 rows with a number to predict, whose posterior can be sampled in the time allowed",
         f"{_SAMPLED}, with one noise for all rows, which are too few to learn where it differs",
+        _SAMPLING_COST,
         kinds=("regression",),
         tables=True,
         most_rows=500,
@@ -154,6 +158,7 @@ TABLE: tuple[Row, ...] = (
         "hmc",
         "larger tables with a number to predict, whose posterior can be sampled in the time allowed",
         f"{_SAMPLED}, with a noise that depends on the inputs",
+        _SAMPLING_COST,
         kinds=("regression",),
         tables=True,
         samples=True,
@@ -166,6 +171,7 @@ TABLE: tuple[Row, ...] = (
         "hmc",
         "tables with a class to predict, whose posterior can be sampled in the time allowed",
         _SAMPLED,
+        _SAMPLING_COST,
         kinds=("classification",),
         tables=True,
         samples=True,
@@ -177,6 +183,7 @@ TABLE: tuple[Row, ...] = (
         "hmc",
         "a network of yours whose posterior can be sampled in the time allowed",
         _SAMPLED,
+        _SAMPLING_COST,
         tables=False,
         samples=True,
         noise="half-cauchy",
@@ -186,6 +193,7 @@ TABLE: tuple[Row, ...] = (
         "ensemble",
         "tables that are too large to sample",
         "sampling takes too long, and an ensemble that stops early is calibrated on many rows",
+        "five trainings of a plain network",
         tables=True,
         fewest_rows=300,
         network={"units": (100, 100, 100), "activation": "relu"},
@@ -199,6 +207,7 @@ TABLE: tuple[Row, ...] = (
         "ensemble",
         "tables of fewer than 300 rows that cannot be sampled",
         "sampling takes too long, and there are too few rows to decide when to stop",
+        "five trainings of a plain network",
         tables=True,
         network={"units": (10,), "activation": "relu"},
         noise="learned",
@@ -210,6 +219,7 @@ TABLE: tuple[Row, ...] = (
         "ensemble",
         "networks of up to 5 million weights that are too large to sample",
         "sampling takes too long, and an ensemble is the best of the methods that train like a plain network",
+        "five trainings of a plain network",
         most_weights=5e6,
         noise="learned",
         settings={"members": 5},
@@ -219,6 +229,7 @@ TABLE: tuple[Row, ...] = (
         "laplace",
         "networks of more than 5 million weights",
         "several networks of this size cost too much: a posterior of the last layer costs as much as one",
+        "one training of a plain network, and a curvature",
         noise="learned",
         settings={"bayesian": "last_layer"},
     ),
@@ -226,7 +237,7 @@ TABLE: tuple[Row, ...] = (
 
 
 # For settings that no row of the table takes: the network that tables have with a named method.
-_BY_SETTINGS = Row("by its settings", "", "", "", network={"units": (50,), "activation": "relu"}, noise="learned")
+_BY_SETTINGS = Row("by its settings", "", "", "", "", network={"units": (50,), "activation": "relu"}, noise="learned")
 
 
 def choose(problem: Problem, given: Collection[str] = ()) -> Choice:
@@ -260,6 +271,30 @@ def choose(problem: Problem, given: Collection[str] = ()) -> Choice:
         if takes_all(row.method, given):
             return _chosen(row if row is suited[0] else _instead(row, suited[0], given), problem)
     raise ValueError(f"no method takes all of {_listed(given)}: leave some of them out")
+
+
+def markdown() -> str:
+    """The table as `docs/choosing.md` shows it.
+
+    Returns:
+        Lines of Markdown: one row for each row of the table, in the order in which they are tried.
+
+    Example:
+        >>> from bayesify.methods.auto_table import markdown
+        >>> print(markdown().splitlines()[0])
+        | for | method | network | noise | settings | cost |
+
+    """
+    lines = ["| for | method | network | noise | settings | cost |", "| --- | --- | --- | --- | --- | --- |"]
+    for row in TABLE:
+        units = "-".join(map(str, row.network["units"])) if row.network else ""
+        network = f"{units} {row.network['activation']}" if row.network else "as given"
+        settings = [f"{name.replace('_', ' ')} {value}" for name, value in row.settings.items()]
+        settings += [f"{row.steps:,} steps at most"] if row.steps else []
+        settings += [f"{100 * row.holdout:.0f}% of the rows decide when to stop"] if row.holdout else []
+        cells = (row.when, f"`{row.method}`", network, row.noise or "", ", ".join(settings), row.cost)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def takes_all(method: str, given: Collection[str]) -> bool:
@@ -316,7 +351,7 @@ def sampling_plan(gradients: float, *, few_chains: bool) -> dict[str, int]:
     return {
         "warm_up": iterations // 2,
         "samples": iterations - iterations // 2,
-        "max_leapfrogs": max(10, min(100, int(gradients) // iterations)),
+        "max_leapfrogs": max(10, min(50, int(gradients) // iterations)),
     }
 
 

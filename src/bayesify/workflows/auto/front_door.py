@@ -52,7 +52,8 @@ class Auto:
         likelihood: a `Likelihood` or its text form, such as `categorical` or `gaussian`. `gaussian` alone leaves the
             noise to the choice, and takes the units from the targets.
         prior: of the weights; None is the default of the choice.
-        time: seconds that `fit` may take; None lets sampling take about a minute, and other methods their usual plan.
+        time: seconds that `fit` may take; None lets sampling take about two minutes, and other methods their
+            usual plan.
         bayesian: which weights are random: `all`, `last_layer`, or name patterns such as `head.*`.
         output: picks one tensor where the network returns several: a key, an index, an attribute or a function.
         seed: of the starting weights, where `fit` is not given one.
