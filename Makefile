@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: test demo lint bench browser wheel smoke clean
+.PHONY: test demo docs lint bench browser wheel smoke sbom clean
 
 test: $(READY) browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -13,6 +13,10 @@ test: $(READY) browser
 
 demo: $(READY)
 	$(BIN)/bayesify demo
+
+# The documentation as a site, in build/site.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: $(READY)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . ; $(BIN)/mypy
@@ -35,6 +39,10 @@ $(READY): pyproject.toml studies/pyproject.toml constraints.txt
 
 wheel: $(READY)
 	$(BIN)/python -m build --outdir dist .
+
+# A software bill of materials, and the page of licences.
+sbom: $(READY)
+	$(BIN)/python packaging/bill_of_materials.py build/sbom.json docs/licences.md
 
 # The wheel in an environment of its own, as a user would have it.
 smoke: wheel

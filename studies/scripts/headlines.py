@@ -1,8 +1,10 @@
-"""The README's measured numbers, filled from the JSON files in docs/results: `python studies/scripts/headlines.py`.
+"""The measured numbers of the README and of docs/results/numbers.md: `python studies/scripts/headlines.py`.
+
+Both are filled from the JSON files in docs/results: the README with the strongest rows, the other page with all.
 
 A row is a text with places such as `{mnist:summary.error.mean:.2f}`: a file, a path in it (`rows[label=SGHMC]` takes
 the entry of a list by one of its values) and a form. A row whose file is not there yet is left out. A test fails where
-the README and the files disagree.
+a page and the files disagree.
 """
 
 import json
@@ -208,6 +210,69 @@ ROWS = (
 )
 
 
+# The eight of the README, in words that need no page.
+STRONGEST = (
+    (
+        "200 moons: distance (total variation) to the exact answer by HMC: SGHMC; ensemble; mean-field VI",
+        "; ".join(
+            f"{{{_HMC}.moons.rows[label={name}].{_TV}.mean:.3f}}" for name in ("SGHMC", "Ensemble of 5", "Variational")
+        ),
+        "hmc-distance.md",
+        "bayesify reproduce hmc-distance --preset full --device cuda",
+    ),
+    (
+        "MNIST, 1200 units: test error of a variational network (a tenth of the KL); MC dropout; plain network",
+        "; ".join(
+            f"{{mnist-table:numbers.error.ours-{kind}-1200-{by}.mean:.2%}}"
+            for kind, by in (("mixture", "draws"), ("dropout", "draws"), ("plain", "mean"))
+        ),
+        "mnist-table.md",
+        "bayesify reproduce mnist-table --preset full --device cuda",
+    ),
+    (
+        "MNIST, 1200 units, second round of choices: test error with all weights; without 98% of them",
+        (
+            "{pruning:numbers.chosen.unpruned.mean:.2%} ± {pruning:numbers.chosen.unpruned.standard_error:.2%}; "
+            "{pruning:numbers.chosen.pruned.mean:.2%} ± {pruning:numbers.chosen.pruned.standard_error:.2%}"
+        ),
+        "pruning.md",
+        "bayesify reproduce pruning --preset full --device cuda",
+    ),
+    (
+        "MNIST network shown Fashion-MNIST: AUROC for telling them apart, the whole KL counted",
+        "{mnist:summary.auroc_fashion.mean:.3f} ± {mnist:summary.auroc_fashion.standard_error:.3f}",
+        "mnist.json",
+        "python studies/scripts/mnist.py",
+    ),
+    (
+        "CIFAR-10 without horses: AUROC for horses: plain; ensemble of 5; MC dropout; variational",
+        "; ".join(f"{{unseen-class:numbers.refit-{kind}.auroc entropy.mean:.3f}}" for kind in _FOUR),
+        "unseen-class.md",
+        "bayesify reproduce unseen-class --preset full --device cuda",
+    ),
+    (
+        "moons, 50 to 1,600 examples: slope of log epistemic uncertainty against log examples (HMC); of aleatoric",
+        "; ".join(
+            f"{{{_SLOPES}.{kind}.mean:.2f}} ± {{{_SLOPES}.{kind}.standard_error:.2f}}"
+            for kind in ("epistemic", "aleatoric")
+        ),
+        "uncertainty-kinds.md",
+        "bayesify reproduce uncertainty-kinds --preset full",
+    ),
+    (
+        "time of a variational training step, plain step = 1: two CPU cores; one H200, 1200 units, both compiled",
+        "{speed:cpu.parts.step/normal.ratio:.2f}; {speed:cuda.parts.graphs/1200-normal.ratio:.2f}",
+        "speed.md",
+        "make bench; python studies/scripts/speed.py --device cuda --only graphs",
+    ),
+    (
+        "time of an ensemble of 5 trained as one, five trainings = 1: two CPU cores; one H200",
+        "{speed:cpu.parts.fleet/ensemble.ratio:.2f}; {speed:cuda.parts.fleet/ensemble.ratio:.2f}",
+        "speed.md",
+        "make bench; python studies/scripts/speed.py --device cuda --only fleet/ensemble",
+    ),
+)
+
 # How sure each network of the demo is of the digit that none has seen.
 _SURE = "%s.3.sure:.0%%"
 DEMO = (
@@ -217,12 +282,12 @@ DEMO = (
 )
 
 
-def table(folder: Path) -> str:
-    """The rows whose files are there, with the numbers in them."""
+def table(rows: tuple[tuple[str, str, str, str], ...], folder: Path, beside: str) -> str:
+    """The rows whose files are there, with the numbers in them and links that begin with `beside`."""
     lines = ["| what | result | command |", "| --- | --- | --- |"]
-    for what, result, page, command in ROWS:
+    for what, result, page, command in rows:
         try:
-            lines.append(f"| {what} | [{fill(result, folder)}](docs/results/{page}) | `{command}` |")
+            lines.append(f"| {what} | [{fill(result, folder)}]({beside}{page}) | `{command}` |")
         except FileNotFoundError:
             continue
     return "\n".join(lines)
@@ -235,8 +300,13 @@ def fill(text: str, folder: Path) -> str:
 
 def refreshed(readme: str, folder: Path) -> str:
     """The README with everything that is measured between its marks."""
-    readme = _between(readme, "headlines", f"\n{table(folder)}\n")
+    readme = _between(readme, "headlines", f"\n{table(STRONGEST, folder, 'docs/results/')}\n")
     return _between(readme, "demo", fill(DEMO, folder))
+
+
+def all_numbers(page: str, folder: Path) -> str:
+    """The page of all numbers, with everything that is measured between its marks."""
+    return _between(page, "headlines", f"\n{table(ROWS, folder, '')}\n")
 
 
 def _between(readme: str, name: str, text: str) -> str:
@@ -259,4 +329,7 @@ def _number(folder: Path, file: str, path: str, form: str) -> str:
 
 if __name__ == "__main__":
     readme = ROOT / "README.md"
-    readme.write_text(refreshed(readme.read_text(), ROOT / "docs" / "results"))
+    results = ROOT / "docs" / "results"
+    readme.write_text(refreshed(readme.read_text(), results))
+    numbers = results / "numbers.md"
+    numbers.write_text(all_numbers(numbers.read_text(), results))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import gc
 import importlib.util
+import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +24,7 @@ def register(app: typer.Typer) -> None:
         epilog="Examples:\n\n"
         "bayesify serve\n\n"
         "bayesify serve runs/plain runs/variational --port 8080\n\n"
+        "bayesify serve runs/mine --workers 4 --no-studio\n\n"
         "BAYESIFY_TOKEN=... bayesify serve runs/mine --host 0.0.0.0 --allow-host models.example.org\n\n"
         "curl --data-binary @seven.png -H 'Content-Type: image/png' 'http://127.0.0.1:8765/v1/predict?model=mine'"
     )(serve)
@@ -62,7 +66,12 @@ def serve(
     window: Annotated[
         float, typer.Option(metavar="MILLISECONDS", help="How long a request waits for others to share a batch.")
     ] = 2.0,
-    threads: Annotated[int | None, typer.Option(help="Threads of torch. (default: all cores but one)")] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Processes behind the port; they share the weights in memory.")
+    ] = 1,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of torch. (default: all cores but one; 1 for each of several workers)")
+    ] = None,
     compiled: Annotated[bool, typer.Option("--compile", help="Compile the forward passes at the start.")] = False,
     studio: Annotated[bool, typer.Option("--studio/--no-studio", help="With the studio's pages.")] = True,
     results: Annotated[
@@ -77,6 +86,11 @@ def serve(
     Requests that arrive together are evaluated together. The same input and seed always give the same prediction.
     """
     check_installed()
+    if workers > 1 and compiled:
+        raise CommandError("--compile is for one worker: the compiler's threads do not survive in several")
+    if workers > 1:
+        # Read by prometheus_client when it is imported.
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="bayesify-metrics-")
     from bayesify import studio as browser_pages
     from bayesify.serving.limits import Limits
     from bayesify.serving.models import Registry
@@ -96,7 +110,31 @@ def serve(
         window=window / 1000,
     )
     folders = run or _demo(quiet=as_json)
-    registry = Registry(folders, limits=limits, draws=draws, network=network, compiled=compiled, threads=threads)
+
+    def read(threads: int | None = threads) -> Registry:
+        return Registry(folders, limits=limits, draws=draws, network=network, compiled=compiled, threads=threads)
+
+    def announce(registry: Registry, address: str) -> None:
+        say_unprepared(*registry.folders())
+        if as_json:
+            emit({"url": address, "models": registry.names(), "workers": workers})
+        else:
+            what = "the studio for" if studio else "serving"
+            say(f"{what} {', '.join(registry.names())} at {address} (for programs: {address}/docs; Ctrl-C ends)")
+
+    pages = functools.partial(browser_pages.attach, results=results) if studio else None
+    make = functools.partial(make_server, host=host, hosts=allow_host or (), token=token, pages=pages)
+    if workers > 1:
+        from bayesify.serving.workers import Workers, listen_shared
+
+        try:
+            sockets = listen_shared(host, port, workers)
+            parent = Workers(functools.partial(read, threads=1), make, sockets, say, threads or 1)
+            parent.run(lambda found: announce(found, address_of(sockets[0])))
+        finally:
+            shutil.rmtree(os.environ.pop("PROMETHEUS_MULTIPROC_DIR"), ignore_errors=True)
+        return
+    registry = read()
 
     def loaded() -> None:
         if registry.failure is not None:
@@ -104,16 +142,9 @@ def serve(
         # The models stay: a garbage collection over all of them would hold requests up for a tenth of a second.
         gc.collect()
         gc.freeze()
-        say_unprepared(*registry.folders())
-        address = address_of(opened)
-        if as_json:
-            emit({"url": address, "models": registry.names()})
-        else:
-            what = "the studio for" if studio else "serving"
-            say(f"{what} {', '.join(registry.names())} at {address} (for programs: {address}/docs; Ctrl-C ends)")
+        announce(registry, address_of(opened))
 
-    pages = functools.partial(browser_pages.attach, results=results) if studio else None
-    server = make_server(registry, host=host, hosts=allow_host or (), token=token, pages=pages, on_loaded=loaded)
+    server = make(registry, on_loaded=loaded)
     opened = listen(host, port)
     server.run(sockets=[opened])
     if registry.failure is not None:

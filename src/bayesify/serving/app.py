@@ -122,7 +122,7 @@ class Monitor:
             await send(message)
 
         began = time.perf_counter()
-        self._metrics.in_progress += 1
+        self._metrics.begin()
         try:
             await self._app(scope, receive, send_noting_status)
         except Exception as problem:  # noqa: BLE001 -- the client gets one line, the log another
@@ -131,7 +131,6 @@ class Monitor:
                 response = error_response(HTTPException(500, "unexpected error: see the server's log"))
                 await response(scope, receive, send_noting_status)
         finally:
-            self._metrics.in_progress -= 1
             route = getattr(scope.get("route"), "path", None) or "other"
             verb = scope["method"] if scope["method"] in {"GET", "POST", "HEAD", "OPTIONS"} else "other"
             # No response was sent: the client had left.

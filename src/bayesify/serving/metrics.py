@@ -1,13 +1,20 @@
-"""The server's metrics for Prometheus: requests, batches, predictions and abstentions."""
+"""The server's metrics for Prometheus: requests, batches, predictions and abstentions.
+
+Workers behind one port write theirs to files in `PROMETHEUS_MULTIPROC_DIR`, and each of them answers for all.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+# Read by prometheus_client when it is imported.
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 INPUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -33,8 +40,12 @@ class Metrics:
         self._batches = Histogram(
             "bayesify_batch_inputs", "Inputs evaluated together.", buckets=INPUTS, registry=registry
         )
-        gauge = Gauge("bayesify_requests_in_progress", "Requests without a response so far.", registry=registry)
-        gauge.set_function(lambda: self.in_progress)
+        self._in_progress = Gauge(
+            "bayesify_requests_in_progress",
+            "Requests without a response so far.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
         self._predictions = Counter(
             "bayesify_predictions", "Inputs predicted, by model.", ("model",), registry=registry
         )
@@ -45,8 +56,15 @@ class Metrics:
             registry=registry,
         )
 
+    def begin(self) -> None:
+        """Count a request that has arrived."""
+        self.in_progress += 1
+        self._in_progress.set(self.in_progress)
+
     def request(self, endpoint: str, method: str, code: int, seconds: float) -> None:
         """Count a finished request; `endpoint` is the route, not the path, so that there are few of them."""
+        self.in_progress -= 1
+        self._in_progress.set(self.in_progress)
         self._requests.labels(endpoint, method, code).inc()
         self._seconds.labels(endpoint).observe(seconds)
 
@@ -61,7 +79,22 @@ class Metrics:
 
     def text(self) -> bytes:
         """All metrics in the text format of Prometheus, version 0.0.4."""
-        return generate_latest(self.registry)
+        if SHARED_FOLDER not in os.environ:
+            return generate_latest(self.registry)
+        everybody = _Registry()
+        MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
+        return generate_latest(everybody)
+
+
+def forget_process(number: int) -> None:
+    """Leave a worker that has ended out of the gauges.
+
+    Args:
+        number: its process number.
+
+    """
+    if SHARED_FOLDER in os.environ:
+        mark_process_dead(number)  # type: ignore[no-untyped-call]
 
 
 class _Registry(CollectorRegistry):
