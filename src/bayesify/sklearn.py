@@ -148,7 +148,8 @@ class _BayesianEstimator(BaseEstimator, ABC):
                 units=_widths(self.units),
                 activation=self.activation,
             )
-        options = _checked("fit_options", self.fit_options, inspect.signature(Method.fit).parameters, ("data", "seed"))
+        known = {name: None for kind in (Method, METHODS["hmc"]) for name in inspect.signature(kind.fit).parameters}
+        options = _checked("fit_options", self.fit_options, known, ("self", "data", "seed", "epochs", "unknown"))
         if options.get("validation") is not None:
             rows, answers = options["validation"]
             rows = validate_data(self, rows, reset=False, dtype=np.float64)

@@ -366,3 +366,23 @@ def test_tables_of_numbers_have_defaults_that_work_for_every_family_and_for_hmc(
         assert call("train", "--data", file, *flags, "--out", tmp_path / str(number), "--json").code == 0
     hmc = ["--method", "hmc", "--units", 3, "--layers", 1, "--chains", 2, "--warm-up", 20, "--samples", 5]
     assert call("train", "--data", file, *hmc, "--out", tmp_path / "h", "--json").code == 0
+
+
+def test_without_a_method_one_is_chosen_recorded_and_used_like_any_other(call, refused, tmp_path):
+    run = tmp_path / "run"
+    flags = ["--data", "moons", "--units", 4, "--layers", 1, "--warm-up", 60, "--samples", 20, "--max-leapfrogs", 20]
+    out = call("train", *flags, "--out", run, "--json").json
+    assert out["method"] == "hmc"
+    assert out["chosen"].startswith("HMC for 700 examples of 2 inputs and 22 weights: the posterior itself")
+    config = config_of(run)
+    assert (config["method"], config["chosen"]) == ("hmc", out["chosen"])
+    assert config["plan"]["max_leapfrogs"] == 20
+    assert call("evaluate", run, "--json").json["accuracy"] > 0.8
+    again = call("train", "--config", run, "--out", tmp_path / "again", "--json").json
+    assert (again["method"], again["chosen"]) == ("hmc", None)
+    first, second = (load_file(folder / "model.safetensors") for folder in (run, tmp_path / "again"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    trained = call("train", "--data", "moons", "--epochs", 2, "--time", 60, "--out", tmp_path / "e")
+    assert "epochs is no setting of HMC" in trained.out
+    assert config_of(tmp_path / "e")["data"]["validation"] == 0.1
+    refused(["train", "--data", "moons", "--method", "autoo", "--out", tmp_path / "x"], "did you mean 'auto'?")

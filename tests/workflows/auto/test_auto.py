@@ -6,8 +6,10 @@ import torch
 from torch import nn
 
 import bayesify as bf
-from bayesify.methods.auto_table import Problem, choose
+from bayesify.methods.auto_table import Problem, choose, sampling_plan
+from bayesify.training.batches import TensorExamples
 from bayesify.workflows.auto.model import network_for, settled_likelihood
+from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
 
 HMC = choose(Problem("regression", rows=100, inputs=2))
 ENSEMBLE = choose(Problem("regression", rows=10_000, inputs=9))
@@ -96,14 +98,33 @@ def test_a_large_table_stops_early_on_rows_that_it_sets_aside(monkeypatch):
     assert method.plan.keep == "best"
 
 
+def test_sampling_gets_the_plan_that_the_time_allows_or_none(plane):
+    method, examples = bf.HMC(small, "categorical", chains=16), TensorExamples(*plane)
+    assert sampling_within(method, examples, 1e6) == sampling_plan(1e9, few_chains=False)
+    with pytest.raises(TooLittleTimeError, match="are too few to sample"):
+        sampling_within(method, examples, 1e-6)
+
+
 @pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
-def test_the_plan_is_shorter_in_less_time(plane, monkeypatch):
-    plans = []
-    monkeypatch.setattr(bf.HMC, "fit", lambda self, data, **settings: plans.append(settings))
-    for time in (4, 4000):
-        bf.Auto(small, "categorical", time=time).fit(plane, progress=False)
-    short, long = (plan["max_leapfrogs"] * (plan["warm_up"] + plan["samples"]) for plan in plans)
-    assert short < long
+def test_training_gets_the_epochs_and_members_that_the_time_allows(plane):
+    def make(members):
+        return bf.Ensemble(small, "categorical", members=members)
+
+    def within(seconds):
+        return training_within(make, TensorExamples(*plane), {"batch_size": 40}, seconds, 3, 20, None)
+
+    assert within(1e6) == {"epochs": 20, "members": 3}
+    with pytest.raises(TooLittleTimeError, match="an epoch of one network takes about"):
+        within(1e-6)
+
+
+def test_where_sampling_is_too_slow_in_fact_the_next_row_is_taken(plane, monkeypatch):
+    def too_slow(*_):
+        raise TooLittleTimeError("too slow")
+
+    monkeypatch.setattr("bayesify.workflows.auto.front_door.sampling_within", too_slow)
+    auto = bf.Auto(small, "categorical", time=600)
+    assert type(auto.fit(plane, progress=False)) is bf.Ensemble
 
 
 @pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
