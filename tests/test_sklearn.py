@@ -188,7 +188,7 @@ def test_auto_chooses_and_learns_and_says_why(iris, line):
     model = BayesianClassifier(method="auto", random_state=0, fit_options=short).fit(X, y)
     assert model.method_.name == "hmc"
     assert model.reason_ == model.method_.chosen
-    assert model.score(other, truth) > 0.85
+    assert model.score(other, truth) >= 0.85
     assert model.predictive(other).class_names == ("setosa", "versicolor", "virginica")
     trained = BayesianRegressor(method="auto", epochs=300, random_state=0).fit(*line)
     assert trained.method_.name == "ensemble"

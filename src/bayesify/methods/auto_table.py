@@ -28,8 +28,8 @@ USUAL_GRADIENTS = 12_000
 PLANNED_SHARE = 0.8
 # Epochs of rows that say how many steps they take.
 FEWEST_EPOCHS, MOST_EPOCHS = 40, 200
-# Stands for the first layer of a network that is made, whose name depends on how it is made.
-FIRST_LAYER = "FIRST"
+# Stand for the first and the last layer of a network that is made, whose names depend on how it is made.
+FIRST_LAYER, LAST_LAYER = "FIRST", "LAST"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Choice:
         reason: one sentence for the user.
         network: `units` and `activation`, where the network is to be made.
         noise: of regression targets, where the likelihood leaves it open.
-        prior: of a network that is to be made; `FIRST_LAYER` in it stands for the first layer.
+        prior: of a network that is to be made; `FIRST_LAYER` and `LAST_LAYER` in it stand for its layers.
         settings: of the method and of `fit`, by the names of a recipe; all others are the method's defaults.
         holdout: the share of the examples to set aside, to decide when to stop.
 
@@ -133,6 +133,8 @@ class Choice:
 
 # Inputs are standardised, so weights of the first layer are around 1; sums over units stay around 1 by their fan-in.
 _PRIOR = f"{FIRST_LAYER}=normal:1;*=normal:fan_in"
+# Logits of sure answers are large.
+_PRIOR_OF_CLASSES = f"{FIRST_LAYER}=normal:1;{LAST_LAYER}=normal:3;*=normal:fan_in"
 _SMOOTH: Mapping[str, Any] = MappingProxyType({"units": (30, 30), "activation": "tanh"})
 _SAMPLING_COST = "about two minutes of one core at most, or the time allowed"
 _SAMPLED = "the posterior itself can be sampled in the time allowed"
@@ -176,7 +178,7 @@ TABLE: tuple[Row, ...] = (
         tables=True,
         samples=True,
         network=_SMOOTH,
-        prior=_PRIOR,
+        prior=_PRIOR_OF_CLASSES,
     ),
     Row(
         "small network",

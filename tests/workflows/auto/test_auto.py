@@ -123,6 +123,7 @@ def test_where_sampling_is_too_slow_in_fact_the_next_row_is_taken(plane, monkeyp
         raise TooLittleTimeError("too slow")
 
     monkeypatch.setattr("bayesify.workflows.auto.front_door.sampling_within", too_slow)
+    monkeypatch.setattr("bayesify.workflows.auto.front_door.enough_epochs", lambda *_: 2)
     auto = bf.Auto(small, "categorical", time=600)
     assert type(auto.fit(plane, progress=False)) is bf.Ensemble
 
@@ -157,6 +158,15 @@ def test_a_likelihood_takes_its_noise_from_the_choice_and_its_units_from_the_tar
 def test_a_likelihood_object_is_kept():
     own = bf.likelihoods.Gaussian(0.5, location=1.0)
     assert settled_likelihood(own, HMC, torch.tensor([8.0, 12.0])).spec() == own.spec()
+
+
+def test_priors_of_the_table_name_the_layers_of_the_network():
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(40, 3, generator=generator), torch.arange(40) % 3
+    plan = {"warm_up": 20, "samples": 2, "max_leapfrogs": 10}
+    method = bf.Auto(likelihood="categorical").fit((x, y), progress=False, **plan)
+    priors = {row.name: row.prior for row in method.summary().rows if row.name.endswith("weight")}
+    assert list(priors.values()) == ["normal:1", "normal:fan_in", "normal:3"]
 
 
 def test_the_network_for_a_table_standardises_and_a_constant_column_changes_nothing():

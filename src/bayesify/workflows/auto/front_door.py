@@ -67,7 +67,7 @@ class Auto:
         ValueError: there is no likelihood, or the time is not above 0.
 
     Example:
-        >>> bnn = bf.Auto(net, "categorical").fit((x, y), progress=False)
+        >>> bnn = bf.Auto(net, "categorical").fit((x, y), warm_up=40, samples=20, progress=False)
         >>> bnn.name, bnn.predict(x).probs.shape
         ('hmc', torch.Size([60, 3]))
 
@@ -335,7 +335,7 @@ class Auto:
             assert isinstance(examples, TensorExamples)
             network = network_for(examples.x, likelihood.width(y), choice.network)
             if prior is None and choice.prior is not None:
-                prior = named_prior(choice.prior, _FIRST_LAYER)
+                prior = named_prior(choice.prior, _FIRST_LAYER, len(choice.network["units"]))
         if self.bayesian != "all":
             options["bayesian"] = self.bayesian
 

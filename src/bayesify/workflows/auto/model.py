@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bayesify import likelihoods, networks
 from bayesify.likelihoods import Gaussian, Likelihood
-from bayesify.methods.auto_table import FIRST_LAYER, Choice
+from bayesify.methods.auto_table import FIRST_LAYER, LAST_LAYER, Choice
 
 
 def settled_likelihood(
@@ -79,9 +79,19 @@ def network_for(x: Tensor, outputs: int, settings: Mapping[str, Any]) -> Callabl
     )
 
 
-def named_prior(prior: str, first_layer: int) -> str:
-    """A prior of the table, with the name of the network's first layer in it."""
-    return prior.replace(FIRST_LAYER, f"{first_layer}.*")
+def named_prior(prior: str, first_layer: int, hidden: int) -> str:
+    """A prior of the table, with the names of the network's layers in it.
+
+    Args:
+        prior: with `FIRST_LAYER` and `LAST_LAYER`.
+        first_layer: its place in the network; an activation follows each layer.
+        hidden: the number of hidden layers.
+
+    Returns:
+        The text form of the prior.
+
+    """
+    return prior.replace(FIRST_LAYER, f"{first_layer}.*").replace(LAST_LAYER, f"{first_layer + 2 * hidden}.*")
 
 
 def _units(targets: Tensor) -> tuple[float | list[float], float | list[float]]:

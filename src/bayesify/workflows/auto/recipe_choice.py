@@ -138,7 +138,7 @@ def _with_choice(recipe: Recipe, choice: Choice, data: PreparedData, *, made: bo
         units = tuple(choice.network["units"])
         settings |= {"units": units, "layers": len(units), "activation": choice.network["activation"]}
         if recipe.prior is None and choice.prior is not None:
-            settings["prior"] = named_prior(choice.prior, _FIRST_LAYER)
+            settings["prior"] = named_prior(choice.prior, _FIRST_LAYER, len(units))
     settings["likelihood"] = _likelihood_text(recipe, choice, data)
     base = replace(recipe, method=choice.method, time=None)
     return base.with_settings(settings)
