@@ -101,14 +101,14 @@ def training_within(
     # The first epoch pays for what is set up once.
     epoch = min(record["seconds"] for record in history.records[1:]) / timed * batches
     left = PLANNED_SHARE * (seconds - (time.perf_counter() - began))
-    affordable = left / epoch
+    one, affordable = epoch / members, left / epoch
     while members > 1 and affordable < _FEWEST_EPOCHS:
         affordable *= members / (members - 1)
         members -= 1
     if affordable < 1:
         raise TooLittleTimeError(
-            f"an epoch of one network takes about {left / max(affordable, 1e-9):.3g} s, time={seconds:.3g} is too "
-            "short: allow more time, or use fewer examples or a smaller network"
+            f"an epoch of one network takes about {one:.3g} s, and {max(left, 0.0):.3g} s are left for training: allow "
+            "more time, or use fewer examples or a smaller network"
         )
     return {"epochs": max(1, min(epochs, int(affordable))), "members": members}
 
