@@ -260,3 +260,28 @@ def _images(*shape: int):
 
 def _weights(network: nn.Sequential):
     return [(layer.weight, layer.bias) for layer in network if isinstance(layer, nn.Linear | nn.Conv2d)]
+
+
+def test_a_network_that_standardises_its_inputs_is_the_plain_one_on_standardised_inputs():
+    torch.manual_seed(0)
+    scaled = networks.mlp(2, 1, units=[4], location=[10.0, -3.0], scale=[2.0, 0.5])
+    plain = networks.mlp(2, 1, units=[4])
+    plain.load_state_dict(dict(zip(plain.state_dict(), scaled.state_dict().values(), strict=True)))
+    x = torch.randn(5, 2)
+    torch.testing.assert_close(scaled(x * torch.tensor([2.0, 0.5]) + torch.tensor([10.0, -3.0])), plain(x))
+    assert networks.build(scaled.spec).spec == scaled.spec
+    assert networks.count_weights(scaled) == networks.count_weights(plain)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"location": [0.0, 0.0]}, "scale must have one number for each of 2 inputs, got none"),
+        ({"location": [0.0], "scale": [1.0, 1.0]}, "location must have one number for each of 2 inputs, got 1"),
+        ({"location": [0.0, 0.0], "scale": [1.0, 0.0]}, "scale must be finite numbers above 0"),
+        ({"location": [0.0, float("nan")], "scale": [1.0, 1.0]}, "location must be finite"),
+    ],
+)
+def test_a_location_and_scale_that_do_not_fit_are_refused(given, words):
+    with pytest.raises(ValueError, match=words):
+        networks.mlp(2, 1, units=[4], **given)

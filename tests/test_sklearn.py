@@ -305,6 +305,21 @@ def test_names_of_columns_are_kept_and_compared(iris):
         model.predict(pandas.DataFrame(other, columns=list("abce")))
 
 
+def test_auto_chooses_and_learns_and_says_why(iris, line):
+    X, other, y, truth = iris
+    short = {"warm_up": 80, "samples": 20, "max_leapfrogs": 30}
+    model = BayesianClassifier(method="auto", random_state=0, fit_options=short).fit(X, y)
+    assert model.method_.name == "hmc"
+    assert model.reason_ == model.method_.chosen
+    assert model.score(other, truth) >= 0.85
+    assert model.predictive(other).class_names == ("setosa", "versicolor", "virginica")
+    trained = BayesianRegressor(method="auto", epochs=300, random_state=0).fit(*line)
+    assert trained.method_.name == "ensemble"
+    assert trained.score(*line) > 0.7
+    with pytest.raises(ValueError, match="method_options are settings of one method, got them for auto"):
+        BayesianClassifier(method="auto", method_options={"members": 3}).fit(X, y)
+
+
 # Scikit-learn's ways.
 
 

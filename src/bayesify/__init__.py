@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from bayesify.methods.method import Method as Method
     from bayesify.predictive import Predictive as Predictive
     from bayesify.training.kl import KL as KL
+    from bayesify.workflows.auto import Auto as Auto
     from bayesify.workflows.load import load as load
     from bayesify.workflows.prepare_inputs import prepare as prepare
 
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 
 # Each name is imported when it is first used: `bayesify --help` must not wait for torch.
 _WHERE = {
+    "Auto": "workflows.auto",
     "BayesifyWarning": "errors",
     "Conformal": "decisions.conformal",
     "Evaluation": "evaluation",

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from bayesify.errors import choose
 
@@ -31,6 +33,8 @@ def mlp(
     layers: int = 2,
     activation: str = "relu",
     dropout: float = 0.0,
+    location: Sequence[float] | None = None,
+    scale: Sequence[float] | None = None,
 ) -> nn.Sequential:
     """A multilayer perceptron, `[batch, ...]` -> `[batch, outputs]`.
 
@@ -41,6 +45,8 @@ def mlp(
         layers: number of hidden layers, ignored where `units` is a list; 0 gives a linear model.
         activation: "relu", "tanh", "gelu", "silu", "elu" or "softplus".
         dropout: dropout probability before every weight layer but the first.
+        location: of each input, which is subtracted first; with `scale`, for inputs in their own units.
+        scale: of each input, which divides it.
 
     Returns:
         The network, with its `spec`.
@@ -61,7 +67,8 @@ def mlp(
     else:
         widths = [_whole("units", units, at_least=1)] * _whole("layers", layers, at_least=0)
     between = _ACTIVATIONS[choose("activation", activation, _ACTIVATIONS)]
-    modules = [nn.Flatten(1), *_dense(inputs, widths, outputs, between)]
+    scaling = _scaling(inputs, location, scale)
+    modules = [nn.Flatten(1), *scaling, *_dense(inputs, widths, outputs, between)]
     spec = {
         "type": "mlp",
         "inputs": inputs,
@@ -70,7 +77,56 @@ def mlp(
         "activation": activation,
         "dropout": _probability("dropout", dropout),
     }
+    if scaling:
+        spec |= {"location": list(scaling[0].location), "scale": list(scaling[0].scale)}
     return _sequential(modules, spec)
+
+
+class Standardise(nn.Module):
+    """Inputs in their own units, standardised by fixed numbers: `(x - location) / scale`.
+
+    The numbers belong to the architecture, not to the weights: no method trains them or has a prior for them.
+
+    Args:
+        location: of each input.
+        scale: of each input.
+
+    Example:
+        >>> bf.networks.Standardise([10.0, 0.0], [2.0, 1.0])(torch.tensor([[14.0, 3.0]]))
+        tensor([[2., 3.]])
+
+    """
+
+    def __init__(self, location: Sequence[float], scale: Sequence[float]) -> None:
+        super().__init__()
+        self.location, self.scale = tuple(map(float, location)), tuple(map(float, scale))
+        if len(self.location) != len(self.scale):
+            raise ValueError(
+                f"location and scale must have the same length, got {len(self.location)} and {len(self.scale)}"
+            )
+        if not all(math.isfinite(value) for value in self.location):
+            raise ValueError("location must be finite numbers")
+        if not all(0 < value < math.inf for value in self.scale):
+            raise ValueError("scale must be finite numbers above 0")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The standardised inputs.
+
+        Args:
+            x: inputs, `[batch, inputs]`.
+
+        Returns:
+            A tensor of the same shape.
+
+        """
+        location, scale = (
+            torch.tensor(values, dtype=x.dtype, device=x.device) for values in (self.location, self.scale)
+        )
+        return (x - location) / scale
+
+    def extra_repr(self) -> str:
+        """The number of inputs."""
+        return f"inputs={len(self.location)}"
 
 
 def cnn(
@@ -246,6 +302,20 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 _KINDS: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn}
+
+
+def _scaling(inputs: int, location: Sequence[float] | None, scale: Sequence[float] | None) -> list[Standardise]:
+    """The layer that standardises the inputs, where their location and scale are given."""
+    if location is None and scale is None:
+        return []
+    given = {"location": location, "scale": scale}
+    for name, values in given.items():
+        if values is None or len(values) != inputs:
+            count = "none" if values is None else str(len(values))
+            raise ValueError(f"{name} must have one number for each of {inputs} inputs, got {count}")
+    assert location is not None
+    assert scale is not None
+    return [Standardise(location, scale)]
 
 
 def _dense(inputs: int, widths: Sequence[int], outputs: int, between: Callable[[], nn.Module]) -> Iterator[nn.Module]:

@@ -41,6 +41,8 @@ from bayesify.predictive import Predictive
 from bayesify.priors import Flat, Hyperprior, Posterior, WeightPrior
 from bayesify.training.loop import Plan
 from bayesify.training.warnings import without_warnings
+from bayesify.workflows.auto import Auto
+from bayesify.workflows.recipe import AUTO
 
 __all__ = ["EXPECTED_FAILED_CHECKS", "BayesianClassifier", "BayesianRegressor"]
 
@@ -71,11 +73,15 @@ def _learns_on(estimator: _BayesianEstimator) -> bool:
 class _BayesianEstimator(BaseEstimator, ABC):
     """The common part of classifier and regressor: parameters, fitting, and the predictive distribution."""
 
+    # Hidden units where none are named.
+    _default_units: tuple[int, ...]
+
     def __init__(
         self,
         method: str = "variational",
         *,
-        units: int | Sequence[int] = (50,),
+        time: float | None = 10.0,
+        units: int | Sequence[int] | None = None,
         activation: str = "relu",
         prior: PriorLike | None = None,
         estimator: str | None = None,
@@ -94,6 +100,7 @@ class _BayesianEstimator(BaseEstimator, ABC):
         fit_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.method = method
+        self.time = time
         self.units = units
         self.activation = activation
         self.prior = prior
@@ -148,7 +155,10 @@ class _BayesianEstimator(BaseEstimator, ABC):
         before: Method | None = None,
     ) -> Self:
         """Train on checked rows; `before` is the method of earlier rows, whose posterior becomes the prior."""
-        kind = METHODS[choose("method", self.method, METHODS)]
+        choose("method", self.method, (*METHODS, AUTO))
+        if self.method == AUTO:
+            return self._fit_auto(X, y, likelihood, notes, sample_weight)
+        kind = METHODS[self.method]
         at_least("draws", _plain(self.draws), 1)
         weights = _weights(sample_weight, X)
         if before is None:
@@ -184,6 +194,42 @@ class _BayesianEstimator(BaseEstimator, ABC):
         _warn_once_a_fit(method.warnings)
         return self
 
+    def _fit_auto(
+        self, X: NDArray[Any], y: NDArray[Any], likelihood: Likelihood, notes: dict[str, Any], sample_weight: Any
+    ) -> Self:
+        """Fit the method that the table chooses."""
+        for name, given in (
+            ("method_options", self.method_options),
+            ("early_stopping", self.early_stopping),
+            ("sample_weight", sample_weight is not None),
+        ):
+            if given:
+                raise ValueError(f"{name} needs a method that is named: method={AUTO!r} chooses one and its settings")
+        at_least("draws", _plain(self.draws), 1)
+        self.seed_ = _seed(self.random_state)
+        self.scaler_ = StandardScaler().fit(X) if self.standardise else None
+        targets = torch.tensor(y)
+        network = None
+        if self.network is not None or self.units is not None:
+            network = self._network(X.shape[1], likelihood.width(likelihood.prepare(targets)))
+        known = {name: None for kind in (Method, METHODS["hmc"]) for name in inspect.signature(kind.fit).parameters}
+        options = _checked("fit_options", self.fit_options, known, ("self", "data", "seed", "epochs", "unknown"))
+        if options.get("validation") is not None:
+            rows, answers = options["validation"]
+            rows = validate_data(self, rows, reset=False, dtype=np.float64)
+            options["validation"] = (self._inputs(rows), torch.tensor(self._targets(answers)))
+        if self.epochs is not None:
+            options["epochs"] = _plain(self.epochs)
+        left_open = getattr(self, "noise", "") is None
+        auto = Auto(network, "gaussian" if left_open else likelihood, prior=self.prior, time=self.time, seed=self.seed_)
+        with without_warnings():
+            self.method_ = auto.fit((self._inputs(X), targets), **{"progress": False, **options})
+        self.method_.notes |= {name: value for name, value in notes.items() if name != "kind"}
+        self.history_, self.reason_ = self.method_.history, auto.reason
+        self.n_iter_ = max(1, len(self.history_))
+        _warn_once_a_fit(self.method_.warnings)
+        return self
+
     def _network(self, inputs: int, outputs: int) -> nn.Module | Callable[[], nn.Module]:
         if isinstance(self.network, nn.Module):
             return self.network
@@ -192,7 +238,7 @@ class _BayesianEstimator(BaseEstimator, ABC):
                 networks.mlp,
                 inputs=inputs,
                 outputs=outputs,
-                units=_widths(self.units),
+                units=_widths(self._default_units if self.units is None else self.units),
                 activation=self.activation,
             )
         if not callable(self.network):
@@ -295,8 +341,12 @@ class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
     """A Bayesian multilayer perceptron for classification; labels may be of any type.
 
     Args:
-        method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`.
-        units: width of the hidden layer, or one width per hidden layer; `()` is a linear model.
+        method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, or `auto`: it
+            chooses a method, a network and all their settings by the rows (`docs/choosing.md`).
+        time: seconds that `fit` may take with `auto`; None has no limit. Where the whole plan takes longer, the result
+            depends on the speed of the machine.
+        units: width of the hidden layer, or one width per hidden layer; `()` is a linear model. None is 50, or with
+            `auto` its choice.
         activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
         prior: of the weights, as the method takes it (`"normal:1"`); None is the method's default.
         estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`.
@@ -322,6 +372,7 @@ class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
         classes_: the labels, in the order of the columns of `predict_proba`.
         method_: the fitted method, which takes standardised inputs.
         history_: the losses of each epoch of training.
+        reason_: why `auto` chose the method.
         scaler_: the standardisation, or None.
         n_iter_: the number of epochs.
         seed_: the seed of training and of prediction.
@@ -339,12 +390,14 @@ class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
     """
 
     classes_: NDArray[Any]
+    _default_units = (50,)
 
     def __init__(
         self,
         method: str = "variational",
         *,
-        units: int | Sequence[int] = (50,),
+        time: float | None = 10.0,
+        units: int | Sequence[int] | None = None,
         activation: str = "relu",
         prior: PriorLike | None = None,
         estimator: str | None = None,
@@ -365,6 +418,7 @@ class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
     ) -> None:
         super().__init__(
             method,
+            time=time,
             units=units,
             activation=activation,
             prior=prior,
@@ -486,13 +540,18 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
     rows. Those of 10 units, the default, cover 95% to 99% at the same error. Use more units where there are many rows.
 
     Args:
-        method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`.
-        units: width of the hidden layer, or one width per hidden layer; `()` is a linear model.
+        method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, or `auto`: it
+            chooses a method, a network and all their settings by the rows (`docs/choosing.md`).
+        time: seconds that `fit` may take with `auto`; None has no limit. Where the whole plan takes longer, the result
+            depends on the speed of the machine.
+        units: width of the hidden layer, or one width per hidden layer; `()` is a linear model. None is 10, or with
+            `auto` its choice.
         activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
         prior: of the weights, as the method takes it (`"normal:1"`); None is the method's default.
         estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`.
         noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for each input), a
-            standard deviation in the units of the targets, or its prior, such as `half-cauchy(1)`.
+            standard deviation in the units of the targets, or its prior, such as `half-cauchy(1)`. None is `learned`,
+            or with `auto` its choice.
         epochs: passes over the data; None is at least 10, and enough for 400 steps (250 where one batch holds all rows,
             2,000 for `sgld`, `sghmc` and `swag`).
         batch_size: examples per step, or all of them where there are fewer.
@@ -513,6 +572,7 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
     Attributes:
         method_: the fitted method, which takes standardised inputs.
         history_: the losses of each epoch of training.
+        reason_: why `auto` chose the method.
         scaler_: the standardisation, or None.
         n_iter_: the number of epochs.
         seed_: the seed of training and of prediction.
@@ -527,15 +587,18 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
 
     """
 
+    _default_units = (10,)
+
     def __init__(
         self,
         method: str = "variational",
         *,
-        units: int | Sequence[int] = (10,),
+        time: float | None = 10.0,
+        units: int | Sequence[int] | None = None,
         activation: str = "relu",
         prior: PriorLike | None = None,
         estimator: str | None = None,
-        noise: float | str | Hyperprior | Flat = "learned",
+        noise: float | str | Hyperprior | Flat | None = None,
         epochs: int | None = None,
         batch_size: int = 128,
         learning_rate: float | None = None,
@@ -552,6 +615,7 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
     ) -> None:
         super().__init__(
             method,
+            time=time,
             units=units,
             activation=activation,
             prior=prior,
@@ -624,7 +688,9 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
             value.tolist() if several else float(value[0]) for value in (self._units.mean_, self._units.scale_)
         )
         noise = _plain(self.noise)
-        if noise == "learned" and METHODS[choose("method", self.method, METHODS)].plan_type is not Plan:
+        noise = "learned" if noise is None else noise
+        choose("method", self.method, (*METHODS, AUTO))
+        if noise == "learned" and self.method != AUTO and METHODS[self.method].plan_type is not Plan:
             # A sampler of weights has no posterior of a learned noise; the command line chooses the same.
             noise = "heteroscedastic"
         return Gaussian(noise=noise, location=location, scale=scale)

@@ -37,7 +37,8 @@ def place(tmp_path_factory):
 def digits_run(place):
     """A variational run on digits without the nines, good enough to be asked."""
     run = place / "runs" / "digits"
-    settings = ["--withhold", "9", "--units", 50, "--epochs", 60, "--learning-rate", 0.003, "--out", run]
+    settings = ["--method", "variational", "--withhold", "9", "--units", 50, "--epochs", 60]
+    settings += ["--learning-rate", 0.003, "--out", run]
     assert main([*map(str, ["train", "--data", "digits", *settings, "--json"])]) == 0
     return run
 

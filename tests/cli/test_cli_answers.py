@@ -181,7 +181,8 @@ def test_report_is_one_page_for_one_run_or_several(call, refused, digits_run, ir
 def test_each_run_of_a_report_is_pruned_on_inputs_of_its_own_preparation(call, tmp_path):
     quick = ("--data", "digits", "--epochs", 5, "--units", 20)
     call("train", *quick, "--method", "point", "--out", tmp_path / "first")
-    call("train", *quick, "--normalise", "none", "--learning-rate", 0.01, "--out", tmp_path / "other")
+    other = ["--method", "variational", "--normalise", "none", "--learning-rate", 0.01]
+    call("train", *quick, *other, "--out", tmp_path / "other")
     curves = []
     for name, folders in (("both", ("first", "other")), ("alone", ("other",))):
         call("report", *(tmp_path / folder for folder in folders), "--draws", 5, "--out", tmp_path / f"{name}.html")

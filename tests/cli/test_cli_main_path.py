@@ -17,7 +17,8 @@ import bayesify
 
 
 def test_train_evaluate_predict_and_prune_in_a_shell(call, place, tmp_path):
-    flags = ["--data", place / "iris.csv", "--target", "species", "--units", 20, "--epochs", 100]
+    flags = ["--data", place / "iris.csv", "--target", "species", "--method", "variational"]
+    flags += ["--units", 20, "--epochs", 100]
     trained = shell("train", *flags, "--learning-rate", 0.01, "--out", "runs/iris", "--json", cwd=tmp_path)
     assert trained.code == 0, trained.err
     assert trained.err == ""  # no progress bar where nobody watches
@@ -42,8 +43,8 @@ def test_train_evaluate_predict_and_prune_in_a_shell(call, place, tmp_path):
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(call, refused, tmp_path):
-    flags = ["train", "--data", "digits", "--units", "32", "--epochs", "60", "--schedule", "cosine"]
-    flags += ["--validation", "0.1", "--keep", "best"]
+    flags = ["train", "--data", "digits", "--method", "variational", "--units", "32", "--epochs", "60"]
+    flags += ["--schedule", "cosine", "--validation", "0.1", "--keep", "best"]
     whole = call(*flags, "--out", tmp_path / "whole")
     assert whole.code == 0, whole.err
     process = subprocess.Popen(

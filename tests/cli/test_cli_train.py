@@ -289,10 +289,11 @@ def test_a_prior_around_trained_weights_needs_a_network_that_has_them(call, refu
         "def untrained():\n    torch.manual_seed(6)\n"
         "    return nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 2))\n"
     )
-    flags = ["--data", "moons", "--prior", "2.*=normal:1;*=pretrained:0.03"]
+    flags = ["--data", "moons", "--method", "variational", "--prior", "2.*=normal:1;*=pretrained:0.03"]
     refused(["train", *flags, "--out", "no"], "needs trained weights, the network 'mlp'", "--network module:factory")
     own = ["--network", "trained_networks:make"]
-    refused(["train", *flags, *own, "--method", "sgld", "--out", "no"], "which start='fresh' discards", "start='given'")
+    sgld = [*flags[:2], "--method", "sgld", *flags[4:]]
+    refused(["train", *sgld, *own, "--out", "no"], "which start='fresh' discards", "start='given'")
     assert not Path("no").exists()
     assert call("train", *flags, *own, "--epochs", 2, "--out", "run").code == 0
     scores = [
@@ -315,7 +316,8 @@ def test_small_data_gets_enough_steps_by_default():
 
 
 def test_training_that_diverges_fails_with_its_reason(refused, tmp_path):
-    flags = ["--data", "moons", "--optimizer", "sgd", "--learning-rate", 1e30, *QUICK, "--epochs", 3]
+    flags = ["--data", "moons", "--method", "variational", "--optimizer", "sgd", "--learning-rate", 1e30]
+    flags += [*QUICK, "--epochs", 3]
     refused(["train", *flags, "--out", tmp_path / "run"], "finite", "learning_rate", code=1)
     # Nothing was learnt: nothing stays in the way of the next try.
     assert not (tmp_path / "run").exists()
@@ -339,8 +341,9 @@ def test_what_suits_one_method_is_refused_for_another_in_one_line(refused, tmp_p
     out = ["--data", "moons", "--out", tmp_path / "x"]
     refused(["train", "--method", "hmc", "--epochs", 3, *out], "epochs is a setting of optimisation", "warm_up")
     refused(["train", "--method", "hmc", "--batch-size", 5, *out], "batch_size is a setting of optimisation")
-    refused(["train", "--rank", 5, *out], "rank is a setting of family low_rank, the family is mean_field")
-    refused(["train", "--chains", 5, *out], "chains is a setting of sgld, sghmc and hmc")
+    plain = ["train", "--method", "variational"]
+    refused([*plain, "--rank", 5, *out], "rank is a setting of family low_rank, the family is mean_field")
+    refused([*plain, "--chains", 5, *out], "chains is a setting of sgld, sghmc and hmc")
     refused(["train", "--method", "laplace", "--prior", "cauchy:1", *out], "laplace needs Gaussian priors")
     refused(["train", "--method", "hmc", "--prior", "log-uniform", *out], "hmc needs a proper prior")
 
@@ -363,3 +366,23 @@ def test_tables_of_numbers_have_defaults_that_work_for_every_family_and_for_hmc(
         assert call("train", "--data", file, *flags, "--out", tmp_path / str(number), "--json").code == 0
     hmc = ["--method", "hmc", "--units", 3, "--layers", 1, "--chains", 2, "--warm-up", 20, "--samples", 5]
     assert call("train", "--data", file, *hmc, "--out", tmp_path / "h", "--json").code == 0
+
+
+def test_without_a_method_one_is_chosen_recorded_and_used_like_any_other(call, refused, tmp_path):
+    run = tmp_path / "run"
+    flags = ["--data", "moons", "--units", 4, "--layers", 1, "--warm-up", 60, "--samples", 20, "--max-leapfrogs", 20]
+    out = call("train", *flags, "--out", run, "--json").json
+    assert out["method"] == "hmc"
+    assert out["chosen"].startswith("HMC for 700 examples of 2 inputs and 22 weights: the posterior itself")
+    config = config_of(run)
+    assert (config["method"], config["chosen"]) == ("hmc", out["chosen"])
+    assert config["plan"]["max_leapfrogs"] == 20
+    assert call("evaluate", run, "--json").json["accuracy"] > 0.8
+    again = call("train", "--config", run, "--out", tmp_path / "again", "--json").json
+    assert (again["method"], again["chosen"]) == ("hmc", None)
+    first, second = (load_file(folder / "model.safetensors") for folder in (run, tmp_path / "again"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    trained = call("train", "--data", "moons", "--epochs", 2, "--time", 60, "--out", tmp_path / "e")
+    assert "epochs is no setting of HMC" in trained.out
+    assert config_of(tmp_path / "e")["data"]["validation"] == 0.1
+    refused(["train", "--data", "moons", "--method", "autoo", "--out", tmp_path / "x"], "did you mean 'auto'?")

@@ -10,7 +10,7 @@ from bayesify.methods.cards import CARDS, OPTIONS
 from bayesify.workflows.recipe import SETTINGS, Recipe, make_recipe, owners_of
 
 # A comparison has --methods instead, and --draws of its own.
-NOT_COMPARED = {"dropout", "method", "bayesian", "start"}
+NOT_COMPARED = {"dropout", "method", "time", "bayesian", "start"}
 
 
 def test_settings_and_options_are_the_flags():

@@ -72,7 +72,17 @@ def test_a_table_trained_by_default_has_honest_intervals(tmp_path, capsys):
 
 
 def test_training_says_when_it_is_not_to_be_trusted(tmp_path, capsys):
-    settings = ["--data", "digits", "--units", "20", "--out", str(tmp_path / "run"), "--json"]
+    settings = [
+        "--data",
+        "digits",
+        "--method",
+        "variational",
+        "--units",
+        "20",
+        "--out",
+        str(tmp_path / "run"),
+        "--json",
+    ]
     assert main(["train", *settings, "--epochs", "3"]) == 0
     assert any("KL hardly moved" in alert for alert in json.loads(capsys.readouterr().out)["alerts"])
     assert main(["train", *settings, "--overwrite", "--epochs", "12", "--learning-rate", "1e4"]) == 0

@@ -145,7 +145,8 @@ def test_without_warnings_other_messages_are_still_logged(caplog, told):
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_the_command_line_says_it_once(more, told, capsys, tmp_path):
     run = str(tmp_path / "run")
-    assert main(["train", "--data", "digits", "--units", "20", "--epochs", "3", "--out", run, *more]) == 0
+    few = ["--units", "20", "--epochs", "3"]
+    assert main(["train", "--data", "digits", "--method", "variational", *few, "--out", run, *more]) == 0
     assert main(["train", "--resume", run, "--extend", "1", *more]) == 0
     out, err = capsys.readouterr()
     assert out.count("the KL hardly moved") == 2  # once for each command

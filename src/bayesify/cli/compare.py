@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 # A comparison has --methods, and its --draws are those of the predictions.
-@takes_recipe(without=("dropout", "method", "bayesian", "start", "draws"))
+@takes_recipe(without=("dropout", "method", "time", "bayesian", "start", "draws"))
 def compare(
     context: typer.Context,
     *,

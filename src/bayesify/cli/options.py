@@ -28,7 +28,7 @@ def complete_data(incomplete: str) -> list[str]:
 
 
 def complete_method(incomplete: str) -> list[str]:
-    return [name for name in CARDS if name.startswith(incomplete)]
+    return [name for name in ("auto", *CARDS) if name.startswith(incomplete)]
 
 
 def complete_prior(incomplete: str) -> list[str]:

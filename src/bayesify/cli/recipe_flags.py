@@ -127,9 +127,11 @@ FLAGS: dict[str, Flag] = {
     "method": Flag(
         str,
         MODEL,
-        f"Method of inference: {', '.join(list(CARDS)[:-1])} or {list(CARDS)[-1]}.",
+        f"Method of inference: auto, {', '.join(list(CARDS)[:-1])} or {list(CARDS)[-1]}. auto chooses one by the "
+        "network, the data, --time and the other settings (docs/choosing.md).",
         complete=complete_method,
     ),
+    "time": Flag(float, MODEL, "Seconds that training may take, for method auto.", "SECONDS"),
     "prior": Flag(
         str,
         MODEL,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -138,6 +139,7 @@ def _result(trained: Trained) -> dict[str, Any]:
         "run": str(trained.run),
         "data": about["name"],
         "method": method.name,
+        "chosen": method.chosen,
         "weights": method.network.size,
         "random_weights": method.network.random_size,
         "examples": about["examples"],
@@ -170,6 +172,8 @@ def _print(result: dict[str, Any]) -> None:
     examples = result["examples"]
     validation = f", {examples['validation']} validation examples" if examples["validation"] else ""
     print(f"{result['method']} on {result['data']}: {examples['train']} training examples{validation}")
+    if result["chosen"] and not sys.stderr.isatty():  # a person has read it before training
+        print(result["chosen"])
     if result["understood"]:
         print(result["understood"])
     for notice in result["notices"]:

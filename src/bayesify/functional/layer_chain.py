@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bayesify.networks import Standardise
+
 ELEMENTWISE = (
     nn.ReLU,
     nn.ReLU6,
@@ -94,7 +96,7 @@ def _collect(module: nn.Module, prefix: str, links: Chain, seen: set[int]) -> bo
         # Not `named_children`, which lists a module that is used twice only once.
         children = [(name, child) for name, child in module._modules.items() if child is not None]
         return all(_collect(child, f"{prefix}{name}.", links, seen) for name, child in children)
-    known = type(module) in {nn.Linear, *ELEMENTWISE}
+    known = type(module) in {nn.Linear, Standardise, *ELEMENTWISE}
     known |= type(module) in POOLING and not getattr(module, "return_indices", False)
     known |= type(module) is nn.Conv2d and module.padding_mode == "zeros"
     known |= type(module) is nn.Flatten and module.start_dim == 1 and module.end_dim == -1

@@ -167,6 +167,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "cycles": Option(int, "cosine cycles of the step size", "N"),
         "friction": Option(float, "how fast momentum is lost (default: 0.1)", "SHARE"),
         "warm_up": Option(int, "steps that adapt and are not kept (default: 500)", "N"),
+        "max_leapfrogs": Option(int, "the most leapfrog steps in a trajectory (default: 1000)", "N"),
     }
 )
 
@@ -302,8 +303,8 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 colour="#1f2328",
                 marker="*",
                 dash=(0, (8, 1.5)),
-                options=("chains", "samples", "warm_up"),
-                of_fit=("samples", "warm_up"),
+                options=("chains", "samples", "warm_up", "max_leapfrogs"),
+                of_fit=("samples", "warm_up", "max_leapfrogs"),
                 prior=True,
                 optimised=False,
             ),

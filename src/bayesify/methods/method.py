@@ -140,6 +140,10 @@ class Method(Learning):
         )
         self.seed = seed
         self.plan: Plan | None = None
+        # When training has to end, by `time.perf_counter()`; None lets it follow its plan to the end.
+        self.deadline: float | None = None
+        # Why `Auto` chose this method, where it did.
+        self.chosen: str | None = None
         self.run: Path | None = None
         self.complete = True
         self.history = History(method=self.name)

@@ -114,6 +114,7 @@ def load(
     method.start = config.get("start", method.start)
     method.complete = config.get("complete", True)
     method.warnings = config.get("warnings") or {}
+    method.chosen = config.get("chosen")
     method.final_elbo = _elbo_of(config, folder)
     method.checked = _checked_of(config, folder)
     method.run = folder.resolve()
@@ -202,6 +203,7 @@ def describe(method: Method) -> dict[str, Any]:
         "device": str(next(method.parameters()).device),
         "warnings": method.warnings,
         "checked": None if method.checked is None else method.checked.to_dict(),
+        "chosen": method.chosen,
         "elbo": None if method.final_elbo is None else method.final_elbo.to_dict(),
     }
 

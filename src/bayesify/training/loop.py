@@ -277,6 +277,7 @@ class Trainer:
         self._stopping("on_epoch_end", self.method, record)
         if self._stop is not None:
             progress.done, self.history.stopped = True, self._stop
+        self._watch_the_clock(record["seconds"])
         if epoch % self.plan.checkpoint_every == 0 or progress.done or progress.step >= self.total_steps:
             self.save_checkpoint()
 
@@ -301,6 +302,13 @@ class Trainer:
         elif plan.patience is not None and epoch - progress.best_epoch >= plan.patience:
             progress.done = True
             self.history.stopped = f"validation NLL has not improved for {plan.patience} epochs"
+
+    def _watch_the_clock(self, seconds: float) -> None:
+        """Stop where another epoch would end after the method's deadline."""
+        deadline = self.method.deadline
+        if deadline is not None and not self.progress.done and time.perf_counter() + seconds > deadline:
+            self.progress.done = True
+            self.history.stopped = "the time allowed is over"
 
     def _validate(self) -> dict[str, float]:
         assert self.validation is not None

@@ -44,6 +44,8 @@ class Trainable(Protocol):
     members: int
     seed: int
     plan: Any
+    # When training has to end, by `time.perf_counter()`; None lets it follow its plan to the end.
+    deadline: float | None
 
     @property
     def name(self) -> str: ...

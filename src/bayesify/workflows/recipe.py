@@ -14,13 +14,15 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from bayesify.errors import choose, first_line
+from bayesify.errors import choose, first_line, positive
 from bayesify.files import check_regular, reason
-from bayesify.methods.cards import CARDS, OF_OPTIMISATION, OPTIONS
+from bayesify.methods.cards import CARDS, OF_OPTIMISATION, OPTIONS, Card
 
 # Posterior draws per prediction by default: the same in Python, on the command line and in the server.
 DRAWS = 100
 METHOD_NAMES = tuple(CARDS)
+# Not a method: it stands for the one that the table in `bayesify.methods.auto_table` chooses.
+AUTO = "auto"
 NETWORK_NAMES = ("mlp", "cnn")
 # Settings of the data. They are dropped when a command line replaces the data of a configuration file.
 OF_DATA = (
@@ -69,7 +71,8 @@ class Recipe:
         activation: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
         dropout: dropout rate of the network.
         preset: architecture of a cnn: `lenet`, `study-c` or `study-e`.
-        method: a name in `bayesify.methods.cards.CARDS`.
+        method: a name in `bayesify.methods.cards.CARDS`, or `auto`, which chooses one (`docs/choosing.md`).
+        time: seconds that training may take, for method `auto`.
         prior: of the weights, as `normal:1`.
         likelihood: of the targets, as `categorical` or `gaussian:learned`.
         bayesian: which weights are random: `all`, `last_layer`, `last_block`, `lora`, types or name patterns.
@@ -118,7 +121,8 @@ class Recipe:
     activation: str | None = None
     dropout: float | None = None
     preset: str | None = None
-    method: str = "variational"
+    method: str = AUTO
+    time: float | None = None
     prior: str | None = None
     likelihood: str | None = None
     bayesian: tuple[str, ...] = ("all",)
@@ -141,12 +145,16 @@ class Recipe:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        card = CARDS[choose("method", self.method, CARDS)]
+        choose("method", self.method, (*CARDS, AUTO))
         if ":" not in self.network:
             choose("network", self.network, (*NETWORK_NAMES, "module:factory"))
-        for name in self.options:
-            if name not in card.options:
-                raise ValueError(f"{name} is a setting of {owners_of(name)}, the method is {card.name}")
+        for name, networks in OF_NETWORK.items():
+            if getattr(self, name) is not None and self.network not in networks:
+                raise ValueError(f"{name} is a setting of {' and '.join(networks)}, the network is {self.network}")
+        if self.validation is not None and not 0 < self.validation < 1:
+            raise ValueError(
+                f"validation must be a share of the training examples between 0 and 1, got {self.validation}"
+            )
         for name, known in (
             ("missing", ("impute", "refuse")),
             ("header", ("yes", "no")),
@@ -158,22 +166,27 @@ class Recipe:
             read_fold(self.fold)
         if self.group_by is not None and self.order_by is not None:
             raise ValueError("group_by and order_by exclude each other: choose one")
+        if self.time is not None:
+            positive("time", self.time)
+            if self.method != AUTO:
+                raise ValueError(f"time is a setting of method {AUTO}, the method is {self.method}: use epochs")
+        if self.method != AUTO:
+            self._check_method(CARDS[self.method])
+
+    def _check_method(self, card: Card) -> None:
+        """Refuse settings that the method does not have."""
+        for name in self.options:
+            if name not in card.options:
+                raise ValueError(f"{name} is a setting of {owners_of(name)}, the method is {card.name}")
         for name in () if card.optimised else OF_OPTIMISATION:
             if getattr(self, name) != getattr(type(self), name):
                 raise ValueError(
                     f"{name} is a setting of optimisation, but {card.name} samples: use {', '.join(card.options)}"
                 )
-        for name, networks in OF_NETWORK.items():
-            if getattr(self, name) is not None and self.network not in networks:
-                raise ValueError(f"{name} is a setting of {' and '.join(networks)}, the network is {self.network}")
         family = self.options.get("family") or "mean_field"
         for name, owner in OF_FAMILY.items():
             if "family" in card.options and name in self.options and family != owner:
                 raise ValueError(f"{name} is a setting of family {owner}, the family is {family}")
-        if self.validation is not None and not 0 < self.validation < 1:
-            raise ValueError(
-                f"validation must be a share of the training examples between 0 and 1, got {self.validation}"
-            )
         if self.draws != 1 and not card.draws_per_step:
             methods = " and ".join(name for name, other in CARDS.items() if other.draws_per_step)
             raise ValueError(f"draws is a setting of {methods}, the method is {card.name}")
@@ -244,7 +257,7 @@ def make_recipe(base: Mapping[str, Any], over: Mapping[str, Any]) -> Recipe:
     first, second = read_settings(base), read_settings(over)
     for name, dependent in (
         ("data", OF_DATA),
-        ("method", (*OPTIONS, *OF_OPTIMISATION, "draws", "prior", "start")),
+        ("method", (*OPTIONS, *OF_OPTIMISATION, "draws", "prior", "start", "time")),
         ("network", tuple(OF_NETWORK)),
     ):
         if name in second and second[name] != first.get(name, getattr(Recipe, name)):

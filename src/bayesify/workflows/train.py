@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +18,12 @@ from bayesify.data import Column
 from bayesify.errors import RunError, TrainingError
 from bayesify.files import plain
 from bayesify.methods import Method
+from bayesify.methods.cards import CARDS
+from bayesify.workflows.auto.recipe_choice import resolve
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
 from bayesify.workflows.load import load_run, recipe_of, steps_done, training_state
 from bayesify.workflows.prepare import open_for, prepare_data
-from bayesify.workflows.recipe import Recipe
+from bayesify.workflows.recipe import AUTO, Recipe
 
 # More than any machine has: a larger number of threads would end the process.
 _MOST_THREADS = 4096
@@ -72,10 +76,21 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
         700
 
     """
+    began = time.perf_counter()
     check_device(recipe.device)
     prepared = prepare_data(recipe)
+    allowed, reason = recipe.time, None
+    if recipe.method == AUTO:
+        resolved = resolve(recipe, prepared)
+        recipe, prepared, reason = resolved.recipe, resolved.data, resolved.reason
     recipe = with_defaults(recipe, prepared)
     method = make_method(recipe, prepared)
+    if reason is not None:
+        method.chosen = reason
+        if progress and sys.stderr.isatty():
+            print(reason, file=sys.stderr)
+    if allowed is not None and not CARDS[recipe.method].collects:
+        method.deadline = began + allowed
     settings = fit_settings(recipe, len(prepared.train[0]))
     with no_empty_folders(out), _clean_up(out):
         method.fit(

@@ -31,6 +31,8 @@ CASES = [
     (bf.likelihoods.Bernoulli(), LABELS, 1),
     (bf.likelihoods.Gaussian(0.3, location=2.0, scale=1.5), NUMBERS, 1),
     (bf.likelihoods.Gaussian("heteroscedastic"), NUMBERS, 2),
+    (bf.likelihoods.Gaussian("heteroscedastic", location=2.0, scale=1.5), NUMBERS, 2),
+    (bf.likelihoods.Gaussian("half-cauchy(2)", location=2.0, scale=1.5), NUMBERS, 1),
     (bf.likelihoods.Poisson(), COUNTS, 1),
 ]
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from bayesify.functional.network import Network
 from bayesify.likelihoods import Categorical, Gaussian, Likelihood
+from bayesify.networks import Standardise
 
 Derivative = Callable[[Tensor, Tensor], Tensor]
 _aten = torch.ops.aten
@@ -51,7 +52,7 @@ class Perceptron:
 
     def __init__(self, network: Network, layers: list[_Dense], likelihood: Likelihood, x: Tensor, y: Tensor) -> None:
         self.network, self.layers = network, layers
-        self.inputs = x.flatten(1)
+        self.inputs = _standardised(network, x.flatten(1))
         self.transposed = self.inputs.T.contiguous()
         self.towards = _slope(likelihood, y)
         self.likelihood, self.targets = likelihood, y
@@ -155,11 +156,18 @@ def dense_layers(network: Network) -> list[_Dense] | None:
             layers.append(_Dense(f"{name}weight", f"{name}bias" if module.bias is not None else None, None))
         elif kind in ACTIVATIONS and layers and layers[-1].activation is None:
             layers[-1] = _Dense(layers[-1].weight, layers[-1].bias, kind)
-        elif kind is nn.Flatten and not layers:
+        elif kind in {nn.Flatten, Standardise} and not layers:
             continue
         elif kind is not nn.Identity:
             return None
     return layers or None
+
+
+def _standardised(network: Network, x: Tensor) -> Tensor:
+    """The inputs as they reach the first dense layer."""
+    for _, module in network.chain or ():
+        x = module(x) if type(module) is Standardise else x
+    return x
 
 
 def _slope(likelihood: Likelihood, y: Tensor) -> Callable[[Tensor], Tensor]:
@@ -181,6 +189,11 @@ def _slope(likelihood: Likelihood, y: Tensor) -> Callable[[Tensor], Tensor]:
                 return (centred.to(outputs.dtype) - scale * outputs) * (scale / std**2)
 
             return of_numbers
+    if type(likelihood) is Gaussian and likelihood.noise == "heteroscedastic" and y.dim() <= 2:
+        centre, spread = likelihood.location, likelihood.scale
+        if isinstance(centre, float) and isinstance(spread, float):
+            standardised: Tensor = ((y - centre) / spread).reshape(y.shape[0], -1).T
+            return lambda outputs: _heteroscedastic_slope(outputs, standardised.to(outputs.dtype))
 
     def of_anything(outputs: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -189,3 +202,16 @@ def _slope(likelihood: Likelihood, y: Tensor) -> Callable[[Tensor], Tensor]:
         return slope.mT
 
     return of_anything
+
+
+def _heteroscedastic_slope(outputs: Tensor, standardised: Tensor) -> Tensor:
+    """The slopes with respect to means m and raw widths r, where the noise is s = softplus(r) and z = (y - m) / s.
+
+    They are `z / s` and `(z^2 - 1) sigmoid(r) / s`.
+    """
+    mean, raw = outputs.chunk(2, 1)
+    # Below -80 softplus underflows; no posterior has a noise of e^-80 standard deviations of its targets.
+    raw = raw.clamp(min=-80.0)
+    precision = torch.nn.functional.softplus(raw).reciprocal()
+    residual = (standardised - mean) * precision
+    return torch.cat((residual * precision, (residual.square() - 1) * torch.sigmoid(raw) * precision), 1)

@@ -99,9 +99,15 @@ class LogJoint:
 
     def gradient(self, position: Tensor) -> Tensor:
         if self._linear is not None:
-            slope = self._of_data(self.weights(position))[:, : self.random]
             constant, factor = self._linear
-            return torch.addcmul(slope + constant if constant is not None else slope, position, factor)
+            log_noise = None if self.noise_prior is None else position[:, -1]
+            slope = self._of_data(self.weights(position), log_noise)
+            weights = slope[:, : self.random]
+            weights = weights if constant is None else weights + constant
+            weights = torch.addcmul(weights, position[:, : self.random], factor)
+            if log_noise is None:
+                return weights
+            return torch.cat((weights, (slope[:, -1] + self._noise_slope(log_noise)).unsqueeze(-1)), 1)
         with torch.enable_grad():
             leaf = position.detach().requires_grad_()
             theta = self.weights(leaf)
@@ -194,6 +200,14 @@ class LogJoint:
             return self.prior.log_density_raw(position[:, : self.random], position[:, self.random :])
         return self.prior.log_density(position)
 
+    def _noise_slope(self, log_noise: Tensor) -> Tensor:
+        """The slope of the log prior of the noise, `[chains]`."""
+        assert self.noise_prior is not None
+        with torch.enable_grad():
+            leaf = log_noise.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(self.noise_prior.log_density(leaf).sum(), leaf)
+        return slope
+
     def _with_draws(self) -> WeightPrior:
         """The prior, with a standard normal in place of densities that cannot be drawn from."""
         if self.prior.proper:
@@ -223,11 +237,7 @@ class LogJoint:
 
     def _linear_slope(self) -> tuple[Tensor | None, Tensor] | None:
         """The gradient of a normal prior as `constant + factor * w`, which needs no autograd."""
-        if (
-            self.scales
-            or self.noise_prior is not None
-            or not all(isinstance(density, Normal) for density in self.prior.assignments.values())
-        ):
+        if self.scales or not all(isinstance(density, Normal) for density in self.prior.assignments.values()):
             return None
         with torch.enable_grad():
             points = torch.stack((torch.zeros_like(self._initial()), torch.ones_like(self._initial()))).requires_grad_()

@@ -101,7 +101,8 @@ def _train_all(
     recipe: Recipe, prepared: PreparedData, candidates: Sequence[Candidate], seeds: int, *, draws: int, progress: bool
 ) -> list[list[TrainedResult]]:
     """Every method with every seed, on one division of the data."""
-    recipe = with_defaults(recipe, prepared)
+    # The settings that all methods share are those of the method that comparisons are about.
+    recipe = with_defaults(replace(recipe, method="variational"), prepared)
     likelihood = make_likelihood(recipe, prepared)
     outputs = likelihood.width(likelihood.prepare(prepared.train[1]))
     return compare_seeds(

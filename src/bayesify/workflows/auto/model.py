@@ -1,0 +1,104 @@
+"""What a choice leaves to the data: the likelihood's units and noise, and a network for a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesify import likelihoods, networks
+from bayesify.likelihoods import Gaussian, Likelihood
+from bayesify.methods.auto_table import FIRST_LAYER, LAST_LAYER, Choice
+
+
+def settled_likelihood(
+    likelihood: Likelihood | str, choice: Choice, targets: Tensor, outputs: int | None = None
+) -> Likelihood:
+    """The likelihood with what it leaves open: its noise from the choice, its units from the targets.
+
+    Args:
+        likelihood: as the user gave it. A text takes its units from the targets; a `Likelihood` is kept as it is, but
+            for a learned noise where the method samples: it becomes one with a prior.
+        choice: the method and the noise.
+        targets: prepared targets.
+        outputs: of the network, where it is given: two for each target are a mean and a noise.
+
+    Returns:
+        The likelihood.
+
+    """
+    parsed = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
+    if not isinstance(parsed, Gaussian):
+        return parsed
+    spec = parsed.spec()
+    centre, spread = _units(targets)
+    if isinstance(likelihood, str):
+        if "," not in likelihood:
+            spec |= {"location": centre, "scale": spread}
+        if ":" not in likelihood:
+            wanted = Gaussian("heteroscedastic").width(targets)
+            spec["noise"] = "heteroscedastic" if outputs == wanted else choice.noise
+            if outputs is not None and outputs != wanted and choice.noise == "heteroscedastic":
+                spec["noise"] = "learned"
+    if choice.method == "hmc" and spec["noise"] in {"learned", "half-cauchy"}:
+        # A learned noise has no prior to sample it under; half-cauchy(spread) is wide around the targets' spread.
+        typical = spread if isinstance(spread, float) else sum(spread) / len(spread)
+        spec["noise"] = f"half-cauchy({typical:.6g})"
+    elif spec["noise"] == "half-cauchy":
+        spec["noise"] = "learned"
+    return likelihoods.from_spec(spec)
+
+
+def network_for(x: Tensor, outputs: int, settings: Mapping[str, Any]) -> Callable[[], nn.Module]:
+    """A function that makes a perceptron for a table in its own units; it standardises its inputs itself.
+
+    Args:
+        x: inputs, `[rows, columns]`.
+        outputs: of the network.
+        settings: `units` and `activation`.
+
+    Returns:
+        The function.
+
+    """
+    values = x.double()
+    location, scale = values.mean(0), values.std(0, correction=0)
+    # A constant column tells nothing: it stays where it is.
+    scale = torch.where(scale > 1e-12 * location.abs().clamp(min=1e-12), scale, 1.0)
+    return partial(
+        networks.mlp,
+        inputs=x.shape[1],
+        outputs=outputs,
+        units=list(settings["units"]),
+        activation=settings["activation"],
+        location=location.tolist(),
+        scale=scale.tolist(),
+    )
+
+
+def named_prior(prior: str, first_layer: int, hidden: int) -> str:
+    """A prior of the table, with the names of the network's layers in it.
+
+    Args:
+        prior: with `FIRST_LAYER` and `LAST_LAYER`.
+        first_layer: its place in the network; an activation follows each layer.
+        hidden: the number of hidden layers.
+
+    Returns:
+        The text form of the prior.
+
+    """
+    return prior.replace(FIRST_LAYER, f"{first_layer}.*").replace(LAST_LAYER, f"{first_layer + 2 * hidden}.*")
+
+
+def _units(targets: Tensor) -> tuple[float | list[float], float | list[float]]:
+    """The mean and the standard deviation of each target; 1 where a target is constant."""
+    values = targets.double()
+    several = values.dim() > 1 and values.shape[1] > 1
+    values = values.reshape(len(values), -1) if several else values.reshape(-1, 1)
+    centre, spread = values.mean(0), values.std(0, correction=0)
+    spread = torch.where(spread > 0, spread, 1.0)
+    return (centre.tolist(), spread.tolist()) if several else (float(centre), float(spread))

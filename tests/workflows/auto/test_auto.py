@@ -1,0 +1,199 @@
+"""Auto from Python: the choice, the model that it makes, the methods that it hands back, and its mistakes."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import bayesify as bf
+from bayesify.methods.auto_table import Problem, choose, sampling_plan
+from bayesify.training.batches import TensorExamples
+from bayesify.workflows.auto.model import network_for, settled_likelihood
+from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
+
+HMC = choose(Problem("regression", rows=100, inputs=2))
+ENSEMBLE = choose(Problem("regression", rows=10_000, inputs=9))
+
+
+@pytest.fixture
+def plane():
+    torch.manual_seed(0)
+    x = torch.randn(80, 2)
+    return x, (x[:, 0] * x[:, 1] > 0).long()
+
+
+def small():
+    return nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 2))
+
+
+def test_fit_returns_an_ordinary_method_that_learned_and_auto_stands_for_it(plane, tmp_path, capsys):
+    auto = bf.Auto(small, "categorical")
+    method = auto.fit(plane, warm_up=60, samples=30, max_leapfrogs=30)
+    assert type(method) is bf.HMC
+    assert method is auto.method
+    assert auto.reason == method.chosen
+    assert capsys.readouterr().err.strip() == auto.reason
+    # Products of two inputs: guessing has one half, and 80 examples bring a network of five units above 0.8.
+    assert auto.evaluate(plane).accuracy > 0.8
+    assert torch.equal(auto.predict(plane[0]).probs, method.predict(plane[0]).probs)
+    assert auto.summary().rows
+    loaded = bf.load(auto.save(tmp_path / "run"), network=small())
+    assert loaded.chosen == auto.reason
+    assert torch.equal(loaded.predict(plane[0]).probs, method.predict(plane[0]).probs)
+
+
+def test_it_is_the_method_that_it_names(plane):
+    auto = bf.Auto(small, "categorical", seed=3)
+    plan = {"warm_up": 20, "samples": 10, "max_leapfrogs": 10}
+    chosen = auto.fit(plane, progress=False, **plan)
+    same = bf.HMC(small, "categorical", chains=auto.choice.settings["chains"], seed=3)
+    same.fit(plane, seed=3, progress=False, **plan)
+    assert torch.equal(chosen.predict(plane[0]).probs, same.predict(plane[0]).probs)
+
+
+def test_a_table_in_any_units_is_predicted_in_its_units():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(300, 3))
+    y = 2 * x[:, 0] - x[:, 1] + 0.3 * generator.normal(size=300)
+    raw = x * [1000.0, 1e-3, 1.0] + [5e4, 0.0, -3.0]
+    auto = bf.Auto(likelihood="gaussian")
+    bnn = auto.fit((raw[:200], 50 + 10 * y[:200]), progress=False, samples=60, warm_up=80, max_leapfrogs=20)
+    assert type(bnn) is bf.HMC
+    prediction = bnn.predict(torch.tensor(raw[200:], dtype=torch.float32), draws=200)
+    error = (prediction.mean.numpy() - 50 - 10 * y[200:]) / 10
+    # The noise is 0.3; 200 examples of a linear function leave little more.
+    assert np.sqrt((error**2).mean()) < 0.42
+    assert prediction.std.numpy().mean() / 10 == pytest.approx(0.3, abs=0.15)
+
+
+def test_settings_of_fit_restrict_the_choice(plane):
+    auto = bf.Auto(small, "categorical")
+    method = auto.fit(plane, epochs=3, progress=False)
+    assert type(method) is bf.Ensemble
+    assert len(method.history) == 3
+    assert "epochs is no setting of HMC" in auto.reason
+
+
+def test_networks_that_cannot_be_sampled_are_trained(plane):
+    with_dropout = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 2))
+    auto = bf.Auto(with_dropout, "categorical")
+    assert type(auto.fit(plane, epochs=2, progress=False)) is bf.Ensemble
+    dataset = torch.utils.data.TensorDataset(*plane)
+    loader = torch.utils.data.DataLoader(dataset, batch_size=20)
+    assert type(bf.Auto(small, "categorical").fit(loader, epochs=2, progress=False)) is bf.Ensemble
+
+
+@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
+def test_a_large_table_stops_early_on_rows_that_it_sets_aside(monkeypatch):
+    monkeypatch.setattr("bayesify.methods.auto_table.SPEED", 1.0)
+    torch.manual_seed(0)
+    x = torch.randn(400, 3)
+    auto = bf.Auto(likelihood="gaussian")
+    method = auto.fit((x, x[:, 0] + torch.randn(400)), progress=False, epochs=60, learning_rate=0.02)
+    assert type(method) is bf.Ensemble
+    assert method.likelihood.noise == "heteroscedastic"
+    scores = method.history["validation_nll"]
+    assert len(scores) == len(method.history)
+    assert min(scores) < scores[-1] + 1e-9
+    assert method.plan.keep == "best"
+
+
+def test_sampling_gets_the_plan_that_the_time_allows_or_none(plane):
+    method, examples = bf.HMC(small, "categorical", chains=16), TensorExamples(*plane)
+    assert sampling_within(method, examples, 1e6) == sampling_plan(1e9, few_chains=False)
+    with pytest.raises(TooLittleTimeError, match="are too few to sample"):
+        sampling_within(method, examples, 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
+def test_training_gets_the_epochs_and_members_that_the_time_allows(plane):
+    def make(members):
+        return bf.Ensemble(small, "categorical", members=members)
+
+    def within(seconds):
+        return training_within(make, TensorExamples(*plane), {"batch_size": 40}, seconds, 3, 20, None)
+
+    assert within(1e6) == {"epochs": 20, "members": 3}
+    with pytest.raises(TooLittleTimeError, match="an epoch of one network takes about"):
+        within(1e-6)
+
+
+def test_where_sampling_is_too_slow_in_fact_the_next_row_is_taken(plane, monkeypatch):
+    def too_slow(*_):
+        raise TooLittleTimeError("too slow")
+
+    monkeypatch.setattr("bayesify.workflows.auto.front_door.sampling_within", too_slow)
+    monkeypatch.setattr("bayesify.workflows.auto.front_door.enough_epochs", lambda *_: 2)
+    auto = bf.Auto(small, "categorical", time=600)
+    assert type(auto.fit(plane, progress=False)) is bf.Ensemble
+
+
+@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
+def test_training_ends_at_its_deadline(plane):
+    method = bf.PointEstimate(small, "categorical")
+    method.deadline = 0.0
+    history = method.fit(plane, epochs=50, progress=False)
+    assert len(history) == 1
+    assert history.stopped == "the time allowed is over"
+
+
+@pytest.mark.parametrize(
+    ("given", "choice", "outputs", "noise"),
+    [
+        ("gaussian", HMC, None, "half-cauchy(2)"),
+        ("gaussian", ENSEMBLE, None, "heteroscedastic"),
+        ("gaussian", ENSEMBLE, 1, "learned"),
+        ("gaussian", ENSEMBLE, 2, "heteroscedastic"),
+        ("gaussian:learned", HMC, 1, "half-cauchy(2)"),
+        ("gaussian:0.5", HMC, 1, 0.5),
+    ],
+)
+def test_a_likelihood_takes_its_noise_from_the_choice_and_its_units_from_the_targets(given, choice, outputs, noise):
+    likelihood = settled_likelihood(given, choice, torch.tensor([8.0, 12.0]), outputs)
+    spec = likelihood.spec()
+    assert spec["noise"] == noise
+    assert (spec["location"], spec["scale"]) == (10.0, 2.0)
+
+
+def test_a_likelihood_object_is_kept():
+    own = bf.likelihoods.Gaussian(0.5, location=1.0)
+    assert settled_likelihood(own, HMC, torch.tensor([8.0, 12.0])).spec() == own.spec()
+
+
+def test_priors_of_the_table_name_the_layers_of_the_network():
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(40, 3, generator=generator), torch.arange(40) % 3
+    plan = {"warm_up": 20, "samples": 2, "max_leapfrogs": 10}
+    method = bf.Auto(likelihood="categorical").fit((x, y), progress=False, **plan)
+    priors = {row.name: row.prior.partition(" ")[0] for row in method.summary().rows if row.name.endswith("weight")}
+    assert list(priors.values()) == ["normal:1", "normal:fan_in", "normal:3"]
+
+
+def test_the_network_for_a_table_standardises_and_a_constant_column_changes_nothing():
+    x = torch.tensor([[1.0, 5.0], [3.0, 5.0]])
+    network = network_for(x, 1, {"units": (4,), "activation": "tanh"})()
+    assert torch.equal(network[:2](x), torch.tensor([[-1.0, 0.0], [1.0, 0.0]]))
+    assert bf.networks.build(network.spec).spec == network.spec
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: bf.Auto(small), "likelihood is needed"),
+        (lambda: bf.Auto(small, "categorical", time=0), "time must be a finite number above 0"),
+        (
+            lambda: bf.Auto(likelihood="categorical").fit((torch.zeros(9, 2, 2), torch.zeros(9).long())),
+            "shape \\[2, 2\\]",
+        ),
+        (lambda: bf.Auto(small, "categorical").predict(torch.zeros(1, 2)), "nothing is fitted yet"),
+        (
+            lambda: bf.Auto(small, "categorical").fit(
+                (torch.zeros(9, 2), torch.zeros(9).long()), structure="full", p=0.1
+            ),
+            "no method takes all of p and structure",
+        ),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
