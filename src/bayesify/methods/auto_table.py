@@ -220,7 +220,7 @@ TABLE: tuple[Row, ...] = (
         "network",
         "ensemble",
         "networks of up to 5 million weights that are too large to sample",
-        "sampling takes too long, and an ensemble is the best of the methods that train like a plain network",
+        "sampling takes too long, and an ensemble trains like five plain networks",
         "five trainings of a plain network",
         most_weights=5e6,
         noise="learned",

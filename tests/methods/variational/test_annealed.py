@@ -132,7 +132,7 @@ def test_circles_have_a_higher_elbo_than_mean_field_can_reach():
 
     _, low = accuracy("mean_field")
     learned, high = accuracy("annealed", transitions=300, paths=64)
-    # The standard error of 250 answers is 0.024. HMC has 0.84 here.
+    # The standard error of 250 answers is 0.024.
     assert learned > 0.77
     assert high > low + 10
     # The prediction that ignores the inputs has an ELBO of at most -150 log 2 = -104.
