@@ -21,7 +21,10 @@ from collections.abc import Iterator
 from importlib.metadata import distribution, version
 from pathlib import Path
 
-COMMANDS = {"demo", "train", "evaluate", "predict", "prune", "compare", "sweep", "report", "serve", "data"}
+COMMANDS = {
+    *("demo", "train", "evaluate", "predict", "recalibrate", "certify", "ask", "prune", "compare", "sweep", "report"),
+    *("serve", "data"),
+}
 COMMANDS_OF_STUDIES = {"reproduce", "bench"}
 IMPORT_SECONDS = 0.1
 # Not requirements of ours, but of an extra (fastapi needs starlette) or of torch on some machines (triton).

@@ -316,7 +316,7 @@ def test_auto_chooses_and_learns_and_says_why(iris, line):
     trained = BayesianRegressor(method="auto", epochs=300, random_state=0).fit(*line)
     assert trained.method_.name == "ensemble"
     assert trained.score(*line) > 0.7
-    with pytest.raises(ValueError, match="method_options are settings of one method, got them for auto"):
+    with pytest.raises(ValueError, match="method_options needs a method that is named"):
         BayesianClassifier(method="auto", method_options={"members": 3}).fit(X, y)
 
 

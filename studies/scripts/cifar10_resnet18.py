@@ -125,9 +125,10 @@ SETTINGS: Settings = {
         lambda net: bf.Variational(net, "categorical", prior="normal:0.2", rho=-6.0),
         {"optimizer": momentum, "learning_rate": 0.1, "schedule": warm_cosine},
     ),
-    "ivon-0.03": (
-        lambda net: bf.IVON(net, "categorical"),
-        {"learning_rate": 0.03, "schedule": "cosine"},
+    "ivon-default": (lambda net: bf.IVON(net, "categorical"), {}),
+    "ivon-prior": (
+        lambda net: bf.IVON(net, "categorical", prior="normal:0.2", hessian_init=4.0),
+        {"learning_rate": 0.4, "schedule": warm_cosine},
     ),
     "vi-normal1": (
         lambda net: bf.Variational(net, "categorical", prior="normal:1"),

@@ -52,7 +52,7 @@ def test_the_keys_of_a_record_and_their_order_stay():
         *("aurc", "e_aurc", "augrc", "accuracy_at_90", "ranked_by", "entropy", "aleatoric", "epistemic"),
         *("auroc", "aupr", "fpr95", "unknown_by", "auroc_by"),
         *("elbo", "elbo_standard_error", "expected_log_likelihood", "kl"),
-        *("base_rate", "balanced_accuracy", "auc", "recall", "confusion"),
+        *("base_rate", "balanced_accuracy", "auc", "recall", "confusion", "warnings"),
     ]
     json.dumps(evaluated("regression", unknown=False).to_dict(), allow_nan=False)
 

@@ -51,7 +51,7 @@ METHODS = {
     "variational": lambda parts: bf.Variational(TwoHeads(), parts, prior="normal:1"),
     "ensemble": lambda parts: bf.Ensemble(TwoHeads, parts, members=2),
     "mc-dropout": lambda parts: bf.MCDropout(TwoHeads(), parts, p=0.05),
-    "ivon": lambda parts: bf.IVON(TwoHeads(), parts),
+    "ivon": lambda parts: bf.IVON(TwoHeads(), parts, hessian_init=1.0),
     "swag": lambda parts: bf.SWAG(TwoHeads(), parts),
     "sghmc": lambda parts: bf.SGHMC(TwoHeads(), parts, samples=10, chains=1),
 }

@@ -17,10 +17,13 @@ from bayesify.training.warnings import without_warnings
 PROBLEMS = ("moons", "circles", "iris", "digits", "diabetes", "sine")
 # The method, and settings that fit every problem well.
 METHODS = {
-    "variational": (lambda *model: bf.Variational(*model, prior="normal:1"), {"epochs": 300, "learning_rate": 0.06}),
+    "variational": (
+        lambda *model: bf.Variational(*model, prior="normal:1"),
+        {"epochs": 800, "learning_rate": 0.06, "draws": 4},
+    ),
     "ivon": (lambda *model: bf.IVON(*model, prior="normal:1"), {"epochs": 200, "learning_rate": 0.2}),
-    "point": (lambda *model: bf.PointEstimate(*model, prior="normal:1"), {"epochs": 60, "learning_rate": 0.05}),
-    "ensemble": (lambda *model: bf.Ensemble(*model, members=2), {"epochs": 60, "learning_rate": 0.05}),
+    "point": (lambda *model: bf.PointEstimate(*model, prior="normal:1"), {"epochs": 300, "learning_rate": 0.05}),
+    "ensemble": (lambda *model: bf.Ensemble(*model, members=2), {"epochs": 300, "learning_rate": 0.05}),
 }
 BAD = {
     "rate of 1e-9": {"learning_rate": 1e-9, "epochs": 10},

@@ -24,7 +24,7 @@ MAKERS = {
     "ivon": lambda net: bf.IVON(net, "categorical", hessian_init=0.1),
     "swag": lambda net: bf.SWAG(net, "categorical", rank=3, every=1),
     "laplace": lambda net: bf.LaplaceApproximation(net, "categorical", structure="diagonal"),
-    "sgld": lambda net: bf.SGLD(net, "categorical", samples=4),
+    "sgld": lambda net: bf.SGLD(net, "categorical", samples=4, chains=1),
     "sghmc": lambda net: bf.SGHMC(net, "categorical", samples=4, chains=1),
 }
 NEED_FINISH = ("swag", "laplace", "sgld", "sghmc")

@@ -36,7 +36,7 @@ def test_a_frame_has_a_row_for_each_input():
     numbers = bf.Predictive(torch.randn(4, 6, 2), Gaussian()).to_pandas()
     assert numbers.columns.tolist()[:4] == ["mean_0", "mean_1", "std_0", "std_1"]
     with pytest.raises(ValueError, match="a grid of labels"):
-        bf.Predictive(torch.randn(2, 3, 4, 5), Categorical()).to_pandas()
+        bf.Predictive(torch.randn(2, 3, 4, 5), Categorical(class_dim=1)).to_pandas()
 
 
 def test_a_data_set_or_a_loader_is_predicted_like_its_tensor(method):

@@ -91,7 +91,7 @@ def test_the_numbers_that_stand_out_are_of_the_mean(seeds, written):
 def test_alerts_say_in_how_many_seeds(seeds, tmp_path):
     lost = [[replace(result, history=bf.training.loop.History()) for result in seeds[1]], *seeds[1:]]
     for result in lost[0]:
-        result.method.plan = None
+        result.method.plan = result.method.checked = None
     path = comparison_report(lost[0], path=tmp_path / "r.html", title="t", seeds=[lost[0], seeds[0], seeds[2]])
     twin = json.loads(path.with_suffix(".json").read_text("utf-8"))
     texts = [alert["text"] for alert in twin["alerts"] if alert["kind"] == "never_fitted"]

@@ -189,5 +189,5 @@ def test_collapse_and_chains_name_what_they_are_about():
     assert "layer 0 is at the prior" in collapsed(["0"], all_layers=False)
     assert "layers 0, 2, 4 and others are" in collapsed(["0", "2", "4", "6"], all_layers=False)
     assert "every layer is" in collapsed(["0"], all_layers=True)
-    assert chains_disagree(1.1, 40, 2, 50) is None
-    assert "largest R-hat 1.50, 4 effective draws of 100" in chains_disagree(1.5, 4, 2, 50)
+    assert chains_disagree(1.1, 40, 2, 50, "sample longer") is None
+    assert "largest R-hat 1.50, 4 effective draws of 100" in chains_disagree(1.5, 4, 2, 50, "sample longer")

@@ -188,6 +188,8 @@ def _against_neighbours(
     predictive: Predictive, ours: Tensor, memory: Batch, scored: Batch, where: str
 ) -> tuple[dict[str, str | None], dict[str, Any]]:
     kind, targets = predictive.kind, scored[1]
+    if isinstance(predictive.likelihood, Several):
+        return {}, {}
     neighbours = nearest_neighbours(kind, memory, scored)
     if neighbours is None:
         return {}, {}

@@ -485,7 +485,7 @@ class Method(Learning):
             ValueError: the method cannot follow these settings.
 
         Example:
-            >>> sgld = bf.SGLD(net, "categorical", prior="normal:1", samples=20)
+            >>> sgld = bf.SGLD(net, "categorical", prior="normal:1", chains=1, samples=20)
             >>> optimizer = sgld.loop_optimizer(n_data=len(x), batch_size=len(x), epochs=40, learning_rate=1e-3)
             >>> for step in range(40):
             ...     optimizer.zero_grad()

@@ -184,7 +184,7 @@ def test_the_history_is_what_reports_read():
         ({"prior": "normal:learned"}, "hmc cannot learn a scale"),
         ({"chains": 0}, "chains must be an integer of at least 1, got 0"),
         ({"likelihood": "gaussian-logits"}, "likelihood without sampling noise"),
-        ({"likelihood": bf.likelihoods.Gaussian("learned")}, "give the noise as a number"),
+        ({"likelihood": bf.likelihoods.Gaussian("learned")}, "give it as a number"),
     ],
 )
 def test_what_has_no_posterior_to_draw_is_refused(settings, message):

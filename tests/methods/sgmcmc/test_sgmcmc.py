@@ -366,7 +366,8 @@ def test_a_diverging_chain_stops_with_the_reason_and_the_last_good_state(kind):
         method.fit(line.data, epochs=400, batch_size=4, learning_rate=50.0, progress=False)
     assert all(torch.isfinite(tensor).all() for tensor in method.state_dict().values())
     assert before.keys() == method.state_dict().keys()
-    assert torch.isfinite(method.predict(line.x).mean).all()
+    with pytest.raises(ValueError, match="no samples yet"):
+        method.predict(line.x)
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_a_table_is_searched_for_the_target_that_is_named_and_says_so(tmp_path, 
     assert description in capsys.readouterr().out
     # By default the last column, which is said too; it is another search.
     assert main(["sweep", "small-grid", *flags, "--out", str(tmp_path / "last")]) == 0
-    assert "target colour (2 classes) from 6 columns: id, sl" in capsys.readouterr().out
+    assert "target colour (2 classes) from 5 columns: sl" in capsys.readouterr().out
     assert main(["sweep", "small-grid", *flags]) == 2
     assert "holds another search" in capsys.readouterr().err
     assert main(["sweep", "small-grid", *flags, "--target", "sl", "--out", str(tmp_path / "number")]) == 2

@@ -253,7 +253,7 @@ class HMC(Chains):
             x: not used: convergence is judged at the inputs that `fit` chose.
 
         """
-        if not arviz_installed() or self.chains < 2 or self.store.drawn < _FEWEST_DRAWS:
+        if not arviz_installed() or self.chains < 2 or self.store.drawn < _FEWEST_DRAWS or not self.inputs.numel():
             return {}
         r_hat = self.diagnose().r_hat
         if r_hat < DISAGREE_FROM:

@@ -154,7 +154,8 @@ class IVON(WithELBO):
 
         Args:
             data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; x may be any pytree.
-            learning_rate: the share of a Newton step. None is 1 / M for M batches in an epoch, from 0.02 to 0.2.
+            learning_rate: the share of a Newton step. None is 1 / M for M batches in an epoch, from 0.02 to 0.2;
+                0.2 for more than 100,000 weights.
             schedule: as for every method. None is `cosine` where no learning rate is given, and `constant` otherwise.
             **settings: the other arguments of `Method.fit`: `epochs`, `batch_size`, `validation`, `run` and so on.
 
@@ -326,7 +327,7 @@ class IVON(WithELBO):
         self._batches = examples.count_batches(plan.batch_size)
         self._planned_data = examples.n_data / kl.temperature
         if self._finds_rate:
-            self.plan = replace(plan, learning_rate=first_rate(self._batches))
+            self.plan = replace(plan, learning_rate=first_rate(self._batches, self.network.random_size))
         if self.hessian_init is None:
             self.hessian_init = first_hessian(self, examples, self._planned_data)
             with torch.no_grad():

@@ -5,6 +5,10 @@
 
 The first is the size that h moves to: a start far above it makes every step too short and every width too narrow. A
 start far below lets the noise of the weights drown the function: sigma^2 = 1 / (N (h + delta)).
+
+Before training a large network predicts at random, where noise does no harm yet. So networks of more than `LARGE`
+weights start at 1 at least, with the largest rate: on MNIST (784-400-400-10, 10,000 images, 6 epochs, one seed) the
+validation NLL was then 0.19, against 0.27 for what is found; ResNet-18 on CIFAR-10 does not train with what is found.
 """
 
 from __future__ import annotations
@@ -29,22 +33,26 @@ EXAMPLES = 32
 HARM, HARM_OF_LEARNED_NOISE = 0.2, 0.01
 # The largest and the smallest share of a Newton step: see `first_rate`.
 RATE, LOWEST_RATE = 0.2, 0.02
+LARGE, LEAST_OF_LARGE = 100_000, 1.0
 _PAIRS, _STEPS_PER_DECADE = 8, 3
 _SMALLEST, _LARGEST = 1e-4, 1e4
 
 
-def first_rate(batches: int) -> float:
-    """The learning rate where none is given: 1 / M for M batches in an epoch, from 0.02 to 0.2.
+def first_rate(batches: int, weights: int) -> float:
+    """The learning rate where none is given: 1 / M for M batches in an epoch, from 0.02 to 0.2; 0.2 for large networks.
 
     Each step follows the gradient of one batch. Their noise adds up to `rate * M / 2` of the posterior variance.
 
     Args:
         batches: M.
+        weights: random weights of the network.
 
     Returns:
         A share of a Newton step.
 
     """
+    if weights > LARGE:
+        return RATE
     return min(RATE, max(LOWEST_RATE, 1 / batches))
 
 
@@ -63,7 +71,8 @@ def first_hessian(method: IVON, examples: Examples, effective_data: float) -> fl
     x, y = examples.sample(EXAMPLES) or examples.first()
     rows = min(EXAMPLES, count(x))
     x, y = to_device(take(x, slice(rows)), method.mean.device), y[:rows].to(method.mean.device)
-    lowest = min(max(_curvature(method, x, y), _SMALLEST), _LARGEST)
+    least = LEAST_OF_LARGE if method.network.random_size > LARGE else _SMALLEST
+    lowest = min(max(_curvature(method, x, y), least), _LARGEST)
     steps = math.ceil(_STEPS_PER_DECADE * math.log10(_LARGEST / lowest))
     fixed = method.likelihood.kind == "classification" or isinstance(getattr(method.likelihood, "noise", None), float)
     at_mean, harm = _nll(method, x, y, None), HARM if fixed else HARM_OF_LEARNED_NOISE

@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 
 from bayesify.errors import at_least
 from bayesify.functional.inputs import count
+from bayesify.methods.arguments import explained_arguments
 from bayesify.methods.hmc.log_joint import spread_of_targets
 from bayesify.methods.sample_collection import Calendar, check_whole_plan
 from bayesify.methods.sgmcmc.adaptation import FoundMoves, Phases
@@ -74,6 +75,7 @@ class StochasticGradientMCMC(StoredChains):
 
         """
 
+    @explained_arguments
     def fit(
         self,
         data: Any,

@@ -36,7 +36,12 @@ class ChainPositions(Ensemble):
         return [p for p in (self.theta, self.log_scales, self.log_noise) if p is not None]
 
     def joined(self, tensors: Sequence[Tensor | None]) -> Tensor:
-        """Tensors like the sampled parameters, side by side: `[chains, D]`."""
+        """Tensors like the sampled parameters, side by side: `[chains, D]`.
+
+        Args:
+            tensors: one for each sampled parameter; None stands for zeros.
+
+        """
         rows = []
         for parameter, tensor in zip(self.sampled_parameters(), tensors, strict=True):
             values = torch.zeros_like(parameter) if tensor is None else tensor.detach()
@@ -44,20 +49,35 @@ class ChainPositions(Ensemble):
         return torch.cat(rows, 1)
 
     def parted(self, joined: Tensor) -> list[Tensor]:
-        """The parts of a joined tensor, each with the shape of its parameter."""
+        """The parts of a joined tensor, each with the shape of its parameter.
+
+        Args:
+            joined: `[chains, D]`.
+
+        """
         parameters = self.sampled_parameters()
         widths = [parameter[0].numel() for parameter in parameters]
         return [part.reshape(p.shape) for p, part in zip(parameters, joined.split(widths, 1), strict=True)]
 
     def means_by_tensor(self, values: Tensor) -> Tensor:
-        """Values `[D]`, each replaced by the mean over its tensor; scales and noise stay as they are."""
+        """Values replaced by the mean over their tensor; those of scales and noise stay as they are.
+
+        Args:
+            values: `[D]`.
+
+        """
         means = values.clone()
         for place in self.network.places:
             means[place.start : place.stop] = values[place.start : place.stop].mean()
         return means
 
     def without_fixed(self, eps: Tensor) -> Tensor:
-        """Noise `[chains, D]` with zeros for weights that are not random."""
+        """Noise with zeros for weights that are not random.
+
+        Args:
+            eps: noise `[chains, D]`, which is changed.
+
+        """
         eps[:, self.network.random_size : self.network.size] = 0.0
         return eps
 
@@ -89,7 +109,12 @@ class ChainPositions(Ensemble):
         return -float(self.n_data * self._objective.loss.detach()) / self.chains
 
     def gradient_at(self, displacement: Tensor) -> Tensor:
-        """The gradient of the last step's objective at positions moved by `displacement [chains, D]`."""
+        """The gradient of the last step's objective at other positions.
+
+        Args:
+            displacement: from the positions of the chains, `[chains, D]`.
+
+        """
         assert self._step is not None
         with torch.no_grad():
             kept = [parameter.clone() for parameter in self.sampled_parameters()]

@@ -377,7 +377,11 @@ class Variational(NaturalSteps, AnnealedDraws):
         return torch.stack(kls)
 
     def _marginals(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
-        size, theta, kept = self.network.random_size, self._drawn(range(10), 0), self._kept_or_none()
+        size, theta, kept = (
+            self.network.random_size,
+            self._drawn(range(min(10, self.held or 10)), 0),
+            self._kept_or_none(),
+        )
         std = self.std if kept is None else torch.where(kept, self.std, 1.0)
         mean = self.annealed_draws.mean(0) if self.annealed else self.mean_weights
         return mean[:size], std, theta[:, :size], kept, self._variables.pick_log_scales(theta)

@@ -256,7 +256,7 @@ def _train_and_score(
         name=candidate.name,
         label=candidate.label,
         method=method,
-        evaluation=score(known, y, other),
+        evaluation=score(known, y, other).with_checks(method),
         predictive=known,
         targets=y,
         unknown=other,

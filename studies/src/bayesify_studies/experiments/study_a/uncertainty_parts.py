@@ -68,6 +68,7 @@ def on_digits(work: Work, size: int, swap: float) -> dict[str, Any]:
     swapped = f"{AMBIGUOUS[0]},{AMBIGUOUS[1]}={swap}" if swap else None
     recipe = Recipe(
         data="mnist",
+        method="variational",
         units=(100,),
         layers=1,
         prior="normal:0.3",
