@@ -31,7 +31,7 @@ class LastIterates(PointEstimate):
         iterates: how many of the last steps are kept.
         **more: `prior`, `bayesian`, `output`, `start` and `seed`, as for `PointEstimate`.
 
-    Example:
+    Examples:
         >>> method = bf.LastIterates(net, "categorical", iterates=10)
         >>> history = method.fit((x, y), epochs=20, optimizer="sgd", learning_rate=0.1, progress=False)
         >>> method.predict(x).outputs.shape  # [iterates, batch, classes]

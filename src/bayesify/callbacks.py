@@ -34,7 +34,7 @@ class CSVLogger(Callback):
     Raises:
         ValueError: the file exists and has other columns.
 
-    Example:
+    Examples:
         >>> method = bf.PointEstimate(net, "categorical")
         >>> history = method.fit((x, y), epochs=2, callbacks=[bf.callbacks.CSVLogger("log.csv")], progress=False)
         >>> open("log.csv").readline().strip()
@@ -77,7 +77,7 @@ class TensorBoardLogger(Callback):
     Args:
         folder: where TensorBoard's files go: `tensorboard --logdir folder` shows them.
 
-    Example:
+    Examples:
         >>> logger = bf.callbacks.TensorBoardLogger("runs/board")  # doctest: +SKIP
 
     """
@@ -134,7 +134,7 @@ class MLflowLogger(Callback):
             setting.
         run_name: the name of a new run.
 
-    Example:
+    Examples:
         >>> logger = bf.callbacks.MLflowLogger("digits", tracking_uri="sqlite:///mlflow.db")  # doctest: +SKIP
 
     """
@@ -197,7 +197,7 @@ class WandbLogger(Callback):
         folder: where the files go; None is the current folder.
         **more: further arguments of `wandb.init`.
 
-    Example:
+    Examples:
         >>> logger = bf.callbacks.WandbLogger("digits")  # doctest: +SKIP
 
     """

@@ -22,7 +22,7 @@ class BayesifyWarning(UserWarning):
 
         warnings.simplefilter("error", bf.BayesifyWarning)
 
-    Example:
+    Examples:
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as caught:
         ...     warnings.simplefilter("always")

@@ -56,7 +56,7 @@ class Fleet(Stack):
         TypeError: if a method is not `Variational`.
         ValueError: if there is no method, or they differ in more than prior, seed, start and weights.
 
-    Example:
+    Examples:
         >>> from bayesify.fleets import Fleet
         >>> fleet = Fleet([bf.Variational(net, "categorical", prior=f"normal:{width}") for width in (0.5, 1, 2)])
         >>> nll = fleet.fit((x, y), learning_rates=[0.05] * 3, epochs=5, compiled=False, progress=False)

@@ -54,7 +54,7 @@ def mlp(
     Raises:
         TypeError, ValueError: a size is not a whole number of at least 1, or a name is unknown.
 
-    Example:
+    Examples:
         >>> network = bf.networks.mlp(2, 3, units=[8, 8])
         >>> network(torch.zeros(5, 2)).shape
         torch.Size([5, 3])
@@ -91,7 +91,7 @@ class Standardise(nn.Module):
         location: of each input.
         scale: of each input.
 
-    Example:
+    Examples:
         >>> bf.networks.Standardise([10.0, 0.0], [2.0, 1.0])(torch.tensor([[14.0, 3.0]]))
         tensor([[2., 3.]])
 
@@ -151,7 +151,7 @@ def cnn(
     Raises:
         TypeError, ValueError: a size is not a whole number, a name is unknown, or the images are too small.
 
-    Example:
+    Examples:
         >>> network = bf.networks.cnn((1, 28, 28), 10)
         >>> network(torch.zeros(2, 1, 28, 28)).shape, bf.networks.count_weights(network)
         (torch.Size([2, 10]), 61706)
@@ -202,7 +202,7 @@ def build(spec: Mapping[str, Any]) -> nn.Sequential:
         TypeError: the spec is not a mapping.
         ValueError: the type or an argument is unknown or missing.
 
-    Example:
+    Examples:
         >>> bf.networks.build({"type": "mlp", "inputs": 2, "outputs": 1, "layers": 0})
         Sequential(
           (0): Flatten(start_dim=1, end_dim=-1)
@@ -234,7 +234,7 @@ def spec_of(module: nn.Module) -> Spec | None:
     Returns:
         A copy of the spec of a network made by `mlp`, `cnn` or `build`; None for any other module.
 
-    Example:
+    Examples:
         >>> bf.networks.spec_of(bf.networks.mlp(2, 1, units=8))
         {'type': 'mlp', 'inputs': 2, 'outputs': 1, 'units': [8, 8], 'activation': 'relu', 'dropout': 0.0}
 
@@ -252,7 +252,7 @@ def count_weights(module: nn.Module) -> int:
     Returns:
         The number.
 
-    Example:
+    Examples:
         >>> bf.networks.count_weights(torch.nn.Linear(2, 3))
         9
 

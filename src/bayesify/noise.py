@@ -48,7 +48,7 @@ _PART: ContextVar[tuple[int, int] | None] = ContextVar("part_of_batch", default=
 class Stream(enum.IntEnum):
     """The purpose of a random number; different streams have independent noise.
 
-    Example:
+    Examples:
         >>> bf.noise.Stream.TRAINING
         <Stream.TRAINING: 2>
 
@@ -83,7 +83,7 @@ def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) 
     Returns:
         Two 32-bit words as signed integers.
 
-    Example:
+    Examples:
         >>> bf.noise.key(0, bf.noise.Stream.TRAINING) == tuple(bf.noise.keys(0, bf.noise.Stream.TRAINING)[0].tolist())
         True
 
@@ -129,7 +129,7 @@ def keys(
     Returns:
         One key per draw, `[draws, 2]` int32.
 
-    Example:
+    Examples:
         Draw 1 has the same noise whichever draws are made with it.
 
         >>> keys = bf.noise.keys(0, bf.noise.Stream.PREDICTION, draws=range(3))
@@ -161,7 +161,7 @@ def fold(keys: Tensor, word: int) -> Tensor:
     Returns:
         New keys of the same shape.
 
-    Example:
+    Examples:
         >>> keys = bf.noise.keys(0, bf.noise.Stream.DROPOUT, draws=range(3))
         >>> bf.noise.fold(keys, 1).shape
         torch.Size([3, 2])
@@ -182,7 +182,7 @@ def normal(keys: Tensor, size: int, start: int = 0) -> Tensor:
     Returns:
         Normals, `[..., size]` float32.
 
-    Example:
+    Examples:
         >>> keys = bf.noise.keys(0, bf.noise.Stream.TRAINING, draws=range(2))
         >>> numbers = bf.noise.normal(keys, 100_000)
         >>> numbers.shape, round(float(numbers.std()), 2)
@@ -215,7 +215,7 @@ def normal_by_element(keys: Tensor, size: int, start: int = 0) -> Tensor:
     Returns:
         Normals, `[..., size]` float32.
 
-    Example:
+    Examples:
         >>> keys = bf.noise.keys(0, bf.noise.Stream.TRAINING)
         >>> torch.allclose(bf.noise.normal_by_element(keys, 8), bf.noise.normal(keys, 8), atol=1e-5)
         True
@@ -239,7 +239,7 @@ def uniform(keys: Tensor, size: int, start: int = 0) -> Tensor:
     Returns:
         Uniforms, `[..., size]` float32.
 
-    Example:
+    Examples:
         >>> numbers = bf.noise.uniform(bf.noise.keys(0, bf.noise.Stream.SPLIT), 100_000)
         >>> numbers.shape, round(float(numbers.mean()), 2)
         (torch.Size([1, 100000]), 0.5)
@@ -259,7 +259,7 @@ def signs(keys: Tensor, size: int, start: int = 0) -> Tensor:
     Returns:
         Signs, `[..., size]` float32.
 
-    Example:
+    Examples:
         >>> bf.noise.signs(bf.noise.keys(0, bf.noise.Stream.TRAINING), 1000).unique()
         tensor([-1.,  1.])
 
@@ -278,7 +278,7 @@ def bits(keys: Tensor, size: int, start: int = 0) -> Tensor:
     Returns:
         Bits, `[..., size]` int32.
 
-    Example:
+    Examples:
         >>> bf.noise.bits(bf.noise.keys(0, bf.noise.Stream.TRAINING), 4).dtype
         torch.int32
 
@@ -296,7 +296,7 @@ def to_unit_interval(random_bits: Tensor) -> Tensor:
     Returns:
         Uniforms on a grid of spacing 2^-24, float32 of the same shape.
 
-    Example:
+    Examples:
         >>> bf.noise.to_unit_interval(torch.tensor([-(2**31)], dtype=torch.int32))
         tensor([0.5000])
 
@@ -316,7 +316,7 @@ def part_of_batch(first: int, rows: int) -> Iterator[None]:
     Yields:
         Nothing.
 
-    Example:
+    Examples:
         >>> key = bf.noise.keys(0, bf.noise.Stream.LOCAL)[0]
         >>> whole = bf.noise.normal(key, 6 * 4).view(6, 4)
         >>> with bf.noise.part_of_batch(first=2, rows=3):
@@ -341,7 +341,7 @@ def start_of_part(elements: int) -> int:
     Returns:
         The number of its first element in the tensor of the whole batch; 0 outside `part_of_batch`.
 
-    Example:
+    Examples:
         >>> bf.noise.start_of_part(12)
         0
 
@@ -362,7 +362,7 @@ def permutation(keys: Tensor, size: int) -> Tensor:
     Returns:
         Orders, `[..., size]` int64.
 
-    Example:
+    Examples:
         >>> bf.noise.permutation(bf.noise.keys(0, bf.noise.Stream.SHUFFLE)[0], 5).sort().values
         tensor([0, 1, 2, 3, 4])
 
@@ -383,7 +383,7 @@ def two_hashes(keys: Tensor, counters: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         h and g, `[..., n]` int32 each.
 
-    Example:
+    Examples:
         >>> h, g = bf.noise.two_hashes(bf.noise.keys(0, 1), torch.arange(4, dtype=torch.int32))
         >>> h.shape, g.shape
         (torch.Size([1, 4]), torch.Size([1, 4]))
@@ -402,7 +402,7 @@ def mix(v: Tensor) -> Tensor:
     Returns:
         Their hashes, int32 of the same shape.
 
-    Example:
+    Examples:
         >>> bf.noise.mix(torch.tensor([0, 1], dtype=torch.int32))
         tensor([         0, 1753845952], dtype=torch.int32)
 
@@ -423,7 +423,7 @@ def polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
     Returns:
         The values, of the shape of x.
 
-    Example:
+    Examples:
         >>> bf.noise.polynomial((1.0, 2.0, 3.0), torch.tensor([0.0, 1.0]))
         tensor([1., 6.])
 
@@ -446,7 +446,7 @@ def mixing(operation: Callable[[Tensor], Tensor]) -> Iterator[None]:
     Yields:
         Nothing.
 
-    Example:
+    Examples:
         >>> with bf.noise.mixing(bf.noise.mix):
         ...     bf.noise.bits(bf.noise.keys(0, bf.noise.Stream.TRAINING), 2).shape
         torch.Size([1, 2])

@@ -59,7 +59,7 @@ class IVON(Optimizer):
     References:
         Y. Shen et al., "Variational Learning is Effective for Large Deep Networks", 2024, arXiv:2402.17641.
 
-    Example:
+    Examples:
         >>> network = bf.networks.mlp(2, 3, units=8)
         >>> optimizer = bf.optim.IVON(network.parameters(), n_data=len(x), batch_size=len(x), lr=0.2, hessian_init=0.1)
         >>> losses = []
@@ -129,7 +129,7 @@ class IVON(Optimizer):
             train: call `backward` inside, and the gradients become part of the next `step`. Each pass has another draw.
                 Without it the context is for predictions: each has the next draw of the prediction's noise.
 
-        Example:
+        Examples:
             >>> network = torch.nn.Linear(2, 1)
             >>> optimizer = bf.optim.IVON(network.parameters(), n_data=100)
             >>> before = network.weight.detach().clone()
@@ -210,7 +210,7 @@ class IVON(Optimizer):
         Returns:
             A tensor of its shape.
 
-        Example:
+        Examples:
             >>> network = torch.nn.Linear(2, 1)
             >>> optimizer = bf.optim.IVON(network.parameters(), n_data=100)
             >>> optimizer.std(network.bias)  # 1 / sqrt(100 * (1 + 1 / 100))

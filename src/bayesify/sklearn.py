@@ -377,7 +377,7 @@ class BayesianClassifier(ClassifierMixin, _BayesianEstimator):
         n_iter_: the number of epochs.
         seed_: the seed of training and of prediction.
 
-    Example:
+    Examples:
         >>> X, labels = x.numpy(), np.array(["red", "green", "blue"])[y]
         >>> model = bf.sklearn.BayesianClassifier(epochs=30, random_state=0).fit(X, labels)
         >>> model.predict(X[:3]).tolist()
@@ -577,7 +577,7 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
         n_iter_: the number of epochs.
         seed_: the seed of training and of prediction.
 
-    Example:
+    Examples:
         >>> X = np.linspace(-1, 1, 60)[:, None]
         >>> model = bf.sklearn.BayesianRegressor(epochs=200, random_state=0).fit(X, 3 * X[:, 0])
         >>> mean, std = model.predict(X, return_std=True)

@@ -37,7 +37,7 @@ def from_npz(path: str | Path, *, kind: str | None = None, test: float = 0.2, se
     Raises:
         DataError: the file is damaged, or its arrays do not make a data set.
 
-    Example:
+    Examples:
         >>> np.savez("mine.npz", x=x.numpy(), y=y.numpy())
         >>> dataset = bf.data.from_npz("mine.npz", test=10)
         >>> dataset.kind, dataset.x_train.shape, dataset.x_test.shape

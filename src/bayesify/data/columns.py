@@ -45,7 +45,7 @@ class Column:
         buckets: the inputs of a column of hashed text; 0 for other columns.
         aliases: pairs of a spelling and the category that it stands for.
 
-    Example:
+    Examples:
         >>> bf.data.Column("colour", ("blue", "red")).categories.index("red")
         1
 

@@ -60,7 +60,7 @@ class DataSet:
         groups: for each training example, then each test example, the number of its group, `[n + m]`.
         order: for each training example, then each test example, its place in time, `[n + m]`.
 
-    Example:
+    Examples:
         >>> dataset = bf.data.load("moons", n=200)
         >>> dataset.kind, dataset.x_train.shape, dataset.class_names
         ('classification', torch.Size([140, 2]), ('upper', 'lower'))
@@ -126,7 +126,7 @@ class DataSet:
         Raises:
             DataError: the data set is already prepared, or the normalisation does not fit the data.
 
-        Example:
+        Examples:
             >>> dataset = bf.data.load("digits").prepare()
             >>> dataset.x_train.shape, dataset.x_train.max()
             (torch.Size([1258, 64]), tensor(1.))
@@ -210,7 +210,7 @@ class DataSet:
         Raises:
             DataError: the data set is prepared, or has too few examples.
 
-        Example:
+        Examples:
             >>> [len(fold.x_test) for fold in bf.data.load("moons", n=90).folds(3)]
             [30, 30, 30]
 

@@ -29,7 +29,7 @@ class EncodedRows:
         raw: raw rows, `[n, columns]` float64; give them to `Preparation.apply`.
         reasons: for each row why it cannot be predicted, or None. The raw row of such a reason means nothing.
 
-    Example:
+    Examples:
         >>> preparation = bf.data.load("moons").prepare().preparation
         >>> rows = bf.data.encode_rows([{"x1": 1, "x2": 2}, {"x1": "one", "x2": 2}], preparation)
         >>> rows.reasons

@@ -41,7 +41,7 @@ def from_folder(
     Raises:
         DataError: the folder is missing, has fewer than two classes, or an image cannot be read.
 
-    Example:
+    Examples:
         >>> import pathlib
         >>> from PIL import Image
         >>> for number in range(8):

@@ -32,7 +32,7 @@ class ImageLayout:
         maximum: the largest pixel level; the smallest is 0.
         background: "dark" or "light" if at least 75% of the training images have that border, else "mixed".
 
-    Example:
+    Examples:
         >>> bf.data.load("digits").image
         ImageLayout(height=8, width=8, channels=1, maximum=16.0, background='dark')
 

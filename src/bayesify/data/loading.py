@@ -46,7 +46,7 @@ def load(name: str, split: int | None = None, **options: float) -> DataSet:
     Raises:
         DataError: the name or an option is unknown, or a file is damaged or cannot be downloaded.
 
-    Example:
+    Examples:
         >>> dataset = bf.data.load("digits", test=0.3)
         >>> dataset.x_train.shape, dataset.x_test.shape, dataset.classes
         (torch.Size([1258, 8, 8]), torch.Size([539, 8, 8]), 10)

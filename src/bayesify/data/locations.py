@@ -30,7 +30,7 @@ class Available:
         how: how to get it.
         description: what it contains.
 
-    Example:
+    Examples:
         >>> next(row for row in bf.data.available() if row.name == "digits").where
         'embedded'
 
@@ -51,7 +51,7 @@ def available() -> list[Available]:
     Returns:
         One `Available` for each data set.
 
-    Example:
+    Examples:
         >>> [row.name for row in bf.data.available()][:4]
         ['digits', 'moons', 'circles', 'gap']
 

@@ -56,7 +56,7 @@ class Preparation:
         fill: for each column the number that stands for a missing value, the median of training; empty where no column
             has any.
 
-    Example:
+    Examples:
         >>> preparation = bf.data.load("digits").prepare().preparation
         >>> preparation.normalise, preparation.shape
         ('255', (64,))

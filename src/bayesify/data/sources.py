@@ -42,7 +42,7 @@ def open_data(name_or_path: str | Path, **options: Any) -> DataSet:
     Raises:
         DataError: the name or an option is unknown, or the data is missing or damaged.
 
-    Example:
+    Examples:
         >>> bf.data.open_data("moons", n=200, test=50).x_train.shape
         torch.Size([150, 2])
 

@@ -34,7 +34,7 @@ def split(n: int, parts: Sequence[float], seed: int = 0, stratify: Tensor | None
     Raises:
         DataError: the parts are not positive or too large.
 
-    Example:
+    Examples:
         >>> train, test = bf.data.split(60, (0.8, 0.2), stratify=y)
         >>> len(train), len(test), y[test].bincount()
         (48, 12, tensor([4, 4, 4]))
@@ -66,7 +66,7 @@ def withhold(dataset: DataSet, classes: str | int | Iterable[str | int]) -> Data
     Raises:
         DataError: a class is unknown, fewer than two would remain, or the data set is prepared or a regression.
 
-    Example:
+    Examples:
         >>> dataset = bf.data.withhold(bf.data.load("digits"), ["8", "9"])
         >>> dataset.classes, dataset.withheld, len(dataset.unknown)
         (8, ('8', '9'), ...)
@@ -124,7 +124,7 @@ def label_noise(y: Tensor, pairs: Mapping[tuple[int, int], float], seed: int = 0
     Raises:
         DataError: a class is in two pairs or has no example, or a probability is not in [0, 1].
 
-    Example:
+    Examples:
         >>> noisy = bf.data.label_noise(y, {(0, 1): 0.5})
         >>> int((noisy != y).sum()), bool((noisy[y == 2] == 2).all())
         (..., True)

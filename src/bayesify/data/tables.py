@@ -79,7 +79,7 @@ def from_table(
     Raises:
         DataError: the table cannot be read, a column is unknown, or a cell does not fit its column.
 
-    Example:
+    Examples:
         >>> people = [{"age": 20 + n, "born": f"19{90 - n}-05-01", "member": n % 2 == 0} for n in range(10)]
         >>> dataset = bf.data.from_table(people, target="member", test=4)
         >>> [column.kind for column in dataset.columns], dataset.class_names
@@ -172,7 +172,7 @@ def from_csv(
     Raises:
         DataError: the file cannot be read, a column is unknown, or a cell does not fit its column.
 
-    Example:
+    Examples:
         >>> import pathlib
         >>> rows = "".join(f"{number},{number % 2},{'ab'[number % 2]}\n" for number in range(10))
         >>> _ = pathlib.Path("mine.csv").write_text("size,flag,kind\n" + rows)
@@ -210,7 +210,7 @@ def from_sql(connection: Any, query: str, target: Which = -1, **settings: Any) -
     Raises:
         DataError: the query fails, or its result is no data set.
 
-    Example:
+    Examples:
         >>> import sqlite3
         >>> connection = sqlite3.connect(":memory:")
         >>> _ = connection.execute("CREATE TABLE sales (size REAL, sold TEXT)")
@@ -242,7 +242,7 @@ def encode_rows(
     Raises:
         DataError: the table cannot be read, or a column is missing.
 
-    Example:
+    Examples:
         >>> import io
         >>> preparation = bf.data.load("moons").prepare().preparation
         >>> bf.data.encode_rows(io.StringIO("x1,x2\n1,2\n1,\n"), preparation).reasons
@@ -278,7 +278,7 @@ def rows_from_csv(
     Raises:
         DataError: the file cannot be read, a column is missing, or a category is unknown.
 
-    Example:
+    Examples:
         >>> import io
         >>> preparation = bf.data.load("moons").prepare().preparation
         >>> rows = bf.data.rows_from_csv(io.StringIO("x2,x1\n0.5,1\n0.25,2\n"), preparation)

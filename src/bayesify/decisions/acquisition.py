@@ -50,7 +50,7 @@ class Asked:
         by: the acquisition function.
         pool: the score of every input by itself, `[pool]`; for `batchbald` that of `bald`.
 
-    Example:
+    Examples:
         >>> asked = bf.ask(bnn, x, n=3, draws=20)
         >>> asked.scores.shape, asked.pool.shape
         (torch.Size([3]), torch.Size([60]))
@@ -93,7 +93,7 @@ def ask(
     Raises:
         ValueError: the name is unknown for this kind of target, or the pool is too small.
 
-    Example:
+    Examples:
         >>> asked = bf.ask(bnn, x, n=3, by="batchbald", draws=20)
         >>> len(asked.indices), asked.by
         (3, 'batchbald')
@@ -126,7 +126,7 @@ def choose_from(
     Returns:
         The numbers of the chosen inputs and their scores.
 
-    Example:
+    Examples:
         >>> from bayesify.decisions import choose_from
         >>> len(choose_from(bnn.predict(x, draws=20), n=5, by="epig").indices)
         5
@@ -166,7 +166,7 @@ def acquisition_scores(
     Raises:
         ValueError: the name is unknown for this kind of target.
 
-    Example:
+    Examples:
         >>> from bayesify.decisions import acquisition_scores
         >>> acquisition_scores(bnn.predict(x), "entropy").shape
         torch.Size([60])
@@ -207,7 +207,7 @@ def epig(pool: Tensor, targets: Tensor) -> Tensor:
     Raises:
         ValueError: the draws differ in number, or inputs have several labels.
 
-    Example:
+    Examples:
         >>> from bayesify.decisions import epig
         >>> certain = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])  # two draws that are sure of different labels
         >>> epig(certain, certain)  # one label tells the other: log 2
@@ -245,7 +245,7 @@ def batchbald(draw_probs: Tensor, n: int, *, allowed: Tensor | None = None, seed
     Returns:
         Their numbers in the order of the choice, and the nats that each adds, `[n]`.
 
-    Example:
+    Examples:
         >>> from bayesify.decisions import batchbald
         >>> certain = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]).repeat(1, 2, 1)
         >>> batchbald(certain, 2)  # the second, equal input adds nothing

@@ -55,7 +55,7 @@ class AdaptiveConformal:
     Raises:
         ValueError: a number is out of its range.
 
-    Example:
+    Examples:
         >>> from bayesify.decisions import AdaptiveConformal
         >>> adaptive = AdaptiveConformal(alpha=0.1, step=0.05)
         >>> for y_now in [0.1, -0.2, 0.3] * 30:
@@ -140,7 +140,7 @@ def adaptive_conformal(
     Raises:
         ValueError: the prediction is one of classes, or the numbers of targets and predictions differ.
 
-    Example:
+    Examples:
         >>> from bayesify.decisions import adaptive_conformal
         >>> line = bf.PointEstimate(bf.networks.mlp(2, 1, units=4), "gaussian:0.5")
         >>> made = adaptive_conformal(line.predict(x), x[:, 0], alpha=0.2, step=0.1)

@@ -100,7 +100,7 @@ class Mushrooms:
     Raises:
         ValueError: for an unknown `shown`.
 
-    Example:
+    Examples:
         >>> from bayesify.decisions import Mushrooms
         >>> bandit = Mushrooms(torch.eye(2), torch.tensor([0, 1]), steps=100)
         >>> bandit.inputs(bandit.context(0)).shape
@@ -237,7 +237,7 @@ def play(
         ValueError: if a number is out of its range.
         TrainingError: if the network stops being finite.
 
-    Example:
+    Examples:
         >>> from bayesify.decisions import Mushrooms, play
         >>> bandit = Mushrooms(torch.eye(2), torch.tensor([0, 1]), steps=40)
         >>> method = bf.Variational(bf.networks.mlp(4, 1, units=4), "gaussian", prior="normal:1", seed=0)

@@ -47,7 +47,7 @@ class Conformal:
         resampling: of `jackknife+`, the seed that decides which members left out which examples.
         provenance: what the promise was made from.
 
-    Example:
+    Examples:
         >>> sets = bf.conformal(bnn, (x, y), alpha=0.2).sets(bnn.predict(x))
         >>> sets.shape, sets.dtype
         (torch.Size([60, 3]), torch.bool)
@@ -219,7 +219,7 @@ def conformal(
         B. Kim, C. Xu and R. Barber, "Predictive inference is free with the jackknife+-after-bootstrap", 2020,
         arXiv:2002.09025.
 
-    Example:
+    Examples:
         >>> sets = bf.conformal(bnn, (x, y), alpha=0.1, kind="aps").sets(bnn.predict(x))
         >>> bool(sets[torch.arange(60), y].double().mean() > 0.8)
         True

@@ -65,7 +65,7 @@ def recalibrate(bnn: Method, data: Any, by: str | None = None, *, draws: int = 1
         C. Guo et al., "On calibration of modern neural networks", 2017, arXiv:1706.04599. V. Kuleshov et al., "Accurate
         uncertainties for deep learning using calibrated regression", 2018, arXiv:1807.00263.
 
-    Example:
+    Examples:
         >>> point = bf.PointEstimate(net, "categorical")
         >>> history = point.fit((x[:30], y[:30]), epochs=30, learning_rate=0.05, progress=False)
         >>> point = bf.recalibrate(point, (x[30:], y[30:]))

@@ -41,7 +41,7 @@ class Refusal:
         tolerance: for numbers, how far a prediction may be from the target before it is wrong.
         provenance: what the promise was made from.
 
-    Example:
+    Examples:
         >>> x_held, y_held = x.repeat(10, 1), y.repeat(10)
         >>> refusal = bf.calibrate(bnn, (x_held, y_held), max_error=0.2)
         >>> refusal.accept(bnn.predict(x)).shape
@@ -155,7 +155,7 @@ def calibrate(
         arXiv:2110.01052. Y. Geifman and R. El-Yaniv, "Selective classification for deep neural networks", 2017,
         arXiv:1705.08500.
 
-    Example:
+    Examples:
         >>> x_held, y_held = x.repeat(10, 1), y.repeat(10)
         >>> refusal = bf.calibrate(bnn, (x_held, y_held), max_error=0.2, confidence=0.9)
         >>> refusal.bound <= 0.2 and refusal.coverage > 0.3

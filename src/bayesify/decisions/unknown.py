@@ -63,7 +63,7 @@ class UnknownInputs:
     Raises:
         ValueError: the name is unknown, or the score does not suit the likelihood or the network.
 
-    Example:
+    Examples:
         >>> check = bf.UnknownInputs(bnn, x, by="knn", coverage=0.95)
         >>> far = torch.full((1, 2), 50.0)
         >>> check.accept(x).double().mean() > 0.9, check.accept(far)

@@ -39,7 +39,7 @@ class Baseline:
         scores: by name, as in `Evaluation`.
         losses: of each test example, `[n]`: negative log probability, or squared error.
 
-    Example:
+    Examples:
         >>> from bayesify.evaluation.baselines import train_baselines
         >>> [model.name for model in train_baselines("classification", (x, y), (x, y))]
         ['constant', 'linear', 'boosting']
@@ -84,7 +84,7 @@ def train_baselines(
     Returns:
         The constant, the linear model and gradient boosting.
 
-    Example:
+    Examples:
         >>> from bayesify.evaluation.baselines import train_baselines
         >>> constant, linear, boosting = train_baselines("classification", (x, y), (x, y))
         >>> constant.scores["accuracy"] < linear.scores["accuracy"]
@@ -112,7 +112,7 @@ def beaten_by(predictive: Predictive, targets: Any, models: Sequence[Baseline]) 
     Returns:
         The sentence about the best of them, or None where none is better by two standard errors.
 
-    Example:
+    Examples:
         >>> from bayesify.evaluation.baselines import beaten_by, train_baselines
         >>> models = train_baselines("classification", (x, y), (x, y))
         >>> sentence = beaten_by(bnn.predict(x), y, models)

@@ -83,7 +83,7 @@ def evaluate(
     Returns:
         The scores that apply; `print` shows them as a table.
 
-    Example:
+    Examples:
         >>> result = bf.evaluate(bnn, (x, y), ood=x + 20, draws=20)
         >>> result.accuracy + result.error
         1.0

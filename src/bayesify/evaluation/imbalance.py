@@ -37,7 +37,7 @@ def never_predicted(evaluation: Evaluation) -> str | None:
     Returns:
         The sentence, or None.
 
-    Example:
+    Examples:
         >>> from bayesify.evaluation.imbalance import never_predicted
         >>> never_predicted(bf.evaluate(bnn, (x, y))) is None
         True

@@ -70,7 +70,7 @@ def prune(method: Method, fraction: float, by: str = "snr") -> Variational:
         ValueError: where `fraction` or `by` is out of range.
         TypeError: where the method has no Gaussian posterior over single weights.
 
-    Example:
+    Examples:
         >>> small = bf.prune(bnn, 0.75)
         >>> int((small.mean_weights == 0).sum()), int((bnn.mean_weights == 0).sum())
         (..., 0)
@@ -146,7 +146,7 @@ def pruning_curve(
     Returns:
         A `PruningCurve` with `fractions`, `error` (for regression the RMSE) and `nll`.
 
-    Example:
+    Examples:
         >>> curve = bf.pruning_curve(bnn, (x, y), fractions=[0.0, 0.5, 0.9], draws=5)
         >>> curve.fractions, len(curve.error)
         ([0.0, 0.5, 0.9], 3)

@@ -38,7 +38,7 @@ class MethodResult:
         inputs: the test inputs as this method takes them, where methods prepare them differently.
         baselines: simple models on the same examples, as `train_baselines` returns them.
 
-    Example:
+    Examples:
         >>> result = bf.report.MethodResult(
         ...     "variational", "Mine", bnn, bf.evaluate(bnn, (x, y)), bnn.predict(x), y, history=bnn.history
         ... )
@@ -80,7 +80,7 @@ class Spread:
         mean: over the seeds.
         standard_error: of the mean; None for a single seed.
 
-    Example:
+    Examples:
         >>> bf.report.Spread.of([1.0, 2.0, 3.0])
         Spread(mean=2.0, standard_error=0.577...)
 

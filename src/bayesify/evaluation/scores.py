@@ -109,7 +109,7 @@ class Evaluation:
         warnings: what the checks after the fit said against the method, by kind; empty where they found nothing, None
             where the evaluation is not that of a method.
 
-    Example:
+    Examples:
         >>> result = bf.evaluate(bnn, (x, y), draws=20)
         >>> result.accuracy + result.error, result.rmse
         (1.0, None)
@@ -415,8 +415,8 @@ SCORES: dict[str, Score] = {
 
 # `help(bf.Evaluation)` explains every score in the words of the table.
 Evaluation.__doc__ = (Evaluation.__doc__ or "").replace(
-    "\n\n    Example:",
-    "".join(f"\n        {name}: {score.sentence}." for name, score in SCORES.items()) + "\n\n    Example:",
+    "\n\n    Examples:",
+    "".join(f"\n        {name}: {score.sentence}." for name, score in SCORES.items()) + "\n\n    Examples:",
 )
 
 # What a result has besides its evaluation.

@@ -36,7 +36,7 @@ class RiskCoverage:
         by: the score that ranks predictions.
         examples: number of predictions.
 
-    Example:
+    Examples:
         >>> curve = bf.risk_coverage([0.9, 0.8, 0.7, 0.6], [True, True, False, True])
         >>> curve.risk_at(0.5), curve.threshold_at(risk=0.0)
         (0.0, 0.8)
@@ -148,7 +148,7 @@ def risk_coverage(answers: Predictive | Numbers, targets: Any, by: str | None = 
     Raises:
         ValueError: where the targets do not fit the predictions.
 
-    Example:
+    Examples:
         >>> bf.risk_coverage([0.9, 0.8, 0.7, 0.6], [True, True, False, True]).accuracy_at(0.5)
         1.0
         >>> curve = bf.risk_coverage(bnn.predict(x), y, by="epistemic")

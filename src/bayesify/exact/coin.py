@@ -26,7 +26,7 @@ class Coin:
         a: first parameter of the prior, above 0.
         b: second parameter of the prior, above 0; a = b = 1 is the uniform prior.
 
-    Example:
+    Examples:
         >>> coin = bf.exact.Coin().observe(heads=7, tails=3)
         >>> coin
         Coin(a=1, b=1) after 7 heads and 3 tails

@@ -36,7 +36,7 @@ class TruncationError:
         mass_beyond: posterior mass beyond the edges, relative to the mass on the grid; infinite where the density
             does not fall towards an edge without a bound.
 
-    Example:
+    Examples:
         >>> grid = bf.exact.Grid(lambda theta: -0.5 * theta**2, theta=torch.linspace(-3, 3, 13))
         >>> error = grid.truncation_error("log_evidence")
         >>> round(float(error.total), 4), round(error.mass_beyond, 4)
@@ -68,7 +68,7 @@ class Grid:
     Raises:
         ValueError: there are more than two parameters, a grid is not increasing, or the density is not finite on it.
 
-    Example:
+    Examples:
         The posterior of a coin after 7 heads and 3 tails; the exact mean is 2/3.
 
         >>> def log_likelihood(theta):

@@ -42,7 +42,7 @@ class LinearRegression:
     Raises:
         ValueError: a scale, the noise or a parameter of the inverse gamma is out of range.
 
-    Example:
+    Examples:
         >>> points = torch.linspace(-1, 1, 20)
         >>> model = bf.exact.LinearRegression(scale=10.0, noise=0.5).fit((points, 2 * points + 1))
         >>> model.mean
@@ -292,7 +292,7 @@ class Prediction:
         epistemic: variance of the regression function, `[n]`.
         aleatoric: variance of the noise, `[n]`.
 
-    Example:
+    Examples:
         >>> prediction = bf.exact.LinearRegression().fit(([0.0, 1.0, 2.0], [0.1, 0.9, 2.2])).predict([1.0])
         >>> low, high = prediction.interval(0.9)
         >>> prediction.mean, low, high

@@ -62,7 +62,7 @@ class Network(nn.Module):
         TypeError: if the module cannot be copied or run with other weights.
         ValueError: if it has no trained weights, or `bayesian` matches none of them.
 
-    Example:
+    Examples:
         >>> network = bf.Network(net, bayesian="last_layer")
         >>> network.size, network.random_size
         (123, 27)

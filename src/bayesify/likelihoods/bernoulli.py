@@ -15,7 +15,7 @@ from bayesify.likelihoods.shapes import aligned, check_dims, check_rows, one_num
 class Bernoulli(Classification):
     """Two classes, 0 and 1, for one target or each of several: `p(1) = sigmoid(output)`.
 
-    Example:
+    Examples:
         >>> bf.likelihoods.Bernoulli().probs(torch.tensor([[[0.0], [2.0]]]))
         tensor([[[0.5000, 0.5000],
                  [0.1192, 0.8808]]])
@@ -120,7 +120,7 @@ class MultiLabel(Bernoulli):
     It is `Bernoulli` for targets `[batch, tags]` of 0 and 1. Labels from 0 are refused, which would be one of several
     classes instead.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.MultiLabel()
         >>> likelihood.width(likelihood.prepare([[1, 0, 1], [0, 0, 1]]))
         3

@@ -31,7 +31,7 @@ class Categorical(Labels):
         classes: the number of outputs. Unless given, there must be at least one output per label up to the largest.
         ignore_index: the label of positions that have none (padding, void pixels); they do not count.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.Categorical()
         >>> likelihood.log_prob(torch.zeros(1, 3, 4), torch.tensor([0, 3, -100]))
         tensor([[-1.3863, -1.3863, -0.0000]])

@@ -33,7 +33,7 @@ class Censored(Regression):
         location: replaces that of the likelihood, where given.
         scale: replaces that of the likelihood, where given.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.Censored(bf.likelihoods.Gaussian(1.0), lower=0.0)
         >>> likelihood.log_prob(torch.zeros(1, 2, 1), torch.tensor([0.0, 1.0]))  # log P(Y <= 0), log p(1)
         tensor([[-0.6931, -1.4189]])

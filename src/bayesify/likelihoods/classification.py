@@ -18,7 +18,7 @@ _REGISTER_SIZE = 16
 class Classification(Likelihood):
     """The base class of likelihoods over classes, for each example or each of its positions; the class axis is last.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.Categorical()
         >>> isinstance(likelihood, bf.likelihoods.Classification), likelihood.kind
         (True, 'classification')

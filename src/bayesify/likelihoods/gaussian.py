@@ -38,7 +38,7 @@ class Gaussian(LocationScale):
         location: the target at an output of 0, a number or one per target (the axis after the batch).
         scale: the change of the target per unit of output, likewise; above 0.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.Gaussian(noise=2.0, location=10.0, scale=5.0)
         >>> outputs = torch.tensor([[[1.0]]])
         >>> likelihood.mean(outputs), likelihood.noise_variance(outputs)
@@ -82,7 +82,7 @@ class Gaussian(LocationScale):
         Raises:
             ValueError: if the noise has no prior.
 
-        Example:
+        Examples:
             >>> likelihood = bf.likelihoods.Gaussian("flat").with_noise(torch.tensor([0.0, 1.0]))
             >>> likelihood.noise_variance(torch.zeros(2, 3, 1))[:, 0]
             tensor([1.0000, 7.3891])

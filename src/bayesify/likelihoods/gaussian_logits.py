@@ -37,7 +37,7 @@ class GaussianLogits(Labels):
             one that leaves the shape of the labels.
         classes: half the number of outputs. Unless given, there must be at least two per label up to the largest.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.GaussianLogits(samples=100)
         >>> sure, unsure = [3.0, 0.0, -9.0, -9.0], [3.0, 0.0, 5.0, 5.0]
         >>> likelihood.probs(torch.tensor([[sure, unsure]]))

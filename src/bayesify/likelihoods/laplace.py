@@ -22,7 +22,7 @@ class Laplace(LocationScale):
         location: the target at an output of 0, a number or one per target.
         scale: the change of the target per unit of output, likewise; above 0.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.Laplace(noise=0.5)
         >>> likelihood.log_prob(torch.zeros(1, 2, 1), torch.tensor([0.0, 1.0]))
         tensor([[ 0., -2.]])

@@ -20,7 +20,7 @@ class Likelihood(nn.Module, ABC):
     the name in the text form, in order. `from_data` are those that workflows take from the data: `classes`, `location`,
     `scale`. `noisy` says whether `log_prob` uses random numbers, from keys. See docs/adding-a-likelihood.md.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.parse("gaussian:0.5")
         >>> likelihood.kind, likelihood.log_prob(torch.zeros(3, 4, 1), torch.zeros(4)).shape
         ('regression', torch.Size([3, 4]))

@@ -30,7 +30,7 @@ class LocationScale(Scaled):
         location: the target at an output of 0, a number or one per target (the axis after the batch).
         scale: the change of the target per unit of output, likewise; above 0.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.Laplace(noise=0.5, location=10.0)
         >>> isinstance(likelihood, bf.likelihoods.LocationScale), likelihood.mean(torch.zeros(1, 1, 1))
         (True, tensor([[10.]]))

@@ -29,7 +29,7 @@ class Mixture(Scaled):
         location: the target at an output of 0, a number or one per target.
         scale: the change of the target per unit of output, likewise; above 0.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.Mixture(components=2)
         >>> likelihood.width(torch.zeros(10))  # 2 shares, 2 means, 2 widths
         6

@@ -30,7 +30,7 @@ class NegativeBinomial(Counts):
             from the second half of the outputs (`softplus(raw)`).
         initial: the start value of a learned dispersion.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.NegativeBinomial(dispersion=0.5)
         >>> outputs = torch.tensor([[[4.0]]]).log()
         >>> likelihood.mean(outputs), likelihood.noise_variance(outputs)

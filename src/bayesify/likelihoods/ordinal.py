@@ -26,7 +26,7 @@ class Ordinal(Classification):
         cuts: the `classes - 1` cut points in increasing order; None learns them with the weights, from cuts that make
             all classes equally likely at an output of 0.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.Ordinal(classes=3, cuts=[-1.0, 1.0])
         >>> likelihood.probs(torch.tensor([[[0.0], [3.0]]]))
         tensor([[[0.2689, 0.4621, 0.2689],

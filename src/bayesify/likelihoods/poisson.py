@@ -12,7 +12,7 @@ from bayesify.likelihoods.shapes import aligned, one_number, real
 class Poisson(Counts):
     """A count: `log p(y) = y * output - exp(output) - log y!`, with mean and variance `exp(output)`.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.Poisson()
         >>> likelihood.log_prob(torch.zeros(1, 3, 1), torch.tensor([0.0, 1.0, 2.0]))
         tensor([[-1.0000, -1.0000, -1.6931]])

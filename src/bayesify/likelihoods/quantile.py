@@ -38,7 +38,7 @@ class Quantile(Scaled):
         location: the target at an output of 0 (plus the quantile of a standard normal), a number or one per target.
         scale: the change of the target per unit of output, likewise; above 0.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.Quantile([0.25, 0.5, 0.75])
         >>> likelihood.quantile(torch.zeros(1, 1, 3), torch.tensor(0.75))
         tensor([[0.6745]])

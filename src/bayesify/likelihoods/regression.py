@@ -24,7 +24,7 @@ class Regression(Likelihood):
 
     `discrete` says whether targets are counts. `parameters_per_target` is the number of outputs per target.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.parse("poisson")
         >>> isinstance(likelihood, bf.likelihoods.Regression), likelihood.discrete
         (True, True)

@@ -39,7 +39,7 @@ class Several(Likelihood):
     Raises:
         ValueError: a part is missing or cannot be used here.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.Several({"class": "categorical", "size": "gaussian:1"})
         >>> likelihood.prepare({"class": [0, 2], "size": [1.5, 2.5]})
         tensor([[0.0000, 1.5000],

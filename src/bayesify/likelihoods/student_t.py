@@ -30,7 +30,7 @@ class StudentT(LocationScale):
         location: the target at an output of 0, a number or one per target.
         scale: the change of the target per unit of output, likewise; above 0.
 
-    Example:
+    Examples:
         >>> likelihood = bf.likelihoods.StudentT(df=4.0, noise=1.0)
         >>> likelihood.log_prob(torch.zeros(1, 2, 1), torch.tensor([0.0, 10.0]))
         tensor([[-0.9808, -9.1261]])

@@ -60,7 +60,7 @@ def from_spec(spec: Mapping[str, Any]) -> Likelihood:
     Raises:
         ValueError: if the name is unknown or the arguments do not fit it.
 
-    Example:
+    Examples:
         >>> bf.likelihoods.from_spec({"name": "gaussian", "noise": 0.5})
         Gaussian(noise=0.5)
 
@@ -90,7 +90,7 @@ def parse(text: str) -> Likelihood:
     Raises:
         ValueError: if the name is unknown or the options do not fit it.
 
-    Example:
+    Examples:
         >>> bf.likelihoods.parse("gaussian-logits:expected,100")
         GaussianLogits(objective='expected', samples=100)
 

@@ -255,7 +255,7 @@ def choose(problem: Problem, given: Collection[str] = ()) -> Choice:
     Raises:
         ValueError: no method takes the given settings.
 
-    Example:
+    Examples:
         >>> from bayesify.methods.auto_table import Problem, choose
         >>> choose(Problem("regression", rows=500, inputs=13)).method
         'hmc'
@@ -281,7 +281,7 @@ def markdown() -> str:
     Returns:
         Lines of Markdown: one row for each row of the table, in the order in which they are tried.
 
-    Example:
+    Examples:
         >>> from bayesify.methods.auto_table import markdown
         >>> print(markdown().splitlines()[0])
         | for | method | network | noise | settings | cost |

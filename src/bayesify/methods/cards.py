@@ -106,7 +106,7 @@ class Card:
         Returns:
             Settings by name: those of the constructor and those of `fit`; None leaves it to the class.
 
-        Example:
+        Examples:
             >>> CARDS["ivon"].settings_for("classification")["schedule"]
             'cosine'
 

@@ -69,7 +69,7 @@ def default_settings(method: str, kind: str, *, images: bool = False) -> dict[st
     Returns:
         Settings by name.
 
-    Example:
+    Examples:
         >>> from bayesify.methods.defaults import default_settings
         >>> default_settings("ivon", "regression")["learning_rate"]
         0.03

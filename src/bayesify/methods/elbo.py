@@ -27,7 +27,7 @@ class ELBO:
         examples: examples that were used.
         n_data: N, the number of examples that `value` is about.
 
-    Example:
+    Examples:
         >>> bound = bnn.elbo((x, y), draws=20)
         >>> abs(bound.value - (bound.expected_log_likelihood - bound.kl)) < 1e-6
         True

@@ -57,7 +57,7 @@ class Ensemble(Method):
         B. Lakshminarayanan, A. Pritzel and C. Blundell, "Simple and Scalable Predictive Uncertainty Estimation using
         Deep Ensembles", 2017, arXiv:1612.01474.
 
-    Example:
+    Examples:
         >>> ensemble = bf.Ensemble(net, "categorical", members=3)
         >>> history = ensemble.fit((x, y), epochs=30, learning_rate=0.05, progress=False)
         >>> predictive = ensemble.predict(x)

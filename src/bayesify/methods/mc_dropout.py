@@ -47,7 +47,7 @@ class MCDropout(PointEstimate):
         Y. Gal and Z. Ghahramani, "Dropout as a Bayesian Approximation: Representing Model Uncertainty in Deep
         Learning", 2016, arXiv:1506.02142.
 
-    Example:
+    Examples:
         >>> dropout = bf.MCDropout(net, "categorical", p=0.2)
         >>> history = dropout.fit((x, y), epochs=30, learning_rate=0.05, progress=False)
         >>> bool((dropout.predict(x, draws=50).epistemic > 0).all())

@@ -75,7 +75,7 @@ class Method(Learning):
         TypeError: the network cannot be copied, or the likelihood is not a `Likelihood`.
         ValueError: the method cannot use this prior, or another argument is out of range.
 
-    Example:
+    Examples:
         >>> isinstance(bnn, bf.Method)
         True
         >>> bnn.predict(x[:2], draws=20).probs.shape  # [batch, classes]
@@ -317,7 +317,7 @@ class Method(Learning):
             ValueError: data, network and likelihood do not fit together, or a setting is out of range.
             TrainingError: training diverged. The method is left as it was after the last good epoch.
 
-        Example:
+        Examples:
             >>> point = bf.PointEstimate(net, "categorical")
             >>> history = point.fit((x, y), epochs=10, learning_rate=0.05, progress=False)
             >>> len(history), history["nll"][-1] < history["nll"][0]
@@ -417,7 +417,7 @@ class Method(Learning):
         Raises:
             RunError: the folder has no checkpoint, or it is a run of another method, prior, likelihood or data.
 
-        Example:
+        Examples:
             >>> point = bf.PointEstimate(net, "categorical")
             >>> history = point.fit((x, y), epochs=2, run="runs/point", progress=False)
             >>> len(bf.load("runs/point").resume((x, y), "runs/point", extend=3, progress=False))
@@ -484,7 +484,7 @@ class Method(Learning):
         Raises:
             ValueError: the method cannot follow these settings.
 
-        Example:
+        Examples:
             >>> sgld = bf.SGLD(net, "categorical", prior="normal:1", chains=1, samples=20)
             >>> optimizer = sgld.loop_optimizer(n_data=len(x), batch_size=len(x), epochs=40, learning_rate=1e-3)
             >>> for step in range(40):
@@ -522,7 +522,7 @@ class Method(Learning):
         Raises:
             ValueError: the loop did not collect what the method needs, or the data does not fit the network.
 
-        Example:
+        Examples:
             >>> laplace = bf.LaplaceApproximation(net, "categorical", structure="diagonal")
             >>> optimizer = torch.optim.Adam(laplace.parameters(), lr=0.05)
             >>> for step in range(50):
@@ -579,7 +579,7 @@ class Method(Learning):
         Returns:
             A `Summary`; print it, or read its `rows`, `facts` and `notes`.
 
-        Example:
+        Examples:
             >>> print(bnn.summary().rows[0].prior)
             normal:1
 
@@ -598,7 +598,7 @@ class Method(Learning):
         Raises:
             RunError: the folder holds files that are not a run.
 
-        Example:
+        Examples:
             >>> folder = bnn.save("runs/mine")
             >>> torch.equal(bf.load(folder).mean_weights, bnn.mean_weights)
             True

@@ -113,7 +113,7 @@ class Learning(Prediction):
         Returns:
             The outputs of the network, `[batch, ...]`.
 
-        Example:
+        Examples:
             >>> first, second = bnn(x), bnn(x)
             >>> first.shape, torch.equal(first, second)
             (torch.Size([60, 3]), False)
@@ -136,7 +136,7 @@ class Learning(Prediction):
         Returns:
             A scalar that can be differentiated.
 
-        Example:
+        Examples:
             >>> bool(bnn.kl() > 0)
             True
 
@@ -168,7 +168,7 @@ class Learning(Prediction):
         Raises:
             ValueError: the targets do not fit the likelihood, or `n_data` is below the size of the batch.
 
-        Example:
+        Examples:
             >>> method = bf.Variational(net, "categorical", prior="normal:1")
             >>> optimizer = torch.optim.Adam(method.parameters(), lr=0.05)
             >>> losses = []

@@ -41,7 +41,7 @@ class PointEstimate(Method):
             `normal:0.1` or `uniform:-0.2,0.2`.
         seed: of the starting weights; `fit(seed=)` sets the seed of training.
 
-    Example:
+    Examples:
         >>> point = bf.PointEstimate(net, "categorical", prior="normal:1")
         >>> history = point.fit((x, y), epochs=30, learning_rate=0.05, progress=False)
         >>> predictive = point.predict(x)

@@ -152,7 +152,7 @@ class Prediction(nn.Module, ABC):
             ValueError: the inputs have another shape than those trained on, or `by` does not suit the method.
             MemoryError: the outputs of all draws do not fit in `max_memory`.
 
-        Example:
+        Examples:
             >>> predictive = bnn.predict(x, draws=50)
             >>> predictive.outputs.shape  # [draws, batch, classes]
             torch.Size([50, 60, 3])
@@ -217,7 +217,7 @@ class Prediction(nn.Module, ABC):
         Yields:
             A `Predictive` for each part, in the order of the inputs.
 
-        Example:
+        Examples:
             >>> parts = list(bnn.predict_in_parts(x, draws=50, max_memory=12_000))  # 50 draws x 3 classes x 4 bytes
             >>> [len(part) for part in parts]
             [20, 20, 20]
@@ -294,7 +294,7 @@ class Prediction(nn.Module, ABC):
         Returns:
             Outputs of the network, `[draws, batch, ...]`.
 
-        Example:
+        Examples:
             >>> bnn.draw(x[:4], draws=10).shape  # [draws, batch, classes]
             torch.Size([10, 4, 3])
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Registry(MutableMapping[str, "type[Method]"]):
     """Classes by name; a class with a card is imported when it is first asked for.
 
-    Example:
+    Examples:
         >>> from bayesify.methods import METHODS
         >>> METHODS["point"].__name__
         'PointEstimate'

@@ -70,7 +70,7 @@ class SWAG(PointEstimate):
         W. Maddox, T. Garipov, P. Izmailov, D. Vetrov and A. G. Wilson, "A Simple Baseline for Bayesian Uncertainty in
         Deep Learning", 2019, arXiv:1902.02476.
 
-    Example:
+    Examples:
         >>> swag = bf.SWAG(net, "categorical", rank=10)
         >>> history = swag.fit((x, y), epochs=40, optimizer="sgd", learning_rate=0.1, progress=False)
         >>> swag.facts()["snapshots"]
@@ -198,7 +198,7 @@ class SWAG(PointEstimate):
         Take some 20 of them, after the learning rate has become constant: one at the end of each epoch, or more often.
         `loop_optimizer` takes them by itself, as `fit` does.
 
-        Example:
+        Examples:
             >>> swag = bf.SWAG(net, "categorical", rank=5)
             >>> optimizer = torch.optim.SGD(swag.parameters(), lr=0.1)
             >>> for step in range(40):

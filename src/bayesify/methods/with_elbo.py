@@ -47,7 +47,7 @@ class WithELBO(Method):
         Raises:
             ValueError: `draws` is less than 2, or the data does not fit the network.
 
-        Example:
+        Examples:
             >>> print(bnn.elbo((x, y), draws=50))
             -... nats, standard error ... (expected log-likelihood -..., KL ...)
 

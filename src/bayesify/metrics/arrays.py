@@ -28,7 +28,7 @@ def paired(first: Numbers, second: Numbers, first_name: str, second_name: str) -
     Raises:
         ValueError: the shapes differ, or an argument is empty or holds NaN.
 
-    Example:
+    Examples:
         >>> bf.metrics.paired(torch.zeros(2, 1), [1, 2], "mean", "targets")
         (array([0., 0.]), array([1., 2.]))
 
@@ -53,7 +53,7 @@ def as_array(values: Numbers, name: str) -> Floats:
     Raises:
         ValueError: `values` is empty or holds NaN.
 
-    Example:
+    Examples:
         >>> bf.metrics.as_array(torch.tensor([1, 2]), "targets")
         array([1., 2.])
 

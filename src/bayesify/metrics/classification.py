@@ -30,7 +30,7 @@ def accuracy(probs: Numbers, targets: Numbers) -> float:
     Returns:
         A number from 0 to 1.
 
-    Example:
+    Examples:
         >>> bf.metrics.accuracy([[0.9, 0.1], [0.4, 0.6]], [0, 0])
         0.5
 
@@ -49,7 +49,7 @@ def nll(probs: Numbers, targets: Numbers) -> float:
     Returns:
         A number from 0; infinite if a true class had probability 0.
 
-    Example:
+    Examples:
         >>> round(bf.metrics.nll([[0.5, 0.5]], [1]), 4)
         0.6931
 
@@ -72,7 +72,7 @@ def brier(probs: Numbers, targets: Numbers) -> float:
     Returns:
         A number from 0 (best) to 2.
 
-    Example:
+    Examples:
         >>> round(bf.metrics.brier([[0.8, 0.2]], [0]), 4)
         0.08
 
@@ -95,7 +95,7 @@ class Reliability:
         accuracy: share of right predictions in each bin, `[bins]`; NaN in an empty bin.
         count: number of examples in each bin, `[bins]`.
 
-    Example:
+    Examples:
         >>> curve = bf.metrics.reliability_curve(bnn.predict(x).probs, y, bins=5)
         >>> curve.edges.shape, curve.accuracy.shape, curve.count.sum()
         ((6,), (5,), ...60...)
@@ -121,7 +121,7 @@ def reliability_curve(probs: Numbers, targets: Numbers, bins: int = 15) -> Relia
     Returns:
         A `Reliability` with the edges, mean confidence, accuracy and count of the bins.
 
-    Example:
+    Examples:
         >>> bf.metrics.reliability_curve([[0.9, 0.1], [0.7, 0.3]], [0, 1], bins=2).accuracy
         array([nan, 0.5])
 
@@ -161,7 +161,7 @@ def consistency_band(
     Returns:
         Lower and upper end, `[bins]` each; NaN in an empty bin.
 
-    Example:
+    Examples:
         >>> lower, upper = bf.metrics.consistency_band(bnn.predict(x).probs, bins=5)
         >>> lower.shape, bool((lower[-1] <= upper[-1]))
         ((5,), True)
@@ -201,7 +201,7 @@ def expected_calibration_error(probs: Numbers, targets: Numbers, bins: int = 15)
     Returns:
         A number from 0 (calibrated) to 1.
 
-    Example:
+    Examples:
         >>> round(bf.metrics.expected_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 4)
         0.4
 

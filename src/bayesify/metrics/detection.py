@@ -22,7 +22,7 @@ def auroc(known_scores: Numbers, unknown_scores: Numbers) -> float:
     Returns:
         A number from 0 to 1; 0.5 is chance.
 
-    Example:
+    Examples:
         >>> bf.metrics.auroc([0.1, 0.4], [0.4, 0.9])
         0.875
 
@@ -45,7 +45,7 @@ def aupr(known_scores: Numbers, unknown_scores: Numbers) -> float:
     Returns:
         A number from 0 to 1; random scores give the share of unknown examples.
 
-    Example:
+    Examples:
         >>> round(bf.metrics.aupr([0.1, 0.5], [0.4, 0.9]), 4)
         0.8333
 
@@ -70,7 +70,7 @@ def fpr95(known_scores: Numbers, unknown_scores: Numbers) -> float:
     Returns:
         A number from 0 (best) to 1.
 
-    Example:
+    Examples:
         >>> bf.metrics.fpr95([0.1, 0.2, 0.5, 0.3], [0.4, 0.9])
         0.25
 

@@ -20,7 +20,7 @@ def base_rate(targets: Numbers) -> float:
     Returns:
         A number from 0 to 1.
 
-    Example:
+    Examples:
         >>> bf.metrics.base_rate([0, 0, 0, 1])
         0.75
 
@@ -39,7 +39,7 @@ def confusion_matrix(probs: Numbers, targets: Numbers) -> NDArray[np.int64]:
     Returns:
         Counts, `[classes, classes]`.
 
-    Example:
+    Examples:
         >>> bf.metrics.confusion_matrix([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1]).tolist()
         [[1, 0], [1, 1]]
 
@@ -60,7 +60,7 @@ def recall_by_class(probs: Numbers, targets: Numbers) -> NDArray[np.float64]:
     Returns:
         Shares, `[classes]`; NaN for a class without examples.
 
-    Example:
+    Examples:
         >>> bf.metrics.recall_by_class([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1]).tolist()
         [1.0, 0.5]
 
@@ -80,7 +80,7 @@ def balanced_accuracy(probs: Numbers, targets: Numbers) -> float:
     Returns:
         A number from 0 to 1; always predicting one of k classes gives 1 / k.
 
-    Example:
+    Examples:
         >>> bf.metrics.balanced_accuracy([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
         0.75
 
@@ -100,7 +100,7 @@ def roc_auc(probs: Numbers, targets: Numbers) -> float:
     Returns:
         A number from 0 to 1, 0.5 for chance; NaN where all examples are of one class.
 
-    Example:
+    Examples:
         >>> bf.metrics.roc_auc([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.7, 0.3]], [0, 1, 0, 1])
         1.0
 

@@ -26,7 +26,7 @@ def rmse(mean: Numbers, targets: Numbers) -> float:
     Returns:
         A number in the units of the targets.
 
-    Example:
+    Examples:
         >>> round(bf.metrics.rmse([1.0, 2.0], [4.0, 2.0]), 4)
         2.1213
 
@@ -45,7 +45,7 @@ def mae(mean: Numbers, targets: Numbers) -> float:
     Returns:
         A number in the units of the targets.
 
-    Example:
+    Examples:
         >>> bf.metrics.mae([1.0, 2.0], [4.0, 2.0])
         1.5
 
@@ -72,7 +72,7 @@ def crps(means: Numbers, stds: Numbers, targets: Numbers, weights: Numbers | Non
     Returns:
         The mean over the targets, in their units; 0 is best.
 
-    Example:
+    Examples:
         >>> round(bf.metrics.crps([[0.0]], [[1.0]], [0.0]), 4)
         0.2337
 
@@ -106,7 +106,7 @@ def crps_counts(rates: Numbers, targets: Numbers) -> float:
     Returns:
         The mean over the targets; 0 is best, an infinite rate gives infinity.
 
-    Example:
+    Examples:
         >>> round(bf.metrics.crps_counts([[1.0]], [1.0]), 4)
         0.212
 
@@ -139,7 +139,7 @@ def crps_of_samples(samples: Numbers, targets: Numbers) -> float:
     Returns:
         The mean over the targets, in their units; 0 is best.
 
-    Example:
+    Examples:
         >>> bf.metrics.crps_of_samples([[0.0], [2.0]], [1.0])
         0.5
 
@@ -166,7 +166,7 @@ def interval_coverage(lower: Numbers, upper: Numbers, targets: Numbers) -> float
     Returns:
         A number from 0 to 1.
 
-    Example:
+    Examples:
         >>> bf.metrics.interval_coverage([0.0, 0.0], [1.0, 1.0], [0.5, 2.0])
         0.5
 

@@ -22,7 +22,7 @@ def aurc(confidence: Numbers, losses: Numbers) -> float:
     Returns:
         A number from 0 (best), in the units of the losses.
 
-    Example:
+    Examples:
         >>> round(bf.metrics.aurc([0.9, 0.8, 0.7], [0, 0, 1]), 4)
         0.1111
 
@@ -44,7 +44,7 @@ def excess_aurc(confidence: Numbers, losses: Numbers) -> float:
     Returns:
         A number from 0 (the best order).
 
-    Example:
+    Examples:
         >>> bf.metrics.excess_aurc([0.9, 0.8, 0.7], [0, 0, 1])
         0.0
 
@@ -70,7 +70,7 @@ def augrc(confidence: Numbers, losses: Numbers) -> float:
     Returns:
         A number from 0 (best) to 1/2 for losses of 0 and 1.
 
-    Example:
+    Examples:
         >>> round(bf.metrics.augrc([0.9, 0.8, 0.7], [0, 0, 1]), 4)
         0.0556
 
@@ -95,7 +95,7 @@ def accepted_losses(confidence: Floats, losses: Floats) -> Floats:
     Returns:
         The totals, `[n]`, most confident first.
 
-    Example:
+    Examples:
         >>> bf.metrics.accepted_losses(np.array([0.9, 0.5, 0.5]), np.array([0.0, 1.0, 0.0]))
         array([0. , 0.5, 1. ])
 

@@ -45,7 +45,7 @@ def image_gallery(
     Raises:
         ValueError: where the shape of the images, the captions or `columns` do not fit.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.image_gallery(torch.rand(3, 8, 8), ["one", "two", "three"])
         >>> len(axes.images)
         3

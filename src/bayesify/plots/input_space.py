@@ -56,7 +56,7 @@ def uncertainty_surface(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.uncertainty_surface(bnn, x, y, show="epistemic", resolution=20)
         >>> axes.images[0].get_array().shape
         (20, 20)
@@ -124,7 +124,7 @@ def regression_bands(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> line = bf.PointEstimate(bf.networks.mlp(1, 1, units=4), "gaussian:0.1")
         >>> at = torch.linspace(-1, 1, 20)[:, None]
         >>> axes = bf.plots.regression_bands(at, line.predict(at), data=(at, at))

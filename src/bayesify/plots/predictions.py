@@ -54,7 +54,7 @@ def predictive_distribution(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.predictive_distribution(bnn.predict(x, draws=20), 0, ["a", "b", "c"], truth=0)
         >>> len(axes.patches)
         3
@@ -136,7 +136,7 @@ def entropy_histogram(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.entropy_histogram(bnn.predict(x), bnn.predict(x + 20), score="epistemic")
         >>> axes.get_xlabel()
         'epistemic (nats)'

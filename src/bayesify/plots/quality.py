@@ -51,7 +51,7 @@ def risk_coverage(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.risk_coverage(bnn.predict(x), y)
         >>> axes.get_ylabel()
         'error of the accepted'
@@ -108,7 +108,7 @@ def reliability(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.reliability(bnn.predict(x), y, bins=5)
         >>> axes.get_ylabel()
         'accuracy'
@@ -163,7 +163,7 @@ def interval_calibration(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> line = bf.PointEstimate(bf.networks.mlp(1, 1, units=4), "gaussian:0.5")
         >>> at = torch.linspace(-1, 1, 20)[:, None]
         >>> axes = bf.plots.interval_calibration(line.predict(at), at, levels=[0.5, 0.9])
@@ -229,7 +229,7 @@ def error_against_spread(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> line = bf.PointEstimate(bf.networks.mlp(1, 1, units=4), "gaussian:0.5")
         >>> at = torch.linspace(-1, 1, 20)[:, None]
         >>> axes = bf.plots.error_against_spread(line.predict(at), at)
@@ -302,7 +302,7 @@ def method_comparison(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.method_comparison({"Ensemble": 0.97, "Point": 0.95}, label="accuracy", share=True)
         >>> [text.get_text() for text in axes.get_yticklabels()]
         ['Ensemble', 'Point']

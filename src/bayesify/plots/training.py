@@ -50,7 +50,7 @@ def training_history(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.training_history(bnn, show="kl")
         >>> len(axes.lines[0].get_xdata())
         5
@@ -115,7 +115,7 @@ def weight_histograms(
     Raises:
         ValueError: where the history has no histograms of the weights.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.weight_histograms(bnn, most=3)
         >>> axes.get_ylabel()
         'epoch'

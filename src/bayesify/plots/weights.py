@@ -49,7 +49,7 @@ def weight_densities(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.weight_densities(bnn, bins=21)
         >>> len(axes.lines[0].get_xdata())
         21
@@ -121,7 +121,7 @@ def snr_histogram(
     Raises:
         ValueError: where every weight has mean zero or was pruned.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.snr_histogram(bnn, cuts=[0.5])
         >>> axes.get_xscale()
         'log'
@@ -167,7 +167,7 @@ def snr_cumulative(
     Raises:
         ValueError: where every weight has mean zero or was pruned.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.snr_cumulative(bnn)
         >>> axes.get_ylabel()
         'weights below'
@@ -212,7 +212,7 @@ def pruning_curve(
     Returns:
         The matplotlib Axes.
 
-    Example:
+    Examples:
         >>> axes = bf.plots.pruning_curve(bnn, (x, y), show="nll")
         >>> axes.lines[0].get_xdata()[:3]
         array([0.  , 0.25, 0.5 ])

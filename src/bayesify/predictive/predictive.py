@@ -55,7 +55,7 @@ class Predictive:
     Raises:
         ValueError: outputs have no draws or fewer than two dimensions.
 
-    Example:
+    Examples:
         Two draws disagree: the probabilities are equal, and the uncertainty is mostly epistemic.
 
         >>> outputs = torch.tensor([[[4.0, 0.0]], [[0.0, 4.0]]])
@@ -337,7 +337,7 @@ class Predictive:
         Raises:
             ValueError: not exactly one of `at_least` and `at_most` is given, or the wrong one for this score.
 
-        Example:
+        Examples:
             >>> prediction = bnn.predict(x)
             >>> prediction.accept(at_least=0.9).shape, prediction.accept(at_most=0.2, by="entropy").shape
             (torch.Size([60]), torch.Size([60]))
@@ -396,7 +396,7 @@ class Predictive:
             ImportError: pandas is not installed.
             ValueError: each input has a grid of labels, which is no row of a table.
 
-        Example:
+        Examples:
             >>> bnn.predict(x, draws=5).to_pandas().columns.tolist()[:4]
             ['label', 'confidence', 'entropy', 'aleatoric']
 

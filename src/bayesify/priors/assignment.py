@@ -33,7 +33,7 @@ class Weight:
         start: its first element's place in the flat vector.
         fan_in: the number of inputs that each output sums over.
 
-    Example:
+    Examples:
         >>> bf.priors.Weight("0.weight", (8, 2), start=0, fan_in=2).size
         16
 

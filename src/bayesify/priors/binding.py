@@ -55,7 +55,7 @@ class WeightPrior(nn.Module):
     Raises:
         ValueError: if a pattern matches no weight, a weight matches no pattern, or `given` is missing.
 
-    Example:
+    Examples:
         >>> weights = [bf.priors.Weight("0.weight", (8, 2), 0, 2), bf.priors.Weight("0.bias", (8,), 16, 2)]
         >>> prior = bf.priors.WeightPrior({"*.bias": "normal:10", "*": "laplace:1"}, weights)
         >>> prior.log_density(torch.zeros(24))
@@ -124,7 +124,7 @@ class WeightPrior(nn.Module):
         Returns:
             One number per vector, `[...]`.
 
-        Example:
+        Examples:
             >>> bnn.prior.log_density(torch.zeros(3, bnn.prior.size))
             tensor([-113.0294, -113.0294, -113.0294])
 
@@ -185,7 +185,7 @@ class WeightPrior(nn.Module):
         Returns:
             A float64 tensor `[P]`.
 
-        Example:
+        Examples:
             >>> bnn.prior.means().unique()
             tensor([0.], dtype=torch.float64)
 
@@ -250,7 +250,7 @@ class WeightPrior(nn.Module):
         Raises:
             ValueError: if a prior has no closed form and no draws are given.
 
-        Example:
+        Examples:
             >>> size = bnn.prior.size
             >>> bnn.prior.kl(torch.zeros(size), torch.ones(size))
             tensor(0.)
@@ -287,7 +287,7 @@ class WeightPrior(nn.Module):
         Raises:
             ValueError: if a prior is improper, or a learned scale is not given.
 
-        Example:
+        Examples:
             >>> keys = bf.noise.keys(0, bf.noise.Stream.INITIAL, draws=range(4))
             >>> bnn.prior.sample(keys).shape
             torch.Size([4, 123])
@@ -339,7 +339,7 @@ class WeightPrior(nn.Module):
         Raises:
             ValueError: if no random weight has this name.
 
-        Example:
+        Examples:
             >>> bnn.prior.describe("1.weight")
             'normal:1'
 
@@ -456,7 +456,7 @@ def fan_in(network: nn.Module, name: str) -> int:
     Returns:
         The fan-in, at least 1.
 
-    Example:
+    Examples:
         >>> bf.priors.fan_in(torch.nn.Sequential(torch.nn.Conv2d(3, 8, kernel_size=5)), "0.weight")
         75
 

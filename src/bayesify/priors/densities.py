@@ -36,7 +36,7 @@ class Normal(LocationScale):
         scale: a positive number, `"fan_in"` for 1 / sqrt(fan-in) of each tensor, or a hyperprior.
         mean: the location.
 
-    Example:
+    Examples:
         >>> prior = bf.priors.Normal(0.5)
         >>> prior.log_density(torch.tensor([0.0, 1.0]))
         tensor([-0.2258, -2.2258])
@@ -108,7 +108,7 @@ class Laplace(LocationScale):
         scale: a positive number, `"fan_in"` for 1 / sqrt(fan-in) of each tensor, or a hyperprior.
         mean: the location.
 
-    Example:
+    Examples:
         >>> bf.priors.Laplace(1.0).log_density(torch.tensor([0.0, 3.0]))
         tensor([-0.6931, -3.6931])
 
@@ -182,7 +182,7 @@ class Cauchy(LocationScale):
         scale: a positive number, `"fan_in"` for 1 / sqrt(fan-in) of each tensor, or a hyperprior.
         mean: the location.
 
-    Example:
+    Examples:
         >>> bf.priors.Cauchy(1.0).log_density(torch.tensor([0.0, 100.0]))
         tensor([ -1.1447, -10.3552])
 
@@ -238,7 +238,7 @@ class StudentT(LocationScale):
         scale: a positive number, `"fan_in"` for 1 / sqrt(fan-in) of each tensor, or a hyperprior.
         mean: the location.
 
-    Example:
+    Examples:
         >>> bf.priors.StudentT(df=3).log_density(torch.tensor([0.0, 100.0]))
         tensor([ -1.0009, -17.2249])
 
@@ -311,7 +311,7 @@ class ScaleMixture(LocationScale):
         sigma2: the standard deviation of the second normal.
         mean: the location of both.
 
-    Example:
+    Examples:
         >>> prior = bf.priors.ScaleMixture(pi=0.5, sigma1=1.0, sigma2=0.01)
         >>> prior.log_density(torch.tensor([0.0, 0.1, 1.0]))
         tensor([ 3.0030, -1.6171, -2.1121])

@@ -36,7 +36,7 @@ LOG_TWO_OVER_PI = math.log(2 / math.pi)
 class Hyperprior(ABC):
     """The base class of hyperpriors: a density over `u = log tau`, the logarithm of a prior's scale tau.
 
-    Example:
+    Examples:
         >>> prior = bf.priors.parse("normal:half-cauchy(1)")
         >>> prior.scale
         HalfCauchy(scale=1.0, per='pattern')
@@ -105,7 +105,7 @@ class HalfNormal(Hyperprior):
         scale: of the normal, above zero.
         per: `"pattern"` for one scale per name pattern, `"layer"` for one per layer.
 
-    Example:
+    Examples:
         >>> bf.priors.HalfNormal(1.0).log_density(torch.tensor([-3.0, 0.0, 3.0]))
         tensor([  -3.2270,   -0.7258, -198.9402])
 
@@ -163,7 +163,7 @@ class HalfCauchy(Hyperprior):
         scale: the median of tau, above zero.
         per: `"pattern"` for one scale per name pattern, `"layer"` for one per layer.
 
-    Example:
+    Examples:
         >>> bf.priors.HalfCauchy(1.0).log_density(torch.tensor([-3.0, 0.0, 3.0]))
         tensor([-3.4541, -1.1447, -3.4541])
 
@@ -225,7 +225,7 @@ class InverseGamma(Hyperprior):
         on: `"variance"` or `"scale"`.
         per: `"pattern"` for one scale per name pattern, `"layer"` for one per layer.
 
-    Example:
+    Examples:
         >>> bf.priors.InverseGamma(2.0, 1.0).log_density(torch.tensor([-1.0, 0.0]))
         tensor([-2.6959, -0.3069])
         >>> bf.priors.InverseGamma(2.0, 1.0, on="scale").text
@@ -289,7 +289,7 @@ class Learned(Hyperprior):
     Args:
         per: `"pattern"` for one scale per name pattern, `"layer"` for one per layer.
 
-    Example:
+    Examples:
         >>> prior = bf.priors.Normal(bf.priors.Learned(per="layer"))
         >>> prior.text
         'normal:learned(layer)'

@@ -51,7 +51,7 @@ class _Improper(Prior):
 class Flat(_Improper):
     """The flat improper prior, `p(w) = 1`: the KL is minus the entropy, up to a constant.
 
-    Example:
+    Examples:
         >>> prior = bf.priors.Flat()
         >>> prior.log_density(torch.tensor([0.0, 5.0])), prior.proper
         (tensor([0., 0.]), False)
@@ -100,7 +100,7 @@ class LogUniform(_Improper):
     It makes many weights redundant, which pruning then removes (D. Molchanov, A. Ashukha and D. Vetrov, "Variational
     Dropout Sparsifies Deep Neural Networks", 2017, arXiv:1701.05369).
 
-    Example:
+    Examples:
         >>> prior = bf.priors.LogUniform()
         >>> prior.log_density(torch.tensor([1.0, 10.0]))
         tensor([-0.0000, -2.3026])

@@ -59,7 +59,7 @@ class Posterior(LocationScale):
         TypeError: if the source is neither a method nor a folder.
         ValueError: if the source has no standard deviations, or `power` is out of range.
 
-    Example:
+    Examples:
         >>> prior = bf.priors.Posterior(bnn)
         >>> again = bf.Variational(net, "categorical", prior=prior, seed=0)
         >>> again.prior.proper, prior.loaded, prior.text
@@ -96,7 +96,7 @@ class Posterior(LocationScale):
         Returns:
             The prior.
 
-        Example:
+        Examples:
             >>> folder = bnn.save("old")
             >>> bf.priors.Posterior.read("old,normal:1").otherwise
             Normal(scale=1.0, mean=0.0)

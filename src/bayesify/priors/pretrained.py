@@ -28,7 +28,7 @@ class Pretrained(Normal):
     Args:
         scale: a positive number, `"fan_in"` for 1 / sqrt(fan-in) of each tensor, or a hyperprior.
 
-    Example:
+    Examples:
         >>> tuned = bf.Variational(net, "categorical", prior=bf.priors.Pretrained(0.03))
         >>> given = tuned.network.initial
         >>> tuned.prior.log_density(given) > tuned.prior.log_density(given + 0.01)

@@ -33,7 +33,7 @@ class Prior(ABC):
     note that summaries print about it, or None. Most new priors derive from `LocationScale`, see
     docs/adding-a-prior.md.
 
-    Example:
+    Examples:
         >>> prior = bf.priors.parse("laplace:0.5")
         >>> isinstance(prior, bf.priors.Prior), prior.proper, prior.text
         (True, True, 'laplace:0.5')
@@ -59,7 +59,7 @@ class Prior(ABC):
         Returns:
             A tensor of the shape of `weights`.
 
-        Example:
+        Examples:
             >>> bf.priors.Normal(1.0).log_density(torch.tensor([0.0, 2.0]))
             tensor([-0.9189, -2.9189])
 
@@ -79,7 +79,7 @@ class Prior(ABC):
         Returns:
             A tensor of the shape of `mean`, or None: `WeightPrior.kl` then averages over draws.
 
-        Example:
+        Examples:
             >>> bf.priors.Normal(2.0).closed_kl(torch.zeros(1), torch.ones(1))
             tensor([0.3181])
             >>> bf.priors.Cauchy().closed_kl(torch.zeros(1), torch.ones(1)) is None
@@ -109,7 +109,7 @@ class Prior(ABC):
         Returns:
             Draws `[..., size]`.
 
-        Example:
+        Examples:
             >>> keys = bf.noise.keys(0, bf.noise.Stream.INITIAL, draws=range(4))
             >>> bf.priors.Laplace(0.1).sample(keys, 10).shape
             torch.Size([4, 10])
@@ -128,7 +128,7 @@ class Prior(ABC):
         Raises:
             ValueError: if the scale is a variable.
 
-        Example:
+        Examples:
             >>> bf.priors.Normal("fan_in").scale_for(16)
             0.25
 

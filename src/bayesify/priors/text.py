@@ -61,7 +61,7 @@ def parse(text: str) -> Prior:
     Raises:
         ValueError: if the name is unknown or the numbers do not fit it.
 
-    Example:
+    Examples:
         >>> bf.priors.parse("student-t:3,0.5")
         StudentT(df=3.0, scale=0.5, mean=0.0)
 
@@ -97,7 +97,7 @@ def parse_mapping(text: str) -> dict[str, Prior]:
     Raises:
         ValueError: if a pair has no pattern or no prior, or a pattern appears twice.
 
-    Example:
+    Examples:
         >>> bf.priors.parse_mapping("*.bias=normal:10;*=laplace:1")
         {'*.bias': Normal(scale=10.0, mean=0.0), '*': Laplace(scale=1.0, mean=0.0)}
 
@@ -127,7 +127,7 @@ def mapping_text(mapping: Mapping[str, Prior]) -> str:
     Raises:
         ValueError: if a pattern contains `=`, `;` or blanks at its ends.
 
-    Example:
+    Examples:
         >>> bf.priors.mapping_text({"*.bias": bf.priors.Normal(10), "*": bf.priors.Laplace(1)})
         '*.bias=normal:10;*=laplace:1'
 

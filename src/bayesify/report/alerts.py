@@ -29,7 +29,7 @@ class Alert:
             `targets_unscaled`, `ends_in_probabilities`.
         text: the sentence.
 
-    Example:
+    Examples:
         >>> bf.report.Alert("Mine", "overconfident", "overconfident: it is 99% sure and right 80% of the time").kind
         'overconfident'
 
@@ -56,7 +56,7 @@ def alerts(
     Returns:
         The warnings; none where all is well.
 
-    Example:
+    Examples:
         >>> history = bnn.history
         >>> found = bf.report.alerts("Mine", bnn, history["loss"], history["kl"], bnn.predict(x), y)
         >>> [alert.kind for alert in found]

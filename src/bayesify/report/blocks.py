@@ -33,7 +33,7 @@ class Column:
     Raises:
         ValueError: where `better` is something else.
 
-    Example:
+    Examples:
         >>> bf.report.Column("accuracy", ".1%", better="higher").write(0.984)
         '98.4%'
 

@@ -68,7 +68,7 @@ def comparison_report(
     Raises:
         ValueError: where the results cannot be compared, or an argument does not fit them.
 
-    Example:
+    Examples:
         >>> result = bf.report.MethodResult(
         ...     "variational", "Mine", bnn, bf.evaluate(bnn, (x, y), draws=5), bnn.predict(x, draws=5), y
         ... )

@@ -54,7 +54,7 @@ def write_model_card(
     Raises:
         RunError: where the file cannot be written.
 
-    Example:
+    Examples:
         >>> run = bnn.save("run")
         >>> p = bnn.predict(x, draws=5)
         >>> result = bf.report.MethodResult("variational", "Mine", bnn, bf.evaluate(bnn, (x, y), draws=5), p, y)
@@ -91,7 +91,7 @@ def model_card(
     Returns:
         The text of the card. A field that the run does not know is left out.
 
-    Example:
+    Examples:
         >>> p = bnn.predict(x, draws=5)
         >>> result = bf.report.MethodResult("variational", "Mine", bnn, bf.evaluate(bnn, (x, y), draws=5), p, y)
         >>> card = bf.report.model_card(result, name="clouds", licence="mit")

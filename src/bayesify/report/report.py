@@ -37,7 +37,7 @@ class Report:
         title: of the page.
         subtitle: what was trained on what, in a line.
 
-    Example:
+    Examples:
         >>> report = bf.report.Report("Digits", "with one of them withheld")
         >>> report.headline("The ensemble notices the unknown digit.")
         >>> report.section("Scores", "The same test set for all.")

@@ -138,7 +138,7 @@ def hero_figure(
     Raises:
         ValueError: where a result has no predictions for unknown inputs, or the results cannot be compared.
 
-    Example:
+    Examples:
         >>> images = torch.rand(4, 8, 8)
         >>> digits = bf.PointEstimate(bf.networks.mlp(64, 3, units=4), "categorical")
         >>> p = digits.predict(images.reshape(4, 64))

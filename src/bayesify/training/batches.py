@@ -332,7 +332,7 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
         TypeError: if the data has another form, or holds text.
         ValueError: if it is empty, its lengths differ, or values are not finite.
 
-    Example:
+    Examples:
         >>> from bayesify.training.batches import as_examples
         >>> examples = as_examples((x.numpy(), y.numpy()), bnn.likelihood, torch.float32)
         >>> examples.n_data, examples.count_batches(batch_size=25)

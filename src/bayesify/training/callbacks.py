@@ -15,7 +15,7 @@ HOOKS = ("on_fit_start", "on_step_end", "on_epoch_end", "on_fit_end")
 class StopTraining(Exception):  # noqa: N818 -- a request of the user's, not an error
     """Raise it in a callback to end training after the current epoch; the message becomes `history.stopped`.
 
-    Example:
+    Examples:
         >>> class Enough(bf.callbacks.Callback):
         ...     def on_epoch_end(self, method, record):
         ...         if record["epoch"] == 2:
@@ -33,7 +33,7 @@ class Callback:
 
     A callback may read the method and must not change it: a resumed run would not repeat the change.
 
-    Example:
+    Examples:
         >>> class Print(bf.callbacks.Callback):
         ...     def on_epoch_end(self, method, record):
         ...         print(record["epoch"], record["step"])

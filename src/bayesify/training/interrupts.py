@@ -21,7 +21,7 @@ def stop_when(stopped: Callable[[], bool]) -> Iterator[None]:
     Args:
         stopped: whether to stop; asked once a step, from several threads in Hamiltonian Monte Carlo.
 
-    Example:
+    Examples:
         >>> from bayesify.training.interrupts import stop_when
         >>> with stop_when(lambda: True):
         ...     try:

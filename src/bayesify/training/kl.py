@@ -34,7 +34,7 @@ class KL:
     Raises:
         ValueError: for an unknown weighting, a negative warm-up or a temperature that is not positive.
 
-    Example:
+    Examples:
         >>> kl = bf.KL("reweighted", warm_up=5, temperature=0.5)
         >>> print(kl)
         reweighted,warm-up=5,temperature=0.5

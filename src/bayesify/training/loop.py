@@ -65,7 +65,7 @@ class Trainer:
     Raises:
         ValueError: if the plan needs validation data or a function that is not given.
 
-    Example:
+    Examples:
         >>> from bayesify.training import Plan
         >>> from bayesify.training.batches import as_examples
         >>> from bayesify.training.loop import Trainer

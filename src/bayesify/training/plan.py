@@ -54,7 +54,7 @@ class Plan:
     Raises:
         ValueError: if a setting is out of its range, with the name of the setting.
 
-    Example:
+    Examples:
         >>> from bayesify.training import Plan
         >>> Plan(epochs=3, schedule="cosine").learning_rate
         0.001
@@ -141,7 +141,7 @@ class History:
         stopped: why training stopped early; empty where it did not.
         method: name of the method that was trained.
 
-    Example:
+    Examples:
         >>> history = bnn.history
         >>> len(history), history["epoch"]
         (5, [1, 2, 3, 4, 5])

@@ -48,7 +48,7 @@ def load(
     Raises:
         RunError: the folder is no run, is damaged, or needs `network` or `output`.
 
-    Example:
+    Examples:
         >>> folder = bnn.save("runs/mine")
         >>> bf.load(folder).predict(x, draws=5).probs.shape
         torch.Size([60, 3])

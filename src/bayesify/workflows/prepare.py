@@ -66,7 +66,7 @@ def prepare_data(recipe: Recipe, raw: DataSet | None = None) -> PreparedData:
     Raises:
         DataError: the data cannot be read, or the recipe asks for what it does not have.
 
-    Example:
+    Examples:
         >>> data = prepare_data(Recipe(data="moons", validation=0.25))
         >>> len(data.train[0]), len(data.validation[0]), len(data.test[0])
         (525, 175, 300)

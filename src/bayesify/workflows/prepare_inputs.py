@@ -46,7 +46,7 @@ def prepare(
         RunError: the folder is no run, or the run was trained on tensors and has no preparation.
         DataError: the inputs cannot be read, or do not fit the training data.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from bayesify.workflows.recipe import Recipe
         >>> from bayesify.workflows.train import train

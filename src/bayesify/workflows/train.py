@@ -69,7 +69,7 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
         RunError: the folder cannot be used.
         TrainingError: training diverged.
 
-    Example:
+    Examples:
         >>> recipe = Recipe(data="moons", method="point", epochs=2)
         >>> trained = train(recipe, Path("runs/moons"), progress=False)
         >>> trained.notes["examples"]["train"]

@@ -82,7 +82,7 @@ class HMC(Chains):
     References:
         R. Neal, "MCMC using Hamiltonian dynamics", 2011, arXiv:1206.1901.
 
-    Example:
+    Examples:
         >>> hmc = bf.HMC(net, "categorical", prior="normal:1", chains=4)
         >>> history = hmc.fit((x, y), warm_up=20, samples=20, max_leapfrogs=20, progress=False)
         >>> hmc.draws_by_chain.shape  # [chains, draws, random weights]

@@ -78,7 +78,7 @@ class IVON(WithELBO):
     References:
         Y. Shen et al., "Variational Learning is Effective for Large Deep Networks", 2024, arXiv:2402.17641.
 
-    Example:
+    Examples:
         >>> ivon = bf.IVON(net, "categorical", prior="normal:1", seed=0)
         >>> history = ivon.fit((x, y), epochs=50, progress=False)
         >>> bool(history["nll"][-1] < 0.5 * history["nll"][0])
@@ -166,7 +166,7 @@ class IVON(WithELBO):
             ValueError: data, network and likelihood do not fit together, or a setting is out of range.
             TrainingError: training diverged. The method is left as it was after the last good epoch.
 
-        Example:
+        Examples:
             >>> ivon = bf.IVON(net, "categorical")
             >>> history = ivon.fit((x, y), epochs=50, progress=False)
             >>> bool(history["nll"][-1] < 0.5 * history["nll"][0])

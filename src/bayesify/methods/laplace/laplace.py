@@ -76,7 +76,7 @@ class LaplaceApproximation(PointEstimate):
         A. Immer, M. Korzepa and M. Bauer, "Improving predictions of Bayesian neural nets via local linearization",
         2021, arXiv:2008.08400.
 
-    Example:
+    Examples:
         >>> laplace = bf.LaplaceApproximation(net, "categorical", prior="normal:1")
         >>> history = laplace.fit((x, y), epochs=20, learning_rate=0.05, progress=False)
         >>> bool((laplace.std <= 1).all())  # never wider than the prior
@@ -165,7 +165,7 @@ class LaplaceApproximation(PointEstimate):
             ValueError: data, network and likelihood do not fit together, or a setting is out of range.
             TrainingError: training diverged, or the curvature is not finite.
 
-        Example:
+        Examples:
             >>> trained = bf.PointEstimate(net, "categorical")
             >>> history = trained.fit((x, y), epochs=20, learning_rate=0.05, progress=False)
             >>> laplace = bf.LaplaceApproximation(trained.network.module(trained.mean_weights), "categorical")
@@ -223,7 +223,7 @@ class LaplaceApproximation(PointEstimate):
         Raises:
             TrainingError: the curvature is not finite at these weights.
 
-        Example:
+        Examples:
             >>> laplace = bf.LaplaceApproximation(net, "categorical", subset="last_layer").approximate((x, y))
             >>> laplace.std.shape  # the last layer: 8 x 3 weights and 3 biases
             torch.Size([27])

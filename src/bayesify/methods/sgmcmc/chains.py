@@ -107,7 +107,7 @@ class StochasticGradientMCMC(StoredChains):
             ValueError: data, network and likelihood do not fit together, or a setting is out of range.
             TrainingError: a chain diverged. The method is left as it was after the last good epoch.
 
-        Example:
+        Examples:
             >>> chains = bf.SGHMC(net, "categorical")
             >>> history = chains.fit((x, y), epochs=500, progress=False)
             >>> history["burn_in_steps"][-1] < 500

@@ -76,7 +76,7 @@ class SGHMC(StochasticGradientMCMC):
         R. Zhang, C. Li, J. Zhang, C. Chen and A. G. Wilson, "Cyclical Stochastic Gradient MCMC for Bayesian Deep
         Learning", 2020, arXiv:1902.03932 (`cycles`).
 
-    Example:
+    Examples:
         >>> sghmc = bf.SGHMC(net, "categorical", prior="normal:1", chains=2, samples=20)
         >>> history = sghmc.fit((x, y), epochs=1000, progress=False)
         >>> sghmc.samples_by_chain.shape  # [chains, samples, P]

@@ -64,7 +64,7 @@ class SGLD(StochasticGradientMCMC):
         R. Zhang, C. Li, J. Zhang, C. Chen and A. G. Wilson, "Cyclical Stochastic Gradient MCMC for Bayesian Deep
         Learning", 2020, arXiv:1902.03932 (`cycles`).
 
-    Example:
+    Examples:
         >>> sgld = bf.SGLD(net, "categorical", prior="normal:1", chains=2, samples=10)
         >>> history = sgld.fit((x, y), epochs=600, learning_rate=0.5, progress=False)
         >>> sgld.samples_by_chain.shape  # [chains, samples, P]

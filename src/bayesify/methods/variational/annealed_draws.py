@@ -88,7 +88,7 @@ class AnnealedDraws(PosteriorBase):
         Raises:
             ValueError: `draws` is less than 2, or the data does not fit the network or the kept draws.
 
-        Example:
+        Examples:
             >>> print(bnn.elbo((x, y), draws=50))
             -... nats, standard error ... (expected log-likelihood -..., KL ...)
 

@@ -99,7 +99,7 @@ class Variational(NaturalSteps, AnnealedDraws):
         Y. Wen, P. Vicol, J. Ba, D. Tran and R. Grosse, "Flipout: Efficient Pseudo-Independent Weight Perturbations on
         Mini-Batches", 2018, arXiv:1803.04386 (`flipout`).
 
-    Example:
+    Examples:
         >>> bnn = bf.Variational(net, "categorical", prior="normal:1", estimator="local")
         >>> history = bnn.fit((x, y), epochs=25, learning_rate=0.05, progress=False)
         >>> float((bnn.predict(x, draws=50).probs.argmax(-1) == y).float().mean())

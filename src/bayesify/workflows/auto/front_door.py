@@ -66,7 +66,7 @@ class Auto:
     Raises:
         ValueError: there is no likelihood, or the time is not above 0.
 
-    Example:
+    Examples:
         >>> bnn = bf.Auto(net, "categorical").fit((x, y), warm_up=40, samples=20, progress=False)
         >>> bnn.name, bnn.predict(x).probs.shape
         ('hmc', torch.Size([60, 3]))

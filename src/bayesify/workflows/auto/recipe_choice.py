@@ -51,7 +51,7 @@ def resolve(recipe: Recipe, data: PreparedData) -> Resolved:
     Raises:
         ValueError: no method takes all settings of the recipe, or the time is too short.
 
-    Example:
+    Examples:
         >>> from bayesify.workflows.prepare import prepare_data
         >>> from bayesify.workflows.recipe import Recipe
         >>> recipe = Recipe(data="moons", units=(5,), activation="tanh")
