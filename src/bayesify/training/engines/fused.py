@@ -35,6 +35,8 @@ logger = logging.getLogger("bayesify")
 # Compiled and plain arithmetic differ by rounding. Where a gradient is nearly zero, Adam turns that into a sign; TF32
 # rounds coarsely. An update that differs by more than this share of its length is wrong.
 _TOLERANCE = 5e-2
+# With eight bits of mantissa a compiled step rounds in other places, and small gradients change their sign.
+_TOLERANCE_BFLOAT16 = 0.3
 
 
 class FusedStep:
@@ -125,7 +127,9 @@ class FusedStep:
         # Plain first: the network is examined on its first batch, which a trace for the compiler does not allow.
         expected = result(flat)
         compiled = self.compile_function(flat, (*self.state, *arguments))
-        check_same(expected, result(compiled), [torch.zeros_like(expected[0]), *self.state])
+        rough = getattr(getattr(self.method, "plan", None), "precision", "full") == "bfloat16"
+        tolerance = _TOLERANCE_BFLOAT16 if rough else _TOLERANCE
+        check_same(expected, result(compiled), [torch.zeros_like(expected[0]), *self.state], tolerance)
         self._compiled[shape_of(leaves)] = compiled
 
     def compile_function(self, function: Callable[..., Tensor], example: tuple[Tensor, ...]) -> Callable[..., Tensor]:
