@@ -28,7 +28,8 @@ from bayesify import noise
 from bayesify.errors import choose, first_line
 from bayesify.priors.stacked_priors import VaryingPrior
 from bayesify.training.engines.compiling import compile_function
-from bayesify.training.engines.fused import check_same, shape_of
+from bayesify.training.engines.comparing import check_same
+from bayesify.training.engines.fused import shape_of
 
 if TYPE_CHECKING:
     from bayesify.training.engines.stacked_step import StackedStep
