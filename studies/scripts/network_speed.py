@@ -1,0 +1,114 @@
+"""Speed and memory of known networks on one GPU: `python studies/scripts/network_speed.py --out FILE.jsonl`.
+
+Every part is measured in a process of its own and written as one line of JSON as soon as it is there, so a part that
+fails or a time limit costs nothing else. `--minutes 10` stops in time, `--only resnet18/bfloat16` measures some parts,
+`--list` names them, and `--device cpu --tiny` tries everything out in small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def parts() -> dict[str, list[dict[str, Any]]]:
+    """The parts in the order of their importance: what each measures, one setting after the other."""
+    found: dict[str, list[dict[str, Any]]] = {}
+
+    def rows(network: str, precision: str, *methods: str, eager: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+        common = {"network": network, "precision": precision}
+        first = [common | {"method": "plain", "compiled": False}]
+        first += [common | {"method": method, "compiled": False} for method in eager]
+        return first + [common | {"method": method} for method in methods]
+
+    found["resnet18/bfloat16"] = rows(
+        "resnet18", "bfloat16", "point", "variational", "ivon", "torch.compile", eager=("variational", "ivon")
+    )
+    found["bert/bfloat16"] = rows("bert", "bfloat16", "variational", "point", eager=("variational", "ivon"))
+    found["predict"] = [{"function": "prediction"}, {"function": "prediction", "precision": "bfloat16"}]
+    found["laplace"] = [{"function": "last_layer_laplace", "classes": classes} for classes in (10, 100, 1000)]
+    found["resnet18/tf32"] = rows("resnet18", "tf32", "variational", "point", eager=("variational",))
+    found["resnet50/bfloat16"] = rows("resnet50", "bfloat16", "variational", "point", eager=("variational",))
+    found["gpt2/bfloat16"] = rows("gpt2", "bfloat16", "variational", "point", eager=("variational",))
+    found["vit/bfloat16"] = rows("vit", "bfloat16", "variational", "point", eager=("variational",))
+    found["resnet18/chains"] = rows("resnet18", "bfloat16", "sgld", "sghmc")
+    found["resnet18/flipout"] = rows("resnet18", "bfloat16", "flipout", eager=("flipout",))
+    found["bert/more"] = rows("bert", "bfloat16", "ivon", "torch.compile")
+    found["bert/tf32"] = rows("bert", "tf32", "variational", "point", eager=("variational",))
+    found["resnet18/ensemble"] = rows("resnet18", "bfloat16", "ensemble", eager=("ensemble",))
+    return found
+
+
+def measure_part(name: str, device: str, tiny: bool) -> None:
+    """Measure one part in this process, a line of JSON for each setting."""
+    from bayesify_studies.benchmarks import machine, network_steps
+
+    print(json.dumps({"part": name, "machine": machine.describe(device)}), flush=True)
+    for setting in parts()[name]:
+        given = dict(setting)
+        function = given.pop("function", "measure")
+        began = time.perf_counter()
+        try:
+            result = getattr(network_steps, function)(**given, device=device, tiny=tiny)
+        except Exception as problem:  # noqa: BLE001 -- the next setting may work
+            traceback.print_exc()
+            result = {"failed": f"{type(problem).__name__}: {' '.join(str(problem).split())[:300]}"}
+        line = {"part": name, **setting, **result, "seconds_to_measure": round(time.perf_counter() - began, 1)}
+        print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    """Measure the parts one after the other, each in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("network-speed.jsonl"))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--only", help="parts or their beginnings, with commas between")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--part-minutes", type=float, default=4.0)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--here", help="measure this part in this process")
+    options = parser.parse_args()
+    if options.here is not None:
+        measure_part(options.here, options.device, options.tiny)
+        return
+    asked = [word.strip() for word in (options.only or "").split(",") if word.strip()]
+    names = [name for name in parts() if not asked or any(name.startswith(word) for word in asked)]
+    if not names:
+        raise SystemExit(f"network_speed.py: no part begins with {options.only!r}; known: {', '.join(parts())}")
+    if options.list:
+        print("\n".join(names))
+        return
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    end = time.perf_counter() + 60 * options.minutes
+    for name in names:
+        left = end - time.perf_counter()
+        if left < 20:
+            print(f"no time left for {name}", flush=True)
+            continue
+        command = [sys.executable, "-u", __file__, "--here", name, "--device", options.device]
+        began = time.perf_counter()
+        with options.out.open("a") as file, subprocess.Popen(
+            command + (["--tiny"] if options.tiny else []), stdout=subprocess.PIPE, text=True
+        ) as process:
+            timer = threading.Timer(min(left, 60 * options.part_minutes), process.kill)
+            timer.start()
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("{"):
+                    file.write(line)
+                    file.flush()
+                print(line, end="", flush=True)
+            timer.cancel()
+        print(f"{name}: {time.perf_counter() - began:.0f} s, exit {process.returncode}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
