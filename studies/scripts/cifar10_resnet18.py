@@ -2,8 +2,8 @@
 
     python cifar10_resnet18.py SETTING [SETTING ...] --data FILE.npz --out FOLDER [--epochs 20] [--minutes 10] [--test]
 
-Settings are trained one after the other in compiled steps, each with a file of its own as soon as it is scored; one that
-would not end within `--minutes` is left out. Without `--test` the last 5,000 training images are held out and scored;
+Settings are trained one after the other in compiled steps, and each is written as soon as it is scored. One that would
+not end within `--minutes` is left out. Without `--test` the last 5,000 training images are held out and scored;
 with it all 50,000 train and the test images are scored once. FILE.npz has `x_train`, `y_train`, `x_test`, `y_test` as
 uint8 images `[n, 3, 32, 32]` and labels.
 """

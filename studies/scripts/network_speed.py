@@ -95,9 +95,12 @@ def main() -> None:
             continue
         command = [sys.executable, "-u", __file__, "--here", name, "--device", options.device]
         began = time.perf_counter()
-        with options.out.open("a") as file, subprocess.Popen(
-            command + (["--tiny"] if options.tiny else []), stdout=subprocess.PIPE, text=True
-        ) as process:
+        with (
+            options.out.open("a") as file,
+            subprocess.Popen(
+                command + (["--tiny"] if options.tiny else []), stdout=subprocess.PIPE, text=True
+            ) as process,
+        ):
             timer = threading.Timer(min(left, 60 * options.part_minutes), process.kill)
             timer.start()
             assert process.stdout is not None

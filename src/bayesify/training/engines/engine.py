@@ -96,7 +96,7 @@ class Engine:
             leading = torch.arange(min(plan.batch_size, self.examples.n_data))
             first = [to_device(self.examples.fetch(leading), self._device)] * members
             if self._augment is not None:
-                first = augmented(first, self._augment, plan.seed, progress.step)  # its inputs may have another shape
+                first = augmented(first, self._augment, plan.seed, progress.step)
             self._fuse(first, tell)
         try:
             if self._graphed is not None:

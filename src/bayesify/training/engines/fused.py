@@ -50,6 +50,8 @@ class FusedStep:
 
     """
 
+    compile_seconds: float = 0.0
+
     def __init__(self, method: Trainable, rule: UpdateRule, draws: int) -> None:
         self.method, self.rule, self.draws = method, rule, draws
         self.objective: nn.Module = _Objective(method, draws)
@@ -61,7 +63,6 @@ class FusedStep:
             *self.buffers.values(),
             *(tensor for slots in rule.state for tensor in slots),
         ]
-        self.compile_seconds = 0.0
         self._compiled: dict[Any, Callable[..., Tensor]] = {}
 
     def __call__(self, batches: list[Batch], step: int, share: float, rate: float) -> Tensor:

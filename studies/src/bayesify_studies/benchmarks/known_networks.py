@@ -58,7 +58,11 @@ def known(name: str, *, tiny: bool = False, batch: int | None = None) -> Known:
         rows, side = batch or (2 if tiny else 64), 32 if tiny else 224
         images = torch.randn(rows, 3, side, side, generator=generator)
         return Known(_seeded(lambda: _vit(tiny)), images, labels(rows, classes=10), lambda r: r.logits, "logits")
-    rows, length, words = batch or (2 if tiny else 32 if name == "bert" else 8), 8 if tiny else 128, 100 if tiny else 30522
+    rows, length, words = (
+        batch or (2 if tiny else 32 if name == "bert" else 8),
+        8 if tiny else 128,
+        100 if tiny else 30522,
+    )
     if name == "gpt2":
         length, words = (8, 100) if tiny else (512, 50257)
     tokens = torch.randint(0, words, (rows, length), generator=generator)
@@ -99,9 +103,7 @@ class Residual(nn.Module):
         return torch.relu(self.body(x) + self.shortcut(x))
 
 
-def resnet(
-    depths: tuple[int, ...], width: int, classes: int, *, bottleneck: bool, small_images: bool
-) -> nn.Sequential:
+def resnet(depths: tuple[int, ...], width: int, classes: int, *, bottleneck: bool, small_images: bool) -> nn.Sequential:
     """A residual network; small images have a stem without pooling."""
     stem: list[nn.Module] = [nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
     if not small_images:

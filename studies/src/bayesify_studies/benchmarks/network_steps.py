@@ -4,7 +4,7 @@
     point      the same network trained by the same engine as ours: compiled and captured alike
     ours       what `fit` runs on batches from a loader
 
-Milliseconds are the median over turns. Bytes are the most that tensors take at once during a step, after the first ones.
+Milliseconds are the median over turns. Memory is the most that tensors take at once during a step, after the first.
 """
 
 from __future__ import annotations
