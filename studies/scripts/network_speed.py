@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,14 @@ def parts() -> dict[str, list[dict[str, Any]]]:
         return first + [common | {"method": method} for method in methods]
 
     found["resnet18/bfloat16"] = rows(
-        "resnet18", "bfloat16", "point", "variational", "ivon", "torch.compile", eager=("variational", "ivon")
+        "resnet18",
+        "bfloat16",
+        "point",
+        "variational",
+        "ivon",
+        "torch.compile",
+        "variational-kept",
+        eager=("variational", "ivon"),
     )
     found["bert/bfloat16"] = rows("bert", "bfloat16", "variational", "point", eager=("variational", "ivon"))
     found["predict"] = [{"function": "prediction"}, {"function": "prediction", "precision": "bfloat16"}]
@@ -40,16 +48,18 @@ def parts() -> dict[str, list[dict[str, Any]]]:
     found["vit/bfloat16"] = rows("vit", "bfloat16", "variational", "point", eager=("variational",))
     found["resnet18/chains"] = rows("resnet18", "bfloat16", "sgld", "sghmc")
     found["resnet18/flipout"] = rows("resnet18", "bfloat16", "flipout", eager=("flipout",))
-    found["bert/more"] = rows("bert", "bfloat16", "ivon", "torch.compile")
+    found["bert/more"] = rows("bert", "bfloat16", "ivon", "variational-kept", "torch.compile")
     found["bert/tf32"] = rows("bert", "tf32", "variational", "point", eager=("variational",))
     found["resnet18/ensemble"] = rows("resnet18", "bfloat16", "ensemble", eager=("ensemble",))
     return found
 
 
-def measure_part(name: str, device: str, tiny: bool) -> None:
+def measure_part(name: str, device: str, tiny: bool, lock: str | None) -> None:
     """Measure one part in this process, a line of JSON for each setting."""
     from bayesify_studies.benchmarks import machine, network_steps
 
+    if lock is not None:
+        network_steps.share_device(lock)
     print(json.dumps({"part": name, "machine": machine.describe(device)}), flush=True)
     for setting in parts()[name]:
         given = dict(setting)
@@ -64,20 +74,45 @@ def measure_part(name: str, device: str, tiny: bool) -> None:
         print(json.dumps(line), flush=True)
 
 
+def run_part(name: str, options: argparse.Namespace, end: float, writing: threading.Lock) -> None:
+    """Measure one part in a process of its own; its lines are written as they come."""
+    left = end - time.perf_counter()
+    if left < 20:
+        print(f"no time left for {name}", flush=True)
+        return
+    command = [sys.executable, "-u", __file__, "--here", name, "--device", options.device]
+    command += ["--lock", f"{options.out}.lock"] + (["--tiny"] if options.tiny else [])
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        timer = threading.Timer(min(left, 60 * options.part_minutes), process.kill)
+        timer.start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            with writing:
+                if line.startswith("{"):
+                    with options.out.open("a") as file:
+                        file.write(line)
+                print(line, end="", flush=True)
+        timer.cancel()
+    print(f"{name}: {time.perf_counter() - began:.0f} s, exit {process.returncode}", flush=True)
+
+
 def main() -> None:
-    """Measure the parts one after the other, each in a process of its own."""
+    """Measure the parts, each in a process of its own: while some compile, one measures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("network-speed.jsonl"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--only", help="parts or their beginnings, with commas between")
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--part-minutes", type=float, default=4.0)
+    parser.add_argument("--part-minutes", type=float, default=6.0)
+    parser.add_argument("--together", type=int, default=1, help="processes at a time")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--here", help="measure this part in this process")
+    parser.add_argument("--lock", help="file of the process that measures")
     options = parser.parse_args()
     if options.here is not None:
-        measure_part(options.here, options.device, options.tiny)
+        measure_part(options.here, options.device, options.tiny, options.lock)
         return
     asked = [word.strip() for word in (options.only or "").split(",") if word.strip()]
     names = [name for name in parts() if not asked or any(name.startswith(word) for word in asked)]
@@ -87,30 +122,9 @@ def main() -> None:
         print("\n".join(names))
         return
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    end = time.perf_counter() + 60 * options.minutes
-    for name in names:
-        left = end - time.perf_counter()
-        if left < 20:
-            print(f"no time left for {name}", flush=True)
-            continue
-        command = [sys.executable, "-u", __file__, "--here", name, "--device", options.device]
-        began = time.perf_counter()
-        with (
-            options.out.open("a") as file,
-            subprocess.Popen(
-                command + (["--tiny"] if options.tiny else []), stdout=subprocess.PIPE, text=True
-            ) as process,
-        ):
-            timer = threading.Timer(min(left, 60 * options.part_minutes), process.kill)
-            timer.start()
-            assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith("{"):
-                    file.write(line)
-                    file.flush()
-                print(line, end="", flush=True)
-            timer.cancel()
-        print(f"{name}: {time.perf_counter() - began:.0f} s, exit {process.returncode}", flush=True)
+    end, writing = time.perf_counter() + 60 * options.minutes, threading.Lock()
+    with ThreadPoolExecutor(max(1, options.together)) as pool:
+        list(pool.map(lambda name: run_part(name, options, end, writing), names))
 
 
 if __name__ == "__main__":

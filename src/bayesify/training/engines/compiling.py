@@ -63,7 +63,7 @@ def worth_compiling(weights: int, steps: int, device: torch.device, tensors: int
 
 
 def compile_function(
-    function: Callable[..., Any], example: tuple[Any, ...], *, threads: int | None = None, lean: bool | None = None
+    function: Callable[..., Any], example: tuple[Any, ...], *, threads: int | None = None, lean: bool = False
 ) -> Callable[..., Any]:
     """Compile a function of tensors for the shapes of one example.
 
@@ -75,8 +75,8 @@ def compile_function(
         example: arguments that show the shapes; they are not changed.
         threads: for functions that several Python threads call at once: torch threads for each call. The result is
             C++ code throughout, which does not block the other Python threads.
-        lean: make noise and widths again where they are needed again, instead of keeping them. None does so on a GPU,
-            where memory takes longer than arithmetic.
+        lean: make noise and widths again where they are needed again, instead of keeping them: on a GPU memory takes
+            longer than arithmetic.
 
     Returns:
         The compiled function.
@@ -90,8 +90,6 @@ def compile_function(
         tensor.clone() if any(tensor is earlier for earlier in example[:n]) else tensor
         for n, tensor in enumerate(example)
     )
-    if lean is None:
-        lean = any(tensor.is_cuda for tensor in example)
     rules = {} if lean else _decompositions()
     with noise.mixing(one_operation(), one_by_one=lean):
         graph = make_fx(function, rules, tracing_mode="fake", _allow_non_fake_inputs=True)(*example)

@@ -152,6 +152,8 @@ class FusedStep:
 
     def compile_function(self, function: Callable[..., Tensor], example: tuple[Tensor, ...]) -> Callable[..., Tensor]:
         """Compile one function; engines that run in several threads compile for those."""
+        if type(self) is FusedStep and self.state[0].is_cuda:
+            return compile_function(function, example, lean=True)
         return compile_function(function, example)
 
     def run(self, layout: Any, *tensors: Tensor) -> Tensor:
