@@ -78,7 +78,12 @@ def test_the_error_names_the_tensor_and_how_far_it_is_off():
 
 def test_tensors_are_as_before_after_a_trial_that_fails():
     tensor = torch.ones(3)
-    with pytest.raises(RuntimeError, match="trial"), unchanged([tensor]):
-        tensor.mul_(2)
-        raise RuntimeError("trial")
+
+    def trial():
+        with unchanged([tensor]):
+            tensor.mul_(2)
+            raise RuntimeError("trial")
+
+    with pytest.raises(RuntimeError, match="trial"):
+        trial()
     assert torch.equal(tensor, torch.ones(3))

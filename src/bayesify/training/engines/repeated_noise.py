@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 # Fewer numbers are not worth it, and more places are those of an estimator with noise in each layer: an expression for
@@ -56,7 +57,7 @@ def _noise_nodes(graph: GraphModule) -> set[Node]:
     changed = {
         argument
         for node in graph.graph.nodes
-        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        if isinstance(node.target, OpOverload) and node.target._schema.is_mutable
         for argument in node.all_input_nodes
     }
     for node in graph.graph.nodes:
@@ -64,7 +65,7 @@ def _noise_nodes(graph: GraphModule) -> set[Node]:
             if _size(node) <= 64 and node not in changed:
                 pure.add(node)
             continue
-        function = isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.is_mutable
+        function = isinstance(node.target, OpOverload) and not node.target._schema.is_mutable
         if not function or node in changed or not all(source in pure for source in node.all_input_nodes):
             continue
         pure.add(node)

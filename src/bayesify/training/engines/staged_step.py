@@ -27,8 +27,8 @@ from torch.utils import _pytree as pytree
 from bayesify import noise
 from bayesify.errors import choose, first_line
 from bayesify.priors.stacked_priors import VaryingPrior
-from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.comparing import check_same
+from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.fused import shape_of
 
 if TYPE_CHECKING:

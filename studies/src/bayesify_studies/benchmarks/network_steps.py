@@ -17,6 +17,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -58,7 +59,7 @@ def share_device(lock: str) -> None:
 
     """
     global _lock
-    _lock = open(lock, "w")  # noqa: SIM115 -- held until the process ends
+    _lock = Path(lock).open("w")  # noqa: SIM115 -- held until the process ends
     fcntl.flock(_lock, fcntl.LOCK_EX)
     original = fused_module.compile_function
 
