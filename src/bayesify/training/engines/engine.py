@@ -124,10 +124,11 @@ class Engine:
 
     def _step(self, batch: list[Batch], step: int, size: int) -> Tensor:
         method, share, rate = self.method, self.step_schedule.share(step, size), self._set_rates(step)
-        if self._replayed is not None:
-            return self._replayed(batch, step, share, rate)
-        if self._fused is not None:
-            return self._fused(batch, step, share, rate)
+        run = self._replayed or self._fused
+        if run is not None:
+            nll = run(batch, step, share, rate)
+            method.made_step(step)
+            return nll
         return plain_step(method, self.optimizer, self.plan, batch, step, share, self._layer_rates)
 
     def _replays(
@@ -139,8 +140,9 @@ class Engine:
         graphed.begin(order, numbers, epoch * batches, skip)
         self._set_rates((epoch + 1) * batches - 1)
         try:
-            for size in self.step_schedule.sizes[skip:]:
+            for number, size in enumerate(self.step_schedule.sizes[skip:], epoch * batches + skip):
                 graphed.step(size)
+                self.method.made_step(number)
                 progress.seen += size
                 yield
             if epoch + 1 < self.plan.epochs:
@@ -174,9 +176,8 @@ class Engine:
         wanted = plan.compiled
         if wanted is None:
             size, tensors = method.network.size * plan.draws, len(method.network.places)
-            wanted = declares(method, "capturable") and worth_compiling(
-                size, self.step_schedule.steps, self._device, tensors
-            )
+            able = declares(method, "capturable") and method.fusible
+            wanted = able and worth_compiling(size, self.step_schedule.steps, self._device, tensors)
         if wanted and (plan.accumulate > 1 or plan.clip_norm is not None or plan.recompute or plan.rates):
             if plan.compiled:
                 logger.warning("the step is not fused (accumulate=, clip_norm=, rates= and recompute= are plain)")

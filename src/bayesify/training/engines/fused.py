@@ -56,7 +56,8 @@ class FusedStep:
         self.method, self.rule, self.draws = method, rule, draws
         self.objective: nn.Module = _Objective(method, draws)
         self.names = [name for name, _ in self.objective.named_parameters()]
-        self.buffers = dict(self.objective.named_buffers())
+        outside = {f"method.{name}" for name in method.outside_steps}
+        self.buffers = {name: tensor for name, tensor in self.objective.named_buffers() if name not in outside}
         self.done = rule.count()
         self.state: list[Tensor] = [
             *(parameter.detach() for parameter in self.objective.parameters()),
@@ -170,6 +171,7 @@ class FusedStep:
             loss, nll = functional_call(self.objective, named, (batches, step, share))
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         with torch.no_grad():
+            self.rule.begin(step, buffers["seed"])
             optimizer_state = [[next(rest) for _ in slots] for slots in self.rule.state]
             self.rule.apply_all(state[: len(self.names)], gradients, optimizer_state, rates)
         batch_nll: Tensor = nll.detach()
@@ -212,7 +214,7 @@ def signed(seed: int) -> int:
 
 def check_capturable(method: Trainable, optimizer: Optimizer, batches: list[Batch]) -> None:
     """Raise where the step is not one function of tensors."""
-    if not declares(method, "capturable"):
+    if not declares(method, "capturable") or not method.fusible:
         raise ValueError(f"the step of {method.name} is not one function of tensors")
     if {id(p) for p in method.parameters()} != {id(p) for group in optimizer.param_groups for p in group["params"]}:
         raise ValueError("the optimiser does not have all parameters of the method")
@@ -245,5 +247,5 @@ class _Objective(nn.Module):
             objective: Objective = self.method.captured(batches, step=step, share=share, draws=self.draws)
         finally:
             self.method.seed = seed
-        self.method.absorb(objective)
+        self.method.update_statistics(objective)
         return objective.loss, objective.nll
