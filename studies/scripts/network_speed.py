@@ -1,7 +1,7 @@
 """Speed and memory of known networks on one GPU: `python studies/scripts/network_speed.py --out FILE.jsonl`.
 
 Every part is measured in a process of its own and written as one line of JSON as soon as it is there, so a part that
-fails or a time limit costs nothing else. `--minutes 10` stops in time, `--only resnet18/bfloat16` measures some parts,
+fails or a time limit costs nothing else. `--minutes 10` stops in time, `--only eager,resnet18/tf32` measures some parts,
 `--list` names them, and `--device cpu --tiny` tries everything out in small.
 """
 
@@ -19,38 +19,45 @@ from pathlib import Path
 from typing import Any
 
 
+# In the order of their importance.
+COMPILED = {
+    "resnet18/bfloat16": ("variational", "point", "ivon", "torch.compile", "flipout", "sgld", "sghmc", "ensemble"),
+    "bert/bfloat16": ("variational", "point", "torch.compile", "ivon"),
+    "resnet50/bfloat16": ("point", "variational", "torch.compile"),
+    "vit/bfloat16": ("point", "variational", "torch.compile"),
+    "gpt2/bfloat16": ("variational", "point", "torch.compile"),
+    "resnet18/tf32": ("variational", "point"),
+    "bert/tf32": ("variational", "point"),
+    "kept": ("resnet18/variational-kept", "bert/variational-kept"),
+}
+EAGER = {
+    "resnet18/bfloat16": ("plain", "variational", "ivon", "flipout", "sghmc", "ensemble"),
+    "resnet18/tf32": ("plain", "variational"),
+    "bert/bfloat16": ("plain", "variational", "ivon"),
+    "bert/tf32": ("plain", "variational"),
+    "resnet50/bfloat16": ("plain", "variational"),
+    "vit/bfloat16": ("plain", "variational"),
+    "gpt2/bfloat16": ("plain", "variational"),
+}
+
+
 def parts() -> dict[str, list[dict[str, Any]]]:
-    """The parts in the order of their importance: what each measures, one setting after the other."""
-    found: dict[str, list[dict[str, Any]]] = {}
-
-    def rows(network: str, precision: str, *methods: str, eager: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-        common = {"network": network, "precision": precision}
-        first = [common | {"method": "plain", "compiled": False}]
-        first += [common | {"method": method, "compiled": False} for method in eager]
-        return first + [common | {"method": method} for method in methods]
-
-    found["resnet18/bfloat16"] = rows(
-        "resnet18",
-        "bfloat16",
-        "point",
-        "variational",
-        "ivon",
-        "torch.compile",
-        "variational-kept",
-        eager=("variational", "ivon"),
-    )
-    found["bert/bfloat16"] = rows("bert", "bfloat16", "variational", "point", eager=("variational", "ivon"))
-    found["predict"] = [{"function": "prediction"}, {"function": "prediction", "precision": "bfloat16"}]
-    found["laplace"] = [{"function": "last_layer_laplace", "classes": classes} for classes in (10, 100, 1000)]
-    found["resnet18/tf32"] = rows("resnet18", "tf32", "variational", "point", eager=("variational",))
-    found["resnet50/bfloat16"] = rows("resnet50", "bfloat16", "variational", "point", eager=("variational",))
-    found["gpt2/bfloat16"] = rows("gpt2", "bfloat16", "variational", "point", eager=("variational",))
-    found["vit/bfloat16"] = rows("vit", "bfloat16", "variational", "point", eager=("variational",))
-    found["resnet18/chains"] = rows("resnet18", "bfloat16", "sgld", "sghmc")
-    found["resnet18/flipout"] = rows("resnet18", "bfloat16", "flipout", eager=("flipout",))
-    found["bert/more"] = rows("bert", "bfloat16", "ivon", "variational-kept", "torch.compile")
-    found["bert/tf32"] = rows("bert", "tf32", "variational", "point", eager=("variational",))
-    found["resnet18/ensemble"] = rows("resnet18", "bfloat16", "ensemble", eager=("ensemble",))
+    """What each part measures, one setting after the other."""
+    found: dict[str, list[dict[str, Any]]] = {
+        "predict": [{"function": "prediction"}, {"function": "prediction", "precision": "bfloat16"}],
+        "laplace": [{"function": "last_layer_laplace", "classes": classes} for classes in (10, 100, 1000)],
+    }
+    for where, methods in EAGER.items():
+        network, precision = where.split("/")
+        common = {"network": network, "precision": precision, "compiled": False}
+        found[f"eager/{where}"] = [common | {"method": method} for method in methods]
+    for where, methods in COMPILED.items():
+        for method in methods:
+            if where == "kept":
+                network, precision, name = method.split("/")[0], "bfloat16", method.split("/")[1]
+            else:
+                (network, precision), name = where.split("/"), method
+            found[f"{where}/{method}"] = [{"network": network, "precision": precision, "method": name}]
     return found
 
 

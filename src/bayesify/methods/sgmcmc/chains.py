@@ -54,7 +54,7 @@ class StochasticGradientMCMC(StoredChains):
 
     @property
     def fusible(self) -> bool:  # type: ignore[override]
-        """Whether the learning rate is given: steps that are still found, or that follow cycles, are made one by one."""
+        """Whether the learning rate is given; a step size that is being found, or that has cycles, is not compiled."""
         return self.phases is None and self.cycles is None
 
     def first_state(self, x: Tensor, state: dict[str, Any]) -> list[Tensor]:

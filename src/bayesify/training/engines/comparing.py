@@ -18,6 +18,8 @@ from torch import Tensor
 # An update that differs by more than this share of its length is wrong.
 TOLERANCE = 5e-2
 _TIMES_AS_FAR = 2.0
+# A comparison in low precision has four states at once, and one of them makes a step.
+_COPIES = 6
 
 
 def check_same(
@@ -45,13 +47,13 @@ def check_same(
     """
     for number, (expected, actual, old) in enumerate(zip(plain, compiled, before, strict=True)):
         if expected.is_floating_point():
-            # A GPU's memory may have no room for copies of everything: one tensor after the other.
-            right = expected if full is None else full[number].to(actual.device)
+            # Copies may be in the memory of the host: one tensor after the other is moved.
+            right = (expected if full is None else full[number]).to(actual.device)
             change = (right - old.to(actual.device)).norm()
             allowed = tolerance * change + 1e-6 * right.norm()
             if full is not None:
                 allowed = allowed + _TIMES_AS_FAR * (expected.to(actual.device) - right).norm()
-            off = (right.to(actual.device) - actual).norm()
+            off = (right - actual).norm()
             same, far = bool(off <= allowed), float(off / change) if change else float("inf")
         else:
             same, far = torch.equal(expected, actual.to(expected.device)), float("inf")
@@ -73,9 +75,27 @@ def full_products() -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = before[1]
 
 
+def copied(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Copies of tensors; in the memory of the host, which takes longer, where a GPU has no room for several of them.
+
+    Args:
+        tensors: what to copy.
+
+    Returns:
+        The copies.
+
+    """
+    where = tensors[0].device
+    if where.type == "cuda":
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        if torch.cuda.mem_get_info(where)[0] < _COPIES * size:
+            where = torch.device("cpu")
+    return [tensor.detach().to(where, copy=True) for tensor in tensors]
+
+
 @contextmanager
 def unchanged(state: Sequence[Tensor]) -> Iterator[None]:
-    """Put tensors back as they were after a trial; meanwhile copies of them are in the memory of the host.
+    """Put tensors back as they were after a trial.
 
     Args:
         state: tensors that the trial changes in place.
@@ -84,7 +104,7 @@ def unchanged(state: Sequence[Tensor]) -> Iterator[None]:
         Nothing.
 
     """
-    saved = [tensor.to("cpu", copy=True) for tensor in state]
+    saved = copied(state)
     try:
         yield
     finally:

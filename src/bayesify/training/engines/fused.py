@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
 from bayesify.training.batches import Batch
-from bayesify.training.engines.comparing import check_same, full_products, unchanged
+from bayesify.training.engines.comparing import check_same, copied, full_products, unchanged
 from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.updates import UpdateRule, update_rule
 from bayesify.training.trainable import declares
@@ -143,10 +143,11 @@ class FusedStep:
     def _after(self, run: Callable[..., Tensor], arguments: tuple[Tensor, ...]) -> list[Tensor]:
         """The loss and the state after a step on a copy of the state."""
         if self.state[0].is_cuda:
-            # A GPU may have no room for another state.
+            # A GPU may have no room for a step on another state.
             with full_products(), unchanged(self.state):
                 nll = run(*self.state, *arguments)
-                return [tensor.to("cpu", copy=True) for tensor in (nll, *self.state)]
+                copies = copied([*self.state, nll])
+                return [copies[-1], *copies[:-1]]
         copies = [tensor.clone() for tensor in self.state]
         with full_products():
             return [run(*copies, *arguments), *copies]

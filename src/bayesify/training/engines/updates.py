@@ -30,7 +30,7 @@ class UpdateRule(ABC):
         self.parameters: list[Tensor] = list(self.group["params"])
         self.state = [self._own_state(parameter) for parameter in self.parameters]
 
-    def begin(self, step: Tensor, seed: Tensor) -> None:
+    def begin(self, step: Tensor, seed: Tensor) -> None:  # noqa: B027 -- most updates have no noise
         """What an update with noise needs: the number of the step and the seed, as tensors of a trace."""
 
     @abstractmethod
