@@ -1,8 +1,10 @@
 """Speed and memory of known networks on one GPU: `python studies/scripts/network_speed.py --out FILE.jsonl`.
 
 Every part is measured in a process of its own and written as one line of JSON as soon as it is there, so a part that
-fails or a time limit costs nothing else. `--minutes 10` stops in time, `--only eager,resnet18/tf32` measures some parts,
-`--list` names them, and `--device cpu --tiny` tries everything out in small.
+fails or a time limit costs nothing else. `--minutes 10` stops in time, `--only eager,resnet18/tf32` measures some
+parts, `--list` names them, and `--device cpu --tiny` tries everything out in small.
+
+`--publish FILE.jsonl [FILE.jsonl ...]` takes measurements into docs/results/network-speed.json and writes the page.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "network-speed.json"
 # In the order of their importance.
 COMPILED = {
     "resnet18/bfloat16": ("variational", "point", "ivon", "torch.compile", "flipout", "sgld", "sghmc", "ensemble"),
@@ -61,7 +63,7 @@ def parts() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def measure_part(name: str, device: str, tiny: bool, lock: str | None) -> None:
+def measure_part(name: str, device: str, tiny: bool, lock: str | None, together: int) -> None:
     """Measure one part in this process, a line of JSON for each setting."""
     from bayesify_studies.benchmarks import machine, network_steps
 
@@ -77,7 +79,13 @@ def measure_part(name: str, device: str, tiny: bool, lock: str | None) -> None:
         except Exception as problem:  # noqa: BLE001 -- the next setting may work
             traceback.print_exc()
             result = {"failed": f"{type(problem).__name__}: {' '.join(str(problem).split())[:300]}"}
-        line = {"part": name, **setting, **result, "seconds_to_measure": round(time.perf_counter() - began, 1)}
+        line = {
+            "part": name,
+            **setting,
+            **result,
+            "together": together,
+            "seconds_to_measure": round(time.perf_counter() - began, 1),
+        }
         print(json.dumps(line), flush=True)
 
 
@@ -88,7 +96,9 @@ def run_part(name: str, options: argparse.Namespace, end: float, writing: thread
         print(f"no time left for {name}", flush=True)
         return
     command = [sys.executable, "-u", __file__, "--here", name, "--device", options.device]
-    command += ["--lock", f"{options.out}.lock"] + (["--tiny"] if options.tiny else [])
+    command += ["--lock", f"{options.out}.lock", "--together", str(options.together)] + (
+        ["--tiny"] if options.tiny else []
+    )
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         timer = threading.Timer(min(left, 60 * options.part_minutes), process.kill)
@@ -115,11 +125,17 @@ def main() -> None:
     parser.add_argument("--part-minutes", type=float, default=6.0)
     parser.add_argument("--together", type=int, default=1, help="processes at a time")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--publish", nargs="+", type=Path, help="write the page from these measurements")
     parser.add_argument("--here", help="measure this part in this process")
     parser.add_argument("--lock", help="file of the process that measures")
     options = parser.parse_args()
     if options.here is not None:
-        measure_part(options.here, options.device, options.tiny, options.lock)
+        measure_part(options.here, options.device, options.tiny, options.lock, options.together)
+        return
+    if options.publish:
+        from bayesify_studies.benchmarks import network_page
+
+        network_page.publish(options.publish, RESULTS)
         return
     asked = [word.strip() for word in (options.only or "").split(",") if word.strip()]
     names = [name for name in parts() if not asked or any(name.startswith(word) for word in asked)]

@@ -248,8 +248,9 @@ def _keeping_noise() -> Iterator[None]:
 
 
 def _method(name: str, case: Known) -> Any:
-    made, likelihood, settings = case.make(), Categorical(), {"output": case.output}
-    chains = {"prior": "normal:0.1", "chains": 1, "samples": 2, "start": "given", **settings}
+    made, likelihood = case.make(), Categorical()
+    settings: dict[str, Any] = {"output": case.output}
+    chains: dict[str, Any] = {"prior": "normal:0.1", "chains": 1, "samples": 2, "start": "given", **settings}
     if name in {"variational", "variational-kept", "flipout"}:
         estimator = "flipout" if name == "flipout" else "weight"
         return bf.Variational(made, likelihood, prior="normal:0.1", estimator=estimator, **settings)
