@@ -226,7 +226,7 @@ def main() -> None:
             record = {"setting": setting, "failed": f"{type(problem).__name__}: {problem}"[:300]}
         longest = max(longest, time.perf_counter() - began)
         name = f"{setting}-{options.seed}{'-test' if options.test else ''}.json"
-        (options.out / name).write_text(json.dumps(record))
+        (options.out / name).write_text(json.dumps(record) + "\n")
         print(json.dumps(record), flush=True)
 
 
