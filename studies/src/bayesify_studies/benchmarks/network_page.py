@@ -259,8 +259,8 @@ def _images(rows: Sequence[Row]) -> list[str]:
     return [
         "## CIFAR-10",
         (
-            "ResNet-18 with the usual augmentation (`augment=`), batches of 128, compiled steps in bfloat16. Scores are "
-            f"those of 5,000 held-out training images, with 30 draws; one seed. {len(trained)} settings were tried in "
+            "ResNet-18 with the usual augmentation (`augment=`), batches of 128, compiled steps in bfloat16. Scores "
+            f"are those of 5,000 held-out training images, with 30 draws; one seed. {len(trained)} settings were tried in "
             "this queue, those of `studies/scripts/cifar10_resnet18.py`. A missing time was measured beside other work."
         ),
         _table(("setting", "epochs", "accuracy", "NLL", "ECE", "seconds an epoch"), lines),
