@@ -27,7 +27,7 @@ from torch.utils import _pytree as pytree
 from bayesify import noise
 from bayesify.errors import choose, first_line
 from bayesify.priors.stacked_priors import VaryingPrior
-from bayesify.training.engines.comparing import check_same
+from bayesify.training.engines.comparing import TOLERANCE, check_same
 from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.fused import shape_of
 
@@ -268,12 +268,12 @@ def can_be_staged(step: StackedStep) -> bool:
 
 
 def check_finite(
-    expected: Sequence[Tensor], found: Sequence[Tensor], before: Sequence[Tensor], **tolerance: float
+    expected: Sequence[Tensor], found: Sequence[Tensor], before: Sequence[Tensor], tolerance: float = TOLERANCE
 ) -> None:
     """Raise where the rows of networks differ by more than rounding; networks that have diverged are left out."""
     finite = torch.stack([torch.isfinite(rows).view(len(rows), -1).all(1) for rows in expected]).all(0)
     plain, other, old = ([rows[finite] for rows in tensors] for tensors in (expected, found, before))
-    check_same(plain, other, old, **tolerance)
+    check_same(plain, other, old, tolerance)
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def _vit(tiny: bool) -> nn.Module:
     """ViT-S/16: 22 million weights."""
     from transformers import ViTConfig, ViTForImageClassification
 
-    sizes = {"hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536, "num_labels": 10}
+    sizes: dict[str, Any] = {"hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536, "num_labels": 10}
     if tiny:
         sizes |= {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
         sizes |= {"num_hidden_layers": 1, "image_size": 32}
@@ -132,17 +132,21 @@ def _vit(tiny: bool) -> nn.Module:
 def _bert(tiny: bool) -> nn.Module:
     from transformers import BertConfig, BertForSequenceClassification
 
-    sizes = {"num_labels": 2}
+    sizes: dict[str, Any] = {"num_labels": 2}
     if tiny:
         sizes |= {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
         sizes |= {"num_hidden_layers": 1, "vocab_size": 100}
-    off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return BertForSequenceClassification(BertConfig(**sizes, **off))
+    sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    made: Any = BertForSequenceClassification
+    network: nn.Module = made(BertConfig(**sizes))
+    return network
 
 
 def _gpt2(tiny: bool) -> nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    sizes = {"n_embd": 16, "n_head": 2, "n_layer": 1, "vocab_size": 100} if tiny else {}
-    off = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "use_cache": False}
-    return GPT2LMHeadModel(GPT2Config(**sizes, **off))
+    sizes: dict[str, Any] = {"n_embd": 16, "n_head": 2, "n_layer": 1, "vocab_size": 100} if tiny else {}
+    sizes |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "use_cache": False}
+    made: Any = GPT2LMHeadModel
+    network: nn.Module = made(GPT2Config(**sizes))
+    return network

@@ -168,6 +168,10 @@ def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, marks, *lines))
 
 
+def _of(row: Row | None, what: str) -> float | None:
+    return None if row is None else row.get(what)
+
+
 def _number(value: float | None, digits: int = 2) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
@@ -182,11 +186,11 @@ def _step_table(rows: Sequence[Row]) -> str:
                 f"{TITLES[network]}, {PRECISIONS[precision]}",
                 METHODS[row["method"]],
                 _number(row["ms"]),
-                _number(plain and plain["ms"]),
+                _number(_of(plain, "ms")),
                 _number(_alike(rows, row)),
-                _number(user and user["ms"]),
+                _number(_of(user, "ms")),
                 _number(row.get("compile_seconds"), 0),
-                _number(plain and plain.get("compile_seconds"), 0),
+                _number(_of(plain, "compile_seconds"), 0),
             ]
         )
     heads = ("network", "method", "ms", "plain, ms", "ratio", "torch.compile, ms", "compile, s", "plain, s")
@@ -219,7 +223,7 @@ def _memory_table(rows: Sequence[Row]) -> str:
                     _number(row["peak_gib"]),
                     _number(plain["peak_gib"]),
                     _number(_to_eager(rows, row, "peak_gib")),
-                    _number(alike and alike["peak_gib"]),
+                    _number(_of(alike, "peak_gib")),
                 ]
             )
     return _table(("network", "method", "GiB", "plain, GiB", "ratio", "plain compiled alike, GiB"), lines)
@@ -260,8 +264,9 @@ def _images(rows: Sequence[Row]) -> list[str]:
         "## CIFAR-10",
         (
             "ResNet-18 with the usual augmentation (`augment=`), batches of 128, compiled steps in bfloat16. Scores "
-            f"are those of 5,000 held-out training images, with 30 draws; one seed. {len(trained)} settings were tried in "
-            "this queue, those of `studies/scripts/cifar10_resnet18.py`. A missing time was measured beside other work."
+            "are those of 5,000 held-out training images, with 30 draws; one seed. "
+            f"{len(trained)} settings were tried in this queue, those of `studies/scripts/cifar10_resnet18.py`. A "
+            "missing time was measured beside other work."
         ),
         _table(("setting", "epochs", "accuracy", "NLL", "ECE", "seconds an epoch"), lines),
     ]

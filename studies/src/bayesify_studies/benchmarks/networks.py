@@ -25,13 +25,19 @@ def measure(
     choose("network", network, NAMES)
     choose("method", method, network_steps.METHODS)
     choose("precision", precision, tuple(network_steps.PRECISIONS))
-    common = {"network": network, "precision": precision, "device": usable(device), "tiny": tiny, "batch": batch_size}
+    common: dict[str, Any] = {
+        "network": network,
+        "precision": precision,
+        "device": usable(device),
+        "tiny": tiny,
+        "batch": batch_size,
+    }
     rows = {}
-    for name, settings in {
-        "plain": {"method": "plain", "compiled": False},
-        **({"compiled_plain": {"method": "point"}} if compiled else {}),
-        "ours": {"method": method, "compiled": compiled},
-    }.items():
+    wanted: dict[str, dict[str, Any]] = {"plain": {"method": "plain", "compiled": False}}
+    if compiled:
+        wanted["compiled_plain"] = {"method": "point"}
+    wanted["ours"] = {"method": method, "compiled": compiled}
+    for name, settings in wanted.items():
         progress(name.replace("_", " "))
         rows[name] = network_steps.measure(**common, **settings)
     against = rows["compiled_plain" if compiled else "plain"]
