@@ -92,7 +92,9 @@ class Engine:
         """
         plan, members = self.plan, self.method.members
         total = torch.tensor(progress.nll_sum, dtype=torch.float64, device=self._device)
-        if not self._decided and isinstance(self.examples, IndexedExamples):
+        # With augmentation the first batch decides, so that the function is called once a step; not the smaller last one.
+        early = self._augment is None or skip == self.step_schedule.batches - 1
+        if not self._decided and early and isinstance(self.examples, IndexedExamples):
             leading = torch.arange(min(plan.batch_size, self.examples.n_data))
             first = [to_device(self.examples.fetch(leading), self._device)] * members
             if self._augment is not None:
