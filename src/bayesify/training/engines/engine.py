@@ -92,7 +92,7 @@ class Engine:
         """
         plan, members = self.plan, self.method.members
         total = torch.tensor(progress.nll_sum, dtype=torch.float64, device=self._device)
-        # With augmentation the first batch decides, so that the function is called once a step; not the smaller last one.
+        # With augmentation the first whole batch decides, so that the function is called once a step.
         early = self._augment is None or skip == self.step_schedule.batches - 1
         if not self._decided and early and isinstance(self.examples, IndexedExamples):
             leading = torch.arange(min(plan.batch_size, self.examples.n_data))
