@@ -88,7 +88,7 @@ def reproduce(
         "command": f"bayesify reproduce {experiment.name} --preset {preset}"
         + ("" if where == "cpu" else f" --device {where}"),
         "settings": settings,
-        "commit": _commit(),
+        "commit": commit(),
         "machines": machines,
         "seconds": seconds,
         **findings.to_dict(),
@@ -121,7 +121,7 @@ def _clear(out: Path) -> None:
         (out / name).unlink(missing_ok=True)
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of the checkout that this package is run from, with a mark where the package differs from it."""
     commit, changed = _git("rev-parse", "--short", "HEAD"), _git("status", "--porcelain", "--", *map(str, SOURCES))
     return f"{commit}-dirty" if commit and changed else commit or None
