@@ -104,7 +104,8 @@ def clinc() -> DataSet:
         sentences, intents = zip(*found[part], strict=True)
         rows = torch.tensor(hashing.transform(sentences).toarray(), dtype=torch.float32)
         parts += [rows, torch.tensor([names.index(intent) for intent in intents])]
-    return DataSet("clinc", "classification", *parts, class_names=names)
+    columns = tuple(Column(f"word {number}") for number in range(WORDS))
+    return DataSet("clinc", "classification", *parts, class_names=names, columns=columns)
 
 
 @cache

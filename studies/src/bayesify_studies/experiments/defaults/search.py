@@ -63,7 +63,7 @@ def _wide(problem: Problem, method: str) -> dict[str, Any]:
     return {"units": (4 * UNITS_FOR_TABLES[problem.kind][0],)}
 
 
-def _other_model(problem: Problem, method: str) -> dict[str, Any]:
+def _other_model(problem: Problem, method: str) -> dict[str, Any] | None:
     """Another noise for numbers; another prior or dropout rate for classes."""
     if problem.kind == "regression":
         return {"likelihood": "gaussian:half-cauchy(1)" if method == "hmc" else "gaussian:heteroscedastic"}
@@ -71,4 +71,6 @@ def _other_model(problem: Problem, method: str) -> dict[str, Any]:
         return {"p": 0.05}
     if CARDS[method].prior:
         return {"prior": "normal:fan_in"}
-    return {"prior": "normal:1"} if method in {"point", "ensemble"} else {"units": (20,)} if not problem.images else {}
+    if method in {"point", "ensemble"}:
+        return {"prior": "normal:1"}
+    return None if problem.images else {"units": (20,)}
