@@ -1,0 +1,71 @@
+"""Do the defaults work? Every method and Auto on many problems as they come, against tuned settings and other models.
+
+problems, fits   the data, and one fit with its scores
+search           the settings that "tuned" stands for
+baselines        boosting, a Gaussian process and NGBoost
+distances        moons and circles against HMC
+posteriors       regressions with reference posteriors
+cells, run       which fits there are, and how they are computed in many processes
+verdicts, goals  what the scores say
+page             the page
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bayesify_studies.experiments.defaults.cells import Size
+from bayesify_studies.experiments.defaults.page import findings
+from bayesify_studies.experiments.defaults.run import FILE, read, work_through
+from bayesify_studies.experiments.framework.experiment import Experiment
+from bayesify_studies.experiments.framework.findings import Findings
+from bayesify_studies.experiments.framework.work import Work
+
+
+def run(work: Work) -> Findings:
+    """Compute the cells that the folder lacks, and say what they show."""
+    size = size_of(work.settings)
+    work.once("cells", computed, work.folder, size, work.jobs, work["minutes"], work.progress)
+    return findings(read(work.folder / FILE), size)
+
+
+def computed(folder: Path, size: Size, jobs: int, minutes: float | None, say: bool) -> dict[str, Any]:
+    """Compute the cells, and count what they took and where."""
+    work_through(folder, size, processes=jobs, minutes=minutes, say=say)
+    return cost(folder)
+
+
+def cost(folder: Path) -> dict[str, Any]:
+    """Seconds of all cells of a folder, and the machines that they were computed on."""
+    lines = read(folder / FILE).values()
+    machines = sorted({line["machine"] for line in lines})
+    spent = sum(line.get("seconds") or 0.0 for line in lines)
+    return {"cells": len(lines), "seconds": spent, "machine": " and ".join(machines) or "none"}
+
+
+def size_of(settings: dict[str, Any]) -> Size:
+    """How much a preset asks for."""
+    named = {name: value for name, value in settings.items() if name != "minutes"}
+    return Size(**{name: tuple(value) if isinstance(value, list) else value for name, value in named.items()})
+
+
+EXPERIMENT = Experiment(
+    name="defaults",
+    title="Do the defaults work?",
+    study="ours",
+    question="With nothing but data: how good is each method at its defaults, against the same method tuned, a plain "
+    "network, gradient boosting and HMC, and does it warn when it failed?",
+    run=run,
+    quick={
+        "problems": ["moons", "gap", "diabetes"],
+        "methods": ["point", "ensemble", "mc-dropout", "variational", "ivon", "laplace", "swag"],
+        "seeds": 1,
+        "tuned_seeds": 1,
+        "distance_seeds": 0,
+        "splits": 1,
+        "parts": ["default", "baseline", "posterior"],
+        "minutes": 10,
+    },
+    full={"seeds": 5, "tuned_seeds": 3, "distance_seeds": 20, "splits": 20, "minutes": None},
+)
