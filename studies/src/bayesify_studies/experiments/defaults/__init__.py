@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bayesify_studies.experiments.defaults.cells import Size
+from bayesify_studies.experiments.defaults.lines import FILE, read
 from bayesify_studies.experiments.defaults.page import findings
-from bayesify_studies.experiments.defaults.run import FILE, read, work_through
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings
 from bayesify_studies.experiments.framework.work import Work
@@ -32,6 +32,8 @@ def run(work: Work) -> Findings:
 
 def computed(folder: Path, size: Size, jobs: int, minutes: float | None, say: bool) -> dict[str, Any]:
     """Compute the cells, and count what they took and where."""
+    from bayesify_studies.experiments.defaults.run import work_through
+
     work_through(folder, size, processes=jobs, minutes=minutes, say=say)
     return cost(folder)
 

@@ -81,7 +81,7 @@ def findings(lines: Lines, size: Size) -> Findings:
             _matrix("Accuracy or RMSE at the defaults", lines, size, ("accuracy", "rmse"), baselines=True),
             _matrix("NLL at the defaults", lines, size, ("nll",), baselines=True),
             _matrix("ECE, or the share that 90% intervals hold", lines, size, ("ece", "coverage"), baselines=True),
-            _warned(judged, size),
+            _warned(judged),
             _matrix("Seconds of one core", lines, size, ("cpu_seconds",), baselines=True),
             _of_tables(tables),
             _of_hmc(far),
@@ -218,7 +218,7 @@ def _cell(fits: Iterable[Any], names: tuple[str, ...]) -> str:
     return ""
 
 
-def _warned(judged: list[verdicts.Judged], size: Size) -> Table:
+def _warned(judged: list[verdicts.Judged]) -> Table:
     rows = []
     for method in METHODS:
         mine = [one for one in judged if one.method == method]

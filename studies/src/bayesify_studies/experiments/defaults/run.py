@@ -23,21 +23,10 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-FILE = "cells.jsonl"
+from bayesify_studies.experiments.defaults.lines import FILE, read
+
 # A cell that waits for a busy machine may take this many times its limit.
 WAITED = 4.0
-
-
-def read(path: Path) -> dict[str, dict[str, Any]]:
-    """The lines of a file of results by key; a line that was cut off is left out."""
-    found: dict[str, dict[str, Any]] = {}
-    for text in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        found[line["key"]] = line
-    return found
 
 
 @dataclass
@@ -71,10 +60,14 @@ def work_through(
         The number of cells that are still missing and can be computed.
 
     """
+    import torch
+
     from bayesify_studies.experiments.defaults import cells
     from bayesify_studies.experiments.framework.experiment import commit
     from bayesify_studies.experiments.framework.work import machine
 
+    # Before a fork: a pool of threads does not survive it.
+    torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
     lines = read(path)
@@ -118,6 +111,8 @@ def _start(context: Any, cell: Any) -> _Running:
 
 def _compute(cell: Any, results: Connection) -> None:
     """In a process of its own: a cell's scores, or why there are none."""
+    from threadpoolctl import threadpool_limits
+
     from bayesify.errors import TrainingError
     from bayesify.files import plain
     from bayesify_studies.experiments.defaults import cells
@@ -128,7 +123,8 @@ def _compute(cell: Any, results: Connection) -> None:
     allowed = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(cell.limit + time.process_time()), allowed))
     try:
-        found = {"status": cells.FINE, **plain(cells.compute(cell))}
+        with threadpool_limits(1):
+            found = {"status": cells.FINE, **plain(cells.compute(cell))}
     except UnaffordableError as problem:
         found = {"status": cells.UNAFFORDABLE, "reason": str(problem)}
     except TrainingError as problem:
@@ -188,14 +184,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.data is not None:
         os.environ["BAYESIFY_DATA"] = str(given.data.resolve())
-    # Before torch is loaded: one thread for each cell, and no accelerator.
-    os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
-    import torch
-
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     from bayesify.errors import at_least, choose
     from bayesify_studies.experiments.defaults import cells, problems
 
-    torch.set_num_threads(1)
     try:
         if given.pack:
             print(problems.pack(given.out))
