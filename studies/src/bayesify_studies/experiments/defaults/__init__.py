@@ -12,6 +12,7 @@ page             the page
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,12 @@ def cost(folder: Path) -> dict[str, Any]:
 
 def size_of(settings: dict[str, Any]) -> Size:
     """How much a preset asks for."""
-    named = {name: value for name, value in settings.items() if name != "minutes"}
-    return Size(**{name: tuple(value) if isinstance(value, list) else value for name, value in named.items()})
+    named = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in settings.items()
+        if name != "minutes"
+    }
+    return replace(Size(), **named)
 
 
 EXPERIMENT = Experiment(

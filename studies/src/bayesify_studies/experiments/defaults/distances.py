@@ -51,7 +51,7 @@ def compared(data: str, seed: int) -> dict[str, Any]:
         hmc = HMC(_network(), "categorical", prior="normal:1", chains=CHAINS, seed=seed + 1000)
         hmc.fit(prepared.train, warm_up=WARM_UP, samples=SAMPLES, seed=seed + 1000, progress=False, compiled=False)
         whole, first, second = halves(hmc, x, draws=CHAINS * SAMPLES)
-        methods = {}
+        methods: dict[str, dict[str, Any]] = {}
         for name in COMPARED:
             started = time.perf_counter()
             try:

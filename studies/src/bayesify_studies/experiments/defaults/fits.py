@@ -90,7 +90,9 @@ def scores(prediction: Predictive, targets: Tensor, known: Tensor, likelihood: L
         Plain values by name.
 
     """
-    constant = -float(constant_log_prob(likelihood, likelihood.prepare(known), likelihood.prepare(targets)).mean())
+    by_constant = constant_log_prob(likelihood, likelihood.prepare(known), likelihood.prepare(targets))
+    assert by_constant is not None
+    constant = -float(by_constant.mean())
     all_scores = score(prediction, targets).to_dict()
     if prediction.kind == "classification":
         commonest = known.bincount().argmax()

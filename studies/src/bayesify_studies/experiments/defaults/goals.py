@@ -133,7 +133,7 @@ def posteriors_of(lines: Lines) -> dict[str, dict[str, Mapping[str, Any]]]:
 def reached(method: str, errors: Mapping[str, Any]) -> bool:
     """Whether the errors of a posterior are within their bounds."""
     mean, sd = OF_POSTERIORS[method]
-    return errors["mean"] <= mean and errors["sd"] <= sd
+    return bool(errors["mean"] <= mean and errors["sd"] <= sd)
 
 
 def _of_distance(key: str, data: str) -> bool:
@@ -145,4 +145,4 @@ def _near(method: str, fit: Mapping[str, Any], accuracy: float) -> bool:
     if "error" in fit:
         return False
     of_accuracy, of_variation = NEAR.get(method, NEAR_OTHERS)
-    return abs(fit["accuracy"] - accuracy) <= of_accuracy and fit["total_variation"] <= of_variation
+    return bool(abs(fit["accuracy"] - accuracy) <= of_accuracy and fit["total_variation"] <= of_variation)

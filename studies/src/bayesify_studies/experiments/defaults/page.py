@@ -273,8 +273,8 @@ def _of_hmc(far: list[goals.FromHMC]) -> Table:
     headings = ["", "seeds", "near HMC", "far, warned", "far, silent", "largest accuracy gap", "mean TV", "largest TV"]
     note = (
         "The network is 2-5-5-2 tanh and the prior normal:1 in all; other settings are the defaults. Near is 0.02 in "
-        "accuracy and 0.03 in total variation for Auto, 0.05 in both for the others. The reference has 16 chains of 400 "
-        "draws, with other seeds than Auto's."
+        "accuracy and 0.03 in total variation for Auto, 0.05 in both for the others. The reference has 16 chains of "
+        "400 draws, with other seeds than Auto's."
     )
     return Table("Distance from HMC on circles and moons", headings, rows, note)
 

@@ -99,13 +99,14 @@ def clinc() -> DataSet:
         found = json.load(file)
     names = tuple(sorted({intent for _, intent in found["train"]}))
     hashing = HashingVectorizer(n_features=WORDS, norm="l2")
-    parts = []
+    parts: dict[str, Tensor] = {}
     for part in ("train", "test"):
         sentences, intents = zip(*found[part], strict=True)
         rows = torch.tensor(hashing.transform(sentences).toarray(), dtype=torch.float32)
-        parts += [rows, torch.tensor([names.index(intent) for intent in intents])]
+        labels = torch.tensor([names.index(intent) for intent in intents])
+        parts |= {f"x_{part}": rows, f"y_{part}": labels}
     columns = tuple(Column(f"word {number}") for number in range(WORDS))
-    return DataSet("clinc", "classification", *parts, class_names=names, columns=columns)
+    return DataSet("clinc", "classification", **parts, class_names=names, columns=columns)  # type: ignore[arg-type]
 
 
 @cache

@@ -9,6 +9,7 @@ scikit-learn and what `import bayesify` needs, and nothing else.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime as dt
 import json
 import math
@@ -18,7 +19,6 @@ import resource
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from bayesify_studies.experiments.defaults.lines import FILE, read
 WAITED = 4.0
 
 
-@dataclass
+@dataclasses.dataclass
 class _Running:
     process: Any
     results: Connection
@@ -199,7 +199,7 @@ def main() -> None:
                 choose(what.removesuffix("s"), name, known[what])
         at_least("processes", given.processes, 1)
         chosen = {what: tuple(names) for what, names in named.items() if names}
-        size = cells.Size(**chosen, seeds=given.seeds)
+        size = dataclasses.replace(cells.Size(seeds=given.seeds), **chosen)
         # Read once, and shared by every process.
         for name in {"mnist", "fashion-mnist", "clinc"} & set(size.problems):
             problems.PROBLEMS[name].make(0)
