@@ -24,7 +24,7 @@ from bayesify_studies.experiments.framework.findings import Findings
 from bayesify_studies.experiments.framework.work import Work
 
 
-def run(work: Work) -> Findings:
+def answer(work: Work) -> Findings:
     """Compute the cells that the folder lacks, and say what they show."""
     size = size_of(work.settings)
     work.once("cells", computed, work.folder, size, work.jobs, work["minutes"], work.progress)
@@ -63,7 +63,7 @@ EXPERIMENT = Experiment(
     study="ours",
     question="With nothing but data: how good is each method at its defaults, against the same method tuned, a plain "
     "network, gradient boosting and HMC, and does it warn when it failed?",
-    run=run,
+    run=answer,
     quick={
         "problems": ["moons", "gap", "diabetes"],
         "methods": ["point", "ensemble", "mc-dropout", "variational", "ivon", "laplace", "swag"],
