@@ -58,6 +58,27 @@ WIDE = 200
 PRIOR_OF_WIDE_REGRESSIONS = "normal:fan_in"
 
 
+def sampled_noise(spread: float) -> str:
+    """The prior of a Gaussian noise that a sampler finds beside the weights, where none is named.
+
+    A noise that is an output of the network would follow the weights: drawn from the prior `normal:1` it may be 1e-20
+    where a chain starts, and the log posterior infinite there.
+
+    Args:
+        spread: the standard deviation of the targets.
+
+    Returns:
+        The text form of the prior, wide around the spread.
+
+    Examples:
+        >>> from bayesify.methods.defaults import sampled_noise
+        >>> sampled_noise(9.2)
+        'half-cauchy(9.2)'
+
+    """
+    return f"half-cauchy({spread:.6g})"
+
+
 def default_settings(method: str, kind: str, *, images: bool = False) -> dict[str, Any]:
     """The default settings of a method for a kind of problem.
 

@@ -19,7 +19,7 @@ from bayesify.errors import BayesifyWarning
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import PRIOR_OF_WIDE_REGRESSIONS, WIDE
+from bayesify.methods.defaults import PRIOR_OF_WIDE_REGRESSIONS, WIDE, sampled_noise
 from bayesify.methods.variational.natural_gradient import LARGEST
 from bayesify.workflows.prepare import PreparedData
 from bayesify.workflows.recipe import Recipe
@@ -157,8 +157,8 @@ def make_likelihood(recipe: Recipe, prepared: PreparedData) -> Likelihood:
     name, _, _ = (recipe.likelihood or "").partition(":")
     if not name:
         name = "categorical" if prepared.kind == "classification" else "gaussian"
-    # HMC samples the weights only, so a learned noise would have no posterior.
-    noise = "heteroscedastic" if recipe.method == "hmc" else "learned"
+    # A learned noise has no posterior to sample.
+    noise = sampled_noise(prepared.target_scale) if recipe.method == "hmc" else "learned"
     likelihood = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name))
     known: dict[str, Any] = {"location": prepared.target_mean, "scale": prepared.target_scale}
     known["classes"] = len(prepared.class_names) or None

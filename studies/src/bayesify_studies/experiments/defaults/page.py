@@ -300,7 +300,7 @@ def _of_tuned(short: list[verdicts.AgainstTuned], count: int) -> Table:
     note = (
         f"The {len(short)} of {count} pairs in which the defaults miss a goal. The search has these settings: "
         f"{', '.join(TRIES)}. Wide is 4 times as many hidden units on tables (HMC: 30-30 tanh); long is 3 times the "
-        "epochs; another model is a noise that depends on the inputs (HMC: one noise with a prior), the prior "
+        "epochs; another model is a noise that depends on the inputs, the prior "
         "normal:fan_in, or another dropout rate. They are judged on a fifth of the first seed's training rows, by NLL."
     )
     return Table("Where the defaults are worse than tuned settings", headings, rows, note)

@@ -66,7 +66,7 @@ def _wide(problem: Problem, method: str) -> dict[str, Any]:
 def _other_model(problem: Problem, method: str) -> dict[str, Any] | None:
     """Another noise for numbers; another prior or dropout rate for classes."""
     if problem.kind == "regression":
-        return {"likelihood": "gaussian:half-cauchy(1)" if method == "hmc" else "gaussian:heteroscedastic"}
+        return {"likelihood": "gaussian:heteroscedastic"}
     if method == "mc-dropout":
         return {"p": 0.05}
     if CARDS[method].prior:
