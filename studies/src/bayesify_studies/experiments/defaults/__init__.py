@@ -12,14 +12,16 @@ page             the page
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bayesify import files
 from bayesify_studies.experiments.defaults.cells import Size
 from bayesify_studies.experiments.defaults.lines import FILE, read
 from bayesify_studies.experiments.defaults.page import findings
-from bayesify_studies.experiments.framework.experiment import Experiment
+from bayesify_studies.experiments.framework.experiment import Experiment, claim, reproduce
 from bayesify_studies.experiments.framework.findings import Findings
 from bayesify_studies.experiments.framework.work import Work
 
@@ -55,6 +57,28 @@ def size_of(settings: dict[str, Any]) -> Size:
         if name != "minutes"
     }
     return replace(Size(), **named)
+
+
+def page_of(cells: Path, out: Path) -> dict[str, Any]:
+    """Write the page from cells that were computed elsewhere, without computing more.
+
+    Args:
+        cells: the folder of their file.
+        out: a new folder for the page, as `bayesify reproduce` makes it.
+
+    Returns:
+        The results.
+
+    """
+    if out.exists():
+        raise ValueError(f"{out} exists: name a new folder for the page")
+    if not (cells / FILE).is_file():
+        raise ValueError(f"{cells} holds no {FILE}: compute cells first")
+    claim(out, EXPERIMENT, "full")
+    shutil.copyfile(cells / FILE, out / FILE)
+    (out / "parts").mkdir()
+    files.write_json(out / "parts" / "cells.json", cost(out))
+    return reproduce(EXPERIMENT, out, preset="full", progress=False)
 
 
 EXPERIMENT = Experiment(

@@ -20,6 +20,7 @@ CIFAR = (
     "CIFAR-10 with a ResNet is no part of these cells: no method trains one in the time of a cell on a processor. "
     "`studies/scripts/cifar10_resnet18.py` runs it on an accelerator."
 )
+_ERRORS = ("mean", "sd", "sigma_mean", "sigma_sd")
 READING = (
     "After ± stands the standard error over splits. Scores are means over the seeds that were computed; a seed is also "
     "another data set, except for images and text."
@@ -70,13 +71,12 @@ def findings(lines: Lines, size: Size) -> Findings:
             "auto_on_tables": [vars(one) | {"published": goals.PUBLISHED.get(one.table)} for one in tables],
             "from_hmc": [_finite(vars(one)) for one in far],
             "posteriors": {
-                method: {name: {key: errors[key] for key in ("mean", "sd", "sigma_mean", "sigma_sd")}}
+                method: {name: {key: errors[key] for key in _ERRORS} for name, errors in of.items()}
                 for method, of in goals.posteriors_of(lines).items()
-                for name, errors in of.items()
             },
             "scores": _scores(lines, size),
         },
-        tables=[
+        tables=_with_rows(
             _problems(lines, size),
             _matrix("Accuracy or RMSE at the defaults", lines, size, ("accuracy", "rmse"), baselines=True),
             _matrix("NLL at the defaults", lines, size, ("nll",), baselines=True),
@@ -89,10 +89,14 @@ def findings(lines: Lines, size: Size) -> Findings:
             _of_tuned(short, len(tuned)),
             _silent(silent),
             _not_counted(lines),
-        ],
+        ),
         shortfalls=_shortfalls(lines, size),
         reading=READING,
     )
+
+
+def _with_rows(*tables: Table) -> list[Table]:
+    return [table for table in tables if table.rows]
 
 
 def _said_of_auto(tables: list[goals.TableOfAuto]) -> str:
@@ -329,7 +333,9 @@ def _not_counted(lines: Lines) -> Table:
 
 def _shortfalls(lines: Lines, size: Size) -> list[str]:
     left = Counter(cell.part for cell in missing_cells(lines, size))
-    told = [CIFAR, "Images are the first 5,000 of their sets; the other sets are whole."]
+    commits = sorted({str(line.get("commit")) for line in lines.values()})
+    told = [CIFAR, f"The cells were computed by the code of commit {', '.join(commits)}."] if commits else [CIFAR]
+    told += ["Images are the first 5,000 of their sets; the other sets are whole."]
     if left:
         parts = ", ".join(f"{count} of part {part}" for part, count in left.items())
         told.append(f"Cells that were not computed in the time allowed: {parts}.")

@@ -185,7 +185,7 @@ PROBLEMS: dict[str, Problem] = {
         Problem("naval", _NUMBERS, "10,741 rows, 16 inputs", _uci("naval")),
         Problem("power", _NUMBERS, "8,611 rows, 4 inputs", _uci("power")),
         Problem("protein", _NUMBERS, "41,157 rows, 9 inputs", _uci("protein"), splits=5),
-        Problem("diabetes", _NUMBERS, "353 rows, 10 inputs", diabetes),
+        Problem("diabetes", _NUMBERS, "354 rows, 10 inputs", diabetes),
         Problem("friedman1", _NUMBERS, "1,000 rows, 10 inputs, made", lambda seed: friedman(1, seed)),
         Problem("friedman2", _NUMBERS, "1,000 rows, 4 inputs, made", lambda seed: friedman(2, seed)),
     )

@@ -180,17 +180,22 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=None)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--commit", help="of the code, where git cannot tell it")
+    parser.add_argument("--page", type=Path, help="write the page of the cells in --out to this new folder, and stop")
     parser.add_argument("--pack", action="store_true", help="write the images that are used into one file, and stop")
     given = parser.parse_args()
     if given.data is not None:
         os.environ["BAYESIFY_DATA"] = str(given.data.resolve())
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     from bayesify.errors import at_least, choose
-    from bayesify_studies.experiments.defaults import cells, problems
+    from bayesify_studies.experiments.defaults import cells, page_of, problems
 
     try:
         if given.pack:
             print(problems.pack(given.out))
+            return
+        if given.page is not None:
+            page_of(given.out, given.page)
+            print(given.page / "page.md")
             return
         named = {"parts": given.only, "problems": given.problems, "methods": given.methods}
         known = {"parts": cells.PARTS, "problems": tuple(problems.PROBLEMS), "methods": cells.METHODS}

@@ -69,7 +69,7 @@ def reproduce(
 
     settings = experiment.settings(preset)
     work = Work(out, settings, device=device, jobs=jobs, progress=progress)
-    _claim(out, {"experiment": experiment.name, "preset": preset, "settings": settings}, overwrite=overwrite)
+    claim(out, experiment, preset, overwrite=overwrite)
     done = out / RESULTS
     if done.is_file():
         found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
@@ -98,7 +98,9 @@ def reproduce(
     return results
 
 
-def _claim(out: Path, question: dict[str, Any], *, overwrite: bool) -> None:
+def claim(out: Path, experiment: Experiment, preset: str, *, overwrite: bool = False) -> None:
+    """Make a folder that of an experiment, or refuse one that holds something else."""
+    question = {"experiment": experiment.name, "preset": preset, "settings": experiment.settings(preset)}
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file, not a folder")
     file = out / QUESTION
