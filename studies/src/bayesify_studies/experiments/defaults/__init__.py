@@ -51,7 +51,7 @@ def cost(folder: Path) -> dict[str, Any]:
 
 def size_of(settings: dict[str, Any]) -> Size:
     """How much a preset asks for."""
-    named = {
+    named: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in settings.items()
         if name != "minutes"

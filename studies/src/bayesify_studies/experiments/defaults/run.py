@@ -203,7 +203,7 @@ def main() -> None:
             for name in names or ():
                 choose(what.removesuffix("s"), name, known[what])
         at_least("processes", given.processes, 1)
-        chosen = {what: tuple(names) for what, names in named.items() if names}
+        chosen: dict[str, Any] = {what: tuple(names) for what, names in named.items() if names}
         size = dataclasses.replace(cells.Size(seeds=given.seeds), **chosen)
         # Read once, and shared by every process.
         for name in {"mnist", "fashion-mnist", "clinc"} & set(size.problems):
