@@ -21,6 +21,8 @@ PARTS = ("default", "baseline", "posterior", "distance", "try", "tuned")
 METHODS = (*CARDS, "auto")
 # A fit of these takes a minute or more: their further seeds come late.
 SLOW = ("sgld", "sghmc", "hmc")
+# Fits of these take longest.
+COSTLY = ("digits", "mnist", "fashion-mnist", "clinc", "naval", "power", "protein")
 # Seconds of one process.
 LIMITS = {"default": 120.0, "baseline": 120.0, "posterior": 200.0, "distance": 600.0, "try": 120.0, "tuned": 200.0}
 LIMIT_OF_AUTO = 240.0
@@ -125,12 +127,14 @@ def _in_order(lines: Lines, size: Size) -> Iterator[Cell]:
     yield from (Cell("posterior", name, method, 0) for name in _posteriors() for method in posteriors.METHODS)
     early = range(min(5, size.distance_seeds))
     yield from (Cell("distance", data, "all", seed) for seed in early for data in distances.DATA)
-    yield from _defaults(size, fast, range(1, size.seeds))
-    yield from _searched(lines, size, fast)
+    yield from _defaults(size, fast, range(1, min(2, size.seeds)))
+    yield from _searched(lines, size, fast, range(min(1, size.tuned_seeds)))
+    yield from _defaults(size, fast, range(2, size.seeds))
     late = range(len(early), size.distance_seeds)
     yield from (Cell("distance", data, "all", seed) for seed in late for data in distances.DATA)
+    yield from _searched(lines, size, fast, range(1, size.tuned_seeds))
     yield from _defaults(size, slow, range(1, min(3, size.seeds)))
-    yield from _searched(lines, size, slow)
+    yield from _searched(lines, size, slow, range(size.tuned_seeds))
     if "auto" in size.methods:
         for seed in range(size.seeds, size.splits):
             tables = [name for name in TABLES if name in size.problems and seed < PROBLEMS[name].splits]
@@ -148,17 +152,16 @@ def _defaults(size: Size, methods: Iterable[str], seeds: Iterable[int]) -> Itera
                 yield from (Cell("baseline", problem, name, seed) for name in baselines.BASELINES)
 
 
-def _searched(lines: Lines, size: Size, methods: Iterable[str]) -> Iterator[Cell]:
-    """The tries of the search, then the best of each that is no default, with its seeds."""
-    pairs = [(problem, method) for method in methods if method != "auto" for problem in size.problems]
-    yield from (
-        Cell("try", problem, method, 0, name) for problem, method in pairs for name in _tries_of(problem, method)
-    )
-    for seed in range(size.tuned_seeds):
-        for problem, method in pairs:
-            best = winner(lines, problem, method)
-            if best not in {None, DEFAULT}:
-                yield Cell("tuned", problem, method, seed, str(best))
+def _searched(lines: Lines, size: Size, methods: Iterable[str], seeds: Iterable[int]) -> Iterator[Cell]:
+    """The tries of the search, each pair's followed by its best where that is no default; cheap problems first."""
+    problems = sorted(size.problems, key=lambda name: name in COSTLY)
+    pairs = [(problem, method) for problem in problems for method in methods if method != "auto"]
+    for problem, method in pairs:
+        best = winner(lines, problem, method)
+        if best is None:
+            yield from (Cell("try", problem, method, 0, name) for name in _tries_of(problem, method))
+        elif best != DEFAULT:
+            yield from (Cell("tuned", problem, method, seed, best) for seed in seeds)
 
 
 def _tries_of(problem: str, method: str) -> list[str]:
