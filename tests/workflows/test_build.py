@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
 
+from bayesify.methods.defaults import units_for_tables
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
 from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe, make_recipe
@@ -65,6 +66,12 @@ def test_wide_regressions_alone_have_a_prior_by_fan_in(table):
 def test_a_setting_of_another_family_is_refused(option, family):
     with pytest.raises(ValueError, match=f"{option} is a setting of family {family}, the family is mean_field"):
         make_recipe({}, {"method": "variational", option: 20})
+
+
+def test_large_tables_of_numbers_have_wider_networks():
+    assert units_for_tables("regression", 4999) == (10,)
+    assert units_for_tables("regression", 5000) == (50,)
+    assert units_for_tables("classification", 100) == (50,)
 
 
 @pytest.mark.parametrize("seed", range(2))

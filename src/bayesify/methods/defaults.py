@@ -52,10 +52,33 @@ DEFAULTS: Mapping[str, Mapping[str, Settings]] = MappingProxyType(
     }
 )
 
+# Training rows from which on a table of numbers has 50 hidden units, not 10. They are better on 6,900 rows
+# and more (docs/choosing-defaults.md). Between 1,000 and 6,900 nothing was measured.
+MANY_ROWS = 5000
 # Perceptrons for tables of numbers, where a hidden layer has at least this many units and no prior is named: under
 # `normal:1` their functions would be far too large (docs/choosing-defaults.md).
 WIDE = 200
 PRIOR_OF_WIDE_REGRESSIONS = "normal:fan_in"
+
+
+def units_for_tables(kind: str, rows: int) -> tuple[int, ...]:
+    """The hidden units of a perceptron for a table, where none are named.
+
+    Args:
+        kind: `classification` or `regression`.
+        rows: training examples.
+
+    Returns:
+        The width of each hidden layer.
+
+    Examples:
+        >>> from bayesify.methods.defaults import units_for_tables
+        >>> units_for_tables("regression", 300), units_for_tables("regression", 8000)
+        ((10,), (50,))
+
+    """
+    few_numbers = kind == "regression" and rows < MANY_ROWS
+    return (10,) if few_numbers else (50,)
 
 
 def sampled_noise(spread: float) -> str:

@@ -11,7 +11,7 @@ import torch
 from bayesify.errors import TrainingError
 from bayesify.workflows.recipe import make_recipe
 from bayesify_studies.experiments import find
-from bayesify_studies.experiments.defaults import cells, fits, goals, posteriors, run, search, verdicts
+from bayesify_studies.experiments.defaults import cells, fits, goals, page_of, posteriors, run, search, verdicts
 from bayesify_studies.experiments.defaults.cells import Cell, Size, missing, winner
 from bayesify_studies.experiments.defaults.distances import COMPARED
 from bayesify_studies.experiments.defaults.lines import FILE, read
@@ -276,6 +276,23 @@ def test_the_page_counts_what_the_cells_say(tmp_path, monkeypatch):
     assert "2.380 ± 0.012" in page
     assert "NGBoost was not installed" in page
     assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_a_page_is_written_from_cells_of_another_machine_and_says_what_was_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "compute", lambda cell: pytest.fail("nothing is computed"))
+    there = tmp_path / "there"
+    there.mkdir()
+    line = numbers(3.0, 2.5) | {"key": "default|boston|point|0|default", "commit": "abc"}
+    (there / FILE).write_text(json.dumps(line) + "\n")
+    (there / "notes.txt").write_text("Computed on a rainy day.\n\n")
+    results = page_of(there, tmp_path / "page")
+    assert results["shortfalls"][0] == "Computed on a rainy day."
+    assert results["numbers"]["scores"]["boston"]["point"]["rmse"] == 3.0
+    assert results["machines"] == ["m"]
+    with pytest.raises(ValueError, match="name a new folder"):
+        page_of(there, tmp_path / "page")
+    with pytest.raises(ValueError, match=r"holds no cells.jsonl"):
+        page_of(tmp_path, tmp_path / "other")
 
 
 def test_a_page_without_cells_says_that_nothing_was_run():

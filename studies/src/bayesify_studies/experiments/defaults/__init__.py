@@ -19,7 +19,7 @@ from typing import Any
 
 from bayesify import files
 from bayesify_studies.experiments.defaults.cells import Size
-from bayesify_studies.experiments.defaults.lines import FILE, read
+from bayesify_studies.experiments.defaults.lines import FILE, NOTES, notes_in, read
 from bayesify_studies.experiments.defaults.page import findings
 from bayesify_studies.experiments.framework.experiment import Experiment, claim, reproduce
 from bayesify_studies.experiments.framework.findings import Findings
@@ -30,7 +30,7 @@ def answer(work: Work) -> Findings:
     """Compute the cells that the folder lacks, and say what they show."""
     size = size_of(work.settings)
     work.once("cells", computed, work.folder, size, work.jobs, work["minutes"], work.progress)
-    return findings(read(work.folder / FILE), size)
+    return findings(read(work.folder / FILE), size, notes_in(work.folder))
 
 
 def computed(folder: Path, size: Size, jobs: int, minutes: float | None, say: bool) -> dict[str, Any]:
@@ -75,7 +75,9 @@ def page_of(cells: Path, out: Path) -> dict[str, Any]:
     if not (cells / FILE).is_file():
         raise ValueError(f"{cells} holds no {FILE}: compute cells first")
     claim(out, EXPERIMENT, "full")
-    shutil.copyfile(cells / FILE, out / FILE)
+    for name in (FILE, NOTES):
+        if (cells / name).is_file():
+            shutil.copyfile(cells / name, out / name)
     (out / "parts").mkdir()
     files.write_json(out / "parts" / "cells.json", cost(out))
     return reproduce(EXPERIMENT, out, preset="full", progress=False)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 FILE = "cells.jsonl"
+# Beside it: what a reader of the page has to know about these cells, one sentence a line.
+NOTES = "notes.txt"
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
@@ -19,3 +21,9 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
             continue
         found[line["key"]] = line
     return found
+
+
+def notes_in(folder: Path) -> list[str]:
+    """The sentences about the cells of a folder; none where there is no file of them."""
+    path = folder / NOTES
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()] if path.is_file() else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bayesify_studies.experiments.defaults import goals, verdicts
@@ -27,12 +27,13 @@ READING = (
 )
 
 
-def findings(lines: Lines, size: Size) -> Findings:
+def findings(lines: Lines, size: Size, notes: Sequence[str] = ()) -> Findings:
     """What the cells of a file show.
 
     Args:
         lines: the cells by key.
         size: how much was asked for.
+        notes: sentences about how the cells were computed.
 
     Returns:
         The answer, its evidence and what is missing.
@@ -90,7 +91,7 @@ def findings(lines: Lines, size: Size) -> Findings:
             _silent(silent),
             _not_counted(lines),
         ),
-        shortfalls=_shortfalls(lines, size),
+        shortfalls=[*notes, *_shortfalls(lines, size)],
         reading=READING,
     )
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import default_settings
-from bayesify.workflows.build import FEWEST_EPOCHS, FEWEST_STEPS, UNITS_FOR_TABLES
+from bayesify.methods.defaults import default_settings, units_for_tables
+from bayesify.workflows.build import FEWEST_EPOCHS, FEWEST_STEPS
 from bayesify_studies.experiments.defaults.problems import Problem
 
 DEFAULT = "default"
@@ -41,7 +41,7 @@ def settings_of(name: str, problem: Problem, method: str, rows: int) -> dict[str
         )
         return None if rate is None else {"learning_rate": rate / 3 if "/" in name else 3 * rate}
     if name == "wide":
-        return None if problem.images else _wide(problem, method)
+        return None if problem.images else _wide(problem, method, rows)
     if name == "long":
         # SGLD and SGHMC choose their own steps, and HMC has none.
         finds = not card.optimised or card.finds_rate
@@ -56,11 +56,11 @@ def tries_of(problem: Problem, method: str, rows: int) -> dict[str, Mapping[str,
     return {name: settings for name, settings in found.items() if settings is not None}
 
 
-def _wide(problem: Problem, method: str) -> dict[str, Any]:
+def _wide(problem: Problem, method: str, rows: int) -> dict[str, Any]:
     """Two hidden layers of tanh for HMC, as Auto has; else one that is several times wider."""
     if method == "hmc":
         return {"units": (30, 30), "layers": 2, "activation": "tanh"}
-    return {"units": (4 * UNITS_FOR_TABLES[problem.kind][0],)}
+    return {"units": (4 * units_for_tables(problem.kind, rows)[0],)}
 
 
 def _other_model(problem: Problem, method: str) -> dict[str, Any] | None:
