@@ -15,6 +15,7 @@ from bayesify_studies.experiments.defaults.fits import COVERAGE, UnaffordableErr
 from bayesify_studies.experiments.defaults.problems import PROBLEMS
 
 BASELINES = ("boosting", "gaussian-process", "ngboost")
+OF_CLASSES = ("boosting",)
 MOST_ROWS_OF_A_PROCESS = 2000
 _QUANTILE = float(norm.ppf(0.5 + COVERAGE / 2))
 

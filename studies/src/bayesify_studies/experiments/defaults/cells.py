@@ -149,7 +149,8 @@ def _defaults(size: Size, methods: Iterable[str], seeds: Iterable[int]) -> Itera
         for problem in size.problems:
             yield from (Cell("default", problem, method, seed) for method in methods)
             if PROBLEMS[problem].table and methods:
-                yield from (Cell("baseline", problem, name, seed) for name in baselines.BASELINES)
+                names = baselines.BASELINES if PROBLEMS[problem].kind == "regression" else baselines.OF_CLASSES
+                yield from (Cell("baseline", problem, name, seed) for name in names)
 
 
 def _searched(lines: Lines, size: Size, methods: Iterable[str], seeds: Iterable[int]) -> Iterator[Cell]:
