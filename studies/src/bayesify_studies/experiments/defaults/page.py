@@ -105,8 +105,8 @@ def _said_of_tuned(tuned: list[verdicts.AgainstTuned], short: list[verdicts.Agai
     if not tuned:
         return "Tuned settings were not computed. "
     return (
-        f"{len(tuned) - len(short)} of {len(tuned)} pairs of a method and a problem are as good as the same method tuned "
-        f"({len(TRIES)} settings at most, by validation). "
+        f"{len(tuned) - len(short)} of {len(tuned)} pairs of a method and a problem are as good as the same method "
+        f"tuned ({len(TRIES)} settings at most, by validation). "
     )
 
 
