@@ -74,18 +74,17 @@ def test_large_tables_of_numbers_have_wider_networks():
     assert units_for_tables("classification", 100) == (50,)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_hmc_starts_where_the_posterior_is_finite_on_a_table_of_numbers(tmp_path, seed):
+def test_hmc_starts_where_the_posterior_is_finite_on_a_table_of_numbers(tmp_path):
     # With the noise as an output of the network, many starts have an infinite log posterior here.
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     x = generator.normal(size=(300, 13))
     y = 20 + 9 * (x[:, 0] * x[:, 1] + x[:, 2] + 0.2 * generator.normal(size=300))
     file = tmp_path / "table.csv"
     np.savetxt(file, np.column_stack((x, y)), delimiter=",", header=",".join("abcdefghijklmn"), comments="")
-    recipe = Recipe(data=str(file), method="hmc", seed=seed, options={"chains": 4})
+    recipe = Recipe(data=str(file), method="hmc", seed=0, options={"chains": 4})
     data = prepare_data(recipe)
     method = make_method(with_defaults(recipe, data), data)
     assert method.likelihood.spec()["noise"] == f"half-cauchy({data.target_scale:.6g})"
-    method.fit(data.train, warm_up=200, samples=40, max_leapfrogs=40, seed=seed, progress=False)
+    method.fit(data.train, warm_up=200, samples=40, max_leapfrogs=40, seed=0, progress=False)
     spread = float(data.test[1].std())
     assert float((method.predict(data.test[0]).mean - data.test[1]).square().mean().sqrt()) < 0.9 * spread
