@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from bayesify.predictive import Predictive as Predictive
     from bayesify.training.kl import KL as KL
     from bayesify.workflows.auto import Auto as Auto
+    from bayesify.workflows.export import Exported as Exported
+    from bayesify.workflows.export import export as export
+    from bayesify.workflows.export import to_module as to_module
     from bayesify.workflows.load import load as load
     from bayesify.workflows.prepare_inputs import prepare as prepare
 
@@ -52,6 +55,7 @@ _WHERE = {
     "BayesifyWarning": "errors",
     "Conformal": "decisions.conformal",
     "Evaluation": "evaluation",
+    "Exported": "workflows.export",
     "KL": "training.kl",
     "Method": "methods",
     "Network": "functional.network",
@@ -64,12 +68,14 @@ _WHERE = {
     "calibrate": "decisions.refusal",
     "conformal": "decisions.conformal",
     "evaluate": "evaluation",
+    "export": "workflows.export",
     "load": "workflows.load",
     "prepare": "workflows.prepare_inputs",
     "prune": "evaluation.pruning",
     "pruning_curve": "evaluation.pruning",
     "recalibrate": "decisions.recalibration",
     "risk_coverage": "evaluation.selective",
+    "to_module": "workflows.export",
     **dict.fromkeys((card.class_name for card in CARDS.values()), "methods"),
 }
 _MODULES = (
