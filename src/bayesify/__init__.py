@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from bayesify import callbacks as callbacks
     from bayesify import data as data
     from bayesify import exact as exact
+    from bayesify import hub as hub
     from bayesify import likelihoods as likelihoods
     from bayesify import metrics as metrics
+    from bayesify import mlflow as mlflow
     from bayesify import networks as networks
     from bayesify import noise as noise
     from bayesify import optim as optim
@@ -79,8 +81,8 @@ _WHERE = {
     **dict.fromkeys((card.class_name for card in CARDS.values()), "methods"),
 }
 _MODULES = (
-    *("callbacks", "data", "exact", "likelihoods", "metrics", "networks", "noise", "optim", "plots", "priors"),
-    *("report", "sklearn"),
+    *("callbacks", "data", "exact", "hub", "likelihoods", "metrics", "mlflow", "networks", "noise", "optim", "plots"),
+    *("priors", "report", "sklearn"),
 )
 
 __all__ = [*_WHERE, *_MODULES]  # noqa: PLE0604 -- names, which are texts

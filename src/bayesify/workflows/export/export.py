@@ -113,7 +113,9 @@ def export(
     if draw is not None and format != "module":
         raise ValueError(f"draw is for the format module, got {format}: use draws")
     if format == "adapter":
+        run = bnn.run
         bnn.save(target, base=False)
+        bnn.run = run  # the method still belongs to its own run
         return Exported(target, format, sum(file.stat().st_size for file in target.iterdir()), bnn.held or 0)
     graph = format in {"onnx", "torch-export"}
     promise = promise_of(bnn, max_error) if graph and at_least is None and at_most is None else None

@@ -7,6 +7,7 @@ varying tensor reaches are kept once. Converting all draws at once would take mi
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import logging
@@ -59,12 +60,12 @@ def write(plan: Plan, path: Path, *, int8: bool = False) -> float:
 
 def _libraries() -> tuple[Any, Any]:
     try:
-        import onnx
-        import onnxruntime
-        import onnxscript  # noqa: F401 -- torch needs it
+        # By name: most programs that use this package never need them. The last one is what torch converts with.
+        onnx, runtime, _ = (importlib.import_module(name) for name in ("onnx", "onnxruntime", "onnxscript"))
+        importlib.import_module("onnx.compose")
     except ImportError as problem:
         raise ImportError(f"the format onnx needs {problem.name}: pip install 'bayesify[export]'") from None
-    return onnx, onnxruntime
+    return onnx, runtime
 
 
 def _model(plan: Plan, onnx: Any, *, batched: bool) -> Any:
@@ -188,12 +189,12 @@ def _session(runtime: Any, path: Path) -> Any:
 
 def _quantise(path: Path) -> None:
     """Weights of products as eight-bit integers, with one scale for each tensor; activations are rounded on the way."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
+    quantization: Any = importlib.import_module("onnxruntime.quantization")
     rounded = path.with_name(f"{path.name}.int8")
     try:
         with _quiet():
-            quantize_dynamic(str(path), str(rounded), weight_type=QuantType.QInt8, per_channel=True)
+            kind = quantization.QuantType.QInt8
+            quantization.quantize_dynamic(str(path), str(rounded), weight_type=kind, per_channel=True)
         rounded.replace(path)
     finally:
         rounded.unlink(missing_ok=True)
