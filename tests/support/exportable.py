@@ -22,10 +22,10 @@ class Convolutions(nn.Module):
 
 
 class Transformer(nn.Module):
-    def __init__(self):
+    def __init__(self, dropout=0.1):
         super().__init__()
         self.embed = nn.Linear(4, 8)
-        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=dropout, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
         self.fc = nn.Linear(8, 3)
 
@@ -61,9 +61,10 @@ def fitted(method, network):
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(40, *shape, generator=generator), torch.arange(40) % 3
     torch.manual_seed(0)
-    bnn = kind(make(), "categorical", **settings)
+    net = Transformer(dropout=0.0) if (method, network) == ("hmc", "transformer") else make()
+    bnn = kind(net, "categorical", **settings)
     if method == "hmc":
-        bnn.fit((x, y), warm_up=4, samples=4, max_leapfrogs=4, progress=False)
+        bnn.fit((x, y), warm_up=20, samples=4, max_leapfrogs=4, progress=False)
     else:
         bnn.fit((x, y), epochs=4, batch_size=20, learning_rate=0.01, progress=False)
     return bnn, x[:9]

@@ -175,7 +175,7 @@ def test_a_promise_sets_the_threshold_the_draws_and_the_seed(tmp_path, blobs):
     torch.manual_seed(0)
     bnn = bf.Variational(bf.networks.mlp(2, 3, units=8), "categorical", prior="normal:1")
     bnn.fit(blobs, epochs=20, learning_rate=0.05, progress=False)
-    held = (x.repeat(10, 1) + 0.3 * torch.randn(960, 2), y.repeat(10))
+    held = (x.repeat(10, 1) + 0.8 * torch.randn(960, 2), y.repeat(10))
     refusal = bf.calibrate(bnn, held, max_error=0.05, draws=4, seed=3)
     with pytest.raises(ValueError, match="4 draws and seed 3"):
         bf.export(bnn, tmp_path / "a.pt2", "torch-export", draws=10)

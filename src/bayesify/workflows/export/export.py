@@ -9,6 +9,7 @@ from typing import Any
 from bayesify.errors import at_least as check_at_least
 from bayesify.errors import choose
 from bayesify.methods import Method
+from bayesify.methods.variational.estimators.moments import POINTS
 from bayesify.workflows.export import onnx_file, plain_module, tensors_file, torch_file
 from bayesify.workflows.export.acceptance import Threshold, promise_of, threshold_of
 from bayesify.workflows.export.graph import make_plan
@@ -26,7 +27,7 @@ class Exported:
         path: the file, or the folder of an adapter.
         format: its format.
         size: in bytes.
-        draws: number of draws in it.
+        draws: number of draws in it; for moments, of the points that stand for them.
         outputs: names of the outputs of a graph; empty for other formats.
         threshold: what the graph accepts; None accepts every finite prediction.
         raw: whether the graph takes raw inputs and prepares them itself.
@@ -169,8 +170,8 @@ def _draws(bnn: Method, draws: int | None, seed: int | None, by: str, promise: A
             raise ValueError(f'the promise was made for by="{made.by}", got by="{by}": give a threshold of your own')
         return made.draws, made.seed
     seed = 0 if seed is None else seed
-    if by == "mean":
-        return 1, seed
+    if by != "draws":
+        return (1 if by == "mean" else POINTS), seed
     if draws is None:
         return min(DRAWS, bnn.held or DRAWS), seed
     check_at_least("draws", draws, 1)

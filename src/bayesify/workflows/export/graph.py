@@ -89,7 +89,8 @@ class Plan:
     def together(self, draws: Draws | None) -> nn.Module:
         """All draws in one part: a plain chain by batched products, or moments."""
         if self.by == "moments":
-            return MomentOutputs(self.method, self.before, self.structure).eval()
+            with tracing():
+                return MomentOutputs(self.method, self.before, self.structure, self.prepared).eval()
         assert draws is not None
         return StackedDraws(self.method.network, draws, self.before, self.structure).eval()
 
@@ -209,7 +210,8 @@ def make_plan(
 
 def _example(method: Method, example: Any) -> Any:
     """A batch of inputs: the given one, or numbers of the shape of the training inputs."""
-    if example is None:
+    given = example is not None
+    if not given:
         shapes = method.input_shapes
         if shapes is None or len(shapes) != 1:
             raise ValueError("the form of the inputs is not known: give a batch of them, example=")
@@ -224,9 +226,11 @@ def _example(method: Method, example: Any) -> Any:
     inputs = pytree.tree_map_only(Tensor, lambda leaf: leaf.detach().cpu()[rows], inputs)
     try:
         method.predict(inputs, draws=1)
-    except (RuntimeError, IndexError) as problem:
+    except (RuntimeError, IndexError, ValueError) as problem:
+        if given:
+            raise
         raise ValueError(
-            f"the network does not take numbers of this form ({first_line(problem)}): give a batch of inputs, example="
+            f"the form of the inputs is not known ({first_line(problem)}): give a batch of them, example="
         ) from None
     return inputs
 

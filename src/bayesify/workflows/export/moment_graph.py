@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from bayesify.methods import Method
 from bayesify.methods.variational.estimators.moments import contrast_of, stand_ins
@@ -20,13 +20,14 @@ class MomentOutputs(nn.Module):
         method: a method whose random weights are independent and Gaussian.
         before: prepares raw inputs; None where inputs are as the network takes them.
         structure: how the list of input tensors becomes inputs of the network.
+        x: a batch of inputs as the network takes them.
 
     Raises:
         ValueError: the method has no such weights.
 
     """
 
-    def __init__(self, method: Method, before: nn.Module | None, structure: Any) -> None:
+    def __init__(self, method: Method, before: nn.Module | None, structure: Any, x: Any) -> None:
         super().__init__()
         if not method.independent:
             raise ValueError(
@@ -36,12 +37,16 @@ class MomentOutputs(nn.Module):
         std = method.std
         assert isinstance(std, Tensor)
         self._one = [OneDraw(method.network, Draws(1, {}, {}), before, structure)]
-        self._method = [method]
         self.register_buffer("mean", method.mean_weights.detach().cpu().clone())
-        self.register_buffer("std", torch.as_tensor(std).detach().cpu().clone())
+        self.register_buffer("std", std.detach().cpu().clone())
+
+        def outputs(mean: Tensor, std: Tensor, x: Any) -> Tensor:
+            return stand_ins(Propagation(method.network, mean, std, train=False)(x, contrast_of(method.likelihood)))
+
+        # The propagation has a backward pass inside, which is written out here: `torch.export` cannot trace one.
+        written_out = make_fx(outputs, tracing_mode="symbolic")
+        self.propagate = written_out(self.get_buffer("mean"), self.get_buffer("std"), x)
 
     def forward(self, leaves: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        method = self._method[0]
         x, known = self._one[0].inputs(leaves)
-        mean, std = self.get_buffer("mean"), self.get_buffer("std")
-        return stand_ins(Propagation(method.network, mean, std, train=False)(x, contrast_of(method.likelihood))), known
+        return self.propagate(self.get_buffer("mean"), self.get_buffer("std"), x), known
