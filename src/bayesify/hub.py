@@ -1,7 +1,8 @@
 """Runs in the folder layout of the Hugging Face Hub: `config.json`, `model.safetensors` and a model card, `README.md`.
 
-A run folder has this layout already. `save` copies what belongs to a model, without checkpoints and without the place of
-the data on this machine, and writes a card where there is none. Nothing in such a folder is executed when it is loaded.
+A run folder has this layout already. `save` copies what belongs to a model, without checkpoints and without the place
+of the data on this machine, and writes a card where there is none. Nothing in such a folder is executed when it is
+loaded.
 """
 
 from __future__ import annotations
@@ -26,13 +27,20 @@ from bayesify.workflows.load import load as load_run
 
 __all__ = ["load", "push", "save"]
 
-_FILES = (runs.CONFIG, runs.MODEL, runs.HISTORY, runs.METRICS, runs.GUARANTEES, runs.CERTIFICATE, runs.UNKNOWN, runs.CARD)
+_FILES = (
+    runs.CONFIG,
+    runs.MODEL,
+    runs.HISTORY,
+    runs.METRICS,
+    runs.GUARANTEES,
+    runs.CERTIFICATE,
+    runs.UNKNOWN,
+    runs.CARD,
+)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
-def save(
-    run: str | Path | Method, folder: str | Path, *, licence: str = "other", overwrite: bool = False
-) -> Path:
+def save(run: str | Path | Method, folder: str | Path, *, licence: str = "other", overwrite: bool = False) -> Path:
     """Write a run in the folder layout of the Hugging Face Hub.
 
     Args:
@@ -159,7 +167,9 @@ def load(
         try:
             found = hub.snapshot_download(text, revision=revision, allow_patterns=list(_FILES), token=token)
         except Exception as problem:
-            raise RunError(f"there is no folder {text}, and it could not be downloaded: {first_line(problem)}") from problem
+            raise RunError(
+                f"there is no folder {text}, and it could not be downloaded: {first_line(problem)}"
+            ) from problem
         folder = Path(found)
     elif revision is not None:
         raise RunError(f"{folder} is a folder, which has no revisions: leave out revision")

@@ -184,7 +184,7 @@ class PredictsFrames:
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> PredictsFrames:
-    """What MLflow calls to read the model; `model_config={"network": "module:factory"}` names a network of one's own."""
+    """What MLflow calls; `model_config={"network": "module:factory"}` names a network that is not built in."""
     settings = {"draws": 100, "seed": 0, "at_least": None, "at_most": None} | dict(model_config or {})
     name, folder = settings.pop("network", None), Path(path)
     if name is None:

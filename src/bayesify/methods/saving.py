@@ -234,7 +234,9 @@ def _rebuild(
             f"unknown method {config.get('method')!r} in {folder}{nearest(str(config.get('method')), METHODS)}"
         )
     if network is None and config.get("base") is not None:
-        raise RunError(f"{folder} holds an adapter without its base: load it with bayesify.load(path, network=the base)")
+        raise RunError(
+            f"{folder} holds an adapter without its base: load it with bayesify.load(path, network=the base)"
+        )
     if network is None and config.get("network") is None:
         raise RunError(f"the network in {folder} is one of yours: load it with bayesify.load(path, network=...)")
     try:

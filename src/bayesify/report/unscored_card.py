@@ -25,7 +25,9 @@ def unscored_card(config: Mapping[str, Any], scores: Mapping[str, Any], *, name:
     """
     about = config.get("data") or {}
     method = str(config.get("method"))
-    numbers = {key: scores[key] for key, score in SCORES.items() if score.on_card and isinstance(scores.get(key), float)}
+    numbers = {
+        key: scores[key] for key, score in SCORES.items() if score.on_card and isinstance(scores.get(key), float)
+    }
     header: dict[str, Any] = {"license": licence, "tags": ["bayesian", "uncertainty", "pytorch", method]}
     header |= {"datasets": [about["name"]]} if about.get("name") else {}
     own = "" if config.get("network") is not None else ", network=your_network"

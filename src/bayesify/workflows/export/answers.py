@@ -6,6 +6,7 @@ The formulas are those of `Predictive` and `Recalibrated`, in operations that ev
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +32,9 @@ class Answers(nn.Module):
 
     """
 
-    def __init__(self, likelihood: Likelihood, recalibration: Recalibration | None, threshold: Threshold | None) -> None:
+    def __init__(
+        self, likelihood: Likelihood, recalibration: Recalibration | None, threshold: Threshold | None
+    ) -> None:
         super().__init__()
         check(likelihood, recalibration)
         self.likelihood = copy.deepcopy(likelihood).requires_grad_(requires_grad=False).cpu().eval()
@@ -120,7 +123,7 @@ def _interpolated(values: Tensor, given: tuple[float, ...], mapped: tuple[float,
     """A map that is linear between knots, without the search of `interpolate`: a sum over its pieces."""
     inside = values.double()
     height = torch.full_like(inside, mapped[0])
-    for (left, right), (low, high) in zip(zip(given, given[1:], strict=False), zip(mapped, mapped[1:], strict=False), strict=True):
+    for (left, right), (low, high) in zip(pairwise(given), pairwise(mapped), strict=True):
         if right > left:
             height = height + (high - low) * ((inside - left) / (right - left)).clamp(0.0, 1.0)
         else:

@@ -98,7 +98,9 @@ class Plan:
         """Whether all draws are one batched product for each layer."""
         network = self.method.network
         # A layer that all draws share is computed once instead.
-        return network.is_chain and not draws.centre and set(draws.varying) == {f"weight:{p.name}" for p in network.places}
+        return (
+            network.is_chain and not draws.centre and set(draws.varying) == {f"weight:{p.name}" for p in network.places}
+        )
 
     def describe(self) -> dict[str, Any]:
         """What a reader of the file has to know, as plain JSON."""
@@ -130,7 +132,9 @@ class Plan:
         """The description as one line of JSON."""
         return json.dumps(self.describe(), ensure_ascii=False)
 
-    def check(self, evaluate: Callable[[Sequence[Tensor]], Sequence[NDArray[Any]]], tolerance: float = TOLERANCE) -> float:
+    def check(
+        self, evaluate: Callable[[Sequence[Tensor]], Sequence[NDArray[Any]]], tolerance: float = TOLERANCE
+    ) -> float:
         """Compare the answers of a graph with those of `predict`, for a batch of another size than the traced one.
 
         Args:

@@ -22,10 +22,49 @@ from torch.utils import _pytree as pytree
 
 # Operations that are linear in their first argument, and have no other argument with a derivative.
 _LINEAR = frozenset(
-    "view reshape _unsafe_view permute transpose t unsqueeze squeeze slice select expand flatten unflatten contiguous "
-    "clone mean sum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
-    "constant_pad_nd pad alias detach to _to_copy neg chunk split split_with_sizes unbind movedim dropout "
-    "repeat expand_as view_as numpy_T mT".split()
+    [
+        "view",
+        "reshape",
+        "_unsafe_view",
+        "permute",
+        "transpose",
+        "t",
+        "unsqueeze",
+        "squeeze",
+        "slice",
+        "select",
+        "expand",
+        "flatten",
+        "unflatten",
+        "contiguous",
+        "clone",
+        "mean",
+        "sum",
+        "avg_pool1d",
+        "avg_pool2d",
+        "avg_pool3d",
+        "adaptive_avg_pool1d",
+        "adaptive_avg_pool2d",
+        "adaptive_avg_pool3d",
+        "constant_pad_nd",
+        "pad",
+        "alias",
+        "detach",
+        "to",
+        "_to_copy",
+        "neg",
+        "chunk",
+        "split",
+        "split_with_sizes",
+        "unbind",
+        "movedim",
+        "dropout",
+        "repeat",
+        "expand_as",
+        "view_as",
+        "numpy_T",
+        "mT",
+    ]
 )
 Rule = Callable[..., Tensor]
 
@@ -54,9 +93,7 @@ class Linearised(nn.Module):
     def forward(self, leaves: tuple[Tensor, ...], varying: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         centre = [self.get_buffer(f"centre_{place}") for place in range(len(self.names))]
         away = [varying[name] - weight for name, weight in zip(self.names, centre, strict=True)]
-        (output, known), (moved, _) = _Duals(self.program).run_both(
-            [*leaves, *centre], [*[None] * len(leaves), *away]
-        )
+        (output, known), (moved, _) = _Duals(self.program).run_both([*leaves, *centre], [*[None] * len(leaves), *away])
         return output if moved is None else output + moved, known
 
 
@@ -84,7 +121,7 @@ class _Duals(fx.Interpreter):
 
     def _derivative(self, node: fx.Node, duals: dict[fx.Node, Any]) -> Any:
         values, named = self.fetch_args_kwargs_from_env(node)
-        moved = fx.map_arg(node.args, duals.__getitem__)
+        moved: Any = fx.map_arg(node.args, duals.__getitem__)
         if node.target is operator.getitem:
             return moved[0][values[1]]
         schema = getattr(node.target, "_schema", None)
@@ -114,7 +151,8 @@ def _times(slope: Callable[..., Tensor]) -> Rule:
     """The rule of a function of each number: its slope times the derivative."""
 
     def rule(values: Any, moved: Any, result: Tensor, **named: Any) -> Tensor:
-        return slope(values[0], result, *values[1:], **named) * moved[0]
+        away: Tensor = slope(values[0], result, *values[1:], **named) * moved[0]
+        return away
 
     return rule
 
@@ -139,7 +177,7 @@ def _product(function: Callable[..., Tensor]) -> Rule:
     return rule
 
 
-def _plus(values: Any, moved: Any, result: Tensor, alpha: float = 1) -> Tensor:
+def _plus(_: Any, moved: Any, result: Tensor, alpha: float = 1) -> Tensor:
     second = None if not isinstance(moved[1], Tensor) else moved[1] * alpha
     return _sum(moved[0] if isinstance(moved[0], Tensor) else None, second).expand_as(result)
 
@@ -148,7 +186,7 @@ def _minus(values: Any, moved: Any, result: Tensor, alpha: float = 1) -> Tensor:
     return _plus(values, moved, result, -alpha)
 
 
-def _multiplied(values: Any, moved: Any, result: Tensor) -> Tensor:
+def _multiplied(values: Any, moved: Any, _: Tensor) -> Tensor:
     parts = [moved[0] * values[1] if isinstance(moved[0], Tensor) else None]
     parts.append(values[0] * moved[1] if isinstance(moved[1], Tensor) else None)
     return _sum(*parts)
@@ -161,7 +199,7 @@ def _divided(values: Any, moved: Any, result: Tensor) -> Tensor:
 
 
 def _joined(function: Callable[..., Tensor]) -> Rule:
-    def rule(values: Any, moved: Any, result: Tensor, **named: Any) -> Tensor:
+    def rule(values: Any, moved: Any, _: Tensor, **named: Any) -> Tensor:
         pairs = zip(values[0], moved[0], strict=True)
         filled = [torch.zeros_like(value) if part is None else part for value, part in pairs]
         return function(filled, *values[1:], **named)
@@ -169,21 +207,24 @@ def _joined(function: Callable[..., Tensor]) -> Rule:
     return rule
 
 
-def _embedding(values: Any, moved: Any, result: Tensor, **named: Any) -> Tensor:
-    return F.embedding(values[1], moved[0])
+def _embedding(values: Any, moved: Any, _: Tensor, **__: Any) -> Tensor:
+    rows: Tensor = F.embedding(values[1], moved[0])
+    return rows
 
 
-def _softmax(values: Any, moved: Any, result: Tensor, **named: Any) -> Tensor:
-    weighted = result * moved[0]
+def _softmax(values: Any, moved: Any, result: Tensor, **_: Any) -> Tensor:
+    weighted: Tensor = result * moved[0]
     return weighted - result * weighted.sum(values[1], keepdim=True)
 
 
-def _log_softmax(values: Any, moved: Any, result: Tensor, **named: Any) -> Tensor:
-    return moved[0] - (result.exp() * moved[0]).sum(values[1], keepdim=True)
+def _log_softmax(values: Any, moved: Any, result: Tensor, **_: Any) -> Tensor:
+    away: Tensor = moved[0] - (result.exp() * moved[0]).sum(values[1], keepdim=True)
+    return away
 
 
-def _layer_norm(values: Any, moved: Any, result: Tensor, **named: Any) -> Tensor:
-    x, shape, weight, *_ = (*values, None, None)
+def _layer_norm(values: Any, moved: Any, _: Tensor, **named: Any) -> Tensor:
+    x, shape = values[:2]
+    weight = values[2] if len(values) > 2 else None
     eps = values[4] if len(values) > 4 else named.get("eps", 1e-5)
     axes = tuple(range(-len(shape), 0))
     centred = x - x.mean(axes, keepdim=True)
@@ -199,8 +240,8 @@ def _layer_norm(values: Any, moved: Any, result: Tensor, **named: Any) -> Tensor
     return _sum(*parts)
 
 
-def _batch_norm(values: Any, moved: Any, result: Tensor, **named: Any) -> Tensor:
-    x, weight, _, mean, variance, training, _, eps, *_ = values
+def _batch_norm(values: Any, moved: Any, _: Tensor, **__: Any) -> Tensor:
+    x, weight, mean, variance, training, eps = (values[place] for place in (0, 1, 3, 4, 5, 7))
     if training:
         raise ValueError("the linearised network cannot be exported: its batch normalisation has no running statistics")
     shape = [1, -1, *[1] * (x.ndim - 2)]
@@ -215,11 +256,11 @@ def _batch_norm(values: Any, moved: Any, result: Tensor, **named: Any) -> Tensor
 
 def _max_pool(values: Any, moved: Any, result: Tensor, **named: Any) -> Tensor:
     _, places = torch.ops.aten.max_pool2d_with_indices(*values, **named)
-    flat = moved[0].flatten(-2).gather(-1, places.flatten(-2))
+    flat: Tensor = moved[0].flatten(-2).gather(-1, places.flatten(-2))
     return flat.reshape(result.shape)
 
 
-def _attention(values: Any, moved: Any, result: Tensor, **named: Any) -> Tensor:
+def _attention(values: Any, moved: Any, _: Tensor, **named: Any) -> Tensor:
     query, key, value = values[:3]
     mask = values[3] if len(values) > 3 else named.get("attn_mask")
     if (values[5] if len(values) > 5 else named.get("is_causal", False)) or named.get("enable_gqa"):
@@ -248,7 +289,7 @@ def _gelu_slope(x: Tensor, _: Tensor, approximate: str = "none") -> Tensor:
 
 
 def _zero_or(slope: Callable[[Tensor], Tensor]) -> Rule:
-    return _times(lambda x, _, *more, **named: slope(x))
+    return _times(lambda x, _, *__, **___: slope(x))
 
 
 _RULES: dict[str, Rule] = {
@@ -273,15 +314,15 @@ _RULES: dict[str, Rule] = {
     "max_pool2d": _max_pool,
     "scaled_dot_product_attention": _attention,
     "relu": _zero_or(lambda x: (x > 0).to(x.dtype)),
-    "tanh": _times(lambda x, y: 1 - y.square()),
-    "sigmoid": _times(lambda x, y: y * (1 - y)),
-    "exp": _times(lambda x, y: y),
-    "log": _times(lambda x, y: 1 / x),
-    "sqrt": _times(lambda x, y: 0.5 / y),
+    "tanh": _times(lambda _, y: 1 - y.square()),
+    "sigmoid": _times(lambda _, y: y * (1 - y)),
+    "exp": _times(lambda _, y: y),
+    "log": _times(lambda x, _: 1 / x),
+    "sqrt": _times(lambda _, y: 0.5 / y),
     "rsqrt": _times(lambda x, y: -0.5 * y / x),
     "softplus": _zero_or(torch.sigmoid),
     "gelu": _times(_gelu_slope),
     "silu": _zero_or(lambda x: x.sigmoid() * (1 + x * (1 - x.sigmoid()))),
-    "elu": _times(lambda x, y, *more, **named: torch.where(x > 0, torch.ones_like(x), y + 1)),
-    "leaky_relu": _times(lambda x, y, slope=0.01: torch.where(x > 0, torch.ones_like(x), torch.full_like(x, slope))),
+    "elu": _times(lambda x, y, *_, **__: torch.where(x > 0, torch.ones_like(x), y + 1)),
+    "leaky_relu": _times(lambda x, _, slope=0.01: torch.where(x > 0, torch.ones_like(x), torch.full_like(x, slope))),
 }

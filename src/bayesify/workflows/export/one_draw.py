@@ -1,13 +1,14 @@
 """One draw of a posterior as a function of tensors: what an exported graph repeats for every draw.
 
-The tensors of all draws are `[draws, *shape]`. Those that are equal in all draws are kept once, so that a graph computes
-what depends on them alone once: a network whose last layer is random has one pass through the others.
+The tensors of all draws are `[draws, *shape]`. Those that are equal in all draws are kept once, so that a graph
+computes what depends on them alone once: a network whose last layer is random has one pass through the others.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -75,7 +76,8 @@ def draws_of(method: Method, x: Any, draws: int, seed: int, by: str) -> Draws:
     if keys is not None:
         masks = [_masks(network, theta[draw], x, keys[draw]) for draw in numbers]
         tensors |= {f"{_MASK}{site}": torch.stack(each) for site, each in enumerate(zip(*masks, strict=True))}
-    varying, shared = {}, {}
+    varying: dict[str, Tensor] = {}
+    shared: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         same = bool((tensor == tensor[:1]).all())
         (shared if same else varying)[name] = (tensor[0] if same else tensor).detach().cpu().clone()
@@ -189,12 +191,16 @@ def _check(network: Network, x: Any) -> None:
         raise ValueError("the network cannot be exported: its passes change attributes of its modules")
 
 
+def _copies(count: int, tensor: Tensor) -> Tensor:
+    return tensor[:1].expand(count, *tensor.shape[1:]).clone()
+
+
 def _masks(network: Network, theta: Tensor, x: Any, key: Tensor) -> list[Tensor]:
     """The dropout masks of one draw; a mask that depends on the batch size cannot be part of a graph."""
     trace = network.traced(x)
     found = []
     for size in (2, 3):
-        some = pytree.tree_map_only(Tensor, lambda t, size=size: t[:1].expand(size, *t.shape[1:]).clone(), x)
+        some = pytree.tree_map_only(Tensor, partial(_copies, size), x)
         sites = trace.prediction_sites
         rate, always = network.dropout_rate, network.dropout_always
         mode = RecordedDropout(key, sites, inputs=count(some), rate=rate, always=always)

@@ -41,14 +41,14 @@ def write(plan: Plan, path: Path, *, int8: bool = False) -> float:
     if sum(len(part.raw_data) for part in model.graph.initializer) > LARGEST:
         raise ValueError("an ONNX file holds at most 2 GiB: export fewer draws, or use the format torch-export")
     with replacing(path) as temporary:
-        _save(onnx, model, temporary)
+        _save(model, temporary)
         _simplify(runtime, temporary)
         if int8:
             _quantise(temporary)
         finished = onnx.load(str(temporary))
         _describe(finished, plan, int8=int8)
         onnx.checker.check_model(finished)
-        _save(onnx, finished, temporary)
+        _save(finished, temporary)
         session = _session(runtime, temporary)
 
         def evaluate(leaves: Sequence[Tensor]) -> list[Any]:
@@ -161,7 +161,7 @@ def _joined(onnx: Any, first: Any, last: Any) -> Any:
     return first
 
 
-def _save(onnx: Any, model: Any, path: Path) -> None:
+def _save(model: Any, path: Path) -> None:
     path.write_bytes(model.SerializeToString())
 
 

@@ -79,7 +79,7 @@ def write(plan: Plan, path: Path, draw: int | None) -> None:
     try:
         with tracing():
             shapes = {"args": tuple(batch for _ in positional), **dict.fromkeys(named, batch)}
-            wanted = (*shapes["args"],) if not named else {name: batch for name in named}
+            wanted = (*shapes["args"],) if not named else dict.fromkeys(named, batch)
             program = torch.export.export(module, positional, named, dynamic_shapes=wanted, strict=False)
     except Exception as problem:
         raise ValueError(

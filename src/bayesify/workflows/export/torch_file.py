@@ -13,6 +13,7 @@ from torch.export import Dim, ExportedProgram
 from bayesify.errors import first_line
 from bayesify.files import replacing
 from bayesify.workflows.export import tensors_file
+from bayesify.workflows.export.answers import Answers
 from bayesify.workflows.export.graph import Plan, tracing
 from bayesify.workflows.export.linearise import Linearised
 from bayesify.workflows.export.one_draw import Draws
@@ -38,12 +39,9 @@ def write(plan: Plan, path: Path) -> float:
 def whole(plan: Plan) -> ExportedProgram:
     """All draws and the answers as one program."""
     draws = None if plan.by == "moments" else plan.tensors()
-    outputs: nn.Module
     if draws is None or plan.stacks(draws):
-        outputs = plan.together(draws)
-    else:
-        outputs = AllDraws(one_program(plan, draws), draws)
-    return trace(_Whole(outputs, plan.answers()), plan.leaves)
+        return trace(_Whole(plan.together(draws), plan.answers()), plan.leaves)
+    return trace(_Whole(AllDraws(one_program(plan, draws), draws), plan.answers()), plan.leaves)
 
 
 def one_program(plan: Plan, draws: Draws) -> ExportedProgram:
@@ -89,7 +87,10 @@ class AllDraws(nn.Module):
     def forward(self, leaves: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         stacked = {name: self.get_buffer(f"varying_{place}") for place, name in enumerate(self._names)}
         shared = _Once(self.program)
-        results = [shared.repeat(leaves, {name: tensor[draw] for name, tensor in stacked.items()}) for draw in range(self.count)]
+        results = [
+            shared.repeat(leaves, {name: tensor[draw] for name, tensor in stacked.items()})
+            for draw in range(self.count)
+        ]
         return torch.stack([output for output, _ in results]), results[0][1]
 
 
@@ -124,10 +125,11 @@ class _Once(fx.Interpreter):
 class _Whole(nn.Module):
     """Inputs to answers by name."""
 
-    def __init__(self, outputs: nn.Module, answers: nn.Module) -> None:
+    def __init__(self, outputs: nn.Module, answers: Answers) -> None:
         super().__init__()
         self.outputs, self.answers = outputs, answers
+        self.names = answers.names
 
     def forward(self, *leaves: Tensor) -> dict[str, Tensor]:
         values = self.answers(*self.outputs(leaves))
-        return dict(zip(self.answers.names, values, strict=True))
+        return dict(zip(self.names, values, strict=True))

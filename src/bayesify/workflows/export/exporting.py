@@ -71,9 +71,9 @@ def export(
     Args:
         bnn: a fitted method.
         path: the file to write; a folder for an adapter.
-        format: `onnx`; `torch-export`; `safetensors`, the tensors of the draws alone; `module`, the plain network at its
-            mean weights or at one draw (`.pt2` runs without its class, `.safetensors` is a state dict); `adapter`, a
-            run folder without the frozen weights of its network.
+        format: `onnx`; `torch-export`; `safetensors`, the tensors of the draws alone; `module`, the plain network at
+            its mean weights or at one draw (`.pt2` runs without its class, `.safetensors` is a state dict); `adapter`,
+            a run folder without the frozen weights of its network.
         draws: number of draws; None is that of a promise, or 30. More than a method stores are refused.
         seed: of the draws; None is that of a promise, or 0.
         by: `draws`; `mean`, the one function at the mean weights; or `moments`, without draws.
@@ -121,7 +121,9 @@ def export(
     graph = format in {"onnx", "torch-export"}
     promise = promise_of(bnn, max_error) if graph and at_least is None and at_most is None else None
     if max_error is not None and promise is None:
-        raise ValueError("max_error sets the threshold of a graph: leave out at_least and at_most, and the format module")
+        raise ValueError(
+            "max_error sets the threshold of a graph: leave out at_least and at_most, and the format module"
+        )
     draws, seed = _draws(bnn, draws, seed, by, promise)
     threshold = threshold_of(bnn, at_least, at_most, promise)
     plan = make_plan(bnn, draws=draws, seed=seed, by=by, threshold=threshold, example=example, raw=raw)
@@ -143,7 +145,9 @@ def export(
 def _check_target(path: Path, format: str, *, overwrite: bool) -> None:  # noqa: A002
     if format == "adapter":
         if path.is_dir() and any(path.iterdir()) and not overwrite:
-            raise FileExistsError(17, "it is not empty: choose another folder, or overwrite=True (--overwrite)", str(path))
+            raise FileExistsError(
+                17, "it is not empty: choose another folder, or overwrite=True (--overwrite)", str(path)
+            )
         return
     known = plain_module.SUFFIXES if format == "module" else (SUFFIX[format],)
     if path.suffix not in known:
