@@ -126,6 +126,8 @@ class Plan:
         }
         if self.preparation is not None:
             about["raw_inputs"] = describe_raw(self.preparation)
+        elif method.notes.get("preparation"):
+            about["preparation"] = method.notes["preparation"]
         return about
 
     def header(self) -> str:

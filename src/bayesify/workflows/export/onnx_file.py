@@ -73,15 +73,34 @@ def _model(plan: Plan, onnx: Any, *, batched: bool) -> Any:
     answers = plan.answers()
     if draws is None or (plan.stacks(draws) and (batched or draws.count == 1)):
         program = torch_file.whole(plan)
-        return _convert(program, list(plan.names), list(answers.names))
+        return _named(_convert(program, _inside(plan.names), _inside(answers.names)), [*plan.names, *answers.names])
     one = torch_file.one_program(plan, draws)
     varying = [f"varying_{place}" for place in range(len(draws.varying))]
-    first = _convert(one, [*plan.names, *varying], ["draw_output", "known"])
+    first = _convert(one, [*_inside(plan.names), *varying], ["draw_output", "known"])
     with torch.no_grad():
         output, known = one.module()(plan.leaves, draws.one(0))
     stacked = torch.stack([output] * max(draws.count, 2))[: draws.count]
-    last = _convert(_answering(answers, stacked, known), ["stacked", "known"], list(answers.names))
-    return _joined(onnx, _repeated(onnx, first, draws, varying), last)
+    last = _convert(_answering(answers, stacked, known), ["stacked", "known"], _inside(answers.names))
+    return _named(_joined(onnx, _repeated(onnx, first, draws, varying), last), [*plan.names, *answers.names])
+
+
+def _inside(names: Sequence[str]) -> list[str]:
+    """Names that no operation of a converted graph has."""
+    return [f"bayesify::{name}" for name in names]
+
+
+def _named(model: Any, names: Sequence[str]) -> Any:
+    """Give inputs and outputs their names, and other names to values inside that happen to have the same."""
+    new = {name: f"{name}::inside" for name in names} | {f"bayesify::{name}": name for name in names}
+    graph = model.graph
+    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        value.name = new.get(value.name, value.name)
+    for node in graph.node:
+        for listed in (node.input, node.output):
+            renamed = [new.get(name, name) for name in listed]
+            del listed[:]
+            listed.extend(renamed)
+    return model
 
 
 def _answering(answers: Any, stacked: Tensor, known: Tensor) -> ExportedProgram:
