@@ -102,9 +102,9 @@ def load(
             raise RunError(f"{file} is damaged: it does not say after which step it was written") from None
         logger.warning("%s was interrupted after step %d: this is its last checkpoint", folder, step)
         tensors = {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
-    _check_tensors(method, tensors, folder)
     if config.get("base") is not None:
         tensors |= adapter.base_of(method, config["base"], folder)
+    _check_tensors(method, tensors, folder)
     try:
         method.load_state_dict(tensors)
     except RuntimeError as problem:
