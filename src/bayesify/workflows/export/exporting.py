@@ -33,6 +33,11 @@ class Exported:
         raw: whether the graph takes raw inputs and prepares them itself.
         difference: the largest difference from `predict` on example inputs; None where nothing was compared.
 
+    Examples:
+        >>> made = bf.export(bnn, "draws.safetensors", "safetensors", draws=5)
+        >>> made.draws, made.path.name
+        (5, 'draws.safetensors')
+
     """
 
     path: Path

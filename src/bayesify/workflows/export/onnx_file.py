@@ -37,7 +37,7 @@ ROUNDED = 0.5
 def write(plan: Plan, path: Path, *, int8: bool = False) -> float:
     """Write the graph; returns its largest difference from `predict`."""
     onnx, runtime = _libraries()
-    model = _model(plan, onnx, batched=not int8)
+    model = _model(plan, onnx)
     if sum(len(part.raw_data) for part in model.graph.initializer) > LARGEST:
         raise ValueError("an ONNX file holds at most 2 GiB: export fewer draws, or use the format torch-export")
     with replacing(path) as temporary:
@@ -68,10 +68,10 @@ def _libraries() -> tuple[Any, Any]:
     return onnx, runtime
 
 
-def _model(plan: Plan, onnx: Any, *, batched: bool) -> Any:
+def _model(plan: Plan, onnx: Any) -> Any:
     draws = None if plan.by == "moments" else plan.tensors()
     answers = plan.answers()
-    if draws is None or (plan.stacks(draws) and (batched or draws.count == 1)):
+    if draws is None:
         program = torch_file.whole(plan)
         return _named(_convert(program, _inside(plan.names), _inside(answers.names)), [*plan.names, *answers.names])
     one = torch_file.one_program(plan, draws)
