@@ -1,4 +1,7 @@
-"""A posterior as an ONNX file that runs without torch (`pip install 'bayesify[export]'`). `python examples/export_onnx.py`."""
+"""A posterior as an ONNX file that runs without torch. `python examples/export_onnx.py`.
+
+It needs `pip install 'bayesify[export]'`.
+"""
 
 import tempfile
 from pathlib import Path
@@ -19,7 +22,9 @@ def main():
         made = bf.export(bnn, file, draws=20, at_least=0.9)
         session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
         probs, _, epistemic, accepted = session.run(made.outputs, {"input": x.numpy()})
-    print(f"{made.size:,} bytes; accepted {accepted.mean():.0%}; mean epistemic uncertainty {epistemic.mean():.3f} nats")
+    print(
+        f"{made.size:,} bytes; accepted {accepted.mean():.0%}; mean epistemic uncertainty {epistemic.mean():.3f} nats"
+    )
     difference = float(np.abs(probs - bnn.predict(x, draws=20).probs.numpy()).max())
     print(f"largest difference from predict: {difference:.1e}")
     return difference

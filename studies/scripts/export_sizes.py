@@ -1,7 +1,8 @@
 """Sizes, accuracy and speed of exported graphs on digits: `python studies/scripts/export_sizes.py`. About two minutes.
 
 One variational network, 64-100-100-10, is trained once. Each file is scored on the test part under ONNX Runtime, with
-one thread. Times are the best of 30, which other work on the machine disturbs least; a ratio is the time of `predict` with the same draws over that of ONNX Runtime.
+one thread. Times are the best of 30, which other work on the machine disturbs least. A ratio is the time of `predict`
+with the same draws over that of ONNX Runtime.
 """
 
 import gzip

@@ -131,7 +131,9 @@ def export(
         )
     draws, seed = _draws(bnn, draws, seed, by, promise)
     threshold = threshold_of(bnn, at_least, at_most, promise)
-    plan = make_plan(bnn, draws=draws, seed=seed, by=by, threshold=threshold, example=example, raw=raw if graph else False)
+    plan = make_plan(
+        bnn, draws=draws, seed=seed, by=by, threshold=threshold, example=example, raw=raw if graph else False
+    )
     bnn.eval()
     difference = None
     if format == "onnx":
