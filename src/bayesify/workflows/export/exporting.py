@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,8 @@ def export(
         bnn.save(target, base=False)
         bnn.run = run  # the method still belongs to its own run
         return Exported(target, format, sum(file.stat().st_size for file in target.iterdir()), bnn.held or 0)
+    if bnn.network.initial.device.type != "cpu":
+        bnn = copy.deepcopy(bnn).to("cpu")  # the draws are the same everywhere
     graph = format in {"onnx", "torch-export"}
     promise = promise_of(bnn, max_error) if graph and at_least is None and at_most is None else None
     if max_error is not None and promise is None:
@@ -134,7 +137,6 @@ def export(
     plan = make_plan(
         bnn, draws=draws, seed=seed, by=by, threshold=threshold, example=example, raw=raw if graph else False
     )
-    bnn.eval()
     difference = None
     if format == "onnx":
         difference = onnx_file.write(plan, target, int8=int8)

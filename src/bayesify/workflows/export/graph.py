@@ -19,7 +19,6 @@ from bayesify.data import Preparation
 from bayesify.errors import at_least, choose, first_line
 from bayesify.methods import Method
 from bayesify.methods.variational.estimators.moments import POINTS
-from bayesify.predictive import Predictive
 from bayesify.training.batches import as_inputs
 from bayesify.workflows.export import answers as answering
 from bayesify.workflows.export.acceptance import Threshold
@@ -144,30 +143,27 @@ class Plan:
             tolerance: the largest difference that is allowed.
 
         Returns:
-            The largest difference of a probability, or of a mean relative to the spread of the targets.
+            The largest difference of a probability or an uncertainty in nats; for numbers, relative to the largest one.
 
         Raises:
             ValueError: the answers differ.
 
         """
         few = tuple(leaf[:-1] for leaf in self.leaves)
-        answer = np.asarray(evaluate(few)[0])
-        expected = _expected(self)[: len(few[0])]
-        if answer.shape != tuple(expected.shape):
-            raise ValueError(f"the exported graph gives {answer.shape}, predict gives {tuple(expected.shape)}")
-        scale = 1.0 if self.method.likelihood.kind == "classification" else max(1.0, float(expected.abs().max()))
-        worst = float(np.abs(answer - expected.numpy()).max()) / scale
-        if not worst <= tolerance:
+        predictive = self.method.predict(self.prepared, draws=self.draws, seed=self.seed, by=self.by)
+        classes = predictive.kind == "classification"
+        found = []
+        for name, answer in zip(("probs" if classes else "mean", "aleatoric", "epistemic"), evaluate(few), strict=False):
+            expected = getattr(predictive, name)[: len(few[0])].detach().cpu().numpy()
+            if np.shape(answer) != expected.shape:
+                raise ValueError(f"the exported graph gives {name} {np.shape(answer)}, predict gives {expected.shape}")
+            scale = 1.0 if classes else float(np.abs(expected).max()) or 1.0
+            found.append(float(np.abs(answer - expected).max()) / scale)
+        if not all(difference <= tolerance for difference in found):  # NaN is not at most anything
             raise ValueError(
-                f"the exported graph differs from predict by {worst:.1e}: it was not written; export another format"
+                f"the exported graph differs from predict by {max(found):.1e}: it was not written; export another format"
             )
-        return worst
-
-
-def _expected(plan: Plan) -> Tensor:
-    predictive: Predictive = plan.method.predict(plan.prepared, draws=plan.draws, seed=plan.seed, by=plan.by)
-    answer = predictive.probs if predictive.kind == "classification" else predictive.mean
-    return answer.detach().cpu()
+        return max(found)
 
 
 def make_plan(
