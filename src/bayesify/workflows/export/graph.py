@@ -153,7 +153,9 @@ class Plan:
         predictive = self.method.predict(self.prepared, draws=self.draws, seed=self.seed, by=self.by)
         classes = predictive.kind == "classification"
         found = []
-        for name, answer in zip(("probs" if classes else "mean", "aleatoric", "epistemic"), evaluate(few), strict=False):
+        for name, answer in zip(
+            ("probs" if classes else "mean", "aleatoric", "epistemic"), evaluate(few), strict=False
+        ):
             expected = getattr(predictive, name)[: len(few[0])].detach().cpu().numpy()
             if np.shape(answer) != expected.shape:
                 raise ValueError(f"the exported graph gives {name} {np.shape(answer)}, predict gives {expected.shape}")
@@ -161,7 +163,7 @@ class Plan:
             found.append(float(np.abs(answer - expected).max()) / scale)
         if not all(difference <= tolerance for difference in found):  # NaN is not at most anything
             raise ValueError(
-                f"the exported graph differs from predict by {max(found):.1e}: it was not written; export another format"
+                f"the exported graph differs from predict by {max(found):.1e}: it was not written; try another format"
             )
         return max(found)
 

@@ -72,8 +72,8 @@ def trace(module: nn.Module, arguments: tuple[Any, ...], fixed: dict[str, Tensor
     except Exception as problem:
         if "Constraints violated" in str(problem):
             raise ValueError(
-                "the network cannot be exported: its code fixes the number of inputs, such as a reshape to a constant or "
-                "a loop over the batch; use flatten(1) or -1"
+                "the network cannot be exported: its code fixes the number of inputs, such as a reshape to a constant "
+                "or a loop over the batch; use flatten(1) or -1"
             ) from problem
         raise ValueError(f"the network cannot be exported: {first_line(problem)}") from problem
 
