@@ -17,7 +17,7 @@ from bayesify.studio.models import API, DrawCount, ModelStore, Seed, folder_of, 
 
 BINS = 81
 _SAMPLED = 200_000
-_NO_WIDTH = "its posterior is not a Gaussian with a width for each weight, so there is no signal-to-noise to cut by"
+_NO_WIDTH = "it has no posterior width for each weight, so it has no signal-to-noise ratios and cannot be pruned by them"
 
 
 def router(store: ModelStore) -> APIRouter:
@@ -50,7 +50,7 @@ def describe(method: Method) -> dict[str, Any]:
     """Densities of the weights layer by layer over several draws; with a Gaussian posterior also their SNR."""
     draws = min(max(1, _SAMPLED // method.network.size), 30, method.held or 30)
     theta = method.weights(range(draws), seed=0).detach().double().cpu().numpy()
-    mean = method.mean_weights.detach().double().cpu().numpy()
+    mean = _means(method)
     places = [place for place in method.network.places if "bias" not in place.name.rpartition(".")[2]]
     reach = max(float(np.quantile(np.abs(theta[:, place.start : place.stop]), 0.995)) for place in places) or 1.0
     edges = np.linspace(-reach, reach, BINS + 1)
@@ -64,7 +64,7 @@ def describe(method: Method) -> dict[str, Any]:
                 "weights": place.stop - place.start,
                 "random": place.random,
                 "density": _density(theta[:, part], edges),
-                "density_of_means": _density(mean[part], edges),
+                "density_of_means": None if mean is None else _density(mean[part], edges),
             }
         )
     centres = [round(float(value), 6) for value in 0.5 * (edges[1:] + edges[:-1])]
@@ -78,6 +78,14 @@ def describe(method: Method) -> dict[str, Any]:
     if not isinstance(method, Variational) or method.annealed:
         return described | {"snr": None, "why": _NO_WIDTH}
     return described | {"snr": _snr(method), "single": _single(method), "why": None}
+
+
+def _means(method: Method) -> Any:
+    """The mean weights; None where members or chains may be in different modes, so that their mean means nothing."""
+    try:
+        return method.mean_weights.detach().double().cpu().numpy()
+    except ValueError:
+        return None
 
 
 def _density(values: Any, edges: Any) -> list[float]:
