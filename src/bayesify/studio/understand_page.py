@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import StreamingResponse
@@ -21,7 +21,7 @@ from bayesify.studio import watched_training
 from bayesify.studio.models import API, DrawCount, Seed
 from bayesify.studio.watched_training import Square, TrainingRequest
 
-KEPT = 8
+KEPT = 16
 AT_ONCE = 2
 _BUSY = f"{AT_ONCE} networks are training already: wait for one to finish"
 
@@ -128,6 +128,12 @@ def router(trainings: Trainings) -> APIRouter:
         method, square = trainings.get(trained)
         surfaces = watched_training.surfaces(method, square, draws, seed)
         return {"side": watched_training.LATTICE, "held": method.held, "draws": surfaces}
+
+    @routes.get("/understand/units")
+    def units(trained: str, activation: Literal["tanh", "relu", "gelu"] = "tanh", seed: Seed = 0) -> dict[str, Any]:
+        method, square = trainings.get(trained)
+        shown = watched_training.hidden_units(method, square, activation, seed)
+        return {"side": watched_training.LATTICE, "units": shown}
 
     return routes
 
