@@ -78,7 +78,13 @@ def _figures(path: Path) -> list[Path]:
         for file in place.iterdir()
         if place.name == path.stem or file.stem.startswith(path.stem)
     ]
-    return sorted({file for file in (*beside, *inside) if file.suffix.lower() in FIGURES})
+    # `mnist-cnn-least.svg` belongs to `mnist-cnn`, not to `mnist`.
+    longer = tuple(other.stem for other in path.parent.glob(f"{path.stem}*.json") if other != path)
+    return sorted(
+        file
+        for file in {*beside, *inside}
+        if file.suffix.lower() in FIGURES and not (longer and file.stem.startswith(longer))
+    )
 
 
 def _card(number: int, path: Path) -> dict[str, Any]:
@@ -113,7 +119,9 @@ def first_sentence(text: str, longest: int = 220) -> str:
         'It takes 1.5 seconds.'
 
     """
-    sentence = re.split(r"(?<=[.?!])\s+(?=[A-Z])", text.strip(), maxsplit=1)[0]
+    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z])", text.strip())
+    # An answer may repeat its question first.
+    sentence = next((part for part in sentences if not part.endswith("?")), sentences[0])
     if len(sentence) <= longest:
         return sentence
     clause = sentence.split("; ", 1)[0]

@@ -157,7 +157,7 @@ export async function show(place) {
       h("header", {}, h("h2", { "data-words": "" }, modelName(answer)), h("small", {}, answer.draws === 1 ? "Single network" : `${answer.draws} draws`)),
       h("p", { class: `verdict${sure ? "" : " unsure"}` }, h("strong", { "data-words": "" }, sure ? answer.label : "I do not know"),
         h("span", {}, sure ? `${surely(answer.confidence)} sure` : guess(answer))),
-      seen ? h("p", { class: `fooled small${wrong ? " wrong" : ""}` }, `Confident mistakes: ${wrong} of ${seen}`) : null,
+      seen ? h("p", { class: `fooled small${wrong ? " wrong" : ""}` }, `Sure but wrong: ${wrong} of ${seen}`) : null,
       remembered("bars", h("details", { class: "more", open: isOpen("bars", !narrow()) }, h("summary", {}, "Bars"),
         answerChart(answer, state.threshold, `${modelName(answer)} says ${verdictWords(answer)}. Bars are mean class probabilities, dots are posterior draws; the dashed line is the threshold.`, width),
         doubtChart(answer, width), numbers)));

@@ -297,14 +297,14 @@ export async function show(place, head) {
   ramp(doubtRamp, doubtColours());
   const ten = tenMethods({ methods: options.methods, lesson, state });
   place.append(h("div", { class: "page lesson" }, controls, h("div", { class: "stack" },
+    h("div", { class: "player" }, trainButton, player), trouble, bar,
     h("div", { class: "boards", "data-picture": "" },
-      h("section", { class: "card stack" }, answerTitle, board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure"),
-        h("p", { class: "small", id: "points-help" }, "Keys: arrows move the cross, a adds ●, b adds ▲, Enter picks up or puts down the nearest point, Delete removes it. The line is where both are equally likely.")),
-      h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Uncertainty"), h("div", { class: "surface" }, doubtCanvas, doubtMarks), h("div", { class: "legend" }, "0%", doubtRamp, "100%"),
-        select({ label: "Show", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }))),
-    trouble, bar, status, player,
-    h("div", { class: "card bar-tools" }, h("div", { class: "row" }, trainButton, drawsButton, unitsButton), toolRow, askButtons, counted),
-    lossCard, drawsPlace, unitsPlace, ten.element, numbers)));
+      h("section", { class: "card stack" }, answerTitle, board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure")),
+      h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Uncertainty"), h("div", { class: "surface" }, doubtCanvas, doubtMarks), h("div", { class: "legend" }, "0%", doubtRamp, "100%"))),
+    status,
+    h("div", { class: "card bar-tools" }, select({ label: "Uncertainty", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }), toolRow, askButtons, h("div", { class: "row" }, drawsButton, unitsButton), counted,
+      h("p", { class: "small", id: "points-help" }, "Keys: arrows move the cross, a adds ●, b adds ▲, Enter picks up or puts down the nearest point, Delete removes it. The line is where both are equally likely.")),
+    ten.element, lossCard, drawsPlace, unitsPlace, numbers)));
   const all = state.all;
   await fresh();
   // The page opens with something trained; a link to all methods trains them after it.

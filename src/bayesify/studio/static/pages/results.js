@@ -44,7 +44,7 @@ function card(result, urls) {
 }
 
 function image(result, number, urls, kind = null) {
-  const element = h("img", { alt: `${result.title ?? result.name}: ${result.figures[number].replace(/\.\w+$/, "").replace(/[-_.]/g, " ")}`, class: kind, loading: "lazy" });
+  const element = h("img", { alt: `${result.title ?? result.name}: ${result.figures[number].replace(/\.\w+$/, "").replace(/[-_.]/g, " ")}`, class: kind });
   blob("results/figure", { result: result.number, number }).then((content) => { element.src = URL.createObjectURL(content); urls.push(element.src); }, (error) => element.replaceWith(problem(error)));
   return element;
 }

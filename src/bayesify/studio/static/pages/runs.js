@@ -15,7 +15,7 @@ export async function show(place) {
   let { runs } = await get("runs");
   const tablePlace = h("section", { class: "card" });
   const picture = figure(h("span"), "", ["run", "epoch", "value"], () => []);
-  const choice = h("div");
+  const choice = h("div", { class: "row" });
   const curveCard = h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Training curves"), choice, picture);
   const answersPlace = h("div");
   const trouble = h("div");
@@ -48,7 +48,7 @@ export async function show(place) {
   }
 
   function drawTable() {
-    const names = [...new Set(runs.flatMap((run) => Object.keys(run.scores)))].slice(0, 6);
+    const names = [...new Set(runs.flatMap((run) => Object.keys(run.scores)))].filter((name) => name !== "error").slice(0, 6);
     const titles = new Map(runs.flatMap((run) => Object.entries(run.scores)).map(([name, score]) => [name, score]));
     const best = new Map(names.map((name) => { const { better } = titles.get(name); const values = runs.filter((run) => run.scores[name]).map((run) => run.scores[name].value); return [name, better === "higher" ? Math.max(...values) : better === "lower" ? Math.min(...values) : null]; }));
     const query = (page, run) => `?${new URLSearchParams({ page, model: run.name })}`;

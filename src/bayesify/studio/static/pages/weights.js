@@ -175,9 +175,9 @@ export async function show(place) {
     return counted() ? `${cost > 0 ? "more" : "fewer"} errors, in percentage points` : `RMSE, ${cost > 0 ? "more" : "less"}`;
   }
 
-  place.append(h("div", { class: "card controls" }, select({ label: "Run", options: known.models.map((model) => [model.name, modelName(model)]), value: state.model, onchange: (model) => { state.set({ model }); load(); } })), settings(
+  place.append(h("div", { class: "side" }, h("div", { class: "card" }, select({ label: "Run", options: known.models.map((model) => [model.name, modelName(model)]), value: state.model, onchange: (model) => { state.set({ model }); load(); } })), settings(
     select({ label: "Weakest by", options: [["snr", "signal-to-noise"], ["magnitude", "magnitude"]], value: state.by, onchange: (by) => { state.set({ by }); load(); } }),
-    slider({ label: "Posterior draws", min: 1, max: 100, step: 1, value: state.draws, onchange: (draws) => { state.set({ draws }); load(); } })), content);
+    slider({ label: "Posterior draws", min: 1, max: 100, step: 1, value: state.draws, onchange: (draws) => { state.set({ draws }); load(); } }))), content);
   head.append(exporting("weights", place, {
     python: () => ["weights", { model: state.model, fraction: state.fraction, by: state.by, draws: state.draws, seed: state.seed }],
     data: () => ({ ...about, pruned: [...measured.values()] }),
