@@ -404,8 +404,10 @@ def test_results_are_shown_when_there_are_some_and_missed_when_not(client, ask, 
     try:
         broken, coin = ask("results")["results"]
         assert "could not be read" in broken["problem"]
-        assert coin["content"]["value"] == 0.8
+        assert coin["answer"] == "P(head) = 0.8"
         assert coin["figures"] == ["coin.png"]
+        assert ask("results/one", name="coin")["content"]["value"] == 0.8
+        assert ask("results/one", name="../coin") == (404, "there is no result called '../coin'; did you mean 'coin'?")
         figure = client.get("/studio/api/results/figure", params={"result": 1, "number": 0})
         assert figure.headers["content-type"] == "image/png"
         assert figure.content == (reproduced / "coin.png").read_bytes()

@@ -37,7 +37,7 @@ export function doubtChart(answer, width = 300) {
   const inWeights = answer.epistemic / most * width;
   const wide = width >= 250;
   const svg = s("svg", { viewBox: `0 0 ${width} ${wide ? 38 : 54}`, role: "img",
-    "aria-label": `Uncertainty: ${ofLargest(answer.entropy, classes)} of the largest possible (${answer.entropy.toFixed(3)} nats). Aleatoric, in the data: ${ofLargest(answer.aleatoric, classes)} (${answer.aleatoric.toFixed(3)} nats); epistemic, in the weights: ${ofLargest(answer.epistemic, classes)} (${answer.epistemic.toFixed(3)} nats).` });
+    "aria-label": `Uncertainty: ${ofLargest(answer.entropy, classes)} of the largest possible (${answer.entropy.toFixed(3)} nats): aleatoric, in the data, ${ofLargest(answer.aleatoric, classes)} (${answer.aleatoric.toFixed(3)} nats); epistemic, in the weights, ${ofLargest(answer.epistemic, classes)} (${answer.epistemic.toFixed(3)} nats).` });
   svg.append(
     s("title", {}, `aleatoric ${answer.aleatoric.toFixed(3)}, epistemic ${answer.epistemic.toFixed(3)}, of at most ${most.toFixed(3)} nats`),
     s("defs", {}, s("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },

@@ -122,7 +122,8 @@ export async function show(place, head) {
   }
 
   // Where training is: the epoch, the loss, the time left; the picture follows unless it was paused.
-  function progress(content) {
+  function progress({ losses = [], ...content }) {
+    content = { ...content, losses };
     bar.value = content.share;
     const words = [content.epochs ? `Epoch ${content.epoch} of ${content.epochs}` : null, content.losses.length ? `loss ${short(content.losses.at(-1)[1])}` : null, content.left && content.share < 1 ? `about ${seconds(content.left)} left` : null].filter(Boolean);
     if (content.share < 1 && words.length) say("training", `${words.join(", ")}.`);
@@ -297,12 +298,12 @@ export async function show(place, head) {
   ramp(doubtRamp, doubtColours());
   const ten = tenMethods({ methods: options.methods, lesson, state });
   place.append(h("div", { class: "page lesson" }, controls, h("div", { class: "stack" },
-    h("div", { class: "player" }, trainButton, player), trouble, bar,
+    h("div", { class: "top-tools" }, trainButton, toolRow, counted),
     h("div", { class: "boards", "data-picture": "" },
       h("section", { class: "card stack" }, answerTitle, board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure")),
       h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Uncertainty"), h("div", { class: "surface" }, doubtCanvas, doubtMarks), h("div", { class: "legend" }, "0%", doubtRamp, "100%"))),
-    status,
-    h("div", { class: "card bar-tools" }, select({ label: "Uncertainty", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }), toolRow, askButtons, h("div", { class: "row" }, drawsButton, unitsButton), counted,
+    trouble, bar, player, status,
+    h("div", { class: "card bar-tools" }, select({ label: "Uncertainty", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }), askButtons, h("div", { class: "row" }, drawsButton, unitsButton),
       h("p", { class: "small", id: "points-help" }, "Keys: arrows move the cross, a adds ●, b adds ▲, Enter picks up or puts down the nearest point, Delete removes it. The line is where both are equally likely.")),
     ten.element, lossCard, drawsPlace, unitsPlace, numbers)));
   const all = state.all;

@@ -65,7 +65,7 @@ async function one(place, name, urls) {
   for (const key of WORDS) if (typeof content[key] === "string") parts.push(h("p", {}, content[key]));
   result.figures.forEach((figure, number) => parts.push(h("figure", { "data-picture": "" }, image(result, number, urls), h("figcaption", {}, figure.replace(/\.\w+$/, "").replace(/[-_.]/g, " ")))));
   if (typeof content.command === "string") parts.push(h("p", { class: "small" }, "Repeat it: ", h("code", {}, content.command)));
-  const numbers = Object.entries(content).filter(([key]) => ![...WORDS, "title", "question", "name", "command", "lines", "pictures"].includes(key)).map(([key, value]) => section(key, value, result.name)).filter(Boolean);
+  const numbers = Object.entries(content).filter(([key, value]) => !(["title", "question", "name", "command", "lines", "pictures"].includes(key) || (WORDS.includes(key) && typeof value === "string"))).map(([key, value]) => section(key, value, result.name)).filter(Boolean);
   if (numbers.length) parts.push(h("details", {}, h("summary", {}, "All numbers"), h("div", { class: "stack" }, numbers)));
   place.append(h("section", { class: "card stack results", "data-result": result.name }, parts));
 }

@@ -14,7 +14,7 @@ export function distance(one, other) {
 export function tenMethods({ methods, lesson, state }) {
   const order = [...methods].sort((a, b) => (b.name === REFERENCE) - (a.name === REFERENCE));
   const list = h("ul", { class: "tile-grid", "data-picture": "" });
-  const status = h("p", { class: "note", role: "status", id: "ten-status" }, "HMC samples the posterior itself, so it is the reference. Smaller distances are closer to it.");
+  const status = h("p", { class: "note", role: "status", id: "ten-status" }, "HMC samples the posterior itself, so it is the reference: 150 draws of each chain after 150 of warm-up. The others train with the settings of this page.");
   const trouble = h("div");
   let [stopping, surfaces] = [null, new Map()];
   const tiles = new Map();
