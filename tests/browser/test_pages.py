@@ -244,7 +244,9 @@ def test_the_threshold_trades_coverage_for_errors(visit):
         page.keyboard.press("PageUp")
     assert number(tile(page, "Coverage").inner_text()) < 100
     assert number(tile(page, "Error of what is accepted").inner_text()) <= every
-    assert int(number(tile(page, "Wrong but accepted").inner_text())) == page.locator("[data-gallery^='Wrong'] li").count()
+    assert (
+        int(number(tile(page, "Wrong but accepted").inner_text())) == page.locator("[data-gallery^='Wrong'] li").count()
+    )
     refused = int(number(tile(page, "Refused").inner_text()))
     expect(page.locator("[data-gallery^='Refused'] li")).to_have_count(min(30, refused))
     expect(page.locator("[data-gallery^='Unknown']")).to_be_visible()

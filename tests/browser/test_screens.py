@@ -35,7 +35,10 @@ def every_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("every")
     shared = ["train", "--data", "digits", "--withhold", "3", "--units", "8", "--layers", "1", "--json"]
     steps = ["--epochs", "6", "--batch-size", "512"]
-    own = {"hmc": ["--samples", "20", "--warm-up", "20", "--max-leapfrogs", "4"], "ensemble": [*steps, "--members", "2"]}
+    own = {
+        "hmc": ["--samples", "20", "--warm-up", "20", "--max-leapfrogs", "4"],
+        "ensemble": [*steps, "--members", "2"],
+    }
     for name in CARDS:
         words = [*shared, *own.get(name, steps), "--method", name, "--out", str(folder / name)]
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:

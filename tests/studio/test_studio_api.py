@@ -30,7 +30,16 @@ from bayesify.cli import main
 from bayesify.data import Preparation
 from bayesify.methods import CARDS
 from bayesify.runs import read_config
-from bayesify.studio import attach, demonstration, models, static_files, strokes, understand_page, watched_training, weights_page
+from bayesify.studio import (
+    attach,
+    demonstration,
+    models,
+    static_files,
+    strokes,
+    understand_page,
+    watched_training,
+    weights_page,
+)
 from bayesify.studio import draw_page as draw
 from bayesify.workflows.run_data import examples_of
 

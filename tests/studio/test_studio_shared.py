@@ -70,7 +70,10 @@ def test_a_long_sentence_ends_at_a_word():
 def test_a_figure_belongs_to_the_longest_name_that_it_begins_with(tmp_path):
     for name in ("mnist.json", "mnist-cnn.json", "mnist-cnn-least.svg", "mnist-error.svg"):
         (tmp_path / name).write_text("{}")
-    figures = {name: [file.name for file in results_page._figures(tmp_path / name)] for name in ("mnist.json", "mnist-cnn.json")}
+    figures = {
+        name: [file.name for file in results_page._figures(tmp_path / name)]
+        for name in ("mnist.json", "mnist-cnn.json")
+    }
     assert figures == {"mnist.json": ["mnist-error.svg"], "mnist-cnn.json": ["mnist-cnn-least.svg"]}
 
 
@@ -87,7 +90,9 @@ def test_an_edge_of_the_graph_leaves_when_pruning_takes_its_weight(runs):
     nodes = torch.linspace(0, 39, 24).round().long().tolist()
     for fraction, column, rule in ((0.5, 3, "snr"), (0.8, 4, "magnitude")):
         left = prune(method, fraction, rule).kept_weights.reshape(-1)[place.start : place.stop].reshape(9, 40)
-        kept = np.array([[edge[column] >= fraction for edge in drawn["edges"] if edge[:2] == [1, i]] for i in range(24)])
+        kept = np.array(
+            [[edge[column] >= fraction for edge in drawn["edges"] if edge[:2] == [1, i]] for i in range(24)]
+        )
         # A rank is rounded to four places: a weight at the cut may fall on either side.
         assert (kept != left[:, nodes].T.bool().numpy()).sum() <= 1
     shares = sorted(edge[3] for edge in drawn["edges"])
@@ -131,9 +136,12 @@ def test_hidden_units_of_a_draw_add_up_to_its_answer():
     logits = np.log(probs[:, 1] / probs[:, 0])
     # The levels are scaled and rounded, so the sum is the log odds up to one shift and one scale.
     assert np.corrcoef(effects @ levels, logits)[0, 1] > 0.999
-    assert watched_training.hidden_units(
-        watched_training.train(request.model_copy(update={"layers": 0}), shown.append), square, "tanh", 0
-    ) == []
+    assert (
+        watched_training.hidden_units(
+            watched_training.train(request.model_copy(update={"layers": 0}), shown.append), square, "tanh", 0
+        )
+        == []
+    )
 
 
 def test_a_training_that_is_not_watched_sends_its_surface_once():
@@ -165,7 +173,9 @@ def table(rows=90):
     torch.manual_seed(0)
     values = torch.randn(rows, 2)
     kinds = ["left" if a < 0 else "right" for a, _ in values.tolist()]
-    return "a,b,side\n" + "\n".join(f"{a:.3f},{b:.3f},{kind}" for (a, b), kind in zip(values.tolist(), kinds, strict=True))
+    return "a,b,side\n" + "\n".join(
+        f"{a:.3f},{b:.3f},{kind}" for (a, b), kind in zip(values.tolist(), kinds, strict=True)
+    )
 
 
 def test_a_dropped_table_becomes_a_run_with_answers(ask):

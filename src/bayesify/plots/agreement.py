@@ -71,7 +71,9 @@ def predicted_against_true(
     axes.plot(truth[shown], mean[shown], look.marker, color=look.color, markersize=3.2, alpha=0.85, markeredgewidth=0)
     style.dress(axes, title=title, x="true", y="predicted")
     # A few intervals may be far wider than the rest: the dots decide the range, with room for most intervals.
-    ends = np.concatenate([truth[shown], mean[shown], np.quantile(lower[shown], [0.05]), np.quantile(upper[shown], [0.95])])
+    ends = np.concatenate(
+        [truth[shown], mean[shown], np.quantile(lower[shown], [0.05]), np.quantile(upper[shown], [0.95])]
+    )
     room = 0.05 * float(np.ptp(ends)) or 1.0
     limits = (float(ends.min()) - room, float(ends.max()) + room)
     axes.set(xlim=limits, ylim=limits, aspect="equal")

@@ -67,7 +67,11 @@ def router(store: ModelStore) -> APIRouter:
         wanted = store.names() if drawing.models is None else drawing.models
         chosen = [model for model in map(store.get, wanted) if describe(model)["drawable"]]
         truth = await asyncio.to_thread(true_class, store, drawing.sample)
-        return {"empty": False, "truth": truth, "answers": list(await asyncio.gather(*(_predict(m, drawn, drawing) for m in chosen)))}
+        return {
+            "empty": False,
+            "truth": truth,
+            "answers": list(await asyncio.gather(*(_predict(m, drawn, drawing) for m in chosen))),
+        }
 
     @routes.get("/draw/sample")
     def sample(kind: Literal["test", "withheld", "clothes"], number: Count = 0, model: str | None = None) -> Response:

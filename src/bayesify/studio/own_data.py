@@ -103,9 +103,13 @@ class OwnRuns:
         with self._place(table.name) as (name, folder):
             data = folder / f"{name}.csv"
             data.write_text(table.text, encoding="utf-8")
-            timed = {"time": SECONDS} if table.method == AUTO else {}
-            withhold = () if not table.withhold else (table.withhold,)
-            recipe = Recipe(data=str(data), target=table.target or None, method=table.method, withhold=withhold, **timed)
+            recipe = Recipe(
+                data=str(data),
+                target=table.target or None,
+                method=table.method,
+                withhold=(table.withhold,) if table.withhold else (),
+                time=SECONDS if table.method == AUTO else None,
+            )
             with without_warnings():
                 trained = train(recipe, folder / "run", progress=False)
             self.store.add(OwnModel(name, trained.method, folder / "run", str(data)))
@@ -147,7 +151,16 @@ class OwnRuns:
         folder.mkdir()
         try:
             yield name, folder
-        except (ValueError, TypeError, KeyError, RuntimeError, TrainingError, RunError, OSError, binascii.Error) as wrong:
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            RuntimeError,
+            TrainingError,
+            RunError,
+            OSError,
+            binascii.Error,
+        ) as wrong:
             shutil.rmtree(folder, ignore_errors=True)
             with self._lock:
                 self._count -= 1

@@ -37,7 +37,9 @@ def router(chosen: Path | None) -> APIRouter:
         for number, path in enumerate(files):
             if path.stem == name:
                 return {"number": number, **_read(path)}
-        raise HTTPException(404, f"there is no result called {name[:40]!r}{nearest(name[:40], [f.stem for f in files])}")
+        raise HTTPException(
+            404, f"there is no result called {name[:40]!r}{nearest(name[:40], [f.stem for f in files])}"
+        )
 
     @routes.get("/results/figure")
     def figure(result: int, number: int) -> Response:

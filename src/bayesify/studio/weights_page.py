@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from bayesify.studio.models import API, DrawCount, ModelStore, Seed, folder_of, 
 
 BINS = 81
 _SAMPLED = 200_000
-_NO_WIDTH = "it has no posterior width for each weight, so it has no signal-to-noise ratios and cannot be pruned by them"
+_NO_WIDTH = (
+    "it has no posterior width for each weight, so it has no signal-to-noise ratios and cannot be pruned by them"
+)
 
 
 def router(store: ModelStore) -> APIRouter:
@@ -96,7 +99,7 @@ def graph(method: Variational, most_nodes: int = 24) -> dict[str, Any] | None:
     prunable = prunable_weights(method)
     places = [p for p in method.network.places if p.random and bool(prunable[p.start : p.stop].any())]
     shapes = [tuple(place.shape) for place in places]
-    follow = all(a[0] == b[1] for a, b in zip(shapes, shapes[1:], strict=False) if len(a) == len(b) == 2)
+    follow = all(a[0] == b[1] for a, b in pairwise(shapes) if len(a) == len(b) == 2)
     if not shapes or any(len(shape) != 2 for shape in shapes) or not follow:
         return None
     ranks = [_ranks(scores(method, rule), prunable) for rule in ("snr", "magnitude")]
