@@ -233,6 +233,13 @@ def test_a_dropped_run_folder_names_no_file_of_the_server(ask, runs, tmp_path):
     assert "cannot be dropped" in said
 
 
+def test_a_dropped_run_folder_with_a_huge_network_takes_no_memory(ask, runs):
+    network = {"type": "mlp", "inputs": 64, "outputs": 9, "units": [10**7, 10**7], "activation": "relu", "dropout": 0.0}
+    status, said = ask("own/run", {"name": "huge", "files": packed(runs["point"], network=network)})
+    assert status == 422
+    assert said
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [

@@ -24,11 +24,12 @@ from pydantic import BaseModel, Field
 from bayesify.errors import RunError, TrainingError
 from bayesify.methods import CARDS, Method
 from bayesify.studio.models import API, DrawCount, ModelStore, Seed, describe
+from bayesify.training.interrupts import stop_when
 from bayesify.training.warnings import without_warnings
 from bayesify.workflows.load import load_run
 from bayesify.workflows.recipe import AUTO, Recipe
 from bayesify.workflows.run_data import preparation_of
-from bayesify.workflows.train import train
+from bayesify.workflows.train import InterruptedTrainingError, train
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,7 +177,11 @@ def router(own: OwnRuns, trainings: Trainings) -> APIRouter:
     def table(given: OwnTable) -> dict[str, Any]:
         trainings.begin()
         try:
-            return describe(own.store.get(own.train(given)))
+            # A server that ends does not wait for it.
+            with stop_when(trainings.closed.is_set):
+                return describe(own.store.get(own.train(given)))
+        except (KeyboardInterrupt, InterruptedTrainingError):
+            raise HTTPException(503, "the server is shutting down, and training ended with it") from None
         finally:
             trainings.end()
 
