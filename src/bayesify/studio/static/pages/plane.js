@@ -273,7 +273,7 @@ export async function show(place, head) {
   const drawsButton = button("Six posterior draws", showDraws, { disabled: true });
   const label = (k) => button(`Label it ${"●▲"[k]}`, () => { const { x, y } = frame.ask; board.showAsk(null); board.add([Number(x.toFixed(3)), Number(y.toFixed(3))], k); train(); });
   const askButtons = h("fieldset", { class: "row", disabled: true }, h("legend", { class: "small" }, "The place with the largest epistemic uncertainty"), label(0), label(1));
-  const again = (changes) => { state.set({ points: "", ...changes }); fresh(); };
+  const again = async (changes) => { state.set({ points: "", ...changes }); await fresh(); if (board.points.length && !trainButton.disabled) train(); };
   const controls = settings(
     select({ label: "Data", options: ["moons", "circles"], value: state.data, onchange: (data) => again({ data }) }),
     slider({ label: "Points", min: 10, max: 300, step: 10, value: state.n, onchange: (n) => again({ n }) }),
