@@ -115,8 +115,8 @@ def test_every_method_is_shown_on_every_page(visit, every_run):
 
 
 def test_pad_and_verdicts_are_on_one_screen(visit):
-    for width, height in ((390, 844), (1440, 900)):
-        visited = visit(width=width, height=height, has_touch=width == 390)
+    for width, height in ((390, 844), (768, 1024), (1440, 900)):
+        visited = visit(width=width, height=height, has_touch=width < 1000)
         page = visited.page
         four = ("point", "ensemble", "mc-dropout", "variational")
 

@@ -34,7 +34,7 @@ export async function shareCard(drawing, rows, link) {
     write(row.name, 520, top + small, small, "--muted", { most: 380 });
     write(row.accepted ? row.label : "I do not know", 520, top + small + large, large, row.accepted ? "--ink" : "--doubt", { weight: 680, most: 380 });
     write(row.accepted ? `${sure(row.confidence)} sure` : `best guess: ${row.label} (${sure(row.confidence)})`, 1150, top + small + large, small, "--ink", { align: "right", most: 300 });
-    if (row.rounds) write(`${row.mistakes} confident mistakes of ${row.rounds}`, 1150, top + small, Math.min(small, 18), "--muted", { align: "right", most: 300 });
+    if (row.rounds) write(`sure but wrong: ${row.mistakes} of ${row.rounds}`, 1150, top + small, Math.min(small, 18), "--muted", { align: "right", most: 300 });
   });
   write(link, 50, 598, 20, "--accent", { most: 900 });
   write("bayesify studio", 1150, 598, 22, "--muted", { align: "right", weight: 620 });

@@ -1,7 +1,7 @@
 // What a run says about one drawing: a bar for each class, a dot for each posterior draw, and the doubt in its two parts.
 import { s, percent, sure, ofLargest } from "../dom.js";
 
-const RIGHT = 46, ROW = 20;
+const RIGHT = 54, ROW = 20;
 
 // Drawn at the width that it has, so that its words are as large as all others.
 export function answerChart(answer, threshold, label, width = 300) {

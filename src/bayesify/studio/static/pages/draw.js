@@ -136,7 +136,8 @@ export async function show(place) {
   // As many columns as there is room for, in even rows.
   const GAP = 18;
   function columns(number) {
-    const fit = narrow() ? 2 : Math.max(1, Math.floor(((answers.clientWidth || 900) + GAP) / (205 + GAP)));
+    const width = answers.clientWidth || 900;
+    const fit = width < 440 ? 2 : Math.floor((width + GAP) / (205 + GAP));
     return Math.ceil(number / Math.ceil(number / fit));
   }
 
