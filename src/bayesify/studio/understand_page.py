@@ -46,6 +46,24 @@ class Trainings:
         self.begin()
         self.end()
 
+    async def room(self, seconds: float = 3.0) -> None:
+        """Wait for a place: a training whose page was closed ends at its next step.
+
+        Args:
+            seconds: the longest wait, after which the error of `begin` is raised.
+
+        """
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                self.check_room()
+            except HTTPException:
+                if time.monotonic() >= until:
+                    raise
+                await asyncio.sleep(0.1)
+            else:
+                return
+
     def end(self) -> None:
         """Give the place back."""
         self._slots.release()
@@ -118,7 +136,7 @@ def router(trainings: Trainings) -> APIRouter:
             raise HTTPException(422, str(problem)) from None
         if trainings.closed.is_set():
             raise HTTPException(503, "the server is shutting down: train again when it is back")
-        trainings.check_room()
+        await trainings.room()
         # A proxy must not buffer events.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(_events(request, trainings), media_type="text/event-stream", headers=headers)

@@ -18,7 +18,7 @@ export async function show(place) {
     place.append(h("p", { class: "empty" }, "No run is loaded. Start the studio with one: bayesify serve RUN"));
     return undefined;
   }
-  const preferred = known.models.find((model) => model.gaussian) ?? known.models[0];
+  const preferred = known.models.find((model) => model.gaussian && model.kind === "classification") ?? known.models.find((model) => model.gaussian) ?? known.models[0];
   const state = pageState({ model: preferred.name, fraction: 0.75, by: "snr", draws: 30, seed: 0 });
   const missing = missingRun(state.model, known.models, modelName(preferred));
   if (missing) { state.set({ model: preferred.name }); place.append(missing); }
