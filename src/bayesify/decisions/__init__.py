@@ -17,6 +17,7 @@ from bayesify.decisions.bandit_networks import MethodAgent, NeuralLinearAgent
 from bayesify.decisions.bandits import Bandit, Mushrooms, Played, play
 from bayesify.decisions.certificate import Certificate
 from bayesify.decisions.conformal import Conformal, conformal, conformal_of
+from bayesify.decisions.learning_on import Continual
 from bayesify.decisions.provenance import Provenance
 from bayesify.decisions.recalibration import recalibrate
 from bayesify.decisions.refusal import Refusal, calibrate, refusal_of
@@ -31,6 +32,7 @@ __all__ = [
     "Certificate",
     "Conformal",
     "ContextualBandit",
+    "Continual",
     "LinearAgent",
     "LogisticAgent",
     "MethodAgent",
