@@ -4,13 +4,14 @@ An agent has one model of the reward for each act. From the mean and the standar
 context, `by` decides:
 
     thompson    mean + spread * std * a standard normal draw
-    ucb         mean + spread * std  (LinUCB: L. Li, W. Chu, J. Langford and R. Schapire, "A Contextual-Bandit Approach to
-                Personalized News Article Recommendation", 2010, arXiv:1003.0146)
+    ucb         mean + spread * std
     greedy      mean
 
-and takes the act with the largest value; `epsilon` adds acts at random. Because the acts share no weights, a draw of the
-reward from its normal is the same as a draw of all weights. `spread` below 1 narrows the posterior (O. Chapelle and
-L. Li, "An Empirical Evaluation of Thompson Sampling", 2011).
+and takes the act with the largest value; `epsilon` adds acts at random. Because the acts share no weights, a draw of
+the reward from its normal is the same as a draw of all weights. `ucb` on a linear model is LinUCB (L. Li, W. Chu,
+J. Langford and R. Schapire, "A Contextual-Bandit Approach to Personalized News Article Recommendation", 2010,
+arXiv:1003.0146). `spread` below 1 narrows the posterior (O. Chapelle and L. Li, "An Empirical Evaluation of Thompson
+Sampling", 2011).
 """
 
 from __future__ import annotations

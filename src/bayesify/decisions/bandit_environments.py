@@ -243,7 +243,9 @@ def linear_bandit(
         (4,)
 
     """
-    weights = np.random.default_rng(seed).standard_normal((at_least("acts", acts, 1), at_least("features", features, 1)))
+    weights = np.random.default_rng(seed).standard_normal(
+        (at_least("acts", acts, 1), at_least("features", features, 1))
+    )
     return _of_means(lambda context: weights @ context, acts, features, noise, steps, "linear")
 
 

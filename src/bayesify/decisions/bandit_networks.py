@@ -44,7 +44,10 @@ class _Memory:
     def add(self, inputs: Tensor, reward: float) -> bool:
         """Store an interaction; whether it is time to train again."""
         if self.used == len(self.y):
-            self.x, self.y = torch.cat((self.x, torch.zeros_like(self.x))), torch.cat((self.y, torch.zeros_like(self.y)))
+            self.x, self.y = (
+                torch.cat((self.x, torch.zeros_like(self.x))),
+                torch.cat((self.y, torch.zeros_like(self.y))),
+            )
         self.x[self.used], self.y[self.used] = inputs, reward
         self.used += 1
         if self.used < self.next:
@@ -197,7 +200,9 @@ class NeuralLinearAgent:
         seed: int = 0,
     ) -> None:
         if not (isinstance(network, nn.Sequential) and isinstance(network[-1], nn.Linear)):
-            raise TypeError("NeuralLinearAgent takes an nn.Sequential that ends in an nn.Linear, as bf.networks.mlp makes")
+            raise TypeError(
+                "NeuralLinearAgent takes an nn.Sequential that ends in an nn.Linear, as bf.networks.mlp makes"
+            )
         self.network = copy.deepcopy(network).float().train()
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=learning_rate)
         self.memory = _Memory(acts, features, grow, first)

@@ -2,8 +2,8 @@
 
     q_t(w)  approximates  p(data_t | w) q_{t-1}(w) / Z
 
-(C. Nguyen, Y. Li, T. Bui and R. Turner, "Variational Continual Learning", 2018, arXiv:1710.10628). Means and widths of a
-task start where the last task left them. Three additions are optional.
+(C. Nguyen, Y. Li, T. Bui and R. Turner, "Variational Continual Learning", 2018, arXiv:1710.10628). Means and widths of
+a task start where the last task left them. Three additions are optional.
 
     coresets    some examples of each task are kept aside; `rehearse` fits the posterior to them once more, and that
                 posterior predicts, while the next task goes on from the one before
@@ -34,8 +34,8 @@ class Continual:
         method: an untrained `Variational` of the family `mean_field`, whose prior is that of the first task.
         coreset: examples of each task to keep for `rehearse`; they are not trained on before.
         heads: whether each task has its own last layer; predictions then need the task.
-        discount: how much of the old data is forgotten with each task, from 0 (nothing) to below 1. Above 0 the prior of
-            the method must be a normal.
+        discount: how much of the old data is forgotten with each task, from 0 (nothing) to below 1. Above 0 the prior
+            of the method must be a normal.
         seed: of the choice of the coresets.
 
     Attributes:

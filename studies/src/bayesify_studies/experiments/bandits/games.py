@@ -39,7 +39,7 @@ POINTS = 100
 def game(environment: str, agent: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     """An episode; with the same seed all agents meet the same contexts, the same luck and the same first acts.
 
-    `agent` is a model and a rule, as `linear ucb`; `settings` has `steps`, `first_by_chance` and the options of the model.
+    `agent` is a model and a rule, as `linear ucb`; `settings` has `steps`, `first_by_chance` and the model's `options`.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # products this small are slower on several

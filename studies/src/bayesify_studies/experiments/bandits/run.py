@@ -1,6 +1,6 @@
 """The parts of `bayesify reproduce bandits` alone, in processes and within a time.
 
-    python -m bayesify_studies.experiments.bandits.run --processes 6 --minutes 8 --out FOLDER
+python -m bayesify_studies.experiments.bandits.run --processes 6 --minutes 8 --out FOLDER
 """
 
 from __future__ import annotations

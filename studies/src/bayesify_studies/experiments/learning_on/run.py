@@ -1,13 +1,13 @@
 """The parts of `bayesify reproduce learning-on` alone, in processes and within a time.
 
-    python -m bayesify_studies.experiments.learning_on.run --processes 6 --minutes 4 --device cuda --out FOLDER
+python -m bayesify_studies.experiments.learning_on.run --processes 6 --minutes 4 --device cuda --out FOLDER
 """
 
 from __future__ import annotations
 
+from bayesify_studies.experiments.framework import timed_parts
 from bayesify_studies.experiments.learning_on import parts
 from bayesify_studies.experiments.learning_on.settings import FULL, QUICK
-from bayesify_studies.experiments.framework import timed_parts
 
 
 def _pilots(settings: timed_parts.Settings, device: str) -> dict[str, parts.Part]:

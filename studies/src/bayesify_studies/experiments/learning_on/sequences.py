@@ -69,7 +69,7 @@ def tasks_of(kind: str, seed: int, settings: Mapping[str, Any]) -> list[Task]:
 def _posterior(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     heads = settings["kind"] == "split"
     method = Variational(
-        _network(tasks, settings, seed),
+        _network(settings, seed),
         "categorical",
         prior=settings["prior"],
         estimator="local",
@@ -84,9 +84,7 @@ def _posterior(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dic
         without.append([_accuracy(learner.predict(x, str(one), draws=20), y) for one, (_, _, x, y) in enumerate(known)])
         if number + 1 == len(tasks):
             learner.rehearse(**_plan(settings, seed) | {"epochs": settings["rehearsals"]})
-            rehearsed = [
-                _accuracy(learner.predict(x, str(one), draws=20), y) for one, (_, _, x, y) in enumerate(known)
-            ]
+            rehearsed = [_accuracy(learner.predict(x, str(one), draws=20), y) for one, (_, _, x, y) in enumerate(known)]
     return {"accuracy": without, "rehearsed": rehearsed}
 
 
@@ -97,7 +95,7 @@ def _ewc(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dict[str,
     rows, heads = [], _Heads(settings["kind"] == "split")
     for number, (x, y, _, _) in enumerate(tasks):
         if method is None or precision is None:
-            method = PointEstimate(_network(tasks, settings, seed), "categorical", prior="normal:1", seed=seed)
+            method = PointEstimate(_network(settings, seed), "categorical", prior="normal:1", seed=seed)
             method.to(settings["device"])
             precision = torch.ones(method.network.size, device=settings["device"])
         else:
@@ -111,12 +109,14 @@ def _ewc(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dict[str,
         if heads.own:
             fisher[heads.places(method)] = 0  # a head is left alone after its task
         precision = precision + settings["strength"] * len(y) * fisher
-        rows.append([_accuracy(heads.of(method, one).predict(x), y) for one, (_, _, x, y) in enumerate(tasks[: number + 1])])
+        rows.append(
+            [_accuracy(heads.of(method, one).predict(x), y) for one, (_, _, x, y) in enumerate(tasks[: number + 1])]
+        )
     return {"accuracy": rows}
 
 
 def _fine_tuned(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    method = PointEstimate(_network(tasks, settings, seed), "categorical", prior=None, seed=seed)
+    method = PointEstimate(_network(settings, seed), "categorical", prior=None, seed=seed)
     rows, heads = [], _Heads(settings["kind"] == "split")
     for number, (x, y, _, _) in enumerate(tasks):
         if number and heads.own:
@@ -125,7 +125,9 @@ def _fine_tuned(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> di
             method = PointEstimate(net, "categorical", prior=None, seed=seed)
         method.fit((x, y), **_plan(settings, seed + number))
         heads.keep(method)
-        rows.append([_accuracy(heads.of(method, one).predict(x), y) for one, (_, _, x, y) in enumerate(tasks[: number + 1])])
+        rows.append(
+            [_accuracy(heads.of(method, one).predict(x), y) for one, (_, _, x, y) in enumerate(tasks[: number + 1])]
+        )
     return {"accuracy": rows}
 
 
@@ -209,7 +211,7 @@ def _fisher(method: PointEstimate, x: Tensor, seed: int) -> Tensor:
     return fisher
 
 
-def _network(tasks: list[Task], settings: Mapping[str, Any], seed: int) -> Any:
+def _network(settings: Mapping[str, Any], seed: int) -> Any:
     outputs = 2 if settings["kind"] == "split" else 10
     return _seeded(mlp(784, outputs, units=settings["units"], layers=2), seed)
 
