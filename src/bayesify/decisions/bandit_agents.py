@@ -17,7 +17,7 @@ Sampling", 2011).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -337,7 +337,7 @@ class _Logistic:
         """The expected reward, `far` standard deviations of the logit from its mean."""
         if len(self.values) < 2:
             return self.values[0] if self.values else 0.0
-        logit = self.mean @ seen + far * np.sqrt(max(seen @ self.covariance @ seen, 0.0))
+        logit = self.mean @ seen + far * np.sqrt(np.maximum(seen @ self.covariance @ seen, 0.0))
         low, high = self.values
         return float(low + (high - low) / (1 + np.exp(-np.clip(logit, -500, 500))))
 
@@ -353,7 +353,7 @@ class _Logistic:
         self.shift += (outcome - 0.5) * seen
         moved = self.covariance @ seen
         variance = seen @ moved
-        weight = _bound(np.sqrt(variance + (self.mean @ seen) ** 2))
+        weight = float(_bound(np.sqrt(variance + (self.mean @ seen) ** 2)))
         self.covariance -= np.outer(moved, moved) * (weight / (1 + weight * variance))
         self.mean = self.covariance @ self.shift
         if self.learned - self.refitted >= min(self.refit_every, max(4, self.refitted // 8)):
@@ -393,13 +393,12 @@ class _Logistic:
             variance = np.einsum("nd,nd->n", table @ self.covariance, table)
             weights = counts * _bound(np.sqrt(np.maximum(variance, 0) + (table @ self.mean) ** 2))
             precision = (table * weights[:, None]).T @ table + np.eye(table.shape[1]) / self.prior**2
-            self.covariance = np.linalg.inv(precision)
+            self.covariance = np.asarray(np.linalg.inv(precision), dtype=np.float64)
             self.mean = self.covariance @ self.shift
         self.refitted = self.learned
 
 
-def _bound(xi: Floats) -> Floats:
+def _bound(xi: Any) -> Floats:
     """Twice Jaakkola and Jordan's lambda(xi) = tanh(xi / 2) / (4 xi), which is 1 / 4 at 0."""
     xi = np.maximum(xi, 1e-6)
-    weights: Floats = np.tanh(xi / 2) / (2 * xi)
-    return weights
+    return np.asarray(np.tanh(xi / 2) / (2 * xi), dtype=np.float64)

@@ -109,7 +109,7 @@ class ContextualBandit:
             self._chance = np.random.default_rng(seed)
         self.done, self.total_regret = 0, 0.0
         self._now = self.situations(self._chance)
-        return self._now.context, {}
+        return self._now.context.copy(), {}
 
     def step(self, act: int) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         """Act, and see the next context.
@@ -138,7 +138,7 @@ class ContextualBandit:
         self.total_regret += info["regret"]
         self.done += 1
         self._now = self.situations(self._chance)
-        return self._now.context, reward, False, self.done >= self.steps, info
+        return self._now.context.copy(), reward, False, self.done >= self.steps, info
 
 
 def mushroom_bandit(x: Any, poisonous: Any, *, steps: int = 50_000) -> ContextualBandit:

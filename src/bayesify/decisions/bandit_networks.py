@@ -81,7 +81,7 @@ class MethodAgent:
 
     Examples:
         >>> from bayesify.decisions import MethodAgent, linear_bandit, play_bandit
-        >>> make = lambda: bf.LaplaceApproximation(torch.nn.Linear(5, 1), "gaussian:1", prior="normal:1")
+        >>> make = lambda: bf.LaplaceApproximation(bf.networks.mlp(5, 1, units=8), "gaussian:1", prior="normal:1")
         >>> agent = MethodAgent(make, 2, 3, epochs=20, learning_rate=0.05)
         >>> play_bandit(agent, linear_bandit(2, 3, steps=40), seed=0).acts.shape
         torch.Size([40])

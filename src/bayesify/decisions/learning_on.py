@@ -14,12 +14,13 @@ a task start where the last task left them. Three additions are optional.
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bayesify.errors import at_least
+from bayesify.errors import BayesifyWarning, at_least
 from bayesify.functional.selection import select
 from bayesify.methods import Variational
 from bayesify.predictive import Predictive
@@ -81,7 +82,10 @@ class Continual:
         self.tasks: list[str] = []
         self._kept: dict[str, tuple[Tensor, Tensor]] = {}
         self._rehearsed: dict[str, Variational] = {}
-        self._head_names, self._head = _last_layer(method) if heads else (set(), None)
+        self._head_names: set[str] = set()
+        self._head: Tensor | None = None
+        if heads:
+            self._head_names, self._head = _last_layer(method)
         self._heads: dict[str, tuple[Tensor, Tensor]] = {}
         self._first_head = None if self._head is None else _cut(method, self._head)
 
@@ -110,7 +114,7 @@ class Continual:
             raise ValueError(f"a task needs more than the {self.coreset} examples of its coreset, got {len(y)}")
         kept, rest = self._divide(len(y), len(self.tasks))
         method = self._next() if self.tasks else self.method
-        history = method.fit((x[rest], y[rest]), **fit)
+        history = _fit(method, (x[rest], y[rest]), fit)
         self.method, self._rehearsed = method, {}
         self.tasks.append(name)
         if self.coreset:
@@ -135,13 +139,13 @@ class Continual:
         if self._head is None:
             x, y = (torch.cat(parts) for parts in zip(*self._kept.values(), strict=True))
             method = self._with_prior(self.method, Posterior(self.method))
-            method.fit((x, y), **fit)
+            _fit(method, (x, y), fit)
             self._rehearsed = dict.fromkeys(self.tasks, method)
             return
         for task, examples in self._kept.items():
             before = self.method_for(task)
             method = self._with_prior(before, Posterior(before))
-            method.fit(examples, **fit)
+            _fit(method, examples, fit)
             self._rehearsed[task] = method
 
     def method_for(self, task: str | None = None) -> Variational:
@@ -210,6 +214,13 @@ class Continual:
     def _divide(self, examples: int, number: int) -> tuple[Tensor, Tensor]:
         order = torch.randperm(examples, generator=torch.Generator().manual_seed(self.seed * 1000 + number))
         return order[: self.coreset], order[self.coreset :]
+
+
+def _fit(method: Variational, data: tuple[Tensor, Tensor], settings: dict[str, Any]) -> History:
+    """Fit without the comparison with the prior, which is the old posterior and may predict well."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "no better than the prior", BayesifyWarning)
+        return method.fit(data, **settings)
 
 
 def _last_layer(method: Variational) -> tuple[set[str], Tensor]:

@@ -27,8 +27,8 @@ SHOWN = ("logistic thompson", "logistic greedy", "linear thompson", "neural-line
 REMARKS = (
     "The logistic agent is for rewards with two values for each act, which it learns from the rewards.",
     "The logistic and linear agents have no network: the mushrooms are linearly separable.",
-    "About 50 settings were played before the tries in the table, three to eight games each, with seeds 1000 to 4007. "
-    + "They led to this agent and to the range of its tries; about ten of them were greedy.",
+    "Before the tries in the table about 50 settings were played, three to eight games each, with seeds 1000 to 4007.",
+    "These games led to the logistic agent and to the range of its tries. About ten of the 50 were greedy.",
     "Settings of the agents with networks, and of all agents on the other bandits, were not chosen by games.",
 )
 

@@ -65,8 +65,9 @@ def bandit_of(environment: str, steps: int) -> ContextualBandit:
     """A bandit by its name."""
     if environment == "mushroom":
         return mushroom_bandit(*_mushrooms(), steps=steps)
-    makers = {"wheel": wheel_bandit, "linear": linear_bandit, "quadratic": quadratic_bandit}
-    return makers[environment](steps=steps)
+    if environment == "wheel":
+        return wheel_bandit(steps=steps)
+    return linear_bandit(steps=steps) if environment == "linear" else quadratic_bandit(steps=steps)
 
 
 def make_agent(agent: str, bandit: ContextualBandit, seed: int, options: Mapping[str, Any]) -> Agent:

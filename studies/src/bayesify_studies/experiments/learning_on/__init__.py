@@ -115,8 +115,8 @@ def _table(kind: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], row
             ]
             for way, one in accuracy.items()
         ],
-        "After the last task, on test images: mean over all tasks, and on the first task alone. Mean and standard error "
-        "over seeds; differences in points, paired over seeds.",
+        "After the last task, on test images: mean over all tasks, and on the first task alone. Mean and standard "
+        "error over seeds; differences in points, paired over seeds.",
     )
 
 
@@ -172,7 +172,7 @@ def _picture(rows: Mapping[str, list[dict[str, Any]]]) -> Any:
             axes.plot(at, 100 * one, color=look.color, linewidth=0.5, alpha=0.4)
         axes.plot(at, 100 * curves.mean(0), label=TITLES[way], **look.line(2.0))
     style.dress(axes, title="permuted MNIST", x="tasks learned", y="mean accuracy, %")
-    style.legend(axes, "lower left")
+    style.legend(axes, "best")
     return figure
 
 

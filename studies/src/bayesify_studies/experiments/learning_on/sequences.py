@@ -36,8 +36,11 @@ def sequence(kind: str, way: str, seed: int, settings: Mapping[str, Any], device
     with warnings.catch_warnings():
         # A fit with an old posterior as its prior is no better than that prior on data that it knows already.
         warnings.simplefilter("ignore", BayesifyWarning)
-        tasks = [tuple(part.to(device) for part in task) for task in tasks_of(kind, seed, settings)]
-        return _LEARN[way](tasks, seed, {**settings, "kind": kind, "device": device})  # type: ignore[operator]
+        tasks = [
+            (x.to(device), y.to(device), tested_x.to(device), tested_y.to(device))
+            for x, y, tested_x, tested_y in tasks_of(kind, seed, settings)
+        ]
+        return _LEARN[way](tasks, seed, {**settings, "kind": kind, "device": device})
 
 
 def tasks_of(kind: str, seed: int, settings: Mapping[str, Any]) -> list[Task]:
