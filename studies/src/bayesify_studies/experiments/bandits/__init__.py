@@ -83,7 +83,7 @@ def _answer(regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int) -> 
 
 
 def _line(agent: str, regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int) -> Line:
-    own, goal = regret[agent], ""
+    own, goal = regret[agent], "none"
     if agent == OURS:
         reached = own["mean"] <= TARGET
         meaning = f"the target of {TARGET:,.0f} is {'' if reached else 'not '}reached"

@@ -91,7 +91,7 @@ def _line(way: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks
     else:
         word = {1: "with coresets is better", -1: "with coresets is worse", 0: "not settled"}
         meaning = f"{word[settled(ahead[way])]}: the difference has the {between(ahead[way], '+.1f', 100)} points"
-    published = PUBLISHED.get(way, "") if tasks == TARGET_TASKS else ""
+    published = PUBLISHED.get(way, "none") if tasks == TARGET_TASKS else "none"
     return Line(f"permuted MNIST, {tasks} tasks, {TITLES[way]}", published, percent(accuracy[way], 1), meaning)
 
 
@@ -146,7 +146,8 @@ def _shortfalls(accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks: in
     elif own["mean"] < TARGET:
         told.append(f"The target of {TARGET:.0%} is missed by {100 * (TARGET - own['mean']):.1f} points.")
     told += [
-        f"{kind} MNIST: not settled to be better than {TITLES[way]} ({between(one, '+.1f', 100)} points)."
+        f"{kind} MNIST: {'worse' if settled(one) == -1 else 'not settled to be better'} than {TITLES[way]} "
+        f"({between(one, '+.1f', 100)} points)."
         for kind, gaps in ahead.items()
         for way, one in gaps.items()
         if way != "joint" and settled(one) != 1

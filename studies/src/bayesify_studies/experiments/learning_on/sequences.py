@@ -86,9 +86,12 @@ def _posterior(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dic
         known = tasks[: number + 1]
         without.append([_accuracy(learner.predict(x, str(one), draws=20), y) for one, (_, _, x, y) in enumerate(known)])
         if number + 1 == len(tasks):
-            learner.rehearse(**_plan(settings, seed) | {"epochs": settings["rehearsals"]})
+            learner.rehearse(
+                **_plan(settings, seed)
+                | {"epochs": settings["rehearsals"], "batch_size": settings["rehearsal_batch_size"]}
+            )
             rehearsed = [_accuracy(learner.predict(x, str(one), draws=20), y) for one, (_, _, x, y) in enumerate(known)]
-    return {"accuracy": without, "rehearsed": rehearsed}
+    return {"accuracy": without, "rehearsed": rehearsed, "rehearsal_batch_size": settings["rehearsal_batch_size"]}
 
 
 def _ewc(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ FULL: dict[str, Any] = {
     "coreset": 200,
     "epochs": 30,
     "rehearsals": 60,
+    "rehearsal_batch_size": 128,
     "joint_epochs": 6,
     "batch_size": 1024,
     "rate": 3e-3,
