@@ -13,6 +13,7 @@ from bayesify_studies.experiments.framework.experiment import reproduce
 
 TINY = QUICK | {
     "seeds": 2,
+    "network_seeds": 1,
     "steps": 80,
     "others": {"wheel": 30},
     "pilot": {"seeds": 1, "steps": 40},

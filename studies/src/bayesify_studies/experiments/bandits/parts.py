@@ -26,7 +26,7 @@ CHOSEN_BY = {
     "linear ucb": "linear thompson",
     "linear greedy": "linear greedy",
 }
-MUSHROOM_AGENTS = (*CHOSEN_BY, "neural-linear thompson", "neural-linear greedy")
+MUSHROOM_AGENTS = tuple(CHOSEN_BY)
 OTHER_AGENTS = (
     *(f"linear {rule}" for rule in RULES if rule != "greedy-5%"),
     "neural-linear thompson",
@@ -77,15 +77,22 @@ def scored(settings: Mapping[str, Any], best: Mapping[str, Mapping[str, Any]], s
     """Games that count, the most important first."""
     games: dict[str, Part] = {}
     for agent in MUSHROOM_AGENTS:
-        options = best[CHOSEN_BY[agent]] if agent in CHOSEN_BY else settings["network_options"]["mushroom"]
-        own = {**settings, "options": options}
+        own = {**settings, "options": best[CHOSEN_BY[agent]]}
         games |= {part_name("mushroom", agent, seed): (game, "mushroom", agent, seed, own) for seed in seeds}
     for environment, steps in settings["others"].items():
         for agent in OTHER_AGENTS:
             kind = "network_options" if agent.startswith("neural") else "linear_options"
             own = {**settings, "steps": steps, "options": settings[kind][environment]}
-            games |= {part_name(environment, agent, seed): (game, environment, agent, seed, own) for seed in seeds}
+            games |= {
+                part_name(environment, agent, seed): (game, environment, agent, seed, own)
+                for seed in seeds_of(settings, agent, seeds)
+            }
     return games
+
+
+def seeds_of(settings: Mapping[str, Any], agent: str, seeds: range) -> range:
+    """The first few seeds for agents with networks, which take longer."""
+    return seeds[: settings["network_seeds"]] if agent.startswith("neural") else seeds
 
 
 def part_name(environment: str, agent: str, seed: int) -> str:

@@ -15,19 +15,19 @@ _OTHERS: dict[str, Any] = {
         "quadratic": {"prior": 1.0, "noise": 1.0},
     },
     "network_options": {
-        "mushroom": {"prior": 1.0, "noise": 5.0, "updates": 200},
-        "wheel": {"prior": 10.0, "noise": 10.0, "updates": 200},
-        "linear": {"prior": 1.0, "noise": 1.0, "updates": 200},
-        "quadratic": {"prior": 1.0, "noise": 1.0, "updates": 200},
+        "wheel": {"prior": 10.0, "noise": 10.0, "updates": 100},
+        "linear": {"prior": 1.0, "noise": 1.0, "updates": 100},
+        "quadratic": {"prior": 1.0, "noise": 1.0, "updates": 100},
     },
 }
 FULL: dict[str, Any] = {
     "seeds": 20,
+    "network_seeds": 3,
     "first_seed": 6000,
     "steps": 50_000,
     "first_by_chance": 32,
     "other_first_by_chance": 0,
-    "others": {"wheel": 20_000, "linear": 5000, "quadratic": 5000},
+    "others": {"wheel": 10_000, "linear": 2000, "quadratic": 2000},
     "pilot": {"seeds": 6, "steps": 50_000},
     "tries": {
         "logistic thompson": _LOGISTIC_THOMPSON,
@@ -39,6 +39,7 @@ FULL: dict[str, Any] = {
 }
 QUICK: dict[str, Any] = FULL | {
     "seeds": 3,
+    "network_seeds": 2,
     "steps": 1500,
     "others": {"wheel": 300, "linear": 300, "quadratic": 300},
     "pilot": {"seeds": 1, "steps": 600},

@@ -1,8 +1,8 @@
 """Tasks one after another: the posterior as the next prior, against fine-tuning, elastic weight consolidation and more.
 
 Ten tasks of permuted MNIST share one network. Five tasks of split MNIST (two digits each) share all layers but the
-last. The variational network and elastic weight consolidation have four tries each, chosen on training examples that
-are kept aside. Accuracy is the mean over all tasks after the last one.
+last. The variational network has two tries and elastic weight consolidation four, chosen on training examples that are
+kept aside. Accuracy is the mean over all tasks after the last one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("learning-on", _picture(rows["permuted"])),
-                "Permuted MNIST: mean accuracy over the tasks so far, after each task; mean and each seed.",
+                "Permuted digits: mean accuracy over the tasks so far, after each task; mean and each seed.",
             )
         ],
         shortfalls=_shortfalls(accuracy, ahead, tasks),
@@ -78,8 +78,8 @@ def _answer(accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks: int) -
     )
     split = ", ".join(f"{TITLES[way]} {percent(one, 1)}" for way, one in accuracy["split"].items())
     return (
-        f"After {tasks} tasks of permuted MNIST the posterior as the next prior, with coresets, has a mean accuracy of "
-        f"{percent(own['coreset'], 1)}: {said}. On split MNIST: {split}."
+        f"After {tasks} tasks of permuted digits the posterior as the next prior, with coresets, has a mean accuracy of "
+        f"{percent(own['coreset'], 1)}: {said}. On split digits: {split}."
     )
 
 
@@ -92,7 +92,7 @@ def _line(way: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks
         word = {1: "with coresets is better", -1: "with coresets is worse", 0: "not settled"}
         meaning = f"{word[settled(ahead[way])]}: the difference has the {between(ahead[way], '+.1f', 100)} points"
     published = PUBLISHED.get(way, "none") if tasks == TARGET_TASKS else "none"
-    return Line(f"permuted MNIST, {tasks} tasks, {TITLES[way]}", published, percent(accuracy[way], 1), meaning)
+    return Line(f"permuted digits, {tasks} tasks, {TITLES[way]}", published, percent(accuracy[way], 1), meaning)
 
 
 def _table(kind: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], rows: Mapping[str, Any]) -> Table:
@@ -104,7 +104,7 @@ def _table(kind: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], row
         return percent(estimate(last), 1)
 
     return Table(
-        f"{kind} MNIST",
+        f"{kind} digits",
         ["way", "mean accuracy", "on the first task", "with coresets less this"],
         [
             [
@@ -134,7 +134,7 @@ def _choices(tried: Mapping[str, Mapping[str, float]], best: Mapping[str, Any]) 
             for way, own in tried.items()
             for text, value in own.items()
         ],
-        "On permuted MNIST, training images that are kept aside, one seed that is not scored; the posterior with "
+        "On permuted digits, training images that are kept aside, one seed that is not scored; the posterior with "
         "coresets. Fine-tuning and all tasks at once have the network chosen for elastic weight consolidation.",
     )
 
@@ -146,7 +146,7 @@ def _shortfalls(accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks: in
     elif own["mean"] < TARGET:
         told.append(f"The target of {TARGET:.0%} is missed by {100 * (TARGET - own['mean']):.1f} points.")
     told += [
-        f"{kind} MNIST: {'worse' if settled(one) == -1 else 'not settled to be better'} than {TITLES[way]} "
+        f"{kind} digits: {'worse' if settled(one) == -1 else 'not settled to be better'} than {TITLES[way]} "
         f"({between(one, '+.1f', 100)} points)."
         for kind, gaps in ahead.items()
         for way, one in gaps.items()
@@ -154,8 +154,8 @@ def _shortfalls(accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks: in
     ]
     return [
         *told,
-        "One size of step, one number of epochs and one starting width, not chosen; four tries for each of two ways.",
-        "Split MNIST has the settings that were chosen on permuted MNIST.",
+        "One size of step, one number of epochs and one starting width, not chosen.",
+        "Split digits has the settings that were chosen on permuted digits.",
     ]
 
 
@@ -172,7 +172,7 @@ def _picture(rows: Mapping[str, list[dict[str, Any]]]) -> Any:
         for one in curves:
             axes.plot(at, 100 * one, color=look.color, linewidth=0.5, alpha=0.4)
         axes.plot(at, 100 * curves.mean(0), label=TITLES[way], **look.line(2.0))
-    style.dress(axes, title="permuted MNIST", x="tasks learned", y="mean accuracy, %")
+    style.dress(axes, title="permuted digits", x="tasks learned", y="mean accuracy, %")
     style.legend(axes, "best")
     return figure
 

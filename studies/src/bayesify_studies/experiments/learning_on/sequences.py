@@ -45,17 +45,18 @@ def sequence(kind: str, way: str, seed: int, settings: Mapping[str, Any], device
 
 def tasks_of(kind: str, seed: int, settings: Mapping[str, Any]) -> list[Task]:
     """Training and test examples of every task."""
-    x, y, tested_x, tested_y = _digits()
+    x, y, tested_x, tested_y = _digits(settings["data"])
     if settings["choosing"]:
-        tested_x, tested_y = x[50_000:], y[50_000:]
-        x, y = x[:50_000], y[:50_000]
+        learned = len(y) * 5 // 6
+        tested_x, tested_y = x[learned:], y[learned:]
+        x, y = x[:learned], y[:learned]
     count = settings["examples"]
     if count is not None:
         x, y = x[:count], y[:count]
     if kind == "permuted":
         # The first task has the images as they are.
-        orders = [torch.arange(784)] + [
-            torch.randperm(784, generator=torch.Generator().manual_seed(1000 * seed + task))
+        orders = [torch.arange(x.shape[1])] + [
+            torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(1000 * seed + task))
             for task in range(1, settings["tasks"])
         ]
         return [(x[:, order], y, tested_x[:, order], tested_y) for order in orders]
@@ -72,7 +73,7 @@ def tasks_of(kind: str, seed: int, settings: Mapping[str, Any]) -> list[Task]:
 def _posterior(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     heads = settings["kind"] == "split"
     method = Variational(
-        _network(settings, seed),
+        _network(tasks, settings, seed),
         "categorical",
         prior=settings["prior"],
         estimator="local",
@@ -101,7 +102,7 @@ def _ewc(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dict[str,
     rows, heads = [], _Heads(settings["kind"] == "split")
     for number, (x, y, _, _) in enumerate(tasks):
         if method is None or precision is None:
-            method = PointEstimate(_network(settings, seed), "categorical", prior="normal:1", seed=seed)
+            method = PointEstimate(_network(tasks, settings, seed), "categorical", prior="normal:1", seed=seed)
             method.to(settings["device"])
             precision = torch.ones(method.network.size, device=settings["device"])
         else:
@@ -122,7 +123,7 @@ def _ewc(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dict[str,
 
 
 def _fine_tuned(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    method = PointEstimate(_network(settings, seed), "categorical", prior=None, seed=seed)
+    method = PointEstimate(_network(tasks, settings, seed), "categorical", prior=None, seed=seed)
     rows, heads = [], _Heads(settings["kind"] == "split")
     for number, (x, y, _, _) in enumerate(tasks):
         if number and heads.own:
@@ -142,7 +143,7 @@ def _joint(tasks: list[Task], seed: int, settings: Mapping[str, Any]) -> dict[st
     split = settings["kind"] == "split"
     x = torch.cat([task[0] for task in tasks])
     y = torch.cat([task[1] + (2 * number if split else 0) for number, task in enumerate(tasks)])
-    net = _seeded(mlp(784, 10, units=settings["units"], layers=2), seed)
+    net = _seeded(mlp(x.shape[1], 10, units=settings["units"], layers=2), seed)
     method = PointEstimate(net, "categorical", prior=None, seed=seed)
     method.fit((x, y), **_plan(settings, seed) | {"epochs": settings["joint_epochs"]})
     row = []
@@ -217,9 +218,9 @@ def _fisher(method: PointEstimate, x: Tensor, seed: int) -> Tensor:
     return fisher
 
 
-def _network(settings: Mapping[str, Any], seed: int) -> Any:
+def _network(tasks: list[Task], settings: Mapping[str, Any], seed: int) -> Any:
     outputs = 2 if settings["kind"] == "split" else 10
-    return _seeded(mlp(784, outputs, units=settings["units"], layers=2), seed)
+    return _seeded(mlp(tasks[0][0].shape[1], outputs, units=settings["units"], layers=2), seed)
 
 
 def _seeded(net: Any, seed: int) -> Any:
@@ -254,11 +255,12 @@ def _pair(x: Tensor, y: Tensor, first: int, second: int) -> tuple[Tensor, Tensor
 
 
 @lru_cache(1)
-def _digits() -> Task:
-    found = load("mnist").prepare(None)
+def _digits(name: str) -> Task:
+    """Training and test images, flat."""
+    found = load(name).prepare(None)
     return (
-        found.x_train.reshape(-1, 784).float(),
+        found.x_train.flatten(1).float(),
         found.y_train.long(),
-        found.x_test.reshape(-1, 784).float(),
+        found.x_test.flatten(1).float(),
         found.y_test.long(),
     )

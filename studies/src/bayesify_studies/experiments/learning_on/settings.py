@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 FULL: dict[str, Any] = {
-    "seeds": 5,
+    "data": "mnist",
+    "seeds": 3,
     "tasks": 10,
     "examples": None,
     "coreset": 200,
@@ -23,8 +24,6 @@ FULL: dict[str, Any] = {
         "posterior": [
             {"units": 400, "prior": "normal:0.1"},
             {"units": 100, "prior": "normal:1"},
-            {"units": 400, "prior": "normal:0.3"},
-            {"units": 1000, "prior": "normal:0.1"},
         ],
         "ewc": [
             {"units": 400, "strength": 1.0},
@@ -34,17 +33,19 @@ FULL: dict[str, Any] = {
         ],
     },
 }
+# The 8x8 digits of scikit-learn in the place of MNIST.
 QUICK: dict[str, Any] = FULL | {
+    "data": "digits",
     "seeds": 2,
-    "tasks": 2,
-    "examples": 2000,
+    "tasks": 5,
     "coreset": 50,
-    "epochs": 4,
-    "rehearsals": 4,
-    "joint_epochs": 4,
-    "batch_size": 128,
+    "epochs": 30,
+    "rehearsals": 10,
+    "joint_epochs": 20,
+    "batch_size": 64,
+    "rehearsal_batch_size": 64,
     "tries": {
-        "posterior": [{"units": 50, "prior": "normal:0.1"}, {"units": 50, "prior": "normal:0.3"}],
-        "ewc": [{"units": 50, "strength": 1.0}, {"units": 50, "strength": 10.0}],
+        "posterior": [{"units": 100, "prior": "normal:0.3"}],
+        "ewc": [{"units": 100, "strength": 1.0}, {"units": 100, "strength": 10.0}, {"units": 100, "strength": 100.0}],
     },
 }
