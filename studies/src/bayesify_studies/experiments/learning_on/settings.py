@@ -37,9 +37,9 @@ FULL: dict[str, Any] = {
 QUICK: dict[str, Any] = FULL | {
     "data": "digits",
     "seeds": 2,
-    "tasks": 5,
+    "tasks": 3,
     "coreset": 50,
-    "epochs": 30,
+    "epochs": 15,
     "rehearsals": 10,
     "joint_epochs": 20,
     "batch_size": 64,
