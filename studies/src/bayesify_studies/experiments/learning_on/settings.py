@@ -37,9 +37,9 @@ FULL: dict[str, Any] = {
 QUICK: dict[str, Any] = FULL | {
     "data": "digits",
     "seeds": 2,
-    "tasks": 3,
+    "tasks": 5,
     "coreset": 50,
-    "epochs": 15,
+    "epochs": 30,
     "rehearsals": 10,
     "joint_epochs": 20,
     "batch_size": 64,
