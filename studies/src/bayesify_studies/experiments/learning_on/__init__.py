@@ -78,8 +78,8 @@ def _answer(accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks: int) -
     )
     split = ", ".join(f"{TITLES[way]} {percent(one, 1)}" for way, one in accuracy["split"].items())
     return (
-        f"After {tasks} tasks of permuted digits the posterior as the next prior, with coresets, has a mean accuracy of "
-        f"{percent(own['coreset'], 1)}: {said}. On split digits: {split}."
+        f"After {tasks} tasks of permuted digits the posterior as the next prior, with coresets, has a mean accuracy "
+        f"of {percent(own['coreset'], 1)}: {said}. On split digits: {split}."
     )
 
 
