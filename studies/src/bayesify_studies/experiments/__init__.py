@@ -40,6 +40,7 @@ NAMES = (
     "guarantees",
     "figures",
     "sbc",
+    "defaults",
 )
 
 
