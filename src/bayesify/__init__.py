@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from bayesify.errors import TrainingError as TrainingError
     from bayesify.evaluation import Evaluation as Evaluation
     from bayesify.evaluation import evaluate as evaluate
+    from bayesify.evaluation.loo import LOO as LOO
+    from bayesify.evaluation.loo import loo as loo
     from bayesify.evaluation.pruning import prune as prune
     from bayesify.evaluation.pruning import pruning_curve as pruning_curve
     from bayesify.evaluation.selective import risk_coverage as risk_coverage
@@ -53,6 +55,7 @@ _WHERE = {
     "Conformal": "decisions.conformal",
     "Evaluation": "evaluation",
     "KL": "training.kl",
+    "LOO": "evaluation.loo",
     "Method": "methods",
     "Network": "functional.network",
     "Predictive": "predictive",
@@ -65,6 +68,7 @@ _WHERE = {
     "conformal": "decisions.conformal",
     "evaluate": "evaluation",
     "load": "workflows.load",
+    "loo": "evaluation.loo",
     "prepare": "workflows.prepare_inputs",
     "prune": "evaluation.pruning",
     "pruning_curve": "evaluation.pruning",
