@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bayesify import priors as priors
     from bayesify import report as report
     from bayesify import sklearn as sklearn
+    from bayesify import torchmetrics as torchmetrics
     from bayesify.decisions import UnknownInputs as UnknownInputs
     from bayesify.decisions import ask as ask
     from bayesify.decisions.conformal import Conformal as Conformal
@@ -81,11 +82,14 @@ _MODULES = (
     *("report", "sklearn"),
 )
 
+# Modules that need an extra: `from bayesify import *` must work without it.
+_WITH_EXTRAS = ("torchmetrics",)
+
 __all__ = [*_WHERE, *_MODULES]  # noqa: PLE0604 -- names, which are texts
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _MODULES or name in _WITH_EXTRAS:
         return importlib.import_module(f"bayesify.{name}")
     if name in _WHERE:
         value = getattr(importlib.import_module(f"bayesify.{_WHERE[name]}"), name)
@@ -95,4 +99,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_WITH_EXTRAS})
