@@ -61,7 +61,7 @@ def test_draws_that_do_not_fit_are_refused(blobs, monkeypatch):
     monkeypatch.setattr("bayesify.methods.memory.available", lambda device: 10_000)
     with pytest.raises(MemoryError, match="take fewer draws"):
         bnn.to_arviz(draws=1000)
-    with pytest.raises(MemoryError, match="1,000 draws and 96 examples need 1.5 MB"):
+    with pytest.raises(MemoryError, match=r"1,000 draws and 96 examples need 1.5 MB"):
         bf.loo(bnn, blobs, draws=1000)
 
 

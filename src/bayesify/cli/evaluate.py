@@ -143,8 +143,8 @@ def _left_out(found: dict[str, Any] | None) -> Iterator[str]:
             f"{found['standard_error']:.2f}, {found['nll']:.4f} nats an example"
         )
         yield (
-            f"effective number of weights {found['p_loo']:.1f}; Pareto k at most {found['largest_pareto_k']:.2f}, above "
-            f"{found['trusted_up_to']:.2f} for {found['untrusted']} examples"
+            f"effective number of weights {found['p_loo']:.1f}; Pareto k at most {found['largest_pareto_k']:.2f}, "
+            f"above {found['trusted_up_to']:.2f} for {found['untrusted']} examples"
         )
 
 

@@ -123,11 +123,11 @@ class LOO:
         }
 
     def __str__(self) -> str:
+        shapes = f"Pareto k at most {self.pareto_k.max():.2f}, above {self.largest_k:.2f} for {self.untrusted}"
         lines = [
             f"elpd {self.elpd:.2f} nats, standard error {self.standard_error:.2f}; {self.nll:.4f} nats an example",
             f"effective number of weights {self.p_loo:.1f}",
-            f"Pareto k at most {self.pareto_k.max():.2f}, above {self.largest_k:.2f} for {self.untrusted} of "
-            f"{self.examples:,} examples ({self.draws:,} draws)",
+            f"{shapes} of {self.examples:,} examples ({self.draws:,} draws)",
         ]
         return "\n".join(lines)
 
@@ -208,8 +208,8 @@ def loo(method: Method, data: Any, draws: int = 2000, seed: int = 0) -> LOO:
     if result.untrusted:
         warn(
             f"{result.untrusted} of {result.examples:,} examples have a Pareto k above {result.largest_k:.2f} (largest "
-            f"{result.pareto_k.max():.2f}): they decide the posterior, and the elpd is too optimistic. Take more draws; "
-            "where that does not help, cross-validate by training again"
+            f"{result.pareto_k.max():.2f}): they decide the posterior, and the elpd is too optimistic. Take more "
+            "draws; where that does not help, cross-validate by training again"
         )
     return result
 
