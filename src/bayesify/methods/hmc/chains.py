@@ -181,7 +181,8 @@ class Chains(Method):
             raise ValueError("there are no draws yet: call fit first")
         numbers = self.numbers_by_chain()
         outputs = self._outputs(self.inputs if x is None else x, numbers.flatten().tolist(), 0, "draws", 1000)
-        return predictions_of(self.likelihood, outputs, every_class=every_class).unflatten(0, tuple(numbers.shape))
+        values = predictions_of(self.likelihood, outputs, every_class=every_class)
+        return values.reshape(*numbers.shape, *values.shape[1:])
 
     def numbers_by_chain(self) -> Tensor:
         """The numbers of the stored draws under seed 0, by chain and in the order of time.
@@ -192,7 +193,7 @@ class Chains(Method):
         """
         held = self.held or 1
         order = shuffled(held, range(held), 0, torch.device("cpu"))
-        return torch.argsort(order).unflatten(0, (-1, self.chains)).T
+        return torch.argsort(order).reshape(-1, self.chains).T
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         """Stored draws in a random order under the seed, so that a few of them are a fair subset.

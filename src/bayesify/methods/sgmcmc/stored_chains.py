@@ -153,7 +153,8 @@ class StoredChains(ChainPositions):
             raise ValueError("there are no samples yet: call fit first")
         numbers = self.numbers_by_chain()
         outputs = self._outputs(x, numbers.flatten().tolist(), 0, "draws", None)
-        return predictions_of(self.likelihood, outputs).unflatten(0, tuple(numbers.shape))
+        values = predictions_of(self.likelihood, outputs)
+        return values.reshape(*numbers.shape, *values.shape[1:])
 
     def numbers_by_chain(self) -> Tensor:
         """The numbers of the stored samples under seed 0, by chain, the oldest sample first.
@@ -164,7 +165,7 @@ class StoredChains(ChainPositions):
         """
         held = self.held or 1
         order = shuffled(held, range(held), 0, torch.device("cpu"))
-        rows = torch.argsort(order).unflatten(0, (-1, self.chains))
+        rows = torch.argsort(order).reshape(-1, self.chains)
         # Once all slots are taken, the oldest sample is overwritten first.
         ordered = rows if int(self.count) <= self.samples else rows.roll(-(int(self.count) % self.samples), 0)
         return ordered.T
