@@ -220,7 +220,7 @@ def _by_example(values: Floats) -> Floats:
 
 
 def _standard_error(terms: Floats) -> float:
-    return float(np.sqrt(len(terms) * terms.var()))
+    return float(np.sqrt(len(terms) * terms.var(ddof=1)))
 
 
 def _efficiency(values: Floats) -> float:
