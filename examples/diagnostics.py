@@ -1,7 +1,8 @@
 """Which of two models predicts better, and did their chains converge? With ArviZ and torchmetrics.
 
 `python examples/diagnostics.py` samples a linear model and a small network for the progression of diabetes in 300
-patients. Leave-one-out cross-validation compares them without training again. The other 142 patients say what it is worth.
+patients. Leave-one-out cross-validation compares them without training again. The other 142 patients say what it is
+worth.
 """
 
 import torch
@@ -39,7 +40,7 @@ def main(samples=250):
     training, test = data()
     found = {}
     for name, hmc in models().items():
-        hmc.fit(training, warm_up=samples, samples=samples, progress=False)
+        hmc.fit(training, warm_up=250, samples=samples, progress=False)
         loo = bf.loo(hmc, training)
         # Any function of ArviZ reads this tree: summaries, plots, comparisons.
         tree = hmc.to_arviz(data=training)
