@@ -262,11 +262,13 @@ class UncertaintyAUROC(Metric):
         **settings: those of every torchmetrics metric, such as `sync_on_compute`.
 
     Examples:
-        >>> metric = bf.torchmetrics.UncertaintyAUROC()
-        >>> prediction = bnn.predict(torch.cat((x, x + 20)))
-        >>> metric.update(prediction, torch.arange(120) >= 60)  # the second half is unknown
-        >>> bool(metric.compute() > 0.5)
-        True
+        >>> metric = bf.torchmetrics.UncertaintyAUROC(by="entropy")
+        >>> prediction = bnn.predict(x)
+        >>> metric.update(prediction, prediction.labels != y)  # are errors uncertain?
+        >>> metric.reset()
+        >>> metric.update(torch.tensor([0.1, 0.4, 0.4, 0.9]), torch.tensor([False, False, True, True]))
+        >>> metric.compute()
+        tensor(0.8750, dtype=torch.float64)
 
     """
 
