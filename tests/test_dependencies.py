@@ -70,6 +70,8 @@ USED_IN = {
     "tables": ["src"],
     "loggers": ["src"],
     "torchmetrics": ["src"],
+    "export": ["src", "tests"],
+    "hub": ["src", "tests"],
     "serve": ["src"],
     "mcmc": ["src"],
     "integrations": ["examples", "tests/integrations"],
