@@ -18,6 +18,7 @@ EXTRAS = {
     "serve": ("serving", "studio", "cli"),
     "mcmc": ("methods", "evaluation", "workflows"),
     "bandits": ("decisions",),
+    "torchmetrics": ("torchmetrics.py",),
 }
 # What a package is certain to bring with it, or is tried and done without.
 OPTIONAL = {"triton", "pandas"}
@@ -63,3 +64,56 @@ def test_what_is_declared_is_imported():
 def test_a_missing_declaration_is_found(tmp_path, line):
     (tmp_path / "data.py").write_text(line)
     assert undeclared(tmp_path / "data.py", tmp_path)
+
+
+# Where the packages of an extra are used, besides the places above: by name in the source, or outside of it.
+USED_IN = {
+    "tables": ["src"],
+    "loggers": ["src"],
+    "torchmetrics": ["src"],
+    "export": ["src", "tests"],
+    "hub": ["src", "tests"],
+    "serve": ["src"],
+    "mcmc": ["src"],
+    "integrations": ["examples", "tests/integrations"],
+    "docs": ["packaging", "src", "mkdocs.yml"],
+}
+# What a page or a message calls a package, where it is another word than its module.
+WORDS = {
+    "mkdocs_material": "material",
+    "mlflow_skinny": "mlflow",
+    "httptools": "uvicorn",
+}  # uvicorn takes httptools by itself
+
+
+def written(places):
+    for place in places:
+        path = ROOT / place
+        for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            yield file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("extra", sorted(set(PROJECT["optional-dependencies"]) - {"dev"}))
+def test_an_extra_has_only_what_is_used(extra):
+    text = "\n".join(written(USED_IN[extra]))
+    for module in modules_of(PROJECT["optional-dependencies"][extra]):
+        assert re.search(rf"\b{WORDS.get(module, module)}\b", text), f"{extra} brings {module}, which nothing uses"
+
+
+def test_every_extra_that_a_text_names_exists():
+    known = set(PROJECT["optional-dependencies"])
+    pages = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *SOURCE.rglob("*.py"),
+        *(ROOT / "examples").glob("*.py"),
+    ]
+    for page in pages:
+        for names in re.findall(r"bayesify\[([a-z, -]+)\]", page.read_text(encoding="utf-8")):
+            assert {name.strip() for name in names.split(",")} <= known, f"{page.name} names bayesify[{names}]"
+
+
+def test_the_developers_extra_has_all_others():
+    (everything,) = (line for line in PROJECT["optional-dependencies"]["dev"] if line.startswith("bayesify["))
+    named = set(everything.removeprefix("bayesify[").removesuffix("]").split(","))
+    assert named == set(PROJECT["optional-dependencies"]) - {"dev"}

@@ -17,7 +17,7 @@ SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example", "Exa
 def public():
     """Every public class and function, by its dotted name."""
     found = {}
-    for name in bf.__all__:
+    for name in (*bf.__all__, *bf._WITH_EXTRAS):
         value = getattr(bf, name)
         if isinstance(value, types.ModuleType):
             found |= {f"bf.{name}.{part}": getattr(value, part) for part in exported(value)}

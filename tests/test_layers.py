@@ -17,6 +17,7 @@ STOREYS = """
     optim
     fleets
     evaluation
+    torchmetrics
     decisions
     plots report
     workflows

@@ -108,6 +108,25 @@ def test_the_wheel_holds_the_library_alone(tmp_path, monkeypatch):
     assert f"{HOME}/blob/v{bayesify.__version__}/docs/design.md" in metadata
 
 
+# What conda calls a package, where it is another name than that of the package index.
+CONDA = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
+
+
+def test_the_conda_recipe_needs_what_the_wheel_needs():
+    recipe = read_yaml(PACKAGING / "conda/recipe.yaml")
+    assert recipe["context"]["version"] == bayesify.__version__
+    wanted = {f"python {LIBRARY['project']['requires-python']}"}
+    for line in LIBRARY["project"]["dependencies"]:
+        name, bound = re.fullmatch(r"([a-z0-9-]+)(>=[0-9.]+)", line).groups()
+        wanted.add(f"{CONDA.get(name, name)} {bound}")
+    assert set(recipe["requirements"]["run"]) == wanted
+    assert LIBRARY["build-system"]["requires"][0] in recipe["requirements"]["host"]
+    (command,) = recipe["build"]["python"]["entry_points"]
+    assert dict([command.split(" = ")]) == LIBRARY["project"]["scripts"]
+    assert recipe["about"]["license"] == LIBRARY["project"]["license"]
+    assert recipe["about"]["summary"] == LIBRARY["project"]["description"]
+
+
 def test_import_waits_for_nothing_heavy():
     code = """
 import sys

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bayesify import priors as priors
     from bayesify import report as report
     from bayesify import sklearn as sklearn
+    from bayesify import torchmetrics as torchmetrics
     from bayesify.decisions import UnknownInputs as UnknownInputs
     from bayesify.decisions import ask as ask
     from bayesify.decisions.conformal import Conformal as Conformal
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from bayesify.errors import TrainingError as TrainingError
     from bayesify.evaluation import Evaluation as Evaluation
     from bayesify.evaluation import evaluate as evaluate
+    from bayesify.evaluation.loo import LOO as LOO
+    from bayesify.evaluation.loo import loo as loo
     from bayesify.evaluation.pruning import prune as prune
     from bayesify.evaluation.pruning import pruning_curve as pruning_curve
     from bayesify.evaluation.selective import risk_coverage as risk_coverage
@@ -59,6 +62,7 @@ _WHERE = {
     "Evaluation": "evaluation",
     "Exported": "workflows.export",
     "KL": "training.kl",
+    "LOO": "evaluation.loo",
     "Method": "methods",
     "Network": "functional.network",
     "Predictive": "predictive",
@@ -72,6 +76,7 @@ _WHERE = {
     "evaluate": "evaluation",
     "export": "workflows.export",
     "load": "workflows.load",
+    "loo": "evaluation.loo",
     "prepare": "workflows.prepare_inputs",
     "prune": "evaluation.pruning",
     "pruning_curve": "evaluation.pruning",
@@ -85,11 +90,14 @@ _MODULES = (
     *("priors", "report", "sklearn"),
 )
 
+# Modules that need an extra: `from bayesify import *` must work without it.
+_WITH_EXTRAS = ("torchmetrics",)
+
 __all__ = [*_WHERE, *_MODULES]  # noqa: PLE0604 -- names, which are texts
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _MODULES or name in _WITH_EXTRAS:
         return importlib.import_module(f"bayesify.{name}")
     if name in _WHERE:
         value = getattr(importlib.import_module(f"bayesify.{_WHERE[name]}"), name)
@@ -99,4 +107,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_WITH_EXTRAS})

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
-from tqdm import tqdm
 
 from bayesify.errors import RunError, TrainingError, at_least, first_line
 from bayesify.methods.variational.variational import Variational
@@ -34,6 +33,7 @@ from bayesify.training.engines.stacked_step import StackedStep
 from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import make_optimizer, rate_factor
+from bayesify.training.progress_bar import progress_bar
 from bayesify.training.schedule import StepSchedule
 
 logger = logging.getLogger("bayesify")
@@ -204,7 +204,7 @@ class Fleet(Stack):
             table = step_schedule.table(epoch, numbers, self.parameters[0].dtype)
             return examples.orders(seed, epoch, 1, where), table
 
-        bar = tqdm(total=epochs, initial=begun, unit="epoch", disable=None if progress else True, leave=False)
+        bar = progress_bar(total=epochs, initial=begun, unit="epoch", show=progress)
         with bar, deferred_interrupts() as interrupted:
             ahead = prepared(min(begun, epochs - 1))
             for epoch in range(begun, epochs):

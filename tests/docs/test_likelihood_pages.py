@@ -9,7 +9,7 @@ import torch
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name", ["likelihoods", "unknown-inputs", "active-learning"])
+@pytest.mark.parametrize("name", ["likelihoods", "unknown-inputs", "active-learning", "diagnostics"])
 def test_every_block_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)

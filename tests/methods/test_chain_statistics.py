@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayesify.methods.chain_statistics import effective_draws, split_r_hat
-from bayesify.methods.convergence import arviz_module
+from bayesify.methods.convergence import arviz_statistics
 
 
 def chains(correlation: float, apart: float = 0.0):
@@ -19,7 +19,7 @@ def chains(correlation: float, apart: float = 0.0):
 
 @pytest.mark.parametrize(("correlation", "apart"), [(0.0, 0.0), (0.9, 0.0), (0.5, 2.0)])
 def test_they_agree_with_arviz(correlation, apart):
-    arviz = arviz_module()
+    arviz = arviz_statistics()
     values = chains(correlation, apart)
     expected = [float(arviz.rhat(values[..., k], method="rank")) for k in range(5)]
     assert np.allclose(split_r_hat(values), expected, rtol=1e-10)

@@ -17,7 +17,7 @@ from torch import nn
 import bayesify as bf
 from bayesify.functional.network import Network
 from bayesify.likelihoods.noise_prior import NoisePrior
-from bayesify.methods.hmc.diagnostics import arviz_module, effective
+from bayesify.methods.convergence import effective
 from bayesify.methods.hmc.log_joint import LogJoint
 from bayesify.methods.hmc.sampler import Sampler
 from bayesify.priors import Flat, HalfCauchy, HalfNormal, InverseGamma, WeightPrior
@@ -240,7 +240,6 @@ def test_a_killed_run_resumes_to_the_same_bits_with_its_noise(tmp_path, monkeypa
 
 
 def test_the_diagnosis_and_arviz_have_the_noise(sampled):
-    arviz_module()
     diagnosis = sampled.diagnose()
     assert diagnosis.converged
     assert 0.99 < diagnosis.r_hat_noise < 1.01

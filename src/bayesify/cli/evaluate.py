@@ -15,7 +15,10 @@ from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:
     from bayesify.evaluation import Evaluation
+    from bayesify.methods import Method
+    from bayesify.workflows.run_data import Examples
 
+LOO_DRAWS = 2000
 TITLES = {"constant": "a constant", "linear": "a linear model", "boosting": "gradient boosting"}
 
 
@@ -26,7 +29,8 @@ def register(app: typer.Typer) -> None:
         "bayesify evaluate runs/digits\n\n"
         "bayesify evaluate runs/mnist --ood fashion-mnist --draws 50 --json\n\n"
         "bayesify evaluate runs/mine --data later.csv\n\n"
-        "bayesify evaluate runs/mnist --max-error 0.01"
+        "bayesify evaluate runs/mnist --max-error 0.01\n\n"
+        "bayesify evaluate runs/mine --loo"
     )(evaluate)
 
 
@@ -43,6 +47,10 @@ def evaluate(
         bool,
         typer.Option(help="Beside a table's scores those of a constant, a linear model and gradient boosting."),
     ] = True,
+    loo: Annotated[
+        bool,
+        typer.Option("--loo", help="Also leave-one-out cross-validation on the training data (bayesify[mcmc])."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Score a run and write the scores to its metrics.json.
@@ -50,7 +58,7 @@ def evaluate(
     Accuracy, error and coverage are fractions. NLL is in nats per example. With unknown inputs, AUROC says how well
     uncertainty separates them from known ones.
     """
-    result, evaluation = score_run(run, data, ood, draws, by, seed, network, max_error, baselines=baselines)
+    result, evaluation = score_run(run, data, ood, draws, by, seed, network, max_error, baselines=baselines, loo=loo)
     say_unprepared(run)
     if as_json:
         emit(result)
@@ -59,6 +67,8 @@ def evaluate(
     print(f"{run} on {result['data']}{unknown}")
     print(evaluation)
     for line in _promises(result.get("promises") or {}):
+        print(line)
+    for line in _left_out(result.get("loo")):
         print(line)
     for model in result["baselines"]:
         scores = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in model.items() if name != "name")
@@ -80,6 +90,7 @@ def score_run(
     max_error: float | None = None,
     *,
     baselines: bool = False,
+    loo: bool = False,
 ) -> tuple[dict[str, Any], Evaluation]:
     """Score a run and write the scores to its `metrics.json`; examples that a promise was made from are left out."""
     from bayesify.evaluation import evaluate as score
@@ -104,11 +115,37 @@ def score_run(
     beside = {"baselines": [model.to_dict() for model in models], "notices": list(examples.notices)}
     beside["alerts"] = [alert for alert in alerts if alert is not None]
     beside |= {"promises": promises} if promises else {}
+    if loo:
+        beside["loo"] = _leave_one_out(method, examples, run, draws, seed)
     metrics: dict[str, Any] = plain(about | evaluation.to_dict() | beside)
     train.write_metrics(run, metrics)
     if left_out:
         say(f"{left_out:,} examples are left out: the run was recalibrated or certified on them")
     return {"run": str(run)} | metrics, evaluation
+
+
+def _leave_one_out(method: Method, examples: Examples, run: Path, draws: int, seed: int) -> dict[str, Any]:
+    """Leave-one-out cross-validation on the training data of a run."""
+    from bayesify.evaluation.loo import loo
+
+    if examples.training is None:
+        raise CommandError(f"--loo needs the training data of {run}, which is not at hand: leave --data out")
+    # The tail of the weights needs more draws than a prediction.
+    result = loo(method, examples.training, draws=max(draws, LOO_DRAWS), seed=seed)
+    return result.to_dict()
+
+
+def _left_out(found: dict[str, Any] | None) -> Iterator[str]:
+    """Leave-one-out cross-validation in words."""
+    if found is not None:
+        yield (
+            f"leave-one-out on {found['examples']:,} training examples: elpd {found['elpd']:.2f} nats, standard error "
+            f"{found['standard_error']:.2f}, {found['nll']:.4f} nats an example"
+        )
+        yield (
+            f"effective number of weights {found['p_loo']:.1f}; Pareto k at most {found['largest_pareto_k']:.2f}, "
+            f"above {found['trusted_up_to']:.2f} for {found['untrusted']} examples"
+        )
 
 
 def _promises(scored: dict[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ every prediction.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import warnings
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from torch import Tensor
 from bayesify.likelihoods import Likelihood, Several
 
 Array = np.ndarray[Any, np.dtype[Any]]
+# The quantiles that the tails are judged by.
+_TAILS = (0.05, 0.95)
 
 
 def predictions_of(likelihood: Likelihood, outputs: Tensor, *, every_class: bool = False) -> Tensor:
@@ -37,8 +40,8 @@ def predictions_of(likelihood: Likelihood, outputs: Tensor, *, every_class: bool
 
 
 def arviz_installed() -> bool:
-    """Whether ArviZ can be imported."""
-    return importlib.util.find_spec("arviz") is not None
+    """Whether ArviZ's statistics can be imported."""
+    return importlib.util.find_spec("arviz_stats") is not None
 
 
 def r_hat(values: Any) -> Array:
@@ -47,24 +50,38 @@ def r_hat(values: Any) -> Array:
     A constant prediction (a probability of exactly one) has R-hat 1. Chains that each stay at another value have R-hat
     infinity.
     """
-    return _each(values, lambda draws: arviz_module().rhat(draws, method="rank"), constant=1.0, otherwise=float("inf"))
+    return _each(
+        values, lambda draws: arviz_statistics().rhat(draws, method="rank"), constant=1.0, otherwise=float("inf")
+    )
 
 
 def effective(values: Any, method: str = "bulk") -> Array:
     """Effective sample sizes of each quantity (`bulk` or `tail`): `[chains, draws, ...]` -> `[quantities]`."""
     total = float(np.prod(np.shape(values)[:2]))
-    return _each(values, lambda draws: arviz_module().ess(draws, method=method), constant=total, otherwise=1.0)
+    options = {"method": method, **({"prob": _TAILS} if method == "tail" else {})}
+    return _each(values, lambda draws: arviz_statistics().ess(draws, **options), constant=total, otherwise=1.0)
 
 
-def arviz_module() -> Any:
-    """Import ArviZ, an optional dependency that takes seconds to import."""
+def arviz_statistics() -> Any:
+    """ArviZ's statistics of arrays `[chains, draws]`, an optional dependency that takes a second to import."""
+    return _imported("arviz_stats.base").array_stats
+
+
+def arviz_data() -> Any:
+    """ArviZ's package of data structures, an optional dependency."""
+    return _imported("arviz_base")
+
+
+def _imported(name: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import arviz
+            return importlib.import_module(name)
     except ImportError:
-        raise ModuleNotFoundError("this needs arviz, which is not installed: pip install 'bayesify[mcmc]'") from None
-    return arviz
+        package = name.partition(".")[0].replace("_", "-")
+        raise ModuleNotFoundError(
+            f"this needs {package}, which is not installed: pip install 'bayesify[mcmc]'"
+        ) from None
 
 
 def _each(values: Any, statistic: Callable[[Array], Any], *, constant: float, otherwise: float) -> Array:

@@ -586,6 +586,38 @@ class Method(Learning):
         """
         return summarise(self, x)
 
+    def to_arviz(self, x: Any = None, *, data: Any = None, draws: int = 1000, seed: int = 0) -> Any:
+        """Posterior draws for ArviZ's diagnostics and plots (needs `bayesify[mcmc]`).
+
+        Samplers give all their stored draws by chain. The draws of other methods are independent, in one chain.
+
+        Args:
+            x: inputs whose predictions are added; None leaves them out.
+            data: `(x, y)`, a `Dataset` or a `DataLoader`, whose log-likelihoods are added: the training data, for
+                leave-one-out cross-validation.
+            draws: posterior draws, of a method that does not store its own.
+            seed: of those draws.
+
+        Returns:
+            An xarray `DataTree` with the groups that ArviZ reads: `posterior`, and where asked for `predictions`,
+            `log_likelihood` and `observed_data`.
+
+        Raises:
+            ModuleNotFoundError: ArviZ is not installed.
+            MemoryError: the draws do not fit in memory.
+
+        Examples:
+            >>> tree = bnn.to_arviz(data=(x, y), draws=50)
+            >>> sorted(tree.children)
+            ['log_likelihood', 'observed_data', 'posterior']
+            >>> tree.log_likelihood["y"].shape  # [chains, draws, examples]
+            (1, 50, 60)
+
+        """
+        from bayesify.methods.arviz_tree import tree_of
+
+        return tree_of(self, x, data, draws, seed)
+
     def save(self, path: str | Path, *, base: bool = True) -> Path:
         """Write the method to a run folder that `bayesify.load` reads.
 

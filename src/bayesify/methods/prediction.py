@@ -102,6 +102,15 @@ class Prediction(nn.Module, ABC):
         """The number of draws that the method stores; None where it can draw any number."""
         return None
 
+    def numbers_by_chain(self) -> Tensor | None:
+        """The numbers of the stored draws under seed 0, by chain and in the order of time.
+
+        Returns:
+            Numbers `[chains, draws]`; None where draws are independent of each other.
+
+        """
+        return None
+
     @property
     def at_weights(self) -> bool:
         """Whether a draw is the network at the drawn weights, and not the linearised network."""

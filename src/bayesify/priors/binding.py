@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -222,6 +223,12 @@ class WeightPrior(nn.Module):
                 log_density = self._log_density(index, weights, log_scales)
             terms.append(log_density.sum(-1))
         return _total(terms)
+
+    @cached_property
+    def has_closed_kl(self) -> bool:
+        """Whether the divergence from a normal distribution needs no posterior draws, for any of the weights."""
+        zero, one = torch.zeros(1), torch.ones(1)
+        return all(group.prior.closed_kl(zero, one, 1.0, 0.0) is not None for group in self.groups)
 
     def kl(
         self,

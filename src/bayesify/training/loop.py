@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from bayesify import files
 from bayesify.errors import TrainingError
@@ -32,6 +31,7 @@ from bayesify.training.kl import KL
 from bayesify.training.moving_average import MovingAverage
 from bayesify.training.optimisation import OptimizerFactory
 from bayesify.training.plan import CUSTOM, History, Plan, Progress, Schedule, extended, make_plan, resume_plan
+from bayesify.training.progress_bar import progress_bar
 from bayesify.training.rate_schedules import as_function
 from bayesify.training.schedule import StepSchedule
 
@@ -148,13 +148,7 @@ class Trainer:
             KeyboardInterrupt: if training is interrupted, after a checkpoint is written.
 
         """
-        bar = tqdm(
-            total=self.total_steps,
-            initial=self.progress.step,
-            unit="step",
-            disable=None if self.show else True,
-            leave=False,
-        )
+        bar = progress_bar(total=self.total_steps, initial=self.progress.step, unit="step", show=self.show)
         self.method.train()
         good = self._state()
         network = self.method.network

@@ -259,3 +259,29 @@ def test_local_survives_inputs_and_widths_of_zero():
     assert torch.isfinite(loss)
     assert torch.isfinite(bnn.mu.grad).all()
     assert torch.isfinite(bnn.rho.grad).all()
+
+
+@pytest.mark.parametrize("prior", ["normal:1", "laplace:1", "normal:learned", "normal:half-cauchy(1)", "cauchy:1"])
+def test_draws_that_nobody_reads_are_left_out_to_the_same_bits(prior, monkeypatch):
+    x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(30) % 3
+
+    def fitted():
+        torch.manual_seed(0)
+        method = bf.Variational(bf.networks.mlp(4, 3, units=5), "categorical", prior=prior, estimator="local")
+        history = method.fit((x, y), epochs=3, batch_size=10, draws=2, progress=False)
+        return method, history["kl"]
+
+    short, kls = fitted()
+    # Without a closed KL draws are still read.
+    assert short._unused_draws(x) == (prior in {"normal:1", "laplace:1", "normal:learned"})
+    monkeypatch.setattr(bf.Variational, "_closed_kl", False)
+    whole, kls_of_draws = fitted()
+    assert torch.equal(short.mu, whole.mu)
+    assert torch.equal(short.rho, whole.rho)
+    assert kls == kls_of_draws
+
+
+def test_a_layer_without_local_noise_keeps_its_draws():
+    network = nn.Sequential(nn.Linear(4, 5), nn.PReLU(), nn.Linear(5, 3))
+    assert not bf.Variational(network, "categorical", estimator="local")._unused_draws(torch.randn(6, 4))

@@ -179,12 +179,21 @@ class Chains(Method):
             raise ValueError("there are no inputs to judge convergence on: give x=")
         if not self.store.drawn:
             raise ValueError("there are no draws yet: call fit first")
-        order = shuffled(self.held or 1, range(self.held or 1), 0, torch.device("cpu"))
-        numbers = torch.argsort(order).tolist()
-        outputs = self._outputs(self.inputs if x is None else x, numbers, 0, "draws", 1000)
+        numbers = self.numbers_by_chain()
+        outputs = self._outputs(self.inputs if x is None else x, numbers.flatten().tolist(), 0, "draws", 1000)
         values = predictions_of(self.likelihood, outputs, every_class=every_class)
-        ordered: Tensor = values.unflatten(0, (-1, self.chains)).transpose(0, 1)
-        return ordered
+        return values.reshape(*numbers.shape, *values.shape[1:])
+
+    def numbers_by_chain(self) -> Tensor:
+        """The numbers of the stored draws under seed 0, by chain and in the order of time.
+
+        Returns:
+            Numbers `[chains, draws]`.
+
+        """
+        held = self.held or 1
+        order = shuffled(held, range(held), 0, torch.device("cpu"))
+        return torch.argsort(order).reshape(-1, self.chains).T
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         """Stored draws in a random order under the seed, so that a few of them are a fair subset.

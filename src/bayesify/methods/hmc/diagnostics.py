@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
-from bayesify.methods.convergence import arviz_module, as_numpy, effective, r_hat
+from bayesify.methods.convergence import Array, as_numpy, effective, r_hat
 
 if TYPE_CHECKING:
     from bayesify.methods.hmc.hmc import HMC
@@ -95,36 +93,13 @@ def diagnose(method: HMC, x: Any = None) -> Diagnosis:
     )
 
 
-def to_arviz(method: HMC, x: Any = None) -> Any:
-    """An `InferenceData` with the posterior, sample statistics, and the predictions on the inputs x."""
-    arviz = arviz_module()
-    posterior = {}
-    draws = method.draws_by_chain
-    for place in method.network.places:
-        if place.random:
-            tensor = draws[..., place.start : place.stop]
-            posterior[place.name] = as_numpy(tensor).reshape(*tensor.shape[:2], *place.shape)
-    scales = method.scales_by_chain
-    if scales is not None and method.prior is not None:
-        for index, name in enumerate(method.prior.scale_names):
-            posterior[name] = as_numpy(scales[..., index])
-    noise = method.noise_by_chain
-    if noise is not None:
-        posterior["noise"] = as_numpy(noise)
-    statistics = {
-        "acceptance_rate": as_numpy(method.store.statistic("acceptance")),
-        "diverging": as_numpy(method.store.statistic("diverging")).astype(bool),
-        "energy": as_numpy(method.store.statistic("energy")),
-        "step_size": np.full(draws.shape[:2], method.step_size),
-        "n_steps": np.broadcast_to(as_numpy(method.store.leapfrogs[: draws.shape[1]]), draws.shape[:2]).copy(),
+def sample_statistics(method: HMC) -> dict[str, Array]:
+    """What the sampler recorded about every draw, `[chains, draws]` each, by the names that ArviZ uses."""
+    statistic, shape = method.store.statistic, method.draws_by_chain.shape[:2]
+    return {
+        "acceptance_rate": as_numpy(statistic("acceptance")),
+        "diverging": as_numpy(statistic("diverging")).astype(bool),
+        "energy": as_numpy(statistic("energy")),
+        "step_size": np.full(shape, method.step_size),
+        "n_steps": np.broadcast_to(as_numpy(method.store.leapfrogs[: shape[1]]), shape).copy(),
     }
-    groups: dict[str, Any] = {"posterior": posterior, "sample_stats": statistics}
-    if x is not None or method.inputs.numel():
-        name = "probs" if method.likelihood.kind == "classification" else "mean"
-        groups["predictions"] = {name: as_numpy(method.predictions_by_chain(x, every_class=True))}
-        inputs = method.inputs if x is None else x
-        if isinstance(inputs, Tensor | np.ndarray):
-            groups["predictions_constant_data"] = {"inputs": as_numpy(inputs)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return arviz.from_dict(**groups)

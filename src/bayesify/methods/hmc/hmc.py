@@ -24,9 +24,10 @@ from bayesify.errors import nearest
 from bayesify.functional.inputs import count
 from bayesify.methods import saving
 from bayesify.methods.arguments import explained_arguments
+from bayesify.methods.arviz_tree import tree_of
 from bayesify.methods.convergence import arviz_installed
 from bayesify.methods.hmc.chains import Chains
-from bayesify.methods.hmc.diagnostics import Diagnosis, diagnose, to_arviz
+from bayesify.methods.hmc.diagnostics import Diagnosis, diagnose, sample_statistics
 from bayesify.methods.hmc.log_joint import LogJoint, whole
 from bayesify.methods.hmc.plan import Sampling
 from bayesify.methods.hmc.requirements import check_network, spread_inputs
@@ -263,17 +264,20 @@ class HMC(Chains):
             "longer, with more warm_up= and samples=, or use a narrower prior"
         }
 
-    def to_arviz(self, x: Any = None) -> Any:
+    def to_arviz(self, x: Any = None, *, data: Any = None, draws: int = 1000, seed: int = 0) -> Any:
         """The draws by tensor name, sample statistics and predictions, for ArviZ (needs `bayesify[mcmc]`).
 
         Args:
             x: inputs to predict at; None is the inputs that `fit` chose.
+            data: `(x, y)`, a `Dataset` or a `DataLoader`, whose log-likelihoods are added.
+            draws: not used: all stored draws are given, by chain.
+            seed: not used.
 
         Returns:
-            An `arviz.InferenceData`.
+            An xarray `DataTree`.
 
         """
-        return to_arviz(self, x)
+        return tree_of(self, self.inputs if x is None else x, data, draws, seed, sample_statistics(self))
 
     # What the above is made of.
 

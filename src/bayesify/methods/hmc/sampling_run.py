@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from bayesify import files
 from bayesify.errors import TrainingError
@@ -24,6 +23,7 @@ from bayesify.runs import tensor_files
 from bayesify.training import data_identity
 from bayesify.training.interrupts import deferred_interrupts, stop_function
 from bayesify.training.plan import History
+from bayesify.training.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from bayesify.methods.hmc.hmc import HMC
@@ -90,13 +90,7 @@ class SamplingRun:
         """Sample from the current iteration to the end of the plan."""
         plan, progress = self.plan, self.progress
         self._check_start()
-        bar = tqdm(
-            total=plan.iterations,
-            initial=progress.step,
-            unit="iteration",
-            disable=None if self.show else True,
-            leave=False,
-        )
+        bar = progress_bar(total=plan.iterations, initial=progress.step, unit="iteration", show=self.show)
         with bar, _threads_of_each(self.workers), deferred_interrupts() as interrupted:
             # Nothing changes before the end of a trajectory: one that is given up can be followed again.
             self.sampler.leapfrog.stopped = stop_function()

@@ -156,13 +156,24 @@ class StoredChains(ChainPositions):
         """
         if int(self.count) == 0:
             raise ValueError("there are no samples yet: call fit first")
+        numbers = self.numbers_by_chain()
+        outputs = self._outputs(x, numbers.flatten().tolist(), 0, "draws", None)
+        values = predictions_of(self.likelihood, outputs)
+        return values.reshape(*numbers.shape, *values.shape[1:])
+
+    def numbers_by_chain(self) -> Tensor:
+        """The numbers of the stored samples under seed 0, by chain, the oldest sample first.
+
+        Returns:
+            Numbers `[chains, samples]`.
+
+        """
         held = self.held or 1
         order = shuffled(held, range(held), 0, torch.device("cpu"))
-        outputs = self._outputs(x, torch.argsort(order).tolist(), 0, "draws", None)
-        rows: Tensor = predictions_of(self.likelihood, outputs).unflatten(0, (-1, self.chains))
+        rows = torch.argsort(order).reshape(-1, self.chains)
         # Once all slots are taken, the oldest sample is overwritten first.
         ordered = rows if int(self.count) <= self.samples else rows.roll(-(int(self.count) % self.samples), 0)
-        return ordered.transpose(0, 1)
+        return ordered.T
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
         """Stored samples in a random order under the seed, so that a few of them are a fair subset.

@@ -294,7 +294,10 @@ class Variational(NaturalSteps, AnnealedDraws):
 
         """
         ((x, y),) = batches
-        theta, mean, width = self._posterior(self.mu, self.rho, self._noise(self._keys(step, draws)))
+        if self._unused_draws(x):
+            theta, mean, width = self._without_draws(draws)
+        else:
+            theta, mean, width = self._posterior(self.mu, self.rho, self._noise(self._keys(step, draws)))
         if self.bound == "importance_weighted":
             return self._importance_weighted(theta, mean, width, x, y, step, share)
         kl = self._divergence(mean, width, theta)
@@ -393,6 +396,25 @@ class Variational(NaturalSteps, AnnealedDraws):
         """Draws of all variables from noise `[draws, R + H + N]`, their means, and the widths."""
         mean, width = self._mean(mu), self.widths(rho)
         return self._around(mean, width, eps), mean, width
+
+    def _without_draws(self, draws: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The means in the place of draws that nobody reads, the means, and the widths."""
+        mean = self._mean(self.mu)
+        return mean.expand(draws, -1), mean, self.widths(self.rho)
+
+    @property
+    def _closed_kl(self) -> bool:
+        """Whether no draw enters the KL."""
+        assert self.prior is not None
+        plain = self.family == "mean_field" and self.bound == "elbo" and self.gradient == "reparametrised"
+        return plain and self._variables.random == self.network.random_size and self.prior.has_closed_kl
+
+    def _unused_draws(self, x: Any) -> bool:
+        """Whether no draw of a weight enters the loss: every random weight is in a layer with local noise."""
+        if self.estimator != "local" or not self._closed_kl:
+            return False
+        served = {layer.name for layer in stochastic_layers(self.network, self.network.traced(x))}
+        return all(place.name.rpartition(".")[0] in served for place in self.network.places if place.random)
 
     def _around(self, mean: Tensor, width: Tensor, eps: Tensor) -> Tensor:
         z = self._family.draw(self._variables.pick_random(mean), width, self.factor, eps)
@@ -535,6 +557,9 @@ class Variational(NaturalSteps, AnnealedDraws):
         return noisy_outputs(self.network, self.estimator, layers, mean, std, theta, x, keys=keys, dropout=dropout)
 
     def _penalty(self, step: int, draws: int) -> Tensor:
+        if self._closed_kl:
+            theta, mean, std = self._without_draws(1)
+            return self._divergence(mean, std, theta)
         theta, mean, std = self._posterior(self.mu, self.rho, self._noise(self._keys(step, draws)))
         return self._divergence(mean, std, theta)
 
