@@ -73,6 +73,7 @@ USED_IN = {
     "torchmetrics": ["src"],
     "export": ["src", "tests"],
     "hub": ["src", "tests"],
+    "bandits": ["src"],
     "serve": ["src"],
     "mcmc": ["src"],
     "integrations": ["examples", "tests/integrations"],
