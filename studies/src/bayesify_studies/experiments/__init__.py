@@ -36,6 +36,7 @@ NAMES = (
     "mushroom",
     "transfer",
     "guarantees",
+    "active-learning",
     "figures",
     "sbc",
 )
