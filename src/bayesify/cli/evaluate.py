@@ -60,6 +60,8 @@ def evaluate(
     print(evaluation)
     for line in _promises(result.get("promises") or {}):
         print(line)
+    if "unknown_check" in result:
+        print(_checked(result["unknown_check"]))
     for model in result["baselines"]:
         scores = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in model.items() if name != "name")
         print(f"beside it, {TITLES[model['name']]}: {scores}")
@@ -82,10 +84,11 @@ def score_run(
     baselines: bool = False,
 ) -> tuple[dict[str, Any], Evaluation]:
     """Score a run and write the scores to its `metrics.json`; examples that a promise was made from are left out."""
+    from bayesify.decisions import saved_check
     from bayesify.evaluation import evaluate as score
     from bayesify.evaluation.baselines import beaten_by
     from bayesify.evaluation.imbalance import never_predicted
-    from bayesify.workflows import guarantees, run_data, train
+    from bayesify.workflows import guarantees, run_data, train, unknown_check
     from bayesify.workflows.beside import simple_models
 
     method, everything = run_data.open_run(run, data, ood, network)
@@ -104,11 +107,19 @@ def score_run(
     beside = {"baselines": [model.to_dict() for model in models], "notices": list(examples.notices)}
     beside["alerts"] = [alert for alert in alerts if alert is not None]
     beside |= {"promises": promises} if promises else {}
+    checked = unknown_check.score_check(saved_check(method), examples.x, examples.unknown)
+    beside |= {"unknown_check": checked} if checked else {}
     metrics: dict[str, Any] = plain(about | evaluation.to_dict() | beside)
     train.write_metrics(run, metrics)
     if left_out:
         say(f"{left_out:,} examples are left out: the run was recalibrated or certified on them")
     return {"run": str(run)} | metrics, evaluation
+
+
+def _checked(found: dict[str, Any]) -> str:
+    """What the check for unknown inputs does on these examples, in words."""
+    unknown = f", and {found['unknown_accepted']:.1%} of the unknown ones" if "unknown_accepted" in found else ""
+    return f"the check for unknown inputs ({found['by']}) accepts {found['accepted']:.1%} of these{unknown}"
 
 
 def _promises(scored: dict[str, Any]) -> Iterator[str]:

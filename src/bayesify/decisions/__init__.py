@@ -8,9 +8,10 @@ from bayesify.decisions.conformal import Conformal, conformal, conformal_of
 from bayesify.decisions.provenance import Provenance
 from bayesify.decisions.recalibration import recalibrate
 from bayesify.decisions.refusal import Refusal, calibrate, refusal_of
-from bayesify.decisions.unknown import UnknownInputs
+from bayesify.decisions.unknown import UNLIKE, UnknownInputs, saved_check
 
 __all__ = [
+    "UNLIKE",
     "AdaptiveConformal",
     "AdaptiveIntervals",
     "Asked",
@@ -34,4 +35,5 @@ __all__ = [
     "play",
     "recalibrate",
     "refusal_of",
+    "saved_check",
 ]

@@ -13,9 +13,11 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 import torch
 from fastapi import HTTPException, Query
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesify.data import DataError, Preparation
+from bayesify.decisions import UnknownInputs
 from bayesify.errors import RunError, nearest
 from bayesify.methods import CARDS, Method, Variational
 from bayesify.predictive import Predictive
@@ -43,7 +45,12 @@ class Model(Protocol):
     @property
     def class_names(self) -> Iterable[str] | None: ...
 
+    @property
+    def check(self) -> UnknownInputs | None: ...
+
     async def predict(self, x: Tensor, *, draws: int, seed: int) -> Predictive: ...
+
+    async def known(self, x: Tensor) -> NDArray[np.bool_] | None: ...
 
 
 class Models(Protocol):

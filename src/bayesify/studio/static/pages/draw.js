@@ -89,8 +89,11 @@ export async function show(place) {
     announce(shown.map((answer) => `${modelName(answer)}: ${verdictWords(answer)}`).join(". "));
   }
 
-  const accepted = (answer) => answer.confidence >= state.threshold;
-  const verdictWords = (answer) => (accepted(answer) ? `${answer.label}, ${surely(answer.confidence)} sure` : `I do not know; at best ${answer.label}, ${surely(answer.confidence)}`);
+  // A run may have a check for unknown inputs: what is unlike its training data is not answered, however sure it is.
+  const unlike = (answer) => answer.known === false;
+  const accepted = (answer) => !unlike(answer) && answer.confidence >= state.threshold;
+  const why = (answer) => (unlike(answer) ? `unlike the training data; at best ${answer.label}, ${surely(answer.confidence)}` : `at best ${answer.label}, ${surely(answer.confidence)}`);
+  const verdictWords = (answer) => (accepted(answer) ? `${answer.label}, ${surely(answer.confidence)} sure` : `I do not know; ${why(answer)}`);
 
   function card(answer) {
     const sure = accepted(answer);
@@ -103,7 +106,7 @@ export async function show(place) {
     return h("article", { class: `card answer${sure ? "" : " unsure-bars"}`, "aria-label": modelName(answer), "data-model": answer.name },
       h("header", {}, h("h2", { "data-words": "" }, modelName(answer)), h("small", {}, answer.draws === 1 ? "1 draw: it cannot disagree" : `${answer.draws} draws`)),
       h("p", { class: `verdict${sure ? "" : " unsure"}` }, h("strong", { "data-words": "" }, sure ? answer.label : "I do not know"),
-        h("span", {}, sure ? `${surely(answer.confidence)} sure` : `at best ${answer.label}, ${surely(answer.confidence)}`)),
+        h("span", {}, sure ? `${surely(answer.confidence)} sure` : why(answer))),
       answerChart(answer, state.threshold, `${modelName(answer)} says ${verdictWords(answer)}. Bars are mean class probabilities, dots are posterior draws; the dashed line is the threshold.`),
       doubtChart(answer), details);
   }
