@@ -217,7 +217,7 @@ def _with_reason(record: dict[str, Any], reason: str | None) -> dict[str, Any]:
 
 
 def _with_check(record: dict[str, Any], *, known: bool) -> dict[str, Any]:
-    """A record of a run with a check for unknown inputs: refused, with the reason, where the input is unlike the data."""
+    """A record of a run with a check for unknown inputs: refused, with the reason, where that is what it is."""
     if known:
         return record | {"known": True, "reason": _unsure(record)}
     return record | {"answer": UNKNOWN, "accepted": _nowhere(record["accepted"]), "known": False, "reason": UNLIKE}

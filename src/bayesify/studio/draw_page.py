@@ -179,7 +179,8 @@ def python(store: ModelStore, drawing: Drawing, at_least: float) -> str:
             "x = preparation.apply(raw[None])",
             f"p = bnn.predict(x, draws={drawing.draws}, seed={drawing.seed})",
             *_python_of_check(model),
-            f'answer = p.names[0] if {_KNOWN[model.check is not None]}p.accept(at_least={at_least!r})[0] else "I do not know"',
+            f"sure = {_KNOWN[model.check is not None]}bool(p.accept(at_least={at_least!r})[0])",
+            'answer = p.names[0] if sure else "I do not know"',
             f"print({name!r}, answer, float(p.confidence), float(p.aleatoric), float(p.epistemic))",
         ]
     return "\n".join(lines) + "\n"
