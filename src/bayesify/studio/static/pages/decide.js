@@ -4,6 +4,7 @@ import { pageState } from "../state.js";
 import { models, get, blob } from "../api.js";
 import { axes, legend } from "../charts/axes.js";
 import { exporting } from "../export.js";
+import { promiseChooser } from "./promise.js";
 
 const NAMES = { confidence: "confidence", entropy: "total doubt (entropy)", epistemic: "epistemic doubt" };
 const MOST = 30;
@@ -38,6 +39,8 @@ export async function show(place) {
   const galleries = h("div", { class: "stack" });
   const sliderPlace = h("div", { class: "card" });
   const promisePlace = h("p", { class: "note" });
+  const chooser = promiseChooser(() => ({ model: state.model, by: state.by, draws: state.draws, seed: state.seed }),
+    (threshold) => { state.set({ threshold }); makeSlider(); render(); });
 
   // A certified run has thresholds with a promise: one press sets them.
   function makePromises() {
@@ -67,7 +70,7 @@ export async function show(place) {
       [table, sheets] = [found, drawn];
       makeSlider();
       makePromises();
-      content.replaceChildren(sliderPlace, promisePlace, tiles, summary, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Error against coverage"), curveFigure), h("section", { class: "card" }, h("h2", { "data-words": "" }, "How sure, and how right"), spreadFigure)), galleries);
+      content.replaceChildren(sliderPlace, chooser, promisePlace, tiles, summary, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Error against coverage"), curveFigure), h("section", { class: "card" }, h("h2", { "data-words": "" }, "How sure, and how right"), spreadFigure)), galleries);
       render();
       compareOthers(mine);
     } catch (error) {
