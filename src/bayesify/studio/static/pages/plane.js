@@ -5,6 +5,7 @@ import { get, stream } from "../api.js";
 import { Points } from "../points.js";
 import { bytes, paint, ramp, posteriorColours, doubtColours, evenLine } from "../charts/surface.js";
 import { exporting } from "../export.js";
+import { askingPart } from "./asking.js";
 
 const DEFAULTS = { data: "moons", n: 80, noise: 0.15, seed: 0, method: "variational", units: 16, layers: 1, activation: "tanh", prior: "normal", scale: 3,
   hyperprior: "none", epochs: 600, rate: 0.03, doubt: "epistemic", points: "", trained: false };
@@ -203,7 +204,7 @@ export async function show(place, head) {
   ramp(answerRamp, posteriorColours());
   ramp(doubtRamp, doubtColours());
   place.append(h("div", { class: "page lesson" }, controls, h("div", { class: "stack" },
-    h("div", { class: "card bar-tools" }, h("div", { class: "row" }, trainButton, drawsButton), toolRow, askButtons, counted),
+    h("div", { class: "card bar-tools" }, h("div", { class: "row" }, trainButton, drawsButton), toolRow, askButtons, askingPart(() => trained, board), counted),
     trouble, bar, status,
     h("div", { class: "two", "data-picture": "" },
       h("section", { class: "card stack" }, answerTitle, board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure"),
