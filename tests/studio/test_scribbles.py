@@ -1,6 +1,6 @@
 """Ten scribbles and six letters drawn on the pad: a check that is fitted on the training digits alone refuses them.
 
-`drawings.json` has the studio's own scribbles (seeds 1 to 10) and letters, in steps of the pad's grid.
+`examples/drawings.json` has the studio's own scribbles (seeds 1 to 10) and letters, in steps of the pad's grid.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from bayesify.studio.draw_page import STEPS
 from bayesify.workflows.run_data import examples_of
 
 SURE, PEN = 0.9, 0.13
-DRAWINGS = json.loads(Path(__file__).with_name("drawings.json").read_text(encoding="utf-8"))
+DRAWINGS = json.loads((Path(__file__).parents[2] / "examples" / "drawings.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
