@@ -51,3 +51,29 @@ def test_what_cannot_be_promised_is_refused_in_words(ask, settings, words):
     status, said = ask("decide/promise", model="point", **settings)
     assert status == 422
     assert words in said
+
+
+def test_a_recalibrated_run_is_recalibrated_on_every_page(runs, reproduced, tmp_path):
+    import contextlib
+    import shutil
+
+    import httpx
+    from studio_server import serving
+
+    from bayesify.cli import main
+    from bayesify.runs import read_config
+    from bayesify.workflows.run_data import examples_of
+
+    run = tmp_path / "soft"
+    shutil.copytree(runs["point"], run)
+    with contextlib.redirect_stdout(None):
+        assert main(["recalibrate", str(run), "--by", "temperature", "--share", "0.5"]) == 0
+    test = examples_of(read_config(run), run)
+    p, before = (load(folder).predict(test.x, draws=5) for folder in (run, runs["point"]))
+    assert not torch.allclose(p.confidence, before.confidence)
+    with serving([run], reproduced) as url, httpx.Client(base_url=url, timeout=60) as client:
+        shown = client.get("/studio/api/decide", params={"model": "soft", "draws": 5}).json()["scores"]["confidence"]
+        drawing = {"sample": {"kind": "test", "number": 0, "model": "soft"}, "boxed": False, "draws": 5}
+        drawn = client.post("/studio/api/draw", json=drawing).json()["answers"][0]["confidence"]
+    torch.testing.assert_close(torch.tensor(shown), p.confidence.float(), atol=1e-5, rtol=0)
+    assert drawn == pytest.approx(float(p.confidence[0]), abs=1e-4)
