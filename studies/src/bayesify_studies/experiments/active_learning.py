@@ -235,16 +235,21 @@ def _lines(work: Work, medians: Mapping[str, float], rows: Mapping[str, Any]) ->
             gap = paired(mine, other)
             more = f"{100 * gap['mean']:+.1f} points of accuracy against random at {_goal(work)} labels"
             against = f"; {more}, {'significant' if settled(gap) else 'no significant difference'}"
-        met = "meets" if value <= GOAL else "misses"
         lines.append(
             Line(
                 f"labels for {LEVEL:.0%}, {TITLES[by]}",
-                PUBLISHED if by == "batchbald" else "",
+                PUBLISHED if by == "batchbald" else "-",
                 f"{_said(value, work['labels'])} (median of {len(rows[by])} seeds)",
-                f"{met} the goal of at most {GOAL}{against}",
+                f"{_judged(value, work['labels'])}{against}",
             )
         )
     return lines
+
+
+def _judged(value: float, most: int) -> str:
+    if value <= GOAL:
+        return f"meets the goal of at most {GOAL}"
+    return f"misses the goal of at most {GOAL}" if most >= GOAL else f"this preset stops at {most} labels"
 
 
 def _table(work: Work, rows: Mapping[str, Any], needed: Mapping[str, Sequence[float]]) -> Table:
@@ -283,7 +288,7 @@ def _shortfalls(work: Work, medians: Mapping[str, float]) -> list[str]:
     missed = [
         f"{TITLES[by]} needs {_said(value, work['labels'])} labels, more than {GOAL}."
         for by, value in medians.items()
-        if value > GOAL
+        if value > GOAL and work["labels"] >= GOAL
     ]
     return [
         *missed,
