@@ -68,8 +68,12 @@ def test_scribbles_and_letters_are_refused_at_little_cost(checked, reproduced, a
 
         for kind in (DRAWINGS["scribbles"], DRAWINGS["letters"].values()):
             assert all(count <= 1 for count in accepted(answers(post, kind)).values())
+        decided = client.get("/studio/api/decide", params={"model": "point", "draws": 5}).json()
         code = client.post("/studio/api/python/draw", json={"strokes": strokes(DRAWINGS["letters"]["A"])}).json()
     assert "UnknownInputs.load" in code["python"]
+    point, part = load(checked["point"]), examples_of(folders.read_config(checked["point"]), checked["point"])
+    assert decided["known"] == saved_check(point).accept(part.x).tolist()
+    assert decided["unknown"]["known"] == saved_check(point).accept(part.unknown).tolist()
     for name, run in checked.items():
         method, test = load(run), examples_of(folders.read_config(run), run)
         sure, check = method.predict(test.x).accept(at_least=SURE), saved_check(method)

@@ -61,6 +61,7 @@ def _predictions(store: ModelStore, name: str, draws: int, seed: int) -> dict[st
     unknown = None
     if examples.unknown is not None and len(examples.unknown):
         unknown = {"what": examples.unknown_what, **_table(store.predict(name, examples.unknown, draws, seed))}
+        unknown["known"] = store.known(name, examples.unknown)
     return {
         "model": name,
         "method": model.method.name,
@@ -73,6 +74,7 @@ def _predictions(store: ModelStore, name: str, draws: int, seed: int) -> dict[st
         "classes": list(predictive.class_names or map(str, range(predictive.probs.shape[-1]))),
         "truth": truth.tolist(),
         **_table(predictive),
+        "known": store.known(name, examples.x),
         "picture": None if picture is None else {"height": picture[0], "width": picture[1], "columns": COLUMNS},
         "unknown": unknown,
         "promises": _promises(model.method, predictive.draws, seed),
@@ -163,6 +165,8 @@ def python(store: ModelStore, name: str, by: str, threshold: float, draws: int, 
     folder = folder_of(store.get(name))
     examples = store.examples(name)
     part = examples.part
+    # A run with a check for unknown inputs refuses what is unlike its training data.
+    checked = "" if store.get(name).check is None else " & bf.UnknownInputs.load(run, bnn).accept(x)"
     return f"""from pathlib import Path
 
 import bayesify as bf
@@ -174,7 +178,7 @@ bnn = bf.load(run)
 test = examples_of(read_config(run), run)
 x, y = test.x{part}, test.y{part}
 p = bnn.predict(x, draws={draws}, seed={seed})
-accepted = p.accept({rule})
+accepted = p.accept({rule}){checked}
 wrong = p.labels != y
 print("coverage", float(accepted.double().mean()))
 print("error of what is accepted", float(wrong[accepted].double().mean()))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesify.data import DataError, Preparation
-from bayesify.decisions import UnknownInputs
+from bayesify.decisions import UnknownInputs, saved_check
 from bayesify.errors import RunError, nearest
 from bayesify.methods import CARDS, Method, Variational
 from bayesify.predictive import Predictive
@@ -114,6 +114,13 @@ class ModelStore:
         method, lock = self.copy_of(name)
         with lock:
             return method.predict(x, draws=draws, seed=seed)
+
+    def known(self, name: str, x: Tensor) -> list[bool] | None:
+        """Which inputs are like the training data of a run; None where it has no check for that."""
+        method, lock = self.copy_of(name)
+        with lock:
+            check = saved_check(method)
+            return None if check is None else [bool(one) for one in check.accept(x).tolist()]
 
     def examples(self, name: str) -> Examples:
         model = self.get(name)

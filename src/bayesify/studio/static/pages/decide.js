@@ -110,12 +110,15 @@ export async function show(place) {
   function render() {
     if (!table) return;
     const scores = table.scores[state.by];
-    const rows = scores.map((score, k) => ({ k, score, kept: certain(score), right: table.labels[k] === table.truth[k] }));
+    // A run may have a check for unknown inputs, which comes before the threshold.
+    const like = (of, k) => of?.known?.[k] ?? true;
+    const rows = scores.map((score, k) => ({ k, score, kept: certain(score) && like(table, k), right: table.labels[k] === table.truth[k] }));
     const kept = rows.filter((row) => row.kept);
     const wrongKept = kept.filter((row) => !row.right);
     const refused = rows.filter((row) => !row.kept);
     const unknown = table.unknown?.scores[state.by] ?? [];
-    const unknownKept = unknown.map((score, k) => ({ k, score, kept: certain(score) })).filter((row) => row.kept);
+    const unknownKept = unknown.map((score, k) => ({ k, score, kept: certain(score) && like(table.unknown, k) })).filter((row) => row.kept);
+    const unlike = rows.filter((row) => !like(table, row.k)).length;
     const error = kept.length ? wrongKept.length / kept.length : null;
     const all = rows.filter((row) => !row.right).length / rows.length;
     const tile = (name, value, more, warn) => h("div", { class: warn ? "tile warn" : "tile" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, more)));
@@ -126,7 +129,7 @@ export async function show(place) {
       tile("Refused", String(refused.length), `${refused.filter((row) => row.right).length} of them were right`),
       ...(table.unknown ? [tile("Unknown and kept", String(unknownKept.length), `of ${unknown.length}, ${table.unknown.what}`, unknownKept.length > 0)] : []));
     const words = `At ${format(state.threshold)}, ${percent(kept.length / rows.length)} of the test examples are answered${error === null ? "" : `, ${percent(error)} of those wrongly`}.`;
-    summary.textContent = `${words} ${table.shown < table.total ? `Shown are ${table.shown} of ${table.total} examples, evenly spread, of ` : "All of "}${table.what}; ${table.draws} draws.`;
+    summary.textContent = `${words} ${table.shown < table.total ? `Shown are ${table.shown} of ${table.total} examples, evenly spread, of ` : "All of "}${table.what}; ${table.draws} draws.${unlike ? ` ${unlike} are refused whatever the threshold: they are unlike the training data.` : ""}`;
     drawCurve(kept.length / rows.length, error);
     drawSpread(rows, unknown);
     const less = (a, b) => (state.by === "confidence" ? a.score - b.score : b.score - a.score);
