@@ -10,16 +10,15 @@ from sklearn.datasets import load_digits
 
 from bayesify_studies.experiments import active_learning
 from bayesify_studies.experiments.framework.experiment import reproduce
-from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.framework.neighbour_graph import NeighbourGraph
 
 TINY = dict(active_learning.EXPERIMENT.quick) | {
-    "seeds": 2,
-    "strategies": ["batchbald", "random"],
     "labels": 40,
-    "members": 2,
-    "steps": 12,
+    "graph": 600,
+    "features": 12,
     "pool": 300,
     "test": 100,
+    "epochs": 20,
 }
 
 
@@ -33,10 +32,12 @@ def small_images(monkeypatch):
     data = SimpleNamespace(x_train=large[:1500], y_train=y[:1500], x_test=large[1500:], y_test=y[1500:])
     monkeypatch.setattr(active_learning, "open_data", lambda _: data)
     monkeypatch.setattr(active_learning, "VALIDATION", 500)
-    return data
+    active_learning._images.cache_clear()
+    yield data
+    active_learning._images.cache_clear()
 
 
-@pytest.mark.filterwarnings("ignore::bayesify.errors.BayesifyWarning")  # a dozen steps are too few
+@pytest.mark.filterwarnings("ignore::bayesify.errors.BayesifyWarning")  # twenty steps are too few
 def test_the_page_has_the_numbers_of_its_parts(tmp_path):
     experiment = replace(active_learning.EXPERIMENT, quick=TINY)
     found = reproduce(experiment, tmp_path / "e", progress=False)
@@ -57,30 +58,32 @@ def test_labels_are_counted_until_the_level_is_reached():
     assert active_learning.labels_for(one, 0.95) == float("inf")
 
 
-def test_the_pool_never_holds_an_image_of_the_validation_part(small_images, tmp_path):
-    work = Work(tmp_path, TINY)
-    pool, labels, test, _ = active_learning._images(small_images, work, 3)
-    assert pool.shape == (300, 1, 28, 28)
-    assert test.shape == (100, 1, 28, 28)
-    assert float(pool.max()) == pytest.approx(1.0)
-    kept = {bytes(image.numpy().tobytes()) for image in (small_images.x_train[1000:].float() / 255)}
-    mine = {bytes(image[0].numpy().tobytes()) for image in pool}
-    assert not kept & mine
-    assert len(labels) == 300
+def test_the_graph_never_holds_an_image_of_the_validation_part(small_images, monkeypatch):
+    seen = []
+
+    class Watched(NeighbourGraph):
+        def __init__(self, images, *settings):
+            seen.append(images)
+            super().__init__(images, *settings)
+
+    monkeypatch.setattr(active_learning, "NeighbourGraph", Watched)
+    images = active_learning._images(900, 10, 12, 100)
+    kept = {image.numpy().tobytes() for image in small_images.x_train[1000:].float() / 255}
+    assert not kept & {image.numpy().tobytes() for image in seen[0]}
+    assert images.x.shape[0] == images.y.shape[0] == 900
+    assert images.x_test.shape == (100, images.x.shape[1])
 
 
-def test_changed_images_keep_their_ink_about_in_place(small_images):
-    x = small_images.x_train[:200].reshape(-1, 1, 28, 28).float() / 255
-    moved = active_learning.changed(x, torch.Generator().manual_seed(0))
-    assert moved.shape == x.shape
-    assert float((moved - x).abs().mean()) > 0.02
-    assert float(moved.mean() / x.mean()) == pytest.approx(1.0, abs=0.15)
+def test_features_of_the_graph_tell_the_digits_apart_without_labels(small_images):
+    images = active_learning._images(900, 10, 12, 200)
+    assert images.x.mean(0).abs().max() < 0.3
+    nearest = torch.cdist(images.x_test, images.x).argmin(1)
+    # By chance one in ten is right.
+    assert float((images.y[nearest] == images.y_test).double().mean()) > 0.85
 
-    def centres(images):
-        places = torch.arange(28.0)
-        return (images.sum((1, 2)) * places).sum(1) / images.sum((1, 2, 3))
 
-    away = centres(moved) - centres(x)
-    # Shifts are uniform within 2 pixels, with a standard deviation of 1.15; bends and shears add a little.
-    assert abs(float(away.mean())) < 0.4
-    assert float(away.std()) == pytest.approx(1.2, abs=0.5)
+def test_the_features_are_smooth_on_the_graph(small_images):
+    graph = NeighbourGraph(small_images.x_train[:500].float() / 255, 10, 12)
+    again = graph.of(small_images.x_train[:500].float() / 255)
+    together = torch.stack([graph.features.flatten(), again.flatten()])
+    assert float(torch.corrcoef(together)[0, 1]) > 0.9
