@@ -43,7 +43,7 @@ VALIDATION = 10_000
 TRIED = (
     "The features and the network were the better of two on 2,000 validation images, with 90 random labels and seeds 0 "
     "and 1: MC dropout 88.4% and 84.9%, a linear Laplace approximation 85.8% and 81.4%. Ensembles of convolutional "
-    "networks on changed copies of the labelled images, without unlabelled ones, reached 95.3% and 92.9% there, and are "
+    "networks on changed copies of the labelled images alone reached 95.3% and 92.9% there, and are "
     "left out: they take many minutes for each seed."
 )
 OTHERWISE = (
