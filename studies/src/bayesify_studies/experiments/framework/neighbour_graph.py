@@ -55,7 +55,8 @@ class NeighbourGraph:
         """The features of other images, `[n, features]`."""
         weights, nearest = self._near(self._reduced(_blurred(images)))
         share = weights / weights.sum(1, keepdim=True)
-        return (self.features[nearest] * share.unsqueeze(-1)).sum(1)
+        mixed: Tensor = (self.features[nearest] * share.unsqueeze(-1)).sum(1)
+        return mixed
 
     def _reduced(self, flat: Tensor) -> Tensor:
         return (flat - self._mean) @ self._directions
