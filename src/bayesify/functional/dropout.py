@@ -122,7 +122,6 @@ class KeyedDropout(TorchFunctionMode):
         return scale * (x * kept + _ALPHA * (1 - kept) - rate * _ALPHA)
 
     def _mask(self, x: Tensor, shape: list[int], rate: float, times: Tensor | None) -> Tensor:
-        assert self.key is not None
         site, number = self._site(len(shape)), self.count
         self.count += 1
         axis, rows, drawn = site.batch_axis, 0, list(shape)
@@ -130,10 +129,7 @@ class KeyedDropout(TorchFunctionMode):
             drawn[0] = int(times[-1]) + 1
         elif self.inputs is not None and axis is not None and shape[axis] % self.inputs == 0:
             drawn[axis] = rows = shape[axis] // self.inputs
-        # In training a part of a batch has the masks that it has in the whole batch.
-        start = noise.start_of_part(math.prod(drawn)) if self.inputs is None else 0
-        uniform = noise.uniform(noise.fold(self.key, number), math.prod(drawn), start).view(drawn)
-        kept = (uniform >= rate).to(x.dtype)
+        kept = self.drawn_mask(number, drawn, rate).to(x.dtype)
         if self.inputs is not None and times is not None:
             return kept[times]
         if rows > 1 and axis is not None:
@@ -141,6 +137,23 @@ class KeyedDropout(TorchFunctionMode):
                 return kept.repeat_interleave(self.inputs or 1, axis)
             return kept.repeat([(self.inputs or 1) if at == axis else 1 for at in range(len(shape))])
         return kept
+
+    def drawn_mask(self, number: int, shape: list[int], rate: float) -> Tensor:
+        """What a site keeps, True or 1, before the inputs that share it are counted.
+
+        Args:
+            number: of the site.
+            shape: of the mask.
+            rate: probability that an entry is dropped.
+
+        Returns:
+            The mask.
+
+        """
+        assert self.key is not None
+        # In training a part of a batch has the masks that it has in the whole batch.
+        start = noise.start_of_part(math.prod(shape)) if self.inputs is None else 0
+        return noise.uniform(noise.fold(self.key, number), math.prod(shape), start).view(shape) >= rate
 
     def _site(self, dims: int) -> Site:
         # A pass may be longer than the traced one (a loop over time): further sites are treated as the last.
