@@ -47,8 +47,8 @@ TRIED = (
     "left out: they take many minutes for each seed."
 )
 OTHERWISE = (
-    "The published number is for one convolutional network that sees labelled images alone. Features from unlabelled "
-    "images lower the labels needed for every strategy, random ones included."
+    "The published number is for a convolutional network that sees labelled images alone: the comparison is not like for "
+    "like. The table has how far the seeds differ."
 )
 UNTRIED = "EPIG, entropy and variation ratio are known to the experiment (`strategies`), and were not run."
 
