@@ -3,7 +3,7 @@
 The images need no labels to say which of them are alike: the inputs of the network are features of their graph of
 nearest neighbours (`framework/neighbour_graph.py`), as in semi-supervised active learning (F. Bickford Smith et al.,
 "Making better use of unlabelled data in Bayesian active learning", 2024, arXiv:2404.17249). A small network with MC
-dropout is trained afresh on them after every ten labels, in less than a second. Labels of the pool are hidden until
+dropout is trained afresh on them after every ten labels, in seconds. Labels of the pool are hidden until
 they are asked for. The last 10,000 training images are never in the graph; settings were chosen on some of them. The
 10,000 test images give the accuracy.
 """
@@ -47,8 +47,8 @@ TRIED = (
     "left out: they take many minutes for each seed."
 )
 OTHERWISE = (
-    "The published number is for a convolutional network that sees labelled images alone: the comparison is not like for "
-    "like. The table has how far the seeds differ."
+    "The published number is for a convolutional network that sees labelled images alone: the comparison is not like "
+    "for like. The table has how far the seeds differ."
 )
 UNTRIED = "EPIG, entropy and variation ratio are known to the experiment (`strategies`), and were not run."
 
