@@ -39,6 +39,7 @@ NAMES = (
     "active-learning",
     "figures",
     "sbc",
+    "defaults",
 )
 
 
