@@ -59,7 +59,8 @@ class NeighbourGraph:
         return mixed
 
     def _reduced(self, flat: Tensor) -> Tensor:
-        return (flat - self._mean) @ self._directions
+        reduced: Tensor = (flat - self._mean) @ self._directions
+        return reduced
 
     def _near(self, places: Tensor, *, itself: bool = False) -> tuple[Tensor, Tensor]:
         """Weights and numbers of the nearest images of the graph; an image of the graph is not its own neighbour."""
