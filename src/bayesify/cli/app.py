@@ -30,6 +30,7 @@ from bayesify.cli import (
     serve,
     sweep,
     train,
+    unknown,
 )
 from bayesify.cli.output import explain, say
 from bayesify.errors import BayesifyWarning
@@ -43,7 +44,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, train, evaluate, predict, certify, ask, prune, export, compare, sweep, report, serve, data):
+for module in (
+    *(demo, train, evaluate, predict, certify, unknown, ask),
+    *(prune, export, compare, sweep, report, serve, data),
+):
     module.register(app)
 # Other packages can add commands: bayesify-studies adds `reproduce` and `bench`.
 for command in entry_points(group="bayesify.commands"):

@@ -70,6 +70,8 @@ def evaluate(
         print(line)
     for line in _left_out(result.get("loo")):
         print(line)
+    if "unknown_check" in result:
+        print(_checked(result["unknown_check"]))
     for model in result["baselines"]:
         scores = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in model.items() if name != "name")
         print(f"beside it, {TITLES[model['name']]}: {scores}")
@@ -93,10 +95,11 @@ def score_run(
     loo: bool = False,
 ) -> tuple[dict[str, Any], Evaluation]:
     """Score a run and write the scores to its `metrics.json`; examples that a promise was made from are left out."""
+    from bayesify.decisions import saved_check
     from bayesify.evaluation import evaluate as score
     from bayesify.evaluation.baselines import beaten_by
     from bayesify.evaluation.imbalance import never_predicted
-    from bayesify.workflows import guarantees, run_data, train
+    from bayesify.workflows import guarantees, run_data, train, unknown_check
     from bayesify.workflows.beside import simple_models
 
     method, everything = run_data.open_run(run, data, ood, network)
@@ -117,6 +120,8 @@ def score_run(
     beside |= {"promises": promises} if promises else {}
     if loo:
         beside["loo"] = _leave_one_out(method, examples, run, draws, seed)
+    checked = unknown_check.score_check(saved_check(method), examples.x, examples.unknown)
+    beside |= {"unknown_check": checked} if checked else {}
     metrics: dict[str, Any] = plain(about | evaluation.to_dict() | beside)
     train.write_metrics(run, metrics)
     if left_out:
@@ -146,6 +151,12 @@ def _left_out(found: dict[str, Any] | None) -> Iterator[str]:
             f"effective number of weights {found['p_loo']:.1f}; Pareto k at most {found['largest_pareto_k']:.2f}, "
             f"above {found['trusted_up_to']:.2f} for {found['untrusted']} examples"
         )
+
+
+def _checked(found: dict[str, Any]) -> str:
+    """What the check for unknown inputs does on these examples, in words."""
+    unknown = f", and {found['unknown_accepted']:.1%} of the unknown ones" if "unknown_accepted" in found else ""
+    return f"the check for unknown inputs ({found['by']}) accepts {found['accepted']:.1%} of these{unknown}"
 
 
 def _promises(scored: dict[str, Any]) -> Iterator[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bayesify.methods import Method
     from bayesify.predictive import Predictive
 
-UNKNOWN = "I do not know"
+UNKNOWN, UNLIKE = "I do not know", "unlike the training data"
 
 
 def register(app: typer.Typer) -> None:
@@ -64,12 +64,14 @@ def predict(
     preparation: numbers in .npy, .npz and .csv files are taken as they are.
 
     A row of a table with a category, a spelling or a gap that training never saw is answered "I do not know", with the
-    reason; the other rows are predicted.
+    reason; the other rows are predicted. So is an input that is unlike the training data, where the run has a check
+    for unknown inputs (bayesify unknown RUN).
 
     Aleatoric uncertainty is noise in the data, epistemic uncertainty is what the network has not learnt (nats for
     classes, variances for numbers).
     """
     from bayesify import runs
+    from bayesify.decisions import saved_check
     from bayesify.workflows import load, run_data
     from bayesify.workflows.inputs import read_inputs
 
@@ -80,14 +82,19 @@ def predict(
     read = read_inputs(inputs, preparation, sys.stdin)
     method = load.load_run(run, network)
     rule = _rule(method, at_least, at_most, max_error)
+    check = saved_check(method)
     records: list[dict[str, Any]] = []
     used = 0
+    prepared = read.prepared(preparation)
     # Only the draws of one part of the inputs are kept: all of them may not fit in memory.
-    for predictive in method.predict_in_parts(read.prepared(preparation), draws=draws, seed=seed, by=by):
+    for predictive in method.predict_in_parts(prepared, draws=draws, seed=seed, by=by):
         names = read.names[len(records) : len(records) + len(predictive)]
         found = _records(predictive, names, rule(predictive))
         records += _with_sets(found, predictive, method, {"seed": seed, "by": by})
         used = predictive.draws
+    if check is not None:
+        known = check.accept(prepared).tolist()
+        records = [_with_check(record, known=same) for record, same in zip(records, known, strict=True)]
     if preparation.columns:
         records = [_with_reason(record, reason) for record, reason in zip(records, read.reasons, strict=True)]
     say_unprepared(run)
@@ -204,23 +211,38 @@ def _records(predictive: Predictive, names: list[str], accepted: list[Any]) -> l
 def _with_reason(record: dict[str, Any], reason: str | None) -> dict[str, Any]:
     """A row of a table with the reason why it is not answered; without a prediction where training never saw it."""
     if reason is None:
-        unsure = None if _all(record["accepted"]) else "not certain enough"
-        return record | {"reason": unsure}
+        return record | {"reason": record.get("reason") or _unsure(record)}
     nothing = {name: None for name in record if name not in {"input", "answer", "accepted"}}
     return record | nothing | {"answer": UNKNOWN, "accepted": False, "reason": reason}
+
+
+def _with_check(record: dict[str, Any], *, known: bool) -> dict[str, Any]:
+    """A record of a run with a check for unknown inputs: refused, with the reason, where that is what it is."""
+    if known:
+        return record | {"known": True, "reason": _unsure(record)}
+    return record | {"answer": UNKNOWN, "accepted": _nowhere(record["accepted"]), "known": False, "reason": UNLIKE}
+
+
+def _unsure(record: dict[str, Any]) -> str | None:
+    return None if _all(record["accepted"]) else "not certain enough"
+
+
+def _nowhere(accepted: Any) -> Any:
+    return [_nowhere(one) for one in accepted] if isinstance(accepted, list) else False
 
 
 def _sentence(record: dict[str, Any]) -> str:
     if record["aleatoric"] is None:
         return f"{record['input']}: {UNKNOWN}, {record['reason']}"
     sure = _all(record["accepted"])
+    unlike = f", {UNLIKE}" if record.get("known") is False else ""
     uncertainty = f"aleatoric {_written(record['aleatoric'], '.3g')}, epistemic {_written(record['epistemic'], '.3g')}"
     if "label" in record:
         label = _written(record["label"], "")
-        answer = label if sure else f"{UNKNOWN} (best guess: {label})"
+        answer = label if sure else f"{UNKNOWN}{unlike} (best guess: {label})"
         return f"{record['input']}: {answer}, confidence {_written(record['confidence'], '.3f')}, {uncertainty}"
     value, lower, upper = (_written(record[name], ".6g") for name in ("value", "lower", "upper"))
-    answer = value if sure else f"{UNKNOWN} (best guess: {value})"
+    answer = value if sure else f"{UNKNOWN}{unlike} (best guess: {value})"
     return f"{record['input']}: {answer}, 95% between {lower} and {upper}, {uncertainty}"
 
 

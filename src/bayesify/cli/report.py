@@ -89,10 +89,11 @@ def _results(
 ) -> tuple[list[MethodResult], Examples]:
     """One result per run, all on the same test examples."""
     from bayesify import runs
+    from bayesify.decisions import saved_check
     from bayesify.evaluation import score
     from bayesify.evaluation.results import MethodResult
     from bayesify.plots import style
-    from bayesify.workflows import guarantees, run_data, train
+    from bayesify.workflows import guarantees, run_data, train, unknown_check
     from bayesify.workflows.beside import simple_models
 
     results: list[MethodResult] = []
@@ -127,6 +128,7 @@ def _results(
                 history=method.history,
                 inputs=examples.x,
                 baselines=simple_models(method, examples, folder),
+                unknown_check=unknown_check.score_check(saved_check(method), examples.x, examples.unknown),
             )
         )
     assert first is not None

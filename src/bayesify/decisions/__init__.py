@@ -21,9 +21,10 @@ from bayesify.decisions.learning_on import Continual
 from bayesify.decisions.provenance import Provenance
 from bayesify.decisions.recalibration import recalibrate
 from bayesify.decisions.refusal import Refusal, calibrate, refusal_of
-from bayesify.decisions.unknown import UnknownInputs
+from bayesify.decisions.unknown import UNLIKE, UnknownInputs, saved_check
 
 __all__ = [
+    "UNLIKE",
     "AdaptiveConformal",
     "AdaptiveIntervals",
     "Agent",
@@ -60,6 +61,7 @@ __all__ = [
     "quadratic_bandit",
     "recalibrate",
     "refusal_of",
+    "saved_check",
     "table_bandit",
     "wheel_bandit",
 ]

@@ -24,6 +24,7 @@ from bayesify.errors import RunError, at_least, choose
 from bayesify.functional.inputs import count
 from bayesify.functional.selection import is_normalisation, owner_of
 from bayesify.likelihoods.labels import Labels
+from bayesify.methods import saving
 from bayesify.runs import tensor_files
 from bayesify.training.batches import as_inputs, take, to_device
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 OF_PREDICTIONS = ("entropy", "mutual_information", "confidence", "spread", "energy")
 OF_FEATURES = ("mahalanobis", "knn")
 SCORES = (*OF_PREDICTIONS, *OF_FEATURES)
+# Why an input is not answered, in the words of predict, the server and the studio.
+UNLIKE = "unlike the training data"
 _SAVED = ("by", "coverage", "neighbours", "layer", "draws", "seed")
 # Sets of weights whose features are used where a method has no mean weights, and training inputs that are kept at most.
 _VIEWS, _KEPT = 5, 10_000
@@ -151,6 +154,7 @@ class UnknownInputs:
         folder = Path(run)
         runs.read_config(folder)
         about = {name: getattr(self, name) for name in (*_SAVED, "threshold")}
+        about["weights"] = saving.weights_digest(self.bnn)
         tensor_files.write(folder / runs.UNKNOWN, {"empty": torch.zeros(0), **self._tensors}, about)
         return folder / runs.UNKNOWN
 
@@ -166,15 +170,20 @@ class UnknownInputs:
             The check.
 
         Raises:
-            RunError: there is none, or it is damaged.
+            RunError: there is none, it is damaged, or it was made for other weights.
 
         """
         file = Path(run) / runs.UNKNOWN
         if not file.exists():
-            raise RunError(f"{run} has no check for unknown inputs: make one with UnknownInputs(bnn, x).save(run)")
+            raise RunError(f"{run} has no check for unknown inputs: make one with bayesify unknown {run}")
         tensors, about = tensor_files.read(file)
+        missing = [name for name in (*_SAVED, "threshold") if name not in about]
+        if missing or tensors.pop("empty", None) is None:
+            raise RunError(f"{file} is damaged: make it again with bayesify unknown {run}")
+        # Checks of earlier versions do not say for which weights they were made.
+        if about.get("weights", None) not in (None, saving.weights_digest(bnn)):
+            raise RunError(f"{file} was made for other weights: make it again with bayesify unknown {run}")
         check = cls.__new__(cls)
-        del tensors["empty"]
         vars(check).update({"bnn": bnn, "_tensors": tensors, **{name: about[name] for name in (*_SAVED, "threshold")}})
         return check
 
@@ -250,6 +259,24 @@ class UnknownInputs:
             return self.bnn.mean_weights.detach().unsqueeze(0)
         except ValueError:  # an ensemble, chains: each member sees in its own way
             return self.bnn.weights(range(min(_VIEWS, self.bnn.held or _VIEWS)), self.seed).detach()
+
+
+def saved_check(bnn: Method) -> UnknownInputs | None:
+    """The check for unknown inputs that is saved with a method's run.
+
+    Args:
+        bnn: a method, as `bf.load` reads it.
+
+    Returns:
+        The check; None where the run has none, or the method has no run.
+
+    Raises:
+        RunError: the check is damaged, or was made for other weights.
+
+    """
+    if bnn.run is None or not (Path(bnn.run) / runs.UNKNOWN).is_file():
+        return None
+    return UnknownInputs.load(bnn.run, bnn)
 
 
 def score_of(predictive: Predictive, by: str) -> Tensor:

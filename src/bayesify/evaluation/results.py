@@ -37,6 +37,8 @@ class MethodResult:
         history: how training went.
         inputs: the test inputs as this method takes them, where methods prepare them differently.
         baselines: simple models on the same examples, as `train_baselines` returns them.
+        unknown_check: what the run's check for unknown inputs accepts: `by`, `coverage`, `accepted`, and
+            `unknown_accepted` where there are unknown inputs.
 
     Examples:
         >>> result = bf.report.MethodResult(
@@ -58,6 +60,7 @@ class MethodResult:
     history: History = field(default_factory=History)
     inputs: Tensor | None = None
     baselines: Sequence[Baseline] = ()
+    unknown_check: Mapping[str, Any] = field(default_factory=dict)
 
     def inputs_or(self, shared: Any) -> Any:
         """The inputs as this method takes them.

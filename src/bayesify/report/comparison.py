@@ -19,6 +19,7 @@ from bayesify.report.alerts import Alert, alerts
 from bayesify.report.model_card import write_model_card
 from bayesify.report.promises import promises
 from bayesify.report.report import Report
+from bayesify.report.unknown_check import unknown_checks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,6 +101,7 @@ def comparison_report(
         if flat is not None:
             posterior.surfaces(report, results, flat)
     promises(report, results)
+    unknown_checks(report, results, unknown_name)
     classes.simple_models(report, results)
     posterior.weights(report, results, inputs)
     posterior.training(report, results)

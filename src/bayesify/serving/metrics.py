@@ -59,6 +59,12 @@ class Metrics:
             ("model",),
             registry=registry,
         )
+        self._unknown = Counter(
+            "bayesify_unknown_inputs",
+            "Inputs that were unlike the training data, by model with a check for them.",
+            ("model",),
+            registry=registry,
+        )
         self._holds = Gauge(
             "bayesify_promise_holds",
             "1 while the inputs of a certified model look like its calibration, 0 after its promise has lapsed.",
@@ -94,6 +100,10 @@ class Metrics:
         """Count the inputs that a model predicted, and those among them that it abstained on."""
         self._predictions.labels(model).inc(inputs)
         self._abstentions.labels(model).inc(abstentions)
+
+    def unknown_inputs(self, model: str, inputs: int) -> None:
+        """Count the inputs of a model that were unlike its training data."""
+        self._unknown.labels(model).inc(inputs)
 
     def watched(self, model: str, monitor: ShiftMonitor | None) -> None:
         """Report whether the promises of a certified model still hold for the inputs that it gets."""

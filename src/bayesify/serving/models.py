@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from torch import Tensor
 
 from bayesify import runs
 from bayesify.data import Preparation
+from bayesify.decisions import saved_check
 from bayesify.errors import RunError, at_least, nearest
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
@@ -64,6 +67,7 @@ class LoadedModel:
         self.class_names = None if names is None else tuple(map(str, names))
         self.draws = registry.draws
         self.promises = Promises(self.method)
+        self.check = saved_check(self.method)
         self._registry = registry
         self.example: Table = predictor.predict(torch.zeros(1, *preparation.shape), self.draws, 0).table
 
@@ -76,6 +80,11 @@ class LoadedModel:
         """The predictive of prepared inputs `[n, ...]` (`preparation.apply(raw)`), through the shared queue."""
         prediction = await self._registry.batcher.predict(self.predictor, x, draws or self.draws, seed, outputs=True)
         return self.predictor.predictive(prediction.outputs.contiguous(), seed)
+
+    async def known(self, x: Tensor) -> NDArray[np.bool_] | None:
+        """Which prepared inputs are like the training data; None where the run has no check for unknown inputs."""
+        check = self.check
+        return None if check is None else await self._registry.run(lambda: check.accept(x).cpu().numpy())
 
     async def table(self, x: Tensor, *, draws: int | None = None, seed: int = 0) -> Table:
         """What is reported about prepared inputs, as arrays by name; the same bits whatever else is in the batch."""

@@ -110,6 +110,7 @@ async def predict(registry: Registry, work: Work) -> Table:
     try:
         async with asyncio.timeout(limits.seconds):
             table = await model.table(work.x, draws=settings.draws, seed=settings.seed)
+            known = await model.known(work.x)
     except TimeoutError:
         message = f"no prediction within {limits.seconds:g} seconds: try again with fewer inputs or draws"
         raise retry_later(503, message) from None
@@ -124,6 +125,10 @@ async def predict(registry: Registry, work: Work) -> Table:
     if work.reasons:
         sure = sure.copy()
         sure[[place for place, reason in enumerate(work.reasons) if reason is not None]] = False
+    if known is not None:
+        sure = sure & known.reshape(count, *[1] * (sure.ndim - 1))
+        registry.metrics.unknown_inputs(model.name, int((~known).sum()))
+        table = {**table, "known": known}
     registry.metrics.predictions(model.name, count, int((~sure.reshape(count, -1).all(1)).sum()))
     return {**table, "accepted": sure}
 

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from torch import Tensor
 
 from bayesify.data import EncodedRows
+from bayesify.decisions import UNLIKE
 from bayesify.serving import schema
 from bayesify.serving.input_arrays import (
     ARRAYS,
@@ -120,6 +121,8 @@ def _records(model: LoadedModel, table: Table, reasons: tuple[str | None, ...] =
     plain = {name: values.tolist() for name, values in table.items()}
     rows = [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
     records = [_number_record(row) if model.kind == "regression" else _class_record(row, model) for row in rows]
+    if model.check is not None:
+        records = [record | _like(row) for record, row in zip(records, rows, strict=True)]
     if not reasons:
         return records
     return [
@@ -131,6 +134,12 @@ def _records(model: LoadedModel, table: Table, reasons: tuple[str | None, ...] =
 def _unanswered(record: dict[str, Any], reason: str) -> dict[str, Any]:
     """A row with what training never saw: no prediction, and the reason."""
     return dict.fromkeys(record) | {"answer": UNKNOWN, "accepted": False, "reason": reason}
+
+
+def _like(row: dict[str, Any]) -> dict[str, Any]:
+    """Whether an input is like the training data, and why it is not answered."""
+    unsure = None if _all(row["accepted"]) else "not certain enough"
+    return {"known": row["known"], "reason": unsure if row["known"] else UNLIKE}
 
 
 def _number_record(row: dict[str, Any]) -> dict[str, Any]:
@@ -187,4 +196,5 @@ def _describe(registry: Registry, name: str) -> dict[str, Any]:
             "columns": columns,
         },
         **({"promise": model.promises.describe()} if model.promises.any else {}),
+        **({} if model.check is None else {"unknown_check": {"by": model.check.by, "coverage": model.check.coverage}}),
     }

@@ -149,7 +149,7 @@ def _object(content: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _outputs(content: dict[str, Any], model: LoadedModel, *, as_binary: bool) -> dict[str, bool]:
     """The names of the requested outputs, and whether each is sent as bytes; all outputs where none is named."""
-    known = [*model.example, "accepted"]
+    known = [*model.example, *(() if model.check is None else ("known",)), "accepted"]
     outputs = content.get("outputs")
     if outputs is None or outputs == []:
         return dict.fromkeys(known, as_binary)
@@ -196,6 +196,8 @@ def _metadata(model: LoadedModel) -> dict[str, Any]:
         outputs.append({"name": name, "datatype": datatype, "shape": [-1, *shape[1:]]})
     score = "confidence" if "confidence" in model.example else "mean"
     outputs.append({"name": "accepted", "datatype": "BOOL", "shape": [-1, *model.example[score].shape[1:]]})
+    if model.check is not None:
+        outputs.append({"name": "known", "datatype": "BOOL", "shape": [-1]})
     kind = "FP64" if model.preparation.image is None else "FP32"
     about: dict[str, Any] = {"name": model.name, "versions": [VERSION], "platform": "bayesify"}
     about["inputs"] = [{"name": "input", "datatype": kind, "shape": [-1, *model.raw_shape]}]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Response
+from fastapi import APIRouter, HTTPException, Query, Response
 
-from bayesify.decisions.refusal import promised
+from bayesify import noise
+from bayesify.decisions.refusal import calibrate, promised
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
 from bayesify.studio.models import API, DrawCount, ModelStore, Seed, folder_of, sheet, title_of
+from bayesify.workflows import guarantees, run_data
 
 SCORES = ("confidence", "entropy", "epistemic")
 COLUMNS = 40
@@ -24,6 +26,17 @@ def router(store: ModelStore) -> APIRouter:
     @routes.get("/decide")
     def decide(model: str, draws: DrawCount = 50, seed: Seed = 0) -> Any:
         return predictions(model, draws, seed)
+
+    @routes.get("/decide/promise")
+    def promise(
+        model: str,
+        max_error: Annotated[float, Query(gt=0, lt=1)] = 0.01,
+        confidence: Annotated[float, Query(gt=0, lt=1)] = 0.95,
+        by: str = "confidence",
+        draws: DrawCount = 50,
+        seed: Seed = 0,
+    ) -> dict[str, Any]:
+        return tried_promise(store, model, max_error, confidence, by, draws, seed)
 
     @routes.get("/decide/images")
     def images(model: str, *, unknown: bool = False) -> Response:
@@ -48,6 +61,7 @@ def _predictions(store: ModelStore, name: str, draws: int, seed: int) -> dict[st
     unknown = None
     if examples.unknown is not None and len(examples.unknown):
         unknown = {"what": examples.unknown_what, **_table(store.predict(name, examples.unknown, draws, seed))}
+        unknown["known"] = store.known(name, examples.unknown)
     return {
         "model": name,
         "method": model.method.name,
@@ -60,9 +74,64 @@ def _predictions(store: ModelStore, name: str, draws: int, seed: int) -> dict[st
         "classes": list(predictive.class_names or map(str, range(predictive.probs.shape[-1]))),
         "truth": truth.tolist(),
         **_table(predictive),
+        "known": store.known(name, examples.x),
         "picture": None if picture is None else {"height": picture[0], "width": picture[1], "columns": COLUMNS},
         "unknown": unknown,
         "promises": _promises(model.method, predictive.draws, seed),
+    }
+
+
+def tried_promise(
+    store: ModelStore, name: str, max_error: float, confidence: float, by: str, draws: int, seed: int
+) -> dict[str, Any]:
+    """A threshold that keeps an error, from half of the test examples, and what it does on the other half.
+
+    Nothing is saved: `bayesify certify` makes a promise for the run. Examples that were used for one are left out.
+
+    Args:
+        store: the loaded runs.
+        name: of the run.
+        max_error: the largest share of wrong predictions among the accepted ones.
+        confidence: how sure that is.
+        by: the score of the threshold.
+        draws: posterior draws.
+        seed: of the draws.
+
+    Returns:
+        The threshold, the coverage and the bound on the first half; coverage and error on the second.
+
+    """
+    if by not in SCORES:
+        raise HTTPException(422, f"by must be one of {', '.join(SCORES)}, got {by[:40]!r}")
+    model = store.get(name)
+    if model.method.likelihood.kind != "classification":
+        raise HTTPException(422, f"{name} predicts numbers: this page is for classes")
+    shown = store.examples(name)
+    used = set((model.method.guarantees.get("used") or {}).get("rows", ()))
+    free = guarantees.without(run_data.Examples(shown.x, shown.y, shown.what), used)
+    order = noise.permutation(noise.keys(seed, noise.Stream.SHUFFLE, network=1, step=1)[0], len(free.y))
+    half = len(order) // 2
+    first, second = ((free.x[rows], free.y[rows]) for rows in (order[:half], order[half:]))
+    method, lock = store.copy_of(name)
+    with lock:
+        kept = dict(method.guarantees)
+        try:
+            refusal = calibrate(method, first, max_error, confidence, by=by, draws=draws, seed=seed)
+            predictive = method.predict(second[0], draws=draws, seed=seed)
+        except ValueError as problem:
+            raise HTTPException(422, str(problem)) from None
+        finally:
+            method.guarantees = kept
+    accepted = refusal.accept(predictive)
+    wrong = int((refusal.wrong(predictive, second[1]) & accepted).sum())
+    return {
+        "threshold": refusal.threshold,
+        "coverage": refusal.coverage,
+        "bound": refusal.bound,
+        "examples": half,
+        "others": len(second[1]),
+        "accepted": int(accepted.sum()),
+        "wrong": wrong,
     }
 
 
@@ -96,6 +165,8 @@ def python(store: ModelStore, name: str, by: str, threshold: float, draws: int, 
     folder = folder_of(store.get(name))
     examples = store.examples(name)
     part = examples.part
+    # A run with a check for unknown inputs refuses what is unlike its training data.
+    checked = "" if store.get(name).check is None else " & bf.UnknownInputs.load(run, bnn).accept(x)"
     return f"""from pathlib import Path
 
 import bayesify as bf
@@ -107,7 +178,7 @@ bnn = bf.load(run)
 test = examples_of(read_config(run), run)
 x, y = test.x{part}, test.y{part}
 p = bnn.predict(x, draws={draws}, seed={seed})
-accepted = p.accept({rule})
+accepted = p.accept({rule}){checked}
 wrong = p.labels != y
 print("coverage", float(accepted.double().mean()))
 print("error of what is accepted", float(wrong[accepted].double().mean()))

@@ -144,12 +144,14 @@ async def _predict(model: Model, drawn: Any, drawing: Drawing) -> dict[str, Any]
     raw = strokes.example(drawn, strokes.layout_of(preparation), boxed=boxed)
     x = preparation.apply(raw[None])
     predictive = await model.predict(x, draws=drawing.draws, seed=drawing.seed)
+    known = await model.known(x)
     seen = as_images(x, preparation)
     assert seen is not None
     grey = seen[0] if seen.dim() == 3 else seen[0].mean(0)
     shown = {"height": grey.shape[0], "width": grey.shape[1], "levels": _rounded(grey.flatten(), 3)}
     about = {"name": model.name, "method": model.method.name, "title": title_of(model.method), "seen": shown}
-    return about | summary(predictive)
+    # None: the run has no check for unknown inputs.
+    return about | summary(predictive) | {"known": None if known is None else bool(known[0])}
 
 
 def _rounded(values: Tensor, places: int = 5) -> list[float]:
@@ -190,11 +192,22 @@ def python(store: ModelStore, drawing: Drawing, at_least: float) -> str:
             f"bnn = bf.load({str(Path(folder_of(model)))!r})",
             'preparation = Preparation.from_dict(bnn.notes["preparation"])',
             f"raw = digit(strokes, preparation, {arguments})",
-            f"p = bnn.predict(preparation.apply(raw[None]), draws={drawing.draws}, seed={drawing.seed})",
-            f'answer = p.names[0] if p.accept(at_least={at_least!r})[0] else "I do not know"',
+            "x = preparation.apply(raw[None])",
+            f"p = bnn.predict(x, draws={drawing.draws}, seed={drawing.seed})",
+            *_python_of_check(model),
+            f"sure = {_KNOWN[model.check is not None]}bool(p.accept(at_least={at_least!r})[0])",
+            'answer = p.names[0] if sure else "I do not know"',
             f"print({name!r}, answer, float(p.confidence), float(p.aleatoric), float(p.epistemic))",
         ]
     return "\n".join(lines) + "\n"
+
+
+_KNOWN = {True: "known and ", False: ""}
+
+
+def _python_of_check(model: Model) -> list[str]:
+    """Whether the input is like the training data, where the run has a check for that."""
+    return [] if model.check is None else ["known = bool(bf.UnknownInputs.load(bnn.run, bnn).accept(x)[0])"]
 
 
 _READING = """from bayesify.workflows.run_data import as_images, examples_of, preparation_of

@@ -13,10 +13,12 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 import torch
 from fastapi import HTTPException, Query
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesify.data import DataError, Preparation
 from bayesify.data.catalogue import KNOWN
+from bayesify.decisions import UnknownInputs, saved_check
 from bayesify.errors import RunError, nearest
 from bayesify.methods import CARDS, Method, Variational
 from bayesify.predictive import Predictive
@@ -44,7 +46,12 @@ class Model(Protocol):
     @property
     def class_names(self) -> Iterable[str] | None: ...
 
+    @property
+    def check(self) -> UnknownInputs | None: ...
+
     async def predict(self, x: Tensor, *, draws: int, seed: int) -> Predictive: ...
+
+    async def known(self, x: Tensor) -> NDArray[np.bool_] | None: ...
 
 
 class Models(Protocol):
@@ -118,6 +125,13 @@ class ModelStore:
         method, lock = self.copy_of(name)
         with lock:
             return method.predict(x, draws=draws, seed=seed)
+
+    def known(self, name: str, x: Tensor) -> list[bool] | None:
+        """Which inputs are like the training data of a run; None where it has no check for that."""
+        method, lock = self.copy_of(name)
+        with lock:
+            check = saved_check(method)
+            return None if check is None else [bool(one) for one in check.accept(x).tolist()]
 
     def examples(self, name: str) -> Examples:
         model = self.get(name)

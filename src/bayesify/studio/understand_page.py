@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import StreamingResponse
+from torch import Tensor
 
 from bayesify.errors import TrainingError
 from bayesify.methods import CARDS, Method
-from bayesify.studio import watched_training
+from bayesify.studio import asking, watched_training
 from bayesify.studio.models import API, DrawCount, Seed
 from bayesify.studio.watched_training import Square, TrainingRequest
 
@@ -32,6 +33,7 @@ class Trainings:
     def __init__(self) -> None:
         self.closed = threading.Event()
         self._trained: OrderedDict[str, tuple[Method, Square]] = OrderedDict()
+        self._inputs: dict[str, Tensor] = {}
         self._stops: set[Callable[[], None]] = set()
         self._slots = threading.BoundedSemaphore(AT_ONCE)
         self._threads: set[threading.Thread] = set()
@@ -97,14 +99,20 @@ class Trainings:
     def keep(self, method: Method, request: TrainingRequest) -> str:
         name = uuid.uuid4().hex
         self._trained[name] = method, Square.of(request)
+        self._inputs[name] = watched_training.tensors(request)[0]
         while len(self._trained) > KEPT:
-            self._trained.popitem(last=False)
+            self._inputs.pop(self._trained.popitem(last=False)[0])
         return name
 
     def get(self, name: str) -> tuple[Method, Square]:
         if name not in self._trained:
             raise HTTPException(404, "this network is no longer in memory: train it again")
         return self._trained[name]
+
+    def inputs(self, name: str) -> Tensor:
+        """The points that a kept network was trained on, `[points, 2]`."""
+        self.get(name)
+        return self._inputs[name]
 
 
 def router(trainings: Trainings) -> APIRouter:
@@ -152,6 +160,18 @@ def router(trainings: Trainings) -> APIRouter:
         method, square = trainings.get(trained)
         shown = watched_training.hidden_units(method, square, activation, seed)
         return {"side": watched_training.LATTICE, "units": shown}
+
+    @routes.get("/understand/ask")
+    def ask(
+        trained: str,
+        by: Annotated[str, Query(max_length=40)] = "batchbald",
+        n: Annotated[int, Query(ge=1, le=10)] = 5,
+    ) -> dict[str, Any]:
+        method, square = trainings.get(trained)
+        try:
+            return {"places": asking.places(method, square, trainings.inputs(trained), by, n)}
+        except ValueError as problem:
+            raise HTTPException(422, str(problem)) from None
 
     return routes
 

@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from bayesify.workflows.compare.comparison import (
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify.workflows.train import claimed, write_metrics
+from bayesify.workflows.unknown_check import fit_check, score_check
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -234,15 +235,20 @@ def _write(
     from bayesify.report.shown_examples import easiest_known, most_telling_unknown
 
     assert raw.unknown is not None
+    checked: list[TrainedResult] = []
     for folder, result in zip(folders.values(), results, strict=True):
         result.method.save(folder)
-        write_metrics(folder, {"method": result.name, "data": "the test part of digits", **result.evaluation.to_dict()})
+        check = fit_check(result.method, folder, prepared.train[0])
+        found = score_check(check, prepared.test[0], prepared.unknown)
+        checked.append(replace(result, unknown_check=found))
+        about = {"method": result.name, "data": "the test part of digits"}
+        write_metrics(folder, about | result.evaluation.to_dict() | {"unknown_check": found})
     _save_image(raw.x_test[easiest_known(results)], out / "known.png")
     _save_image(raw.unknown[most_telling_unknown(results, SURE)], out / "unknown.png")
     withheld = ", ".join(raw.withheld)
     examples = f"{len(raw.x_train):,} images of nine digits to learn from, {len(raw.x_test):,} others to test"
     return comparison_report(
-        results,
+        checked,
         path=out / "report.html",
         title=f"Nine digits learnt, the {withheld} withheld",
         subtitle=f"scikit-learn's 8x8 digits: {examples}, {len(raw.unknown):,} of the {withheld}.",

@@ -38,6 +38,7 @@ NAMES = (
     "transfer",
     "learning-on",
     "guarantees",
+    "active-learning",
     "figures",
     "sbc",
     "defaults",

@@ -4,6 +4,7 @@ import { pageState } from "../state.js";
 import { models, get, blob } from "../api.js";
 import { axes, legend } from "../charts/axes.js";
 import { exporting } from "../export.js";
+import { promiseChooser } from "./promise.js";
 
 const NAMES = { confidence: "confidence", entropy: "total uncertainty (entropy)", epistemic: "epistemic uncertainty" };
 const MOST = 30;
@@ -38,6 +39,8 @@ export async function show(place) {
   const galleries = h("div", { class: "stack" });
   const sliderPlace = h("div", { class: "card", "data-tour": "threshold" });
   const promisePlace = h("p", { class: "note" });
+  const chooser = promiseChooser(() => ({ model: state.model, by: state.by, draws: state.draws, seed: state.seed }),
+    (threshold) => { state.set({ threshold }); makeSlider(); render(); });
 
   // A certified run has thresholds with a promise: one press sets them.
   function makePromises() {
@@ -67,7 +70,7 @@ export async function show(place) {
       [table, sheets] = [found, drawn];
       makeSlider();
       makePromises();
-      content.replaceChildren(sliderPlace, promisePlace, tiles, summary, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Error against coverage"), curveFigure), h("section", { class: "card" }, h("h2", { "data-words": "" }, "How sure, and how right"), spreadFigure)), galleries);
+      content.replaceChildren(sliderPlace, chooser, promisePlace, tiles, summary, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Error against coverage"), curveFigure), h("section", { class: "card" }, h("h2", { "data-words": "" }, "How sure, and how right"), spreadFigure)), galleries);
       render();
       compareOthers(mine);
     } catch (error) {
@@ -107,12 +110,15 @@ export async function show(place) {
   function render() {
     if (!table) return;
     const scores = table.scores[state.by];
-    const rows = scores.map((score, k) => ({ k, score, kept: certain(score), right: table.labels[k] === table.truth[k] }));
+    // A run may have a check for unknown inputs, which comes before the threshold.
+    const like = (of, k) => of?.known?.[k] ?? true;
+    const rows = scores.map((score, k) => ({ k, score, kept: certain(score) && like(table, k), right: table.labels[k] === table.truth[k] }));
     const kept = rows.filter((row) => row.kept);
     const wrongKept = kept.filter((row) => !row.right);
     const refused = rows.filter((row) => !row.kept);
     const unknown = table.unknown?.scores[state.by] ?? [];
-    const unknownKept = unknown.map((score, k) => ({ k, score, kept: certain(score) })).filter((row) => row.kept);
+    const unknownKept = unknown.map((score, k) => ({ k, score, kept: certain(score) && like(table.unknown, k) })).filter((row) => row.kept);
+    const unlike = rows.filter((row) => !like(table, row.k)).length;
     const error = kept.length ? wrongKept.length / kept.length : null;
     const all = rows.filter((row) => !row.right).length / rows.length;
     const tile = (name, value, more, warn) => h("div", { class: warn ? "tile warn" : "tile" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, more)));
@@ -123,7 +129,7 @@ export async function show(place) {
       tile("Refused", String(refused.length), `${refused.filter((row) => row.right).length} of them were right`),
       ...(table.unknown ? [tile("Unknown but accepted", String(unknownKept.length), `of ${unknown.length}, ${table.unknown.what}`, unknownKept.length > 0)] : []));
     const words = `At ${format(state.threshold)}, ${percent(kept.length / rows.length)} of the test examples are answered${error === null ? "" : `, ${percent(error)} of those wrongly`}.`;
-    summary.textContent = `${words} ${table.shown < table.total ? `Shown are ${table.shown} of ${table.total} examples, evenly spread, of ` : "All of "}${table.what}; ${table.draws} draws.`;
+    summary.textContent = `${words} ${table.shown < table.total ? `Shown are ${table.shown} of ${table.total} examples, evenly spread, of ` : "All of "}${table.what}; ${table.draws} draws.${unlike ? ` ${unlike} are refused whatever the threshold: they are unlike the training data.` : ""}`;
     drawCurve(kept.length / rows.length, error);
     drawSpread(rows, unknown);
     const less = (a, b) => (state.by === "confidence" ? a.score - b.score : b.score - a.score);

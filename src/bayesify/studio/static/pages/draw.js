@@ -102,15 +102,17 @@ export async function show(place) {
     announce(shown.map((answer) => `${modelName(answer)}: ${verdictWords(answer)}`).join(". "));
   }
 
-  const accepted = (answer) => answer.confidence >= state.threshold;
-  const guess = (answer) => `best guess: ${answer.label} (${surely(answer.confidence)})`;
+  // A run may have a check for unknown inputs: what is unlike its training data is not answered, however sure it is.
+  const unlike = (answer) => answer.known === false;
+  const accepted = (answer) => !unlike(answer) && answer.confidence >= state.threshold;
+  const guess = (answer) => `${unlike(answer) ? "unlike the training data; " : ""}best guess: ${answer.label} (${surely(answer.confidence)})`;
   const verdictWords = (answer) => (accepted(answer) ? `${answer.label}, ${surely(answer.confidence)} sure` : `I do not know; ${guess(answer)}`);
 
   // Fool it: a network that is sure and wrong has made a confident mistake.
   const roundKey = () => JSON.stringify([packStrokes(pad.strokes), pad.picture?.sample ?? pad.picture?.name ?? null]);
   function count() {
     if (!shown || truth === null || truth === undefined) return;
-    rounds.set(roundKey(), { truth, answers: shown.map(({ name, label, confidence }) => ({ name, label, confidence })) });
+    rounds.set(roundKey(), { truth, answers: shown.map(({ name, label, confidence, known }) => ({ name, label, confidence, known })) });
   }
   function mistakes(name) {
     const seen = [...rounds.values()].map((round) => ({ ...round, answer: round.answers.find((answer) => answer.name === name) })).filter((round) => round.answer);

@@ -7,6 +7,7 @@ import { bytes, paint, ramp, posteriorColours, doubtColours, evenLine } from "..
 import { axes } from "../charts/axes.js";
 import { tenMethods } from "./ten.js";
 import { exporting } from "../export.js";
+import { askingPart } from "./asking.js";
 
 const DEFAULTS = { data: "moons", n: 80, noise: 0.15, seed: 0, method: "variational", units: 16, layers: 1, activation: "tanh", prior: "normal", scale: 3,
   hyperprior: "none", epochs: 600, rate: 0.03, doubt: "epistemic", points: "", trained: false, all: false };
@@ -303,7 +304,7 @@ export async function show(place, head) {
       h("section", { class: "card stack" }, answerTitle, board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure")),
       h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Uncertainty"), h("div", { class: "surface" }, doubtCanvas, doubtMarks), h("div", { class: "legend" }, "0%", doubtRamp, "100%"))),
     trouble, bar, player, status,
-    h("div", { class: "card bar-tools" }, select({ label: "Uncertainty", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }), askButtons, h("div", { class: "row" }, drawsButton, unitsButton),
+    h("div", { class: "card bar-tools" }, select({ label: "Uncertainty", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }), askButtons, askingPart(() => trained, board), h("div", { class: "row" }, drawsButton, unitsButton),
       h("p", { class: "small", id: "points-help" }, "Keys: arrows move the cross, a adds ●, b adds ▲, Enter picks up or puts down the nearest point, Delete removes it. The line is where both are equally likely.")),
     ten.element, lossCard, drawsPlace, unitsPlace, numbers)));
   const all = state.all;

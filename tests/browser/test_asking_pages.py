@@ -1,0 +1,53 @@
+"""Decide finds a threshold for an error, Understand shows the labels to ask for, Draw says what is unlike the data."""
+
+import contextlib
+import shutil
+
+import pytest
+
+
+def test_an_error_can_be_chosen_instead_of_a_threshold(visit):
+    page = visit().open("?page=decide&model=variational&draws=20")
+    part = page.get_by_role("region", name="Choose an error")
+    part.get_by_label("Or accept so that at most this share").select_option("0.05")
+    part.get_by_role("button", name="Find the threshold").click()
+    part.get_by_text("With 95% confidence at most 5.0% of what is accepted is wrong").wait_for()
+    assert "threshold=" in page.url
+
+
+def test_the_labels_to_ask_for_are_numbered_on_the_board(visit):
+    page = visit().open("?page=understand&epochs=100&n=40")
+    part = page.get_by_role("group", name="Which labels would you ask for next?")
+    find = part.get_by_role("button", name="Show the labels it would ask for")
+    find.click()
+    part.get_by_text("Train the network first.").wait_for()
+    page.get_by_role("button", name="Train", exact=True).click()
+    page.locator("#training-status[data-state=done], #training-status[data-state=trained]").wait_for()
+    find.click()
+    part.get_by_text("It asks at (").wait_for()
+    assert page.locator("svg[role=application] circle.ask-ring").count() == 5
+
+
+@pytest.fixture
+def checked_studio(program, studio, browser, tmp_path):
+    from studio_server import make_runs, serving
+
+    from bayesify.cli import main
+
+    run = make_runs(tmp_path / "made")["point"]
+    shutil.copytree(run, tmp_path / "checked")
+    with contextlib.redirect_stdout(None):
+        assert main(["unknown", str(tmp_path / "checked")]) == 0
+    with serving([tmp_path / "checked"], tmp_path) as address:
+        yield address
+
+
+def test_a_letter_is_unlike_the_training_data(browser, checked_studio):
+    page = browser.new_page()
+    page.goto(f"{checked_studio}/?page=draw&threshold=0")
+    page.get_by_role("button", name="Letter M").click()
+    page.get_by_text("unlike the training data").first.wait_for()
+    assert "I do not know" in page.locator(".verdict").first.inner_text()
+    page.get_by_role("button", name="Digit 0").click()
+    page.locator(".verdict:not(.unsure)").wait_for()
+    page.close()
