@@ -131,8 +131,9 @@ class KeyedDropout(TorchFunctionMode):
         elif self.inputs is not None and axis is not None and shape[axis] % self.inputs == 0:
             drawn[axis] = rows = shape[axis] // self.inputs
         # In training a part of a batch has the masks that it has in the whole batch.
-        start = noise.start_of_part(math.prod(drawn)) if self.inputs is None else 0
-        uniform = noise.uniform(noise.fold(self.key, number), math.prod(drawn), start).view(drawn)
+        by_input = axis if self.inputs is None and times is None else None
+        key = noise.fold(self.key, number)
+        uniform = noise.for_inputs(noise.uniform, key, drawn, by_input, batch_first=site.batch_first)
         kept = (uniform >= rate).to(x.dtype)
         if self.inputs is not None and times is not None:
             return kept[times]
