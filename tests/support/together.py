@@ -4,6 +4,8 @@ As a script: `python together.py FILE OUT SIZES CASES`. The processes are forks 
 that starting them takes no time.
 """
 
+import contextlib
+import ctypes
 import importlib.util
 import os
 import socket
@@ -65,6 +67,7 @@ def _main(file, out, sizes, cases):
         for rank in range(size):
             child = os.fork()
             if child == 0:
+                _end_with_parent()
                 if size > 1:
                     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
                     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -73,6 +76,12 @@ def _main(file, out, sizes, cases):
         for child in children:
             _, status = os.waitpid(child, 0)
             assert status == 0, f"a process of {size} ended with {status}"
+
+
+def _end_with_parent():
+    """Where the driver is killed, its processes must not wait for each other for ever (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, 9)
 
 
 def _child(module, out, size, rank, cases, save_file):
@@ -88,7 +97,8 @@ def _child(module, out, size, rank, cases, save_file):
                 (out / f"{size}-{rank}-{case}.error").write_text(f"{type(problem).__name__}: {problem}")
                 continue
             if os.environ.get("SHOW_SECONDS") and rank == 0:
-                print(f"{size} {case} {time.perf_counter() - began:.1f}", file=sys.stderr)
+                with open(os.environ["SHOW_SECONDS"], "a") as stream:
+                    print(f"{size} {case} {time.perf_counter() - began:.1f}", file=stream)
             tensors |= {f"{case}/{name}": value.detach().contiguous().clone() for name, value in found.items()}
         save_file(tensors, out / f"{size}-{rank}.safetensors")
     except BaseException:
