@@ -120,7 +120,7 @@ def batch_norm():
 def batch_norm_few_examples():
     """A last batch of 2 examples: two of four processes have none."""
     x, y = data()
-    return trained(variational(perceptron(nn.BatchNorm1d(16))), data=(x[:98], y[:98]))
+    return trained(variational(perceptron(nn.BatchNorm1d(16)).double()), data=(x[:98], y[:98]))
 
 
 def convolutions():
@@ -128,7 +128,7 @@ def convolutions():
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout2d(0.2), nn.Flatten(), nn.Linear(64, 3)
-    )
+    ).double()
     x, y = data()
     images = torch.randn(118, 1, 6, 6, generator=torch.Generator().manual_seed(1)) + x[:, :1, None, None]
     return trained(bf.Variational(net, "categorical", prior="normal:1", estimator="flipout"), data=(images, y))
@@ -214,3 +214,13 @@ def other_starts():
     torch.manual_seed(rank)
     net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
     return trained(bf.Variational(net, "categorical", prior="normal:1"))
+
+
+def swag_batch_norm():
+    """Each process computes the running statistics of some of the draws."""
+    method = bf.SWAG(perceptron(nn.BatchNorm1d(16)).double(), "categorical", rank=5, held_draws=5)
+    return trained(method, optimizer="sgd:momentum=0.9", learning_rate=0.05)
+
+
+def laplace_without_training():
+    return trained(bf.LaplaceApproximation(perceptron(), "categorical", structure="diagonal"), epochs=0)

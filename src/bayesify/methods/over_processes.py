@@ -93,13 +93,13 @@ def first_only(work: Callable[[], object]) -> None:
     group.done_first(by_itself)
 
 
-def start_alike(method: Method, examples: Examples, plan: Plan) -> None:
+def start_alike(method: Method, examples: Examples, plan: Plan | None) -> None:
     """Make sure that all processes train the same thing: same settings, data, starting weights.
 
     Args:
         method: about to be trained; it gets the weights of the first process.
         examples: its training data.
-        plan: the settings.
+        plan: the settings; None where nothing is trained.
 
     Raises:
         TrainingError: settings or data differ.
@@ -110,7 +110,8 @@ def start_alike(method: Method, examples: Examples, plan: Plan) -> None:
     if group is None:
         return
     _check_supported(method, plan, group)
-    settings = {"method": method.name, "settings": method.settings(), "plan": asdict(plan), "n_data": examples.n_data}
+    settings = {"method": method.name, "settings": method.settings(), "n_data": examples.n_data}
+    settings["plan"] = None if plan is None else asdict(plan)
     group.check_same("settings", repr(settings), "give every process the same arguments")
     if isinstance(examples, TensorExamples):
         mark = data_identity.mark(examples)
@@ -172,13 +173,13 @@ def predicted_together(
         return group.rows(part.narrow(1, 0, size), total, axis=1)
 
 
-def _check_supported(method: Method, plan: Plan, group: Group) -> None:
+def _check_supported(method: Method, plan: Plan | None, group: Group) -> None:
     if getattr(method, "bound", "elbo") == "importance_weighted":
         raise ValueError(
             "bound='importance_weighted' is not a sum over examples, which several processes could share: use "
             "bound='elbo', or distributed=False"
         )
-    if plan.recompute and group.device.type == "cuda":
+    if plan is not None and plan.recompute and group.device.type == "cuda":
         raise ValueError("recompute= does not work over several processes on CUDA: leave it out")
     if any(isinstance(layer, nn.SyncBatchNorm) for layer in method.network.template.modules()):
         raise ValueError(

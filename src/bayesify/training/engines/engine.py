@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from bayesify.distributed import active
 from bayesify.training.augmentation import augmented
@@ -102,8 +101,8 @@ class Engine:
                 return
             batches = self.examples.batches(plan.batch_size, plan.seed, epoch, members, skip)
             for batch in itertools.islice(batches, self.step_schedule.batches - skip):
-                if group is not None and not isinstance(self.examples, IndexedExamples):
-                    same_batches(group, batch, pytree.tree_leaves)
+                if group is not None:
+                    same_batches(group, self.examples, batch)
                 on_device = [to_device(member_batch, self._device) for member_batch in batch]
                 if self._augment is not None:
                     on_device = augmented(on_device, self._augment, plan.seed, progress.step)

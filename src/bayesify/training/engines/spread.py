@@ -15,11 +15,11 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from bayesify import noise
 from bayesify.distributed import Group, global_batch_statistics
-from bayesify.training.batches import Batch, take
+from bayesify.training.batches import Batch, Examples, IndexedExamples, take
 from bayesify.training.trainable import Objective
 
 if TYPE_CHECKING:
@@ -112,19 +112,21 @@ def whole_gradient(group: Group | None, method: Trainable, backward: Backward) -
     return spread
 
 
-def same_batches(group: Group, batches: list[Batch], leaves: Callable[[Any], list[Tensor]]) -> None:
+def same_batches(group: Group, examples: Examples, batches: list[Batch]) -> None:
     """Refuse batches of a loader that differ between the processes.
 
     Args:
         group: the processes.
+        examples: the data; examples that are read by number are the same everywhere.
         batches: one batch for each member.
-        leaves: the tensors of a batch.
 
     Raises:
         ValueError: the processes have different batches.
 
     """
-    if not group.same(leaves(batches[0])):
+    if isinstance(examples, IndexedExamples):
+        return
+    if not group.same(pytree.tree_leaves(batches[0])):
         raise ValueError(
             "the processes read different batches from their loaders: every process must read the whole batches in the "
             "same order (give the loader generator=torch.Generator().manual_seed(0), and no DistributedSampler)"
