@@ -6,6 +6,7 @@ that starting them takes no time.
 
 import contextlib
 import ctypes
+import functools
 import importlib.util
 import os
 import socket
@@ -16,6 +17,22 @@ import traceback
 from pathlib import Path
 
 _TIMEOUT = 240
+
+
+@functools.cache
+def why_not():
+    """The reason why several processes cannot be tried here; None where they can."""
+    if not hasattr(os, "fork"):
+        return "this system cannot fork"
+    code = (
+        "import os, sys, torch.distributed as d; sys.exit(not d.is_available()) if not d.is_available() else "
+        "d.init_process_group('gloo', init_method=f'tcp://127.0.0.1:{sys.argv[1]}', rank=0, world_size=1)"
+    )
+    tried = subprocess.run(
+        [sys.executable, "-c", code, str(free_port())], capture_output=True, text=True, timeout=120, check=False
+    )
+    lines = tried.stderr.strip().splitlines()
+    return None if tried.returncode == 0 else f"gloo does not start: {lines[-1] if lines else tried.returncode}"
 
 
 def run_cases(file, out, sizes, cases):
