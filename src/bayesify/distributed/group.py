@@ -19,12 +19,17 @@ import torch.distributed as dist
 from torch import Tensor
 
 from bayesify.errors import TrainingError, first_line
+from bayesify.launch import launched_processes
 
 Result = TypeVar("Result")
 # The group of the work under way; `alone` where one of its processes does something by itself; `off` where several
 # processes were started and do not work together.
 _ACTIVE: ContextVar[Group | str | None] = ContextVar("group", default=None)
 _ALONE, _OFF = "alone", "off"
+
+
+class FirstProcessError(TrainingError):
+    """The first process failed at what it does for all; it says why, and the others end too."""
 
 
 class Group:
@@ -100,6 +105,13 @@ class Group:
             dist.all_gather_object(gathered, value)
         return gathered
 
+    def any(self, flag: bool) -> bool:
+        """Whether a flag is set in any process."""
+        found = torch.tensor(float(flag), device=self._control)
+        with _explained(self):
+            dist.all_reduce(found)
+        return bool(found > 0)
+
     def first_value(self, value: Result) -> Result:
         """The value of the first process."""
         chosen: list[Any] = [value]
@@ -123,11 +135,11 @@ class Group:
                 result = work()
             except Exception as raised:  # noqa: BLE001 -- raised again once the others know
                 problem = raised
-        failed = self.first_value(None if problem is None else (type(problem).__module__, str(problem)))
+        failed = self.first_value(None if problem is None else str(problem))
         if problem is not None:
             raise problem
         if failed is not None:
-            raise TrainingError(f"the first process ended: {failed[1]}")
+            raise FirstProcessError(f"the first process ended: {failed}")
         return result
 
     def start_alike(self, tensors: Sequence[Tensor]) -> None:
@@ -177,23 +189,6 @@ def digest(tensors: Sequence[Tensor]) -> int:
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         mark = zlib.crc32(flat.view(torch.uint8).numpy().data if flat.numel() else b"", mark)
     return mark
-
-
-def launched_processes() -> int:
-    """How many processes a launcher such as `torchrun` has started, by WORLD_SIZE; 1 without one."""
-    count, rank = os.environ.get("WORLD_SIZE", ""), os.environ.get("RANK", "")
-    return int(count) if count.isdecimal() and rank.isdecimal() and int(count) > 1 else 1
-
-
-def is_first_process() -> bool:
-    """Whether this is the only process, or the first of several: the one that writes and prints."""
-    return launched_processes() == 1 or os.environ["RANK"] == "0"
-
-
-def started_again() -> bool:
-    """Whether the launcher has started the processes again, after one of them failed (`torchrun --max-restarts`)."""
-    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return launched_processes() > 1 and count.isdecimal() and int(count) > 0
 
 
 def active() -> Group | None:
@@ -289,6 +284,6 @@ def _explained(group: Group) -> Iterator[None]:
         yield
     except RuntimeError as problem:  # torch.distributed's own errors are of this type
         raise TrainingError(
-            f"process {group.rank} of {group.size} lost the others: one of them ended, and its own message says why, "
+            f"lost the other processes: one of them ended, and its own message says why, "
             f"or it did not make the same calls ({first_line(problem)})"
         ) from problem

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from bayesify import runs
-from bayesify.distributed import active, alone, joined, started_again
+from bayesify.distributed import active, alone, joined
 from bayesify.distributed.group import Group, digest, local_device
 from bayesify.errors import RunError, choose
 from bayesify.functional.inputs import count
+from bayesify.launch import started_again
 from bayesify.training import data_identity
 from bayesify.training.batches import LoaderExamples, TensorExamples, as_inputs, take
 from bayesify.training.plan import Plan, resume_plan
