@@ -257,8 +257,14 @@ def start(device: torch.device) -> None:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+        store, rank, size = next(iter(dist.rendezvous("env://")))
+        # A launcher that starts processes again keeps its store, with the addresses of those that are gone.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        dist.init_process_group(
+            backend, store=dist.PrefixStore(f"bayesify/{attempt}", store), rank=rank, world_size=size
+        )
     except (RuntimeError, ValueError) as problem:
         raise TrainingError(
             f"the {launched_processes()} processes (WORLD_SIZE) cannot find each other: {first_line(problem)}; start "
