@@ -213,6 +213,16 @@ def alone() -> Iterator[None]:
 
 
 @contextmanager
+def working_as(group: Group) -> Iterator[None]:
+    """Inside this context a group is at work, whatever the environment says: for a group of one process."""
+    token = _ACTIVE.set(group)
+    try:
+        yield
+    finally:
+        _ACTIVE.reset(token)
+
+
+@contextmanager
 def joined(device: torch.device, *, wanted: bool = True) -> Iterator[Group | None]:
     """Inside this context the processes that a launcher started work together.
 
