@@ -80,7 +80,7 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     device = options.device
     if device == "cuda":
-        number = int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count()
+        number = int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
         torch.cuda.set_device(number)
         device = f"cuda:{number}"
     if launched_processes() == 1:

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from together import why_not
 
 import bayesify as bf
 from bayesify.cli import main
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-from together import why_not  # noqa: E402 -- beside the tests
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))

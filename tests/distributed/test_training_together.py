@@ -1,13 +1,10 @@
 """One, two and four processes train the same network: the weights agree after 50 steps."""
 
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-from together import run_cases, why_not  # noqa: E402 -- beside the tests
+from together import run_cases, why_not
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))

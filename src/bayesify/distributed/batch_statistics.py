@@ -87,7 +87,7 @@ class _GlobalStatistics(TorchFunctionMode):
         return result.to(input.dtype)
 
     def _summed(self, part: Tensor) -> Tensor:
-        total: Tensor = _Sum.apply(part, self.group, self.share)
+        total: Tensor = _Sum.apply(part, self.group, self.share)  # type: ignore[no-untyped-call]
         return total
 
 

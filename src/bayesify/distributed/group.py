@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 
 from bayesify.errors import TrainingError, first_line
 from bayesify.launch import launched_processes
@@ -70,7 +71,7 @@ class Group:
         for kind in kinds:
             some = [tensor for tensor in tensors if (tensor.dtype, tensor.device) == kind]
             bucket = some[0].reshape(-1) if len(some) == 1 else torch.cat([tensor.reshape(-1) for tensor in some])
-            with _explained(self):
+            with _explained():
                 dist.all_reduce(bucket)
             for tensor, part in zip(some, bucket.split([tensor.numel() for tensor in some]), strict=True):
                 tensor.copy_(part.view(tensor.shape))
@@ -92,7 +93,7 @@ class Group:
         padded = moved.new_zeros((most, *moved.shape[1:]))
         padded[: len(moved)] = moved
         parts = [torch.empty_like(padded) for _ in range(self.size)]
-        with _explained(self):
+        with _explained():
             dist.all_gather(parts, padded)
         size, larger = divmod(total, self.size)
         whole = torch.cat([rows[: size + (rank < larger)] for rank, rows in enumerate(parts)])
@@ -101,21 +102,21 @@ class Group:
     def values(self, value: Any) -> list[Any]:
         """The value of every process, in their order; small Python objects that JSON could hold."""
         gathered: list[Any] = [None] * self.size
-        with _explained(self):
+        with _explained():
             dist.all_gather_object(gathered, value)
         return gathered
 
     def any(self, flag: bool) -> bool:
         """Whether a flag is set in any process."""
         found = torch.tensor(float(flag), device=self._control)
-        with _explained(self):
+        with _explained():
             dist.all_reduce(found)
         return bool(found > 0)
 
     def first_value(self, value: Result) -> Result:
         """The value of the first process."""
         chosen: list[Any] = [value]
-        with _explained(self):
+        with _explained():
             dist.broadcast_object_list(chosen, src=0)
         return chosen[0]  # type: ignore[no-any-return]
 
@@ -144,7 +145,7 @@ class Group:
 
     def start_alike(self, tensors: Sequence[Tensor]) -> None:
         """Give every process the tensors of the first one."""
-        with torch.no_grad(), _explained(self):
+        with torch.no_grad(), _explained():
             for tensor in tensors:
                 sent = tensor.detach().contiguous()
                 dist.broadcast(sent, src=0)
@@ -171,7 +172,7 @@ class Group:
         """Whether tensors have the same bytes in every process."""
         mark = digest(tensors)
         found = torch.tensor([mark, -mark], dtype=torch.int64, device=self._control)
-        with _explained(self):
+        with _explained():
             dist.all_reduce(found, dist.ReduceOp.MAX)
         return int(found[0]) == -int(found[1])
 
@@ -269,12 +270,10 @@ def start(device: torch.device) -> None:
         torch.cuda.set_device(device)
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        store, rank, size = next(iter(dist.rendezvous("env://")))
+        store, rank, size = next(iter(rendezvous("env://")))
         # A launcher that starts processes again keeps its store, with the addresses of those that are gone.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        dist.init_process_group(
-            backend, store=dist.PrefixStore(f"bayesify/{attempt}", store), rank=rank, world_size=size
-        )
+        dist.init_process_group(backend, store=PrefixStore(f"bayesify/{attempt}", store), rank=rank, world_size=size)
     except (RuntimeError, ValueError) as problem:
         raise TrainingError(
             f"the {launched_processes()} processes (WORLD_SIZE) cannot find each other: {first_line(problem)}; start "
@@ -295,7 +294,7 @@ def local_device(device: torch.device | str | None) -> torch.device | str | None
 
 
 @contextmanager
-def _explained(group: Group) -> Iterator[None]:
+def _explained() -> Iterator[None]:
     try:
         yield
     except RuntimeError as problem:  # torch.distributed's own errors are of this type

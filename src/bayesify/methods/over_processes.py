@@ -161,7 +161,10 @@ def predicted_together(
         if group is None:
             return predict(x)
         x = as_inputs(x, method.network.dtype)
-        tensors = [*pytree.tree_leaves(x), *(value for value in method.state_dict().values() if isinstance(value, Tensor))]
+        tensors = [
+            *pytree.tree_leaves(x),
+            *(value for value in method.state_dict().values() if isinstance(value, Tensor)),
+        ]
         marks = group.values((count(x), digest(tensors), *settings))
         if any(mark != marks[0] for mark in marks):
             with alone():

@@ -120,7 +120,7 @@ class HMC(Chains):
         run: str | Path | None = None,
         overwrite: bool = False,
         block: int = 25,
-        distributed: bool = True,
+        distributed: bool | str = True,
         **unknown: Any,
     ) -> History:
         """Sample from the posterior.

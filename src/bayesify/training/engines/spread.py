@@ -31,7 +31,7 @@ Backward = Callable[..., Objective]
 def part_of_gradient(
     group: Group, method: Trainable, backward: Backward, batches: list[Batch], *, step: int, share: float, draws: int
 ) -> Objective:
-    """This process's part of the gradient of a batch, in `.grad` of the parameters; `add_parts` makes it whole.
+    """The part of the gradient of a batch that falls to this process, in `.grad` of the parameters; `add_parts` makes it whole.
 
     Args:
         group: the processes.
