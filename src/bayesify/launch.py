@@ -6,9 +6,10 @@ import os
 
 
 def launched_processes() -> int:
-    """How many processes a launcher has started, by WORLD_SIZE; 1 without one."""
+    """How many processes a launcher has started, by WORLD_SIZE; 1 where they could not find each other."""
     count, rank = os.environ.get("WORLD_SIZE", ""), os.environ.get("RANK", "")
-    return int(count) if count.isdecimal() and rank.isdecimal() and int(count) > 1 else 1
+    together = count.isdecimal() and rank.isdecimal() and "MASTER_ADDR" in os.environ
+    return int(count) if together and int(count) > 1 else 1
 
 
 def is_first_process() -> bool:

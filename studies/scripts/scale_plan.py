@@ -165,9 +165,7 @@ def main() -> None:
     if options.json:
         print(json.dumps({"machine": asdict(machine), "tokens": options.tokens, "plans": plans}, indent=1))
         return
-    print(
-        "| method | random weights | kept as | memory, GB | fits | moved, GB | exchange, s | simulated, s | compute, s |"
-    )
+    print("| method | random weights | kept as | memory, GB | fits | moved, GB | exchange, s | simulated | compute |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for one in plans:
         for kind in ("copies", "shards"):

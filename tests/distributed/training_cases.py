@@ -1,5 +1,7 @@
 """What several processes train in `test_training_together.py`: each function returns tensors to compare."""
 
+import os
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -197,8 +199,8 @@ def dataset():
 
 def loader():
     """A loader that shuffles by torch's own generator, which differs between the processes until they train."""
-    if "RANK" in __import__("os").environ:
-        torch.manual_seed(int(__import__("os").environ["RANK"]))
+    if "RANK" in os.environ:
+        torch.manual_seed(int(os.environ["RANK"]))
     else:
         torch.manual_seed(0)
     return trained(variational(), data=DataLoader(TensorDataset(*data()), batch_size=BATCH, shuffle=True))
@@ -210,7 +212,7 @@ def augmented():
 
 def other_starts():
     """Networks that start elsewhere in every process: all of them go on from the first one."""
-    rank = int(__import__("os").environ.get("RANK", 0))
+    rank = int(os.environ.get("RANK", "0"))
     torch.manual_seed(rank)
     net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
     return trained(bf.Variational(net, "categorical", prior="normal:1"))

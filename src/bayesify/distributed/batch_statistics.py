@@ -22,26 +22,29 @@ from bayesify.distributed.group import Group
 
 
 @contextmanager
-def global_batch_statistics(group: Group, share: float) -> Iterator[None]:
+def global_batch_statistics(group: Group, rows: int, total: int, *, counted: bool = True) -> Iterator[None]:
     """Inside this context batch normalisation in training mode uses the statistics of all processes' parts.
 
     Args:
         group: the processes.
-        share: the share of the batch that this process has. Zero counts nothing of it. The gradient of a step is the
-            sum of the processes' gradients, each times its share.
+        rows: inputs that this process has. The gradient of a step is the sum of the processes' gradients, each times
+            its share of the batch.
+        total: inputs of the batch.
+        counted: False where the inputs of this process are no part of the batch.
 
     Yields:
         Nothing.
 
     """
-    with _GlobalStatistics(group, share):
+    with _GlobalStatistics(group, rows, total, counted=counted):
         yield
 
 
 class _GlobalStatistics(TorchFunctionMode):
-    def __init__(self, group: Group, share: float) -> None:
+    def __init__(self, group: Group, rows: int, total: int, *, counted: bool) -> None:
         super().__init__()
-        self.group, self.share = group, share
+        self.group, self.rows, self.total = group, rows, total
+        self.share = rows / total if counted else 0.0
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -68,9 +71,8 @@ class _GlobalStatistics(TorchFunctionMode):
         shape = [1 if axis != 1 else -1 for axis in range(input.dim())]
         x = input.float() if input.element_size() < 4 else input
         counted = 1.0 if self.share > 0 else 0.0
-        rows = x.new_tensor(counted * (x.numel() / x.shape[1]), dtype=torch.float64)
-        self.group.sum([rows])
-        total = float(rows)
+        # An input has the same number of positions in every process.
+        total = x.numel() / x.shape[1] / self.rows * self.total
         mean = self._summed(x.sum(others) * counted) / total
         centred = x - mean.view(shape)
         variance = self._summed(centred.square().sum(others) * counted) / total

@@ -31,7 +31,7 @@ Backward = Callable[..., Objective]
 def part_of_gradient(
     group: Group, method: Trainable, backward: Backward, batches: list[Batch], *, step: int, share: float, draws: int
 ) -> Objective:
-    """The part of the gradient of a batch that falls to this process, in `.grad` of the parameters; `add_parts` makes it whole.
+    """The part of the gradient of a batch that falls to this process, in `.grad`; `add_parts` makes it whole.
 
     Args:
         group: the processes.
@@ -54,7 +54,8 @@ def part_of_gradient(
     before, whole = noise.place_in_batch(total)
     weight = size / total
     own = noise.own_draws(group.rank) if group.own_draws else nullcontext()
-    with noise.part_of_batch(before + first, rows, whole), global_batch_statistics(group, weight), own:
+    statistics = global_batch_statistics(group, rows, total, counted=size > 0)
+    with noise.part_of_batch(before + first, rows, whole), statistics, own:
         objective = backward(part, step=step, share=share * rows / total, draws=draws)
     with torch.no_grad():
         for parameter in method.parameters():
