@@ -71,6 +71,7 @@ class Group:
         for kind in kinds:
             some = [tensor for tensor in tensors if (tensor.dtype, tensor.device) == kind]
             bucket = some[0].reshape(-1) if len(some) == 1 else torch.cat([tensor.reshape(-1) for tensor in some])
+            bucket = self._sendable(bucket)
             with _explained():
                 dist.all_reduce(bucket)
             for tensor, part in zip(some, bucket.split([tensor.numel() for tensor in some]), strict=True):
@@ -89,7 +90,7 @@ class Group:
 
         """
         most = -(-total // self.size)
-        moved = part.movedim(axis, 0).contiguous()
+        moved = self._sendable(part.movedim(axis, 0).contiguous())
         padded = moved.new_zeros((most, *moved.shape[1:]))
         padded[: len(moved)] = moved
         parts = [torch.empty_like(padded) for _ in range(self.size)]
@@ -97,7 +98,7 @@ class Group:
             dist.all_gather(parts, padded)
         size, larger = divmod(total, self.size)
         whole = torch.cat([rows[: size + (rank < larger)] for rank, rows in enumerate(parts)])
-        return whole.movedim(0, axis)
+        return whole.movedim(0, axis).to(part.device)
 
     def values(self, value: Any) -> list[Any]:
         """The value of every process, in their order; small Python objects that JSON could hold."""
@@ -147,7 +148,7 @@ class Group:
         """Give every process the tensors of the first one."""
         with torch.no_grad(), _explained():
             for tensor in tensors:
-                sent = tensor.detach().contiguous()
+                sent = self._sendable(tensor.detach().contiguous())
                 dist.broadcast(sent, src=0)
                 tensor.copy_(sent)
 
@@ -175,6 +176,10 @@ class Group:
         with _explained():
             dist.all_reduce(found, dist.ReduceOp.MAX)
         return int(found[0]) == -int(found[1])
+
+    def _sendable(self, tensor: Tensor) -> Tensor:
+        """A tensor where this group can exchange it."""
+        return tensor if tensor.is_cuda else tensor.to(self._control)
 
     @property
     def _control(self) -> torch.device:
