@@ -9,13 +9,13 @@ READY := $(VENV)/.ready
 test: $(READY) browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --ignore tests/integrations/test_networks.py --ignore tests/distributed
+	$(BIN)/pytest -n 2 --ignore tests/integrations/test_networks.py --ignore tests/integrations/test_export_grid.py --ignore tests/distributed
 
 # The same with the share of lines that ran; counting them takes half as long again.
 coverage: $(READY) browser
-	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered --ignore tests/integrations/test_networks.py --ignore tests/distributed
+	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered --ignore tests/integrations/test_networks.py --ignore tests/integrations/test_export_grid.py --ignore tests/distributed
 
-# Networks that people use, with every method; Lightning, Accelerate, Trainer and loggers. A few minutes.
+# Networks that people use, with every method, trained and exported; Lightning, Accelerate, Trainer and loggers. Some minutes.
 integrations: $(READY)
 	$(BIN)/pytest tests/integrations
 

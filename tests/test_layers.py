@@ -21,6 +21,7 @@ STOREYS = """
     plots report
     workflows
     sklearn
+    hub mlflow
     serving studio cli
 """
 ORDER = STOREYS.split()

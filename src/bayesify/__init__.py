@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from bayesify import callbacks as callbacks
     from bayesify import data as data
     from bayesify import exact as exact
+    from bayesify import hub as hub
     from bayesify import likelihoods as likelihoods
     from bayesify import metrics as metrics
+    from bayesify import mlflow as mlflow
     from bayesify import networks as networks
     from bayesify import noise as noise
     from bayesify import optim as optim
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from bayesify.predictive import Predictive as Predictive
     from bayesify.training.kl import KL as KL
     from bayesify.workflows.auto import Auto as Auto
+    from bayesify.workflows.export import Exported as Exported
+    from bayesify.workflows.export import export as export
+    from bayesify.workflows.export import to_module as to_module
     from bayesify.workflows.load import load as load
     from bayesify.workflows.prepare_inputs import prepare as prepare
 
@@ -52,6 +57,7 @@ _WHERE = {
     "BayesifyWarning": "errors",
     "Conformal": "decisions.conformal",
     "Evaluation": "evaluation",
+    "Exported": "workflows.export",
     "KL": "training.kl",
     "Method": "methods",
     "Network": "functional.network",
@@ -64,17 +70,19 @@ _WHERE = {
     "calibrate": "decisions.refusal",
     "conformal": "decisions.conformal",
     "evaluate": "evaluation",
+    "export": "workflows.export",
     "load": "workflows.load",
     "prepare": "workflows.prepare_inputs",
     "prune": "evaluation.pruning",
     "pruning_curve": "evaluation.pruning",
     "recalibrate": "decisions.recalibration",
     "risk_coverage": "evaluation.selective",
+    "to_module": "workflows.export",
     **dict.fromkeys((card.class_name for card in CARDS.values()), "methods"),
 }
 _MODULES = (
-    *("callbacks", "data", "exact", "likelihoods", "metrics", "networks", "noise", "optim", "plots", "priors"),
-    *("report", "sklearn"),
+    *("callbacks", "data", "exact", "hub", "likelihoods", "metrics", "mlflow", "networks", "noise", "optim", "plots"),
+    *("priors", "report", "sklearn"),
 )
 
 __all__ = [*_WHERE, *_MODULES]  # noqa: PLE0604 -- names, which are texts

@@ -1,4 +1,4 @@
-"""The examples run, and a loop of one's own gives the result of `fit` to rounding."""
+"""The examples run: a loop of one's own gives the result of `fit` to rounding, a written model that of `predict`."""
 
 import importlib
 import sys
@@ -14,13 +14,16 @@ NEEDED = {
     "accelerate_loop": ("accelerate",),
     "lightning_module": ("lightning",),
     "huggingface_trainer": ("transformers", "accelerate"),
+    "export_onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "mlflow_model": ("mlflow", "pandas"),
+    "hub": (),
 }
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_an_example_gives_what_fit_gives(name, monkeypatch):
+def test_an_example_gives_what_bayesify_gives(name, monkeypatch):
     for library in NEEDED[name]:
-        pytest.importorskip(library, reason=f"{library} is not installed: pip install 'bayesify[integrations]'")
+        pytest.importorskip(library, reason=f"{library} is not installed: pip install {library}")
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     try:

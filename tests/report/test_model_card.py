@@ -14,7 +14,7 @@ import bayesify as bf
 from bayesify.evaluation import SCORES, score
 from bayesify.methods.cards import CARDS
 from bayesify.report import MethodResult, model_card, write_model_card
-from bayesify.report.model_card import _yaml
+from bayesify.report.model_card import as_yaml
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: a card's header cannot be read back")
 EVIL = "<script>alert(1)</script> | `x` \n# heading [a](b) *b*"
@@ -195,15 +195,15 @@ VALUE = st.recursive(LEAF, lambda inner: st.lists(inner, max_size=4) | st.dictio
 
 @given(VALUE)
 def test_any_value_of_a_header_is_read_back_as_it_was(value):
-    assert yaml.safe_load(_yaml({"key": value})) == {"key": value}
+    assert yaml.safe_load(as_yaml({"key": value})) == {"key": value}
 
 
 @pytest.mark.parametrize("number", [1e-5, -1.5e300, 0.1, 1e16, 5e-324, float("inf"), -0.0])
 def test_numbers_of_a_header_stay_numbers(number):
-    read = yaml.safe_load(_yaml({"key": number}))["key"]
+    read = yaml.safe_load(as_yaml({"key": number}))["key"]
     assert isinstance(read, float)
     assert read == number
 
 
 def test_not_a_number_is_read_back_as_such():
-    assert math.isnan(yaml.safe_load(_yaml({"key": float("nan")}))["key"])
+    assert math.isnan(yaml.safe_load(as_yaml({"key": float("nan")}))["key"])

@@ -18,7 +18,21 @@ from typing import Annotated, TextIO
 
 import typer
 
-from bayesify.cli import ask, certify, compare, data, demo, evaluate, predict, prune, report, serve, sweep, train
+from bayesify.cli import (
+    ask,
+    certify,
+    compare,
+    data,
+    demo,
+    evaluate,
+    export,
+    predict,
+    prune,
+    report,
+    serve,
+    sweep,
+    train,
+)
 from bayesify.cli.output import explain, say
 from bayesify.errors import BayesifyWarning
 from bayesify.launch import is_first_process, process_name
@@ -32,7 +46,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, train, evaluate, predict, certify, ask, prune, compare, sweep, report, serve, data):
+for module in (demo, train, evaluate, predict, certify, ask, prune, export, compare, sweep, report, serve, data):
     module.register(app)
 # Other packages can add commands: bayesify-studies adds `reproduce` and `bench`.
 for command in entry_points(group="bayesify.commands"):

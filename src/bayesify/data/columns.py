@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 # Seconds in a cycle.
 CYCLES = {"year": 365.2425 * 86400.0, "week": 7 * 86400.0, "day": 86400.0}
 # 1970 began on a Thursday: this many seconds later a week began.
-_FIRST_MONDAY = 4 * 86400.0
-_HASHES = 1 << 30
+FIRST_MONDAY = 4 * 86400.0
+HASHES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Column:
         filled = torch.where(missing, fill, cells) if self.gaps else cells
         parts = [((filled - mean) / scale).float()[:, None]]
         for cycle in self.cycles:
-            start = _FIRST_MONDAY if cycle == "week" else 0.0
+            start = FIRST_MONDAY if cycle == "week" else 0.0
             angle = (filled - start).remainder(CYCLES[cycle]) * (2 * math.pi / CYCLES[cycle])
             # Without a date there is no place in a cycle: its middle, zero, stands for all of them.
             parts.append(torch.where(missing[:, None], 0.0, torch.stack((angle.sin(), angle.cos()), 1)).float())
@@ -155,14 +155,14 @@ class Column:
 
 def hash_of(text: str) -> float:
     """A number for a text, the same in every process."""
-    return float(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") % _HASHES)
+    return float(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") % HASHES)
 
 
 def _hashed(cells: Tensor, missing: Tensor, buckets: int) -> Tensor:
     """Plus or minus one in the bucket of each text; zeros for a missing one."""
     codes = torch.where(missing, 0.0, cells).long()
-    if bool(((codes < 0) | (codes >= _HASHES)).any()):
-        raise DataError(f"hashed text must be numbers from 0 to {_HASHES - 1}")
+    if bool(((codes < 0) | (codes >= HASHES)).any()):
+        raise DataError(f"hashed text must be numbers from 0 to {HASHES - 1}")
     signs = torch.where((codes // buckets) % 2 == 0, 1.0, -1.0)
     signs = torch.where(missing, 0.0, signs)
     return torch.zeros(len(cells), buckets).scatter_(1, (codes % buckets)[:, None], signs.float()[:, None])

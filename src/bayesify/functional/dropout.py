@@ -71,6 +71,8 @@ class KeyedDropout(TorchFunctionMode):
         self.rate = rate
         self.always = always
         self.count = 0
+        # Of the mask that is being drawn: the axis of the batch, and whether the batch varies slowest in it.
+        self._batch: tuple[int | None, bool] = (None, True)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -122,7 +124,6 @@ class KeyedDropout(TorchFunctionMode):
         return scale * (x * kept + _ALPHA * (1 - kept) - rate * _ALPHA)
 
     def _mask(self, x: Tensor, shape: list[int], rate: float, times: Tensor | None) -> Tensor:
-        assert self.key is not None
         site, number = self._site(len(shape)), self.count
         self.count += 1
         axis, rows, drawn = site.batch_axis, 0, list(shape)
@@ -130,11 +131,9 @@ class KeyedDropout(TorchFunctionMode):
             drawn[0] = int(times[-1]) + 1
         elif self.inputs is not None and axis is not None and shape[axis] % self.inputs == 0:
             drawn[axis] = rows = shape[axis] // self.inputs
-        # In training a part of a batch has the masks that it has in the whole batch.
         by_input = axis if self.inputs is None and times is None else None
-        key = noise.fold(self.key, number)
-        uniform = noise.for_inputs(noise.uniform, key, drawn, by_input, batch_first=site.batch_first)
-        kept = (uniform >= rate).to(x.dtype)
+        self._batch = by_input, site.batch_first
+        kept = self.drawn_mask(number, drawn, rate).to(x.dtype)
         if self.inputs is not None and times is not None:
             return kept[times]
         if rows > 1 and axis is not None:
@@ -142,6 +141,23 @@ class KeyedDropout(TorchFunctionMode):
                 return kept.repeat_interleave(self.inputs or 1, axis)
             return kept.repeat([(self.inputs or 1) if at == axis else 1 for at in range(len(shape))])
         return kept
+
+    def drawn_mask(self, number: int, shape: list[int], rate: float) -> Tensor:
+        """What a site keeps, True or 1, before the inputs that share it are counted.
+
+        Args:
+            number: of the site.
+            shape: of the mask.
+            rate: probability that an entry is dropped.
+
+        Returns:
+            The mask.
+
+        """
+        assert self.key is not None
+        # In training a part of a batch has the masks that it has in the whole batch.
+        (axis, batch_first), key = self._batch, noise.fold(self.key, number)
+        return noise.for_inputs(noise.uniform, key, shape, axis, batch_first=batch_first) >= rate
 
     def _site(self, dims: int) -> Site:
         # A pass may be longer than the traced one (a loop over time): further sites are treated as the last.

@@ -609,17 +609,20 @@ class Method(Learning):
         """
         return summarise(self, x)
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: str | Path, *, base: bool = True) -> Path:
         """Write the method to a run folder that `bayesify.load` reads.
 
         Args:
             path: the folder. It is made where it does not exist.
+            base: write the frozen weights of the network too. False leaves them out (an adapter): `bayesify.load`
+                then needs the base as `network`, and refuses another one.
 
         Returns:
             The folder.
 
         Raises:
             RunError: the folder holds files that are not a run.
+            ValueError: there are no frozen weights to leave out.
 
         Examples:
             >>> folder = bnn.save("runs/mine")
@@ -628,7 +631,7 @@ class Method(Learning):
 
         """
         self._check_finished()
-        return saving.save(self, Path(path))
+        return saving.save(self, Path(path), base=base)
 
     # What the above is made of.
 

@@ -17,6 +17,7 @@ from bayesify import likelihoods, networks, priors, runs
 from bayesify.errors import RunError, first_line, nearest
 from bayesify.files import reason, write_json, write_text
 from bayesify.functional.selection import select
+from bayesify.methods import adapter
 from bayesify.methods.after_fit import Checked
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.registry import METHODS
@@ -40,15 +41,21 @@ _DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeErr
 logger = logging.getLogger("bayesify")
 
 
-def save(method: Method, folder: Path) -> Path:
-    """Write a method into a run folder; each file is replaced only when its new version is complete."""
+def save(method: Method, folder: Path, *, base: bool = True) -> Path:
+    """Write a method into a run folder; each file is replaced only when its new version is complete.
+
+    Without `base` the frozen weights of the network are left out, and their checksum is written instead.
+    """
+    about, tensors = describe(method), dict(method.state_dict())
+    if not base:
+        about, tensors = adapter.without_base(method, about, tensors)
     runs.check_no_other_content(folder)
     runs.use(folder)
     if method.run != folder.resolve():
         runs.clear(folder)
         method.run = folder.resolve()
-    tensor_files.write(folder / runs.MODEL, dict(method.state_dict()), {"method": method.name})
-    write_json(folder / runs.CONFIG, describe(method))
+    tensor_files.write(folder / runs.MODEL, tensors, {"method": method.name})
+    write_json(folder / runs.CONFIG, about)
     save_guarantees(method, folder)
     if method.history.records:
         write_text(folder / runs.HISTORY, method.history.to_jsonl())
@@ -95,6 +102,8 @@ def load(
             raise RunError(f"{file} is damaged: it does not say after which step it was written") from None
         logger.warning("%s was interrupted after step %d: this is its last checkpoint", folder, step)
         tensors = {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
+    if config.get("base") is not None:
+        tensors |= adapter.base_of(method, config["base"], folder)
     _check_tensors(method, tensors, folder)
     try:
         method.load_state_dict(tensors)
@@ -223,6 +232,10 @@ def _rebuild(
     if kind is None:
         raise RunError(
             f"unknown method {config.get('method')!r} in {folder}{nearest(str(config.get('method')), METHODS)}"
+        )
+    if network is None and config.get("base") is not None:
+        raise RunError(
+            f"{folder} holds an adapter without its base: load it with bayesify.load(path, network=the base)"
         )
     if network is None and config.get("network") is None:
         raise RunError(f"the network in {folder} is one of yours: load it with bayesify.load(path, network=...)")

@@ -107,25 +107,25 @@ def model_card(
         if score.on_card and (value := getattr(result.evaluation, name)) is not None
     }
     parts = [
-        f"---\n{CARD_MARK}\n{_yaml(_header(result, name, about, scores, licence))}---",
-        f"# {_words(name)}",
+        f"---\n{CARD_MARK}\n{as_yaml(_header(result, name, about, scores, licence))}---",
+        f"# {as_words(name)}",
         _summary(result, config, about),
         "## Before you trust it",
         _alerts(alerts),
         "## How to use it",
         _use(result, name, config, about),
         "## What it is",
-        _table(_model(result, config, about)),
+        table_of(_model(result, config, about)),
         "## Training data",
-        _table(_data(about)) if about else "It was trained from Python, on data that the run does not name.",
+        table_of(_data(about)) if about else "It was trained from Python, on data that the run does not name.",
         "## Training",
-        _table(_training(result, config)),
+        table_of(_training(result, config)),
         "## Evaluation",
         _evaluation(result, about, scores, tested_on),
         "## Limits",
         _limits(result, about),
         "## Made with",
-        _table([*config["versions"].items(), ("device", config["device"]), ("threads", config["threads"])]),
+        table_of([*config["versions"].items(), ("device", config["device"]), ("threads", config["threads"])]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -149,7 +149,7 @@ def _header(
     }
 
 
-def _yaml(header: Mapping[str, Any]) -> str:
+def as_yaml(header: Mapping[str, Any]) -> str:
     """A line of JSON for each key, which is YAML but for infinities and exponents of whole numbers."""
 
     def translate(match: re.Match[str]) -> str:
@@ -169,7 +169,7 @@ def _printable(letter: str) -> str:
 
 def _summary(result: MethodResult, config: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     examples = (about.get("examples") or {}).get("train")
-    trained_on = f", trained on {examples:,} examples of {_words(about['name'])}" if examples else ""
+    trained_on = f", trained on {examples:,} examples of {as_words(about['name'])}" if examples else ""
     e = result.evaluation
     if e.accuracy is not None:
         quality = f"It gets {e.accuracy:.1%} of {e.examples:,} test examples right (NLL {e.nll:.3f}, ECE {e.ece:.3f})"
@@ -179,13 +179,13 @@ def _summary(result: MethodResult, config: Mapping[str, Any], about: Mapping[str
             f"{e.coverage_95:.1%} of the targets"
         )
     noticed = "" if e.auroc is None else f"; its uncertainty separates unknown inputs with AUROC {e.auroc:.3f}"
-    return f"A {_network(config)} with {_sentence(result.method.name)}{trained_on}. {quality}{noticed}."
+    return f"A {network_of(config)} with {sentence_of(result.method.name)}{trained_on}. {quality}{noticed}."
 
 
 def _alerts(alerts: Sequence[str]) -> str:
     if not alerts:
         return "No alert was raised: it was trained, had converged, and is not overconfident on its test examples."
-    return "\n".join(f"- {_words(text)}" for text in alerts)
+    return "\n".join(f"- {as_words(text)}" for text in alerts)
 
 
 def _use(result: MethodResult, name: str, config: Mapping[str, Any], about: Mapping[str, Any]) -> str:
@@ -208,17 +208,17 @@ def _use(result: MethodResult, name: str, config: Mapping[str, Any], about: Mapp
 def _model(result: MethodResult, config: Mapping[str, Any], about: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     method = result.method
     prior = config["prior"]
-    yield "method", f"{method.name}: {_sentence(method.name)}"
-    yield "settings", _settings(config["settings"]) or "none"
-    yield "network", _network(config)
+    yield "method", f"{method.name}: {sentence_of(method.name)}"
+    yield "settings", settings_of(config["settings"]) or "none"
+    yield "network", network_of(config)
     yield "trained weights", f"{method.network.size:,}, of which {method.network.random_size:,} may be random"
-    yield "prior", "none (maximum likelihood)" if prior is None else _settings(prior)
-    yield "likelihood", _settings(config["likelihood"])
+    yield "prior", "none (maximum likelihood)" if prior is None else settings_of(prior)
+    yield "likelihood", settings_of(config["likelihood"])
     yield "posterior draws for a prediction", result.predictive.draws
     if about.get("class_names"):
         yield "classes", ", ".join(map(str, about["class_names"]))
     if about.get("pruned"):
-        yield "pruned", _settings(about["pruned"])
+        yield "pruned", settings_of(about["pruned"])
 
 
 def _data(about: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
@@ -259,23 +259,23 @@ def _training(result: MethodResult, config: Mapping[str, Any]) -> Iterable[tuple
 def _evaluation(result: MethodResult, about: Mapping[str, Any], scores: Mapping[str, float], tested_on: str) -> str:
     e = result.evaluation
     test_part = f"the test part of {about['name']}" if about.get("name") else "test examples"
-    where = _words(tested_on or test_part)
+    where = as_words(tested_on or test_part)
     unknown = "" if result.unknown is None else f", against {len(result.unknown):,} unknown inputs"
-    table = _table([(SCORES[name].title, f"{value:.4f}") for name, value in scores.items()], ("score", "value"))
+    table = table_of([(SCORES[name].title, f"{value:.4f}") for name, value in scores.items()], ("score", "value"))
     parts = [f"{e.examples:,} examples, {where}{unknown}; {e.draws} draws.", table]
     if e.recall is not None and e.confusion is not None:
         counts = map(sum, e.confusion)
         rows = [
-            (_words(name), f"{'none' if share is None else f'{share:.1%}'} of {count:,}")
+            (as_words(name), f"{'none' if share is None else f'{share:.1%}'} of {count:,}")
             for (name, share), count in zip(e.recall.items(), counts, strict=True)
         ]
-        parts.append(_table(rows, ("class", "recall")))
+        parts.append(table_of(rows, ("class", "recall")))
     if result.baselines:
         rows = [
             (model.title, ", ".join(f"{SCORES[name].title} {value:.4g}" for name, value in model.scores.items()))
             for model in result.baselines
         ]
-        parts.append(_table(rows, ("simple model on the same examples", "scores")))
+        parts.append(table_of(rows, ("simple model on the same examples", "scores")))
     return "\n\n".join(parts)
 
 
@@ -292,10 +292,10 @@ def _limits(result: MethodResult, about: Mapping[str, Any]) -> str:
     if result.method.held == 1:
         lines.append("It has no epistemic uncertainty: it has only one set of weights.")
     lines += [f"{note[0].upper()}{note[1:]}." for note in result.method.summary().notes]
-    return "\n".join(f"- {_words(line)}" for line in lines)
+    return "\n".join(f"- {as_words(line)}" for line in lines)
 
 
-def _sentence(method: str) -> str:
+def sentence_of(method: str) -> str:
     """What a method is; one that has no card is called by its name."""
     return CARDS[method].sentence if method in CARDS else method
 
@@ -305,12 +305,12 @@ def _task(result: MethodResult, about: Mapping[str, Any]) -> str:
     return f"{'image' if images else 'tabular'}-{result.predictive.kind}"
 
 
-def _network(config: Mapping[str, Any]) -> str:
+def network_of(config: Mapping[str, Any]) -> str:
     spec = config["network"]
     if spec is None:
         return f"network of {len(config['parameters'])} tensors, from the user's own code"
     rest = {key: value for key, value in spec.items() if key != "type" and value not in (None, 0.0, [])}
-    return f"network ({spec['type']}: {_settings(rest)})"
+    return f"network ({spec['type']}: {settings_of(rest)})"
 
 
 def _preparation(plain: Mapping[str, Any]) -> str:
@@ -319,24 +319,24 @@ def _preparation(plain: Mapping[str, Any]) -> str:
     return f"{size}normalised by {plain['normalise']}" if plain.get("normalise") else ""
 
 
-def _settings(value: Any) -> str:
+def settings_of(value: Any) -> str:
     if isinstance(value, dict) and "name" in value:
-        rest = _settings({key: part for key, part in value.items() if key != "name"})
+        rest = settings_of({key: part for key, part in value.items() if key != "name"})
         return f"{value['name']}: {rest}" if rest else str(value["name"])
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_settings(part)}" for key, part in value.items() if part is not None)
+        return ", ".join(f"{key} {settings_of(part)}" for key, part in value.items() if part is not None)
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _table(rows: Iterable[tuple[str, Any]], heads: tuple[str, str] = ("field", "value")) -> str:
+def table_of(rows: Iterable[tuple[str, Any]], heads: tuple[str, str] = ("field", "value")) -> str:
     """Two columns; rows without a value are left out."""
-    shown = [(name, _words(str(value))) for name, value in rows if value is not None and str(value).strip()]
+    shown = [(name, as_words(str(value))) for name, value in rows if value is not None and str(value).strip()]
     return "\n".join(
         [f"| {heads[0]} | {heads[1]} |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in shown)]
     )
 
 
-def _words(text: object) -> str:
+def as_words(text: object) -> str:
     """A user's text as one line of Markdown, with every special character escaped."""
     line = re.sub(r"[\s\x00-\x1f\x7f]+", " ", str(text)).strip()
     return re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", line).replace("&", "&amp;").replace(r"\<", "&lt;")

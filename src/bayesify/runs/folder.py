@@ -57,6 +57,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "versions": (dict,),
     "threads": (int,),
     "device": (str,),
+    "base": (dict, type(None)),
 }
 _TYPES_OF_DATA: dict[str, tuple[type, ...]] = {
     "name": (str,),
