@@ -1,4 +1,4 @@
-"""Callbacks of `fit`, and loggers for CSV files, TensorBoard, MLflow and Weights & Biases.
+"""Callbacks of `fit`: an end by the ELBO, and loggers for CSV files, TensorBoard, MLflow and Weights & Biases.
 
     bnn.fit(data, callbacks=[bf.callbacks.CSVLogger("log.csv")])
 
@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayesify.training.callbacks import Callback, StopTraining
+from bayesify.training.elbo_slope import StopAtELBO
 
 if TYPE_CHECKING:
     from bayesify.training.plan import History, Plan
     from bayesify.training.trainable import Trainable
 
-__all__ = ["CSVLogger", "Callback", "MLflowLogger", "StopTraining", "TensorBoardLogger", "WandbLogger"]
+__all__ = ["CSVLogger", "Callback", "MLflowLogger", "StopAtELBO", "StopTraining", "TensorBoardLogger", "WandbLogger"]
 
 
 class CSVLogger(Callback):

@@ -36,6 +36,7 @@ from bayesify.likelihoods import Categorical, Gaussian, Likelihood
 from bayesify.likelihoods.weighted import WeightedCategorical, WeightedGaussian
 from bayesify.methods import METHODS
 from bayesify.methods.cards import CARDS
+from bayesify.methods.defaults import sampled_noise
 from bayesify.methods.method import Method, PriorLike
 from bayesify.predictive import Predictive
 from bayesify.priors import Flat, Hyperprior, Posterior, WeightPrior
@@ -691,8 +692,9 @@ class BayesianRegressor(RegressorMixin, _BayesianEstimator):
         noise = "learned" if noise is None else noise
         choose("method", self.method, (*METHODS, AUTO))
         if noise == "learned" and self.method != AUTO and METHODS[self.method].plan_type is not Plan:
-            # A sampler of weights has no posterior of a learned noise; the command line chooses the same.
-            noise = "heteroscedastic"
+            # A learned noise has no posterior to sample; the command line chooses the same. One noise in the units of
+            # the targets does not suit several targets.
+            noise = "heteroscedastic" if isinstance(scale, list) else sampled_noise(scale)
         return Gaussian(noise=noise, location=location, scale=scale)
 
     def predict(

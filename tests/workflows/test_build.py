@@ -1,11 +1,13 @@
 """Defaults that depend on the method's family and on the width of the network."""
 
+import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
 
+from bayesify.methods.defaults import units_for_tables
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
 from bayesify.workflows.prepare import prepare_data
-from bayesify.workflows.recipe import make_recipe
+from bayesify.workflows.recipe import Recipe, make_recipe
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +66,25 @@ def test_wide_regressions_alone_have_a_prior_by_fan_in(table):
 def test_a_setting_of_another_family_is_refused(option, family):
     with pytest.raises(ValueError, match=f"{option} is a setting of family {family}, the family is mean_field"):
         make_recipe({}, {"method": "variational", option: 20})
+
+
+def test_large_tables_of_numbers_have_wider_networks():
+    assert units_for_tables("regression", 4999) == (10,)
+    assert units_for_tables("regression", 5000) == (50,)
+    assert units_for_tables("classification", 100) == (50,)
+
+
+def test_hmc_starts_where_the_posterior_is_finite_on_a_table_of_numbers(tmp_path):
+    # With the noise as an output of the network, many starts have an infinite log posterior here.
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(300, 13))
+    y = 20 + 9 * (x[:, 0] * x[:, 1] + x[:, 2] + 0.2 * generator.normal(size=300))
+    file = tmp_path / "table.csv"
+    np.savetxt(file, np.column_stack((x, y)), delimiter=",", header=",".join("abcdefghijklmn"), comments="")
+    recipe = Recipe(data=str(file), method="hmc", seed=0, options={"chains": 4})
+    data = prepare_data(recipe)
+    method = make_method(with_defaults(recipe, data), data)
+    assert method.likelihood.spec()["noise"] == f"half-cauchy({data.target_scale:.6g})"
+    method.fit(data.train, warm_up=200, samples=40, max_leapfrogs=40, seed=0, progress=False)
+    spread = float(data.test[1].std())
+    assert float((method.predict(data.test[0]).mean - data.test[1]).square().mean().sqrt()) < 0.9 * spread

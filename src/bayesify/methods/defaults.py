@@ -52,10 +52,54 @@ DEFAULTS: Mapping[str, Mapping[str, Settings]] = MappingProxyType(
     }
 )
 
+# Training rows from which on a table of numbers has 50 hidden units, not 10. They are better on 6,900 rows
+# and more (docs/choosing-defaults.md). Between 1,000 and 6,900 nothing was measured.
+MANY_ROWS = 5000
 # Perceptrons for tables of numbers, where a hidden layer has at least this many units and no prior is named: under
 # `normal:1` their functions would be far too large (docs/choosing-defaults.md).
 WIDE = 200
 PRIOR_OF_WIDE_REGRESSIONS = "normal:fan_in"
+
+
+def units_for_tables(kind: str, rows: int) -> tuple[int, ...]:
+    """The hidden units of a perceptron for a table, where none are named.
+
+    Args:
+        kind: `classification` or `regression`.
+        rows: training examples.
+
+    Returns:
+        The width of each hidden layer.
+
+    Examples:
+        >>> from bayesify.methods.defaults import units_for_tables
+        >>> units_for_tables("regression", 300), units_for_tables("regression", 8000)
+        ((10,), (50,))
+
+    """
+    few_numbers = kind == "regression" and rows < MANY_ROWS
+    return (10,) if few_numbers else (50,)
+
+
+def sampled_noise(spread: float) -> str:
+    """The prior of a Gaussian noise that a sampler finds beside the weights, where none is named.
+
+    A noise that is an output of the network would follow the weights: drawn from the prior `normal:1` it may be 1e-20
+    where a chain starts, and the log posterior infinite there.
+
+    Args:
+        spread: the standard deviation of the targets.
+
+    Returns:
+        The text form of the prior, wide around the spread.
+
+    Examples:
+        >>> from bayesify.methods.defaults import sampled_noise
+        >>> sampled_noise(9.2)
+        'half-cauchy(9.2)'
+
+    """
+    return f"half-cauchy({spread:.6g})"
 
 
 def default_settings(method: str, kind: str, *, images: bool = False) -> dict[str, Any]:

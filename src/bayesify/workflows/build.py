@@ -19,13 +19,11 @@ from bayesify.errors import BayesifyWarning
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import PRIOR_OF_WIDE_REGRESSIONS, WIDE
+from bayesify.methods.defaults import PRIOR_OF_WIDE_REGRESSIONS, WIDE, sampled_noise, units_for_tables
 from bayesify.methods.variational.natural_gradient import LARGEST
 from bayesify.workflows.prepare import PreparedData
 from bayesify.workflows.recipe import Recipe
 
-# Hidden units for tables, where the recipe names none.
-UNITS_FOR_TABLES = {"classification": (50,), "regression": (10,)}
 # A few hundred examples make a handful of steps per epoch, so small data needs more epochs.
 FEWEST_EPOCHS, FEWEST_STEPS = 10, 2000
 
@@ -48,7 +46,7 @@ def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
     card = CARDS[recipe.method]
     settings = card.settings_for(data.kind, images=images)
     if not images and recipe.network == "mlp":
-        settings["units"] = UNITS_FOR_TABLES[data.kind]
+        settings["units"] = units_for_tables(data.kind, len(data.train[0]))
         if recipe.method == "variational" and data.kind == "regression" and max(recipe.units or (0,)) >= WIDE:
             settings["prior"] = PRIOR_OF_WIDE_REGRESSIONS
     weights_alone = recipe.setting("family") in {"full_rank", "low_rank"} or recipe.setting("gradient")
@@ -157,8 +155,8 @@ def make_likelihood(recipe: Recipe, prepared: PreparedData) -> Likelihood:
     name, _, _ = (recipe.likelihood or "").partition(":")
     if not name:
         name = "categorical" if prepared.kind == "classification" else "gaussian"
-    # HMC samples the weights only, so a learned noise would have no posterior.
-    noise = "heteroscedastic" if recipe.method == "hmc" else "learned"
+    # A learned noise has no posterior to sample.
+    noise = sampled_noise(prepared.target_scale) if recipe.method == "hmc" else "learned"
     likelihood = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name))
     known: dict[str, Any] = {"location": prepared.target_mean, "scale": prepared.target_scale}
     known["classes"] = len(prepared.class_names) or None

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bayesify import likelihoods, networks
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.methods.auto_table import FIRST_LAYER, LAST_LAYER, Choice
+from bayesify.methods.defaults import sampled_noise
 
 
 def settled_likelihood(
@@ -46,7 +47,7 @@ def settled_likelihood(
     if choice.method == "hmc" and spec["noise"] in {"learned", "half-cauchy"}:
         # A learned noise has no prior to sample it under; half-cauchy(spread) is wide around the targets' spread.
         typical = spread if isinstance(spread, float) else sum(spread) / len(spread)
-        spec["noise"] = f"half-cauchy({typical:.6g})"
+        spec["noise"] = sampled_noise(typical)
     elif spec["noise"] == "half-cauchy":
         spec["noise"] = "learned"
     return likelihoods.from_spec(spec)

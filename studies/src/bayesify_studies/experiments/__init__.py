@@ -38,6 +38,7 @@ NAMES = (
     "guarantees",
     "figures",
     "sbc",
+    "defaults",
 )
 
 

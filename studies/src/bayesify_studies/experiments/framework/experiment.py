@@ -69,7 +69,7 @@ def reproduce(
 
     settings = experiment.settings(preset)
     work = Work(out, settings, device=device, jobs=jobs, progress=progress)
-    _claim(out, {"experiment": experiment.name, "preset": preset, "settings": settings}, overwrite=overwrite)
+    claim(out, experiment, preset, overwrite=overwrite)
     done = out / RESULTS
     if done.is_file():
         found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ def reproduce(
         "command": f"bayesify reproduce {experiment.name} --preset {preset}"
         + ("" if where == "cpu" else f" --device {where}"),
         "settings": settings,
-        "commit": _commit(),
+        "commit": commit(),
         "machines": machines,
         "seconds": seconds,
         **findings.to_dict(),
@@ -98,7 +98,9 @@ def reproduce(
     return results
 
 
-def _claim(out: Path, question: dict[str, Any], *, overwrite: bool) -> None:
+def claim(out: Path, experiment: Experiment, preset: str, *, overwrite: bool = False) -> None:
+    """Make a folder that of an experiment, or refuse one that holds something else."""
+    question = {"experiment": experiment.name, "preset": preset, "settings": experiment.settings(preset)}
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file, not a folder")
     file = out / QUESTION
@@ -121,7 +123,7 @@ def _clear(out: Path) -> None:
         (out / name).unlink(missing_ok=True)
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of the checkout that this package is run from, with a mark where the package differs from it."""
     commit, changed = _git("rev-parse", "--short", "HEAD"), _git("status", "--porcelain", "--", *map(str, SOURCES))
     return f"{commit}-dirty" if commit and changed else commit or None

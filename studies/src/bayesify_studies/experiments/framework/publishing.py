@@ -24,6 +24,11 @@ BESIDE = (
         "a search of settings on MNIST's validation part",
         "python studies/scripts/tune_mnist.py --show --out docs/results/mnist-tuning.jsonl",
     ),
+    (
+        "defaults-cells.jsonl",
+        "every fit behind the page on defaults, one line each",
+        "python -m bayesify_studies.experiments.defaults.run --processes 14 --out runs/defaults",
+    ),
     ("moments.json", "answers by moments against 10,000 draws", "python studies/scripts/moments.py"),
     ("pages.json", "small measurements that the documentation states", "python studies/scripts/pages.py"),
     (

@@ -1,0 +1,104 @@
+"""Do the defaults work? Every method and Auto on many problems as they come, against tuned settings and other models.
+
+problems, fits   the data, and one fit with its scores
+search           the settings that "tuned" stands for
+baselines        boosting, a Gaussian process and NGBoost
+distances        moons and circles against HMC
+posteriors       regressions with reference posteriors
+cells, run       which fits there are, and how they are computed in many processes
+verdicts, goals  what the scores say
+page             the page
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bayesify import files
+from bayesify_studies.experiments.defaults.cells import Size
+from bayesify_studies.experiments.defaults.lines import FILE, NOTES, notes_in, read
+from bayesify_studies.experiments.defaults.page import findings
+from bayesify_studies.experiments.framework.experiment import Experiment, claim, reproduce
+from bayesify_studies.experiments.framework.findings import Findings
+from bayesify_studies.experiments.framework.work import Work
+
+
+def answer(work: Work) -> Findings:
+    """Compute the cells that the folder lacks, and say what they show."""
+    size = size_of(work.settings)
+    work.once("cells", computed, work.folder, size, work.jobs, work["minutes"], work.progress)
+    return findings(read(work.folder / FILE), size, notes_in(work.folder))
+
+
+def computed(folder: Path, size: Size, jobs: int, minutes: float | None, say: bool) -> dict[str, Any]:
+    """Compute the cells, and count what they took and where."""
+    from bayesify_studies.experiments.defaults.run import work_through
+
+    work_through(folder, size, processes=jobs, minutes=minutes, say=say)
+    return cost(folder)
+
+
+def cost(folder: Path) -> dict[str, Any]:
+    """Seconds of all cells of a folder, and the machines that they were computed on."""
+    lines = read(folder / FILE).values()
+    machines = sorted({line["machine"] for line in lines})
+    spent = sum(line.get("seconds") or 0.0 for line in lines)
+    return {"cells": len(lines), "seconds": spent, "machine": " and ".join(machines) or "none"}
+
+
+def size_of(settings: dict[str, Any]) -> Size:
+    """How much a preset asks for."""
+    named: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in settings.items()
+        if name != "minutes"
+    }
+    return replace(Size(), **named)
+
+
+def page_of(cells: Path, out: Path) -> dict[str, Any]:
+    """Write the page from cells that were computed elsewhere, without computing more.
+
+    Args:
+        cells: the folder of their file.
+        out: a new folder for the page, as `bayesify reproduce` makes it.
+
+    Returns:
+        The results.
+
+    """
+    if out.exists():
+        raise ValueError(f"{out} exists: name a new folder for the page")
+    if not (cells / FILE).is_file():
+        raise ValueError(f"{cells} holds no {FILE}: compute cells first")
+    claim(out, EXPERIMENT, "full")
+    for name in (FILE, NOTES):
+        if (cells / name).is_file():
+            shutil.copyfile(cells / name, out / name)
+    (out / "parts").mkdir()
+    files.write_json(out / "parts" / "cells.json", cost(out))
+    return reproduce(EXPERIMENT, out, preset="full", progress=False)
+
+
+EXPERIMENT = Experiment(
+    name="defaults",
+    title="Do the defaults work?",
+    study="ours",
+    question="With nothing but data: how good is each method at its defaults, against the same method tuned, a plain "
+    "network, gradient boosting and HMC, and does it warn when it failed?",
+    run=answer,
+    quick={
+        "problems": ["moons", "gap", "diabetes"],
+        "methods": ["point", "ensemble", "mc-dropout", "variational", "ivon", "laplace", "swag"],
+        "seeds": 1,
+        "tuned_seeds": 1,
+        "distance_seeds": 0,
+        "splits": 1,
+        "parts": ["default", "baseline", "posterior"],
+        "minutes": 10,
+    },
+    full={"seeds": 5, "tuned_seeds": 3, "distance_seeds": 20, "splits": 20, "minutes": None},
+)

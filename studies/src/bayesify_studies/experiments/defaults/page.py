@@ -1,0 +1,399 @@
+"""The page of the experiment: what was asked and what was found, line by line, and the tables behind it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bayesify_studies.experiments.defaults import goals, verdicts
+from bayesify_studies.experiments.defaults.baselines import BASELINES, OF_CLASSES
+from bayesify_studies.experiments.defaults.cells import FAILED, FINE, METHODS, REFUSED, UNAFFORDABLE, Cell, Lines, Size
+from bayesify_studies.experiments.defaults.cells import missing as missing_cells
+from bayesify_studies.experiments.defaults.distances import ANNEALED
+from bayesify_studies.experiments.defaults.problems import PROBLEMS
+from bayesify_studies.experiments.defaults.search import TRIES
+from bayesify_studies.experiments.framework.findings import Findings, Line, Table
+
+CIFAR = (
+    "CIFAR-10 with a ResNet is no part of these cells: no method trains one in the time of a cell on a processor. "
+    "`studies/scripts/cifar10_resnet18.py` runs it on an accelerator."
+)
+_FEW_SPLITS = 10
+_ERRORS = ("mean", "sd", "sigma_mean", "sigma_sd")
+READING = (
+    "After ± stands the standard error over splits. Scores are means over the seeds that were computed; a seed is also "
+    "another data set, except for images and text."
+)
+
+
+def findings(lines: Lines, size: Size, notes: Sequence[str] = ()) -> Findings:
+    """What the cells of a file show.
+
+    Args:
+        lines: the cells by key.
+        size: how much was asked for.
+        notes: sentences about how the cells were computed.
+
+    Returns:
+        The answer, its evidence and what is missing.
+
+    """
+    tuned, judged = verdicts.against_tuned(lines), verdicts.judged(lines)
+    tables, far = goals.tables_of_auto(lines), goals.from_hmc(lines)
+    states = Counter(one.state for one in judged)
+    silent = [one for one in judged if one.state == FAILED and not one.warnings]
+    alarms = [one for one in judged if one.state == FINE and one.warnings]
+    short = [one for one in tuned if one.misses]
+    return Findings(
+        answer=f"Of {len(judged)} fits at the defaults, {states[FINE]} are fine, {states['between']} are between and "
+        f"{states[FAILED]} failed, {len(silent)} of these without a warning. "
+        + _said_of_tuned(tuned, short)
+        + _said_of_auto(tables),
+        lines=[
+            _line_of_tuned(tuned, short),
+            Line(
+                "Failures without a warning",
+                "asked: none",
+                f"{len(silent)} of {states[FAILED]} failed fits",
+                f"{len(alarms)} of {states[FINE]} fine fits gave a warning",
+            ),
+            *_lines_of_tables(tables),
+            *_lines_of_hmc(far),
+            *_lines_of_posteriors(lines),
+            Line("ResNet-18 on CIFAR-10", "asked: at most 0.5 points below plain", "not in this experiment", CIFAR),
+        ],
+        numbers={
+            "fits": len(judged),
+            "states": dict(states),
+            "failed_without_warning": [_name(one) for one in silent],
+            "fine_with_warning": [_name(one) for one in alarms],
+            "against_tuned": [one.to_dict() for one in tuned],
+            "auto_on_tables": [vars(one) | {"published": goals.PUBLISHED.get(one.table)} for one in tables],
+            "from_hmc": [_finite(vars(one)) for one in far],
+            "posteriors": {
+                method: {name: {key: errors[key] for key in _ERRORS} for name, errors in of.items()}
+                for method, of in goals.posteriors_of(lines).items()
+            },
+            "scores": _scores(lines, size),
+        },
+        tables=_with_rows(
+            _problems(lines, size),
+            _matrix("Accuracy or RMSE at the defaults", lines, size, ("accuracy", "rmse"), baselines=True),
+            _matrix("NLL at the defaults", lines, size, ("nll",), baselines=True),
+            _matrix("ECE, or the share that 90% intervals hold", lines, size, ("ece", "coverage"), baselines=True),
+            _warned(judged),
+            _matrix("Seconds of one core", lines, size, ("cpu_seconds",), baselines=True),
+            _of_tables(tables),
+            _of_hmc(far),
+            _of_posteriors(lines),
+            _of_tuned(short, len(tuned)),
+            _silent(silent),
+            _not_counted(lines),
+        ),
+        shortfalls=[*notes, *_shortfalls(lines, size)],
+        reading=READING,
+    )
+
+
+def _with_rows(*tables: Table) -> list[Table]:
+    return [table for table in tables if table.rows]
+
+
+def _said_of_tuned(tuned: list[verdicts.AgainstTuned], short: list[verdicts.AgainstTuned]) -> str:
+    if not tuned:
+        return "Tuned settings were not computed. "
+    return (
+        f"{len(tuned) - len(short)} of {len(tuned)} pairs of a method and a problem are as good as the same method "
+        f"tuned ({len(TRIES)} settings at most, by validation). "
+    )
+
+
+def _said_of_auto(tables: list[goals.TableOfAuto]) -> str:
+    if not tables:
+        return "Auto was not scored on tables of numbers."
+    covered = sum(one.covers for one in tables)
+    better = [one for one in tables if one.over_boosting is not None]
+    within = sum(one.over_boosting <= verdicts.OF_BOOSTING for one in better if one.over_boosting is not None)
+    return (
+        f"Auto's 90% intervals hold 87 to 93% on {covered} of {len(tables)} tables of numbers, and its RMSE is at most "
+        f"1.1 times that of boosting on {within} of {len(better)}."
+    )
+
+
+def _line_of_tuned(tuned: list[verdicts.AgainstTuned], short: list[verdicts.AgainstTuned]) -> Line:
+    missed = Counter(name for one in short for name in one.misses)
+    words = ", ".join(f"{name.upper() if name != 'accuracy' else name} on {count}" for name, count in missed.items())
+    return Line(
+        "Defaults against the same method tuned",
+        "asked: accuracy at least 0.97 times, RMSE at most 1.03 times, NLL at most 0.05 more, everywhere",
+        f"{len(tuned) - len(short)} of {len(tuned)} pairs of a method and a problem",
+        f"missed: {words}" if words else "nothing missed" if tuned else "the search was not run",
+    )
+
+
+def _lines_of_tables(tables: list[goals.TableOfAuto]) -> list[Line]:
+    published = [one for one in tables if one.as_published is not None]
+    boosted = [one for one in tables if one.over_boosting is not None]
+    near = [one.table for one in published if one.as_published]
+    covering = [one.table for one in tables if one.covers]
+    close = [one.table for one in boosted if (one.over_boosting or math.inf) <= verdicts.OF_BOOSTING]
+    return [
+        Line(
+            "Auto: NLL against the best published row",
+            "asked: within one standard error on 4 of 6",
+            f"{len(near)} of {len(published)}",
+            _of_published(published),
+        ),
+        Line(
+            "Auto: 90% intervals hold 87 to 93%",
+            "asked: on all 9 tables",
+            f"{len(covering)} of {len(tables)}",
+            _listed(covering),
+        ),
+        Line(
+            "Auto: RMSE at most 1.1 times that of boosting",
+            "asked: on every table",
+            f"{len(close)} of {len(boosted)}",
+            _listed(close),
+        ),
+    ]
+
+
+def _of_published(published: list[goals.TableOfAuto]) -> str:
+    """Which tables are as good as published, and how far the number of splits lets that be said."""
+    if not published:
+        return "no table has two splits"
+    below = [one.table for one in published if one.nll <= goals.PUBLISHED[one.table]]
+    near = [one.table for one in published if one.as_published and one.table not in below]
+    fewest = min(one.splits for one in published)
+    wide = f"; standard errors of {fewest} splits are rough" if fewest < _FEW_SPLITS else ""
+    return f"mean at or below it: {_listed(below)}; within one standard error: {_listed(near)}{wide}"
+
+
+def _lines_of_hmc(far: list[goals.FromHMC]) -> list[Line]:
+    found = []
+    for method, asked in (
+        ("auto", "asked: within 0.02 in accuracy and 0.03 in total variation on every seed"),
+        (ANNEALED, "asked: within 0.05 in both"),
+    ):
+        mine = [one for one in far if one.method == method]
+        if mine:
+            near = ", ".join(f"{one.near} of {one.seeds} {one.data}" for one in mine)
+            worst = max(one.worst_variation for one in mine)
+            found.append(Line(f"HMC's answers: {method}", asked, near, f"largest total variation {worst:.3f}"))
+    others = [one for one in far if one.method not in {"auto", ANNEALED}]
+    if others:
+        silent, seen = sum(one.unflagged for one in others), sum(one.flagged for one in others)
+        found.append(
+            Line(
+                "HMC's answers: the other methods",
+                "asked: every fit that is not within 0.05 says so",
+                f"{seen} of {silent + seen} such fits gave a warning",
+                "predictions may be good and still differ from HMC's" if silent else "all say so",
+            )
+        )
+    return found
+
+
+def _lines_of_posteriors(lines: Lines) -> list[Line]:
+    found = []
+    for method, of in goals.posteriors_of(lines).items():
+        good = sum(goals.reached(method, errors) for errors in of.values())
+        mean, sd = goals.OF_POSTERIORS[method]
+        found.append(
+            Line(
+                f"posteriordb: {method.replace('_', ' ')}",
+                f"asked: means within {mean:g} sd and sds within {100 * sd:.0f}%, sigma included",
+                f"{good} of {len(of)} posteriors",
+                f"worst mean {max(one['mean'] for one in of.values()):.3f} sd, worst sd "
+                f"{100 * max(one['sd'] for one in of.values()):.1f}%",
+            )
+        )
+    return found
+
+
+def _problems(lines: Lines, size: Size) -> Table:
+    rows = []
+    for name in size.problems:
+        seeds = {Cell.of(key).seed for key in lines if key.startswith(f"default|{name}|")}
+        rows.append([name, PROBLEMS[name].kind, PROBLEMS[name].about, str(len(seeds))])
+    return Table("Problems", ["problem", "kind", "training examples", "seeds"], rows, CIFAR)
+
+
+def _matrix(title: str, lines: Lines, size: Size, names: tuple[str, ...], *, baselines: bool = False) -> Table:
+    columns = [(method, "default") for method in METHODS if method in size.methods]
+    columns += [(name, "baseline") for name in BASELINES] if baselines else []
+    found = {
+        (problem, method): _cell(verdicts.defaults_of(lines, problem, method, part).values(), names)
+        for problem in size.problems
+        for method, part in columns
+    }
+    used = [method for method, _ in columns if any(found[problem, method] for problem in size.problems)]
+    rows = [[problem, *(found[problem, method] or "–" for method in used)] for problem in size.problems]
+    return Table(title, ["problem", *used], rows, "`point` is the plain network. Settings are the defaults of each.")
+
+
+def _cell(fits: Iterable[Any], names: tuple[str, ...]) -> str:
+    fits = list(fits)
+    for name in names:
+        value = verdicts.mean_of(fits, name)
+        if value is not None:
+            return f"{value:.4g}" if name in {"rmse", "cpu_seconds"} else f"{value:.3f}"
+    return ""
+
+
+def _warned(judged: list[verdicts.Judged]) -> Table:
+    rows = []
+    for method in METHODS:
+        mine = [one for one in judged if one.method == method]
+        if not mine:
+            continue
+        cells = [method, str(len(mine))]
+        for state in (FINE, "between", FAILED):
+            of = [one for one in mine if one.state == state]
+            cells += [str(len(of)), str(sum(bool(one.warnings) for one in of))]
+        rows.append(cells)
+    headings = ["method", "fits", "fine", "warned", "between", "warned", "failed", "warned"]
+    note = (
+        "A fit is judged against the best network of the same problem and seed, by the definition of "
+        "[warnings](../warnings.md#how-often-they-are-wrong). No fit had validation data, as on the command line."
+    )
+    return Table("Fine, failed, and warned of", headings, rows, note)
+
+
+def _of_tables(tables: list[goals.TableOfAuto]) -> Table:
+    rows = [
+        [
+            one.table,
+            one.used,
+            str(one.splits),
+            f"{one.nll:.3f}" + ("" if one.error is None else f" ± {one.error:.3f}"),
+            f"{goals.PUBLISHED[one.table]:.2f}" if one.table in goals.PUBLISHED else "–",
+            f"{100 * one.coverage:.1f}%",
+            "–" if one.over_boosting is None else f"{one.over_boosting:.2f}",
+            f"{one.warned} of {one.splits}",
+            f"{one.seconds:.0f}",
+        ]
+        for one in tables
+    ]
+    headings = ["table", "chosen", "splits", "test NLL", "best published", "90% intervals hold", "RMSE over boosting's"]
+    return Table("Auto on tables of numbers", [*headings, "warned", "CPU s"], rows)
+
+
+def _of_hmc(far: list[goals.FromHMC]) -> Table:
+    rows = [
+        [
+            f"{one.data}: {one.method}",
+            str(one.seeds),
+            str(one.near),
+            str(one.flagged),
+            str(one.unflagged),
+            f"{one.worst_accuracy:.3f}",
+            f"{one.total_variation:.3f}",
+            f"{one.worst_variation:.3f}",
+        ]
+        for one in far
+    ]
+    headings = ["", "seeds", "near HMC", "far, warned", "far, silent", "largest accuracy gap", "mean TV", "largest TV"]
+    note = (
+        "The network is 2-5-5-2 tanh and the prior normal:1 in all; other settings are the defaults. Near is 0.02 in "
+        "accuracy and 0.03 in total variation for Auto, 0.05 in both for the others. The reference has 16 chains of "
+        "400 draws, with other seeds than Auto's."
+    )
+    return Table("Distance from HMC on circles and moons", headings, rows, note)
+
+
+def _of_posteriors(lines: Lines) -> Table:
+    rows = []
+    for method, of in goals.posteriors_of(lines).items():
+        for name, errors in of.items():
+            cells = [f"{errors['mean']:.3f}", f"{errors['sigma_mean']:.3f}", f"{100 * errors['sd']:.1f}"]
+            rows.append([name, method.replace("_", " "), *cells, f"{100 * errors['sigma_sd']:.1f}"])
+    headings = ["posterior", "method", "worst mean (sd)", "sigma's mean (sd)", "worst sd (%)", "sigma's sd (%)"]
+    note = "HMC has 8 chains of 1,250 draws; full rank has 2,000 steps of natural gradients with 8 draws each."
+    return Table("Reference posteriors of posteriordb", headings, rows, note)
+
+
+def _of_tuned(short: list[verdicts.AgainstTuned], count: int) -> Table:
+    rows = []
+    for one in sorted(short, key=lambda one: (one.method, one.problem)):
+        error = "accuracy" if "accuracy" in one.default else "rmse"
+        cells = [f"{one.default[error]:.4g}", f"{one.tuned[error]:.4g}", f"{one.default['nll']:.3f}"]
+        rows.append([f"{one.method}, {one.problem}", one.best, str(one.seeds), *cells, f"{one.tuned['nll']:.3f}"])
+    headings = ["", "best setting", "seeds", "default", "tuned", "default's NLL", "tuned NLL"]
+    note = (
+        f"The {len(short)} of {count} pairs in which the defaults miss a goal. The search has these settings: "
+        f"{', '.join(TRIES)}. Wide is 4 times as many hidden units on tables (HMC: 30-30 tanh); long is 3 times the "
+        "epochs; another model is a noise that depends on the inputs, the prior "
+        "normal:fan_in, or another dropout rate. They are judged on a fifth of the first seed's training rows, by NLL."
+    )
+    return Table("Where the defaults are worse than tuned settings", headings, rows, note)
+
+
+def _silent(silent: list[verdicts.Judged]) -> Table:
+    counts = Counter((one.problem, one.method) for one in silent)
+    rows = [[problem, method, str(count)] for (problem, method), count in sorted(counts.items())]
+    return Table("Failed without a warning", ["problem", "method", "fits"], rows)
+
+
+def _not_counted(lines: Lines) -> Table:
+    rows = []
+    for key, line in sorted(lines.items()):
+        cell = Cell.of(key)
+        of_classes = cell.part == "baseline" and PROBLEMS[cell.problem].kind == "classification"
+        if of_classes and cell.method not in OF_CLASSES:
+            continue
+        if line["status"] in {REFUSED, UNAFFORDABLE, "broken"} and cell.part in {"default", "baseline"}:
+            rows.append([cell.problem, cell.method, line["status"], line["reason"]])
+    seen = {(row[0], row[1]): row for row in rows}
+    return Table(
+        "Not counted",
+        ["problem", "method", "", "reason"],
+        [seen[key] for key in sorted(seen)],
+        "Where the first seed was refused or took too long, the others were not tried.",
+    )
+
+
+def _shortfalls(lines: Lines, size: Size) -> list[str]:
+    left = Counter(cell.part for cell in missing_cells(lines, size))
+    commits = sorted({str(line.get("commit")) for line in lines.values()})
+    told = [CIFAR, f"The cells were computed by the code of commit {', '.join(commits)}."] if commits else [CIFAR]
+    told += ["Images are the first 5,000 of their sets; the other sets are whole."]
+    if left:
+        parts = ", ".join(f"{count} of part {part}" for part, count in left.items())
+        told.append(f"Cells that were not computed in the time allowed: {parts}.")
+    if not any(
+        key.startswith("baseline|") and "|ngboost|" in key and one["status"] == FINE for key, one in lines.items()
+    ):
+        told.append("NGBoost was not installed where the cells were computed, so its columns are left out.")
+    return told
+
+
+def _scores(lines: Lines, size: Size) -> dict[str, Any]:
+    """Mean scores by problem and method."""
+    names = ("accuracy", "rmse", "nll", "ece", "coverage", "cpu_seconds")
+    found: dict[str, Any] = {}
+    for problem in size.problems:
+        for method, part in [*((one, "default") for one in METHODS), *((one, "baseline") for one in BASELINES)]:
+            fits = list(verdicts.defaults_of(lines, problem, method, part).values())
+            means = {name: verdicts.mean_of(fits, name) for name in names}
+            if fits:
+                kept = {name: value for name, value in means.items() if value is not None}
+                found.setdefault(problem, {})[method] = _finite({"seeds": len(fits), **kept})
+    return found
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
+    }
+
+
+def _name(one: verdicts.Judged) -> str:
+    return f"{one.problem}, {one.method}, seed {one.seed}"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"
