@@ -41,6 +41,7 @@ _SINE = (
 )
 _COSINE = (0.9999999530275124, -0.4999990477779215, 0.041663573160188594, -0.001385362953617643, 2.3152416659992903e-05)
 _mixing: Callable[[Tensor], Tensor] | None = None
+_one_by_one = False
 # (inputs before, inputs in it, inputs of the whole batch) of a part of a batch
 _PART: ContextVar[tuple[int, int, int] | None] = ContextVar("part_of_batch", default=None)
 # The number of the process whose draws of the weights are its own.
@@ -199,6 +200,8 @@ def normal(keys: Tensor, size: int, start: int = 0) -> Tensor:
         (torch.Size([2, 100000]), 1.0)
 
     """
+    if _one_by_one:
+        return normal_by_element(keys, size, start)
     first, last = start // (2 * LANES), -(-(start + size) // (2 * LANES))
     skipped = start - first * 2 * LANES
     if size >= _WORTH_BLOCKS and _is_eager_on_cpu(keys):
@@ -534,13 +537,14 @@ def polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
 
 
 @contextmanager
-def mixing(operation: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def mixing(operation: Callable[[Tensor], Tensor], *, one_by_one: bool = False) -> Iterator[None]:
     """Compute hashes by another operation inside a `with` block.
 
     It is for compilers that need the hash in another form.
 
     Args:
         operation: a function with the results of `mix`.
+        one_by_one: `normal` computes its numbers as `normal_by_element` does.
 
     Yields:
         Nothing.
@@ -551,12 +555,12 @@ def mixing(operation: Callable[[Tensor], Tensor]) -> Iterator[None]:
         torch.Size([1, 2])
 
     """
-    global _mixing
-    _mixing = operation
+    global _mixing, _one_by_one
+    _mixing, _one_by_one = operation, one_by_one
     try:
         yield
     finally:
-        _mixing = None  # safe where two threads trace at once: the numbers are the same either way
+        _mixing, _one_by_one = None, False  # safe where two threads trace at once: the numbers are the same either way
 
 
 def _is_eager_on_cpu(keys: Tensor) -> bool:

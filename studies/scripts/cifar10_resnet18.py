@@ -1,16 +1,21 @@
 """ResNet-18 on CIFAR-10 with the usual augmentation: plain networks beside variational ones and IVON, on one GPU.
 
-Each setting is one process: `python cifar10_resnet18.py SETTING --data FILE.npz --out FOLDER [--epochs 30] [--test]`.
-Without `--test` the last 5,000 training images are held out and scored; with it all 50,000 train and the test images
-are scored once. FILE.npz has `x_train`, `y_train`, `x_test`, `y_test` as uint8 images `[n, 3, 32, 32]` and labels.
+    python cifar10_resnet18.py SETTING [SETTING ...] --data FILE.npz --out FOLDER [--epochs 20] [--minutes 10] [--test]
+
+Settings are trained one after the other in compiled steps, and each is written as soon as it is scored. One that would
+not end within `--minutes` is left out. Without `--test` the last 5,000 training images are held out and scored;
+with it all 50,000 train and the test images are scored once. FILE.npz has `x_train`, `y_train`, `x_test`, `y_test` as
+uint8 images `[n, 3, 32, 32]` and labels.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,33 +59,17 @@ def resnet18(width: int = 64) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10))
 
 
-class AugmentedBatches:
-    """Batches on the device, each image cropped from a border of 4 pixels and mirrored at random."""
-
-    def __init__(self, x: Tensor, y: Tensor, batch_size: int, seed: int) -> None:
-        self.x, self.y, self.batch_size = x, y, batch_size
-        self.generator = torch.Generator(device=x.device).manual_seed(seed)
-        self.dataset = range(len(y))
-        self.started: list[float] = []
-
-    def __len__(self) -> int:
-        """The number of whole batches."""
-        return len(self.y) // self.batch_size
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """One epoch in a random order."""
-        self.started.append(time.perf_counter())
-        order = torch.randperm(len(self.y), generator=self.generator, device=self.x.device)
-        padded = torch.nn.functional.pad(self.x, (4, 4, 4, 4))
-        pixels = torch.arange(32, device=self.x.device)
-        for number in range(len(self)):
-            rows = order[number * self.batch_size : (number + 1) * self.batch_size]
-            shift = torch.randint(0, 9, (2, len(rows), 1), generator=self.generator, device=self.x.device)
-            mirrored = torch.rand(len(rows), 1, generator=self.generator, device=self.x.device) < 0.5
-            down, across = pixels + shift[0], pixels + shift[1]
-            across = torch.where(mirrored, across.flip(1), across)
-            images = padded[rows[:, None, None], :, down[:, :, None], across[:, None, :]]
-            yield images.permute(0, 3, 1, 2).contiguous(), self.y[rows]
+def augmented(images: Tensor) -> Tensor:
+    """Each image cropped from a border of 4 pixels and mirrored at random."""
+    rows, where, side = len(images), images.device, images.shape[-1]
+    padded = torch.nn.functional.pad(images, (4, 4, 4, 4))
+    pixels = torch.arange(side, device=where)
+    shift = torch.randint(0, 9, (2, rows, 1), device=where)
+    mirrored = torch.rand(rows, 1, device=where) < 0.5
+    down, across = pixels + shift[0], pixels + shift[1]
+    across = torch.where(mirrored, across.flip(1), across)
+    numbers = torch.arange(rows, device=where)
+    return padded[numbers[:, None, None], :, down[:, :, None], across[:, None, :]].permute(0, 3, 1, 2).contiguous()
 
 
 def sgd(parameters: Any, lr: float) -> torch.optim.Optimizer:
@@ -130,6 +119,22 @@ SETTINGS: Settings = {
         lambda net: bf.IVON(net, "categorical", prior="normal:0.2", hessian_init=4.0),
         {"learning_rate": 0.4, "schedule": warm_cosine},
     ),
+    "ivon-prior-0.8-8": (
+        lambda net: bf.IVON(net, "categorical", prior="normal:0.2", hessian_init=8.0),
+        {"learning_rate": 0.8, "schedule": warm_cosine},
+    ),
+    "ivon-prior-0.2-2": (
+        lambda net: bf.IVON(net, "categorical", prior="normal:0.2", hessian_init=2.0),
+        {"learning_rate": 0.2, "schedule": warm_cosine},
+    ),
+    "vi-fan-in": (
+        lambda net: bf.Variational(net, "categorical", prior="normal:fan_in", rho=-6.0),
+        {"learning_rate": 1e-3, "schedule": "cosine"},
+    ),
+    "vi-fan-in-cold": (
+        lambda net: bf.Variational(net, "categorical", prior="normal:fan_in", rho=-6.0),
+        {"learning_rate": 1e-3, "schedule": "cosine", "kl": "uniform,temperature=0.1"},
+    ),
     "vi-normal1": (
         lambda net: bf.Variational(net, "categorical", prior="normal:1"),
         {"learning_rate": 1e-3, "schedule": "cosine"},
@@ -159,46 +164,70 @@ def load(path: Path, device: torch.device, test: bool) -> list[Tensor]:
     return [x[:-5000], y[:-5000], x[-5000:], y[-5000:]]
 
 
-def main() -> None:
-    """Train one setting and write its scores."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("setting", choices=SETTINGS)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--rows", type=int, default=None, help="train and score on this many images, to try it out")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--test", action="store_true")
-    arguments = parser.parse_args()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.set_float32_matmul_precision("high")
-    x, y, x_scored, y_scored = (part[: arguments.rows] for part in load(arguments.data, device, arguments.test))
-    torch.manual_seed(arguments.seed)
-    make, settings = SETTINGS[arguments.setting]
-    method = make(resnet18(arguments.width).to(device))
+def train(setting: str, data: list[Tensor], options: argparse.Namespace) -> dict[str, Any]:
+    """Train one setting and score it."""
+    x, y, x_scored, y_scored = data
+    torch.manual_seed(options.seed)
+    make, settings = SETTINGS[setting]
+    method = make(resnet18(options.width).to(x.device))
     start = time.perf_counter()
-    batches = AugmentedBatches(x, y, 128, arguments.seed)
     history = method.fit(
-        batches,
-        epochs=arguments.epochs,
-        n_data=len(y),
-        device=device,
-        seed=arguments.seed,
+        (x, y),
+        augment=augmented,
+        epochs=options.epochs,
+        batch_size=128,
+        device=x.device,
+        seed=options.seed,
+        compiled=options.compiled,
+        precision=options.precision,
         progress=False,
         **settings,
     )
-    seconds = time.perf_counter() - start
-    record: dict[str, Any] = {"setting": arguments.setting, "epochs": arguments.epochs, "seed": arguments.seed}
-    record |= {"test": arguments.test, "seconds": round(seconds, 1), "training_nll": history["nll"][-1]}
-    # The shortest is that of an epoch without compiling.
-    record["seconds_per_epoch"] = round(float(np.diff(batches.started).min()), 2)
+    record: dict[str, Any] = {"setting": setting, "epochs": options.epochs, "seed": options.seed}
+    record |= {"test": options.test, "seconds": round(time.perf_counter() - start, 1), "precision": options.precision}
+    record |= {"compiled": method.plan.compiled, "training_nll": history["nll"][-1]}
+    # The first epoch includes compiling.
+    record["seconds_per_epoch"] = round(float(np.median(history["seconds"][1:] or history["seconds"])), 2)
     scores = bf.evaluate(method, (x_scored, y_scored), draws=30)
     record["scores"] = {name: float(getattr(scores, name)) for name in ("accuracy", "nll", "ece")}
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    name = f"{arguments.setting}-{arguments.seed}{'-test' if arguments.test else ''}.json"
-    (arguments.out / name).write_text(json.dumps(record))
-    print(json.dumps(record), flush=True)
+    return record
+
+
+def main() -> None:
+    """Train the settings one after the other and write their scores."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("settings", nargs="+", choices=SETTINGS)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--rows", type=int, default=None, help="train and score on this many images, to try it out")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--precision", choices=("full", "bfloat16"), default="bfloat16")
+    parser.add_argument("--eager", dest="compiled", action="store_false")
+    parser.add_argument("--test", action="store_true")
+    options = parser.parse_args()
+    logging.basicConfig(format="%(message)s")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.set_float32_matmul_precision("high")
+    data = [part[: options.rows] for part in load(options.data, device, options.test)]
+    options.out.mkdir(parents=True, exist_ok=True)
+    end, longest = time.perf_counter() + 60 * options.minutes, 0.0
+    for setting in options.settings:
+        began = time.perf_counter()
+        if began + longest > end:
+            print(f"no time left for {setting}", flush=True)
+            continue
+        try:
+            record = train(setting, data, options)
+        except Exception as problem:  # noqa: BLE001 -- the next setting may work
+            traceback.print_exc()
+            record = {"setting": setting, "failed": f"{type(problem).__name__}: {problem}"[:300]}
+        longest = max(longest, time.perf_counter() - began)
+        name = f"{setting}-{options.seed}{'-test' if options.test else ''}.json"
+        (options.out / name).write_text(json.dumps(record) + "\n")
+        print(json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ shares of an epoch's batches sum to one, times any temperature.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -35,6 +35,10 @@ class Learning(Prediction):
     needs_finish: ClassVar[bool] = False
     # The parameters that hold a number for each weight, by name: for `all` weights, or for the `random` ones.
     holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    # Whether the update of this training can be compiled with the gradients.
+    fusible: bool = True
+    # Buffers that a training step neither reads nor changes, by name.
+    outside_steps: Sequence[str] = ()
     # Whether a loop of one's own has trained it since the last `fit` or `finish`.
     unfinished: bool = False
 
@@ -225,6 +229,14 @@ class Learning(Prediction):
 
         """
         self.update_statistics(objective)
+
+    def made_step(self, step: int) -> None:
+        """What follows a compiled step, which updates running statistics itself: here nothing.
+
+        Args:
+            step: the number of the step.
+
+        """
 
     def update_statistics(self, objective: Objective) -> None:
         """Update running statistics after a pass: their mean over the draws of the step.

@@ -127,6 +127,11 @@ class Examples(ABC):
 class IndexedExamples(Examples):
     """Examples that can be read by number."""
 
+    @property
+    def device(self) -> torch.device | None:
+        """Where the numbers of examples are used; None is the host."""
+        return None
+
     @abstractmethod
     def fetch(self, indices: Tensor) -> Batch:
         """The examples with given numbers.
@@ -140,7 +145,7 @@ class IndexedExamples(Examples):
         """
 
     def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
-        orders = self.orders(seed, epoch, members)
+        orders = self.orders(seed, epoch, members, self.device)
         for start in range(skip * batch_size, self.n_data, batch_size):
             yield [self.fetch(order[start : start + batch_size]) for order in orders]
 
@@ -179,6 +184,11 @@ class TensorExamples(IndexedExamples):
 
     def __init__(self, x: Any, y: Tensor) -> None:
         self.x, self.y, self.n_data = x, y, y.shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        """That of the data."""
+        return self.y.device
 
     def fetch(self, indices: Tensor) -> Batch:
         indices = indices.to(self.y.device)
@@ -464,7 +474,8 @@ def to_device(x: Any, device: torch.device) -> Any:
         The same structure on that device.
 
     """
-    return pytree.tree_map_only(Tensor, lambda t: t.to(device), x)
+    # To a GPU without waiting for it; in the other direction the numbers would not be there yet.
+    return pytree.tree_map_only(Tensor, lambda t: t.to(device, non_blocking=device.type == "cuda"), x)
 
 
 def _layout(x: Any, y: Tensor) -> list[Any]:

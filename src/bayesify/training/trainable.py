@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,6 +46,10 @@ class Trainable(Protocol):
     plan: Any
     # When training has to end, by `time.perf_counter()`; None lets it follow its plan to the end.
     deadline: float | None
+    # Whether the update of this training can be compiled with the gradients.
+    fusible: bool
+    # Buffers that a step neither reads nor changes, by name.
+    outside_steps: Sequence[str]
 
     @property
     def name(self) -> str: ...
@@ -58,6 +62,7 @@ class Trainable(Protocol):
     def note_objective(self, objective: Objective) -> None: ...
     def absorb(self, objective: Objective) -> None: ...
     def update_statistics(self, objective: Objective) -> None: ...
+    def made_step(self, step: int) -> None: ...
     def clip_gradients(self, largest: float) -> None: ...
     def weight_parameters(self) -> list[tuple[nn.Parameter, int]]: ...
     def kl(self, step: int | None = None, draws: int = 1) -> Tensor: ...

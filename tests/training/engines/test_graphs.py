@@ -251,7 +251,9 @@ def test_where_the_last_batch_has_no_graph_training_goes_on_to_the_same_numbers(
     with caplog.at_level(logging.WARNING, "bayesify"):
         found = trained(kind, compiled=True)
     reason = REASONS[problem]
-    assert caplog.messages == [f"steps on batches of 3 are not replayed ({reason}): they are made one by one"]
+    (message,) = caplog.messages
+    assert message.startswith(f"steps on batches of 3 are not replayed ({reason}")
+    assert message.endswith("): they are made one by one")
     for one, other, expected in zip(found, replayed, plain, strict=True):
         assert torch.equal(one, other)
         torch.testing.assert_close(one, expected, rtol=1e-3, atol=1e-5)

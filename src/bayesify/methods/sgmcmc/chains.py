@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -51,6 +52,46 @@ class StochasticGradientMCMC(StoredChains):
     # Steps of a fit that is given neither epochs nor a learning rate.
     usual_steps: ClassVar[int] = 5000
     phases: Phases | None = None
+
+    @property
+    def fusible(self) -> bool:  # type: ignore[override]
+        """Whether the learning rate is given; a step size that is being found, or that has cycles, is not compiled."""
+        return self.phases is None and self.cycles is None
+
+    def first_state(self, x: Tensor, state: dict[str, Any]) -> list[Tensor]:
+        """The tensors that the sampler keeps between steps, made where they are missing: here none.
+
+        Args:
+            x: weights or log scales, `[chains, ...]`.
+            state: what it keeps, by name.
+
+        """
+        return []
+
+    @abstractmethod
+    def coefficients(self, rate: float, heat: float) -> tuple[float, ...]:
+        """The numbers that a step at a given learning rate depends on.
+
+        Args:
+            rate: the learning rate.
+            heat: the temperature T.
+
+        """
+
+    @abstractmethod
+    def move_captured(
+        self, x: Tensor, gradient: Tensor, eps: Tensor, state: Sequence[Tensor], numbers: Sequence[Tensor]
+    ) -> None:
+        """The step of `move` as a part of a compiled step, in place.
+
+        Args:
+            x: weights or log scales, `[chains, ...]`.
+            gradient: of the loss per example, of the same shape.
+            eps: standard normals, of the same shape.
+            state: the velocity, for samplers that have one.
+            numbers: the coefficients, as tensors.
+
+        """
 
     @abstractmethod
     def move(self, x: Tensor, gradient: Tensor, eps: Tensor, rate: float, heat: float, state: dict[str, Any]) -> None:
@@ -97,8 +138,8 @@ class StochasticGradientMCMC(StoredChains):
             learning_rate: of SGD on the mean loss over a batch. None finds a step size from the data.
             checkpoint_every: epochs between checkpoints. None is a hundredth of the epochs (1 with a learning rate).
             **settings: the other arguments of `Method.fit`. The update is the method's own, and samples are collected
-                until the end of the plan: `optimizer`, `patience` and `keep` are refused, `draws` and `compiled` do
-                nothing.
+                until the end of the plan: `optimizer`, `patience` and `keep` are refused, and `draws` does nothing.
+                `compiled` needs a learning rate and no cycles.
 
         Returns:
             The history: one record per epoch, columns by name (`history["nll"]`). The last record also has

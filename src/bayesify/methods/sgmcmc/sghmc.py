@@ -89,6 +89,7 @@ class SGHMC(StochasticGradientMCMC):
     """
 
     name: ClassVar[str] = "sghmc"
+    capturable: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -167,3 +168,43 @@ class SGHMC(StochasticGradientMCMC):
             temperature=heat,
         )
         x.copy_(moved)
+
+    def first_state(self, x: Tensor, state: dict[str, Any]) -> list[Tensor]:
+        """The velocity, zero at the start.
+
+        Args:
+            x: weights or log scales, `[chains, ...]`.
+            state: what it keeps, by name.
+
+        """
+        return [state.setdefault("velocity", torch.zeros_like(x))]
+
+    def coefficients(self, rate: float, heat: float) -> tuple[float, ...]:
+        """The factor of the gradient of the loss per example, half of the step h, and the factor of the noise.
+
+        Args:
+            rate: the learning rate.
+            heat: the temperature T.
+
+        """
+        step, momentum = math.sqrt(rate / self.n_data), 1.0 - self.friction
+        return step * self.n_data, 0.5 * step, math.sqrt((1.0 - momentum**2) * heat)
+
+    def move_captured(
+        self, x: Tensor, gradient: Tensor, eps: Tensor, state: Sequence[Tensor], numbers: Sequence[Tensor]
+    ) -> None:
+        """The step of the underdamped dynamics as a part of a compiled step, in place.
+
+        Args:
+            x: weights or log scales, `[chains, ...]`.
+            gradient: of the loss per example, of the same shape.
+            eps: standard normals, of the same shape.
+            state: the velocity.
+            numbers: the coefficients, as tensors.
+
+        """
+        (velocity,), (kick, half, spread) = state, numbers
+        kicked = velocity - kick * gradient
+        drifted = (1.0 - self.friction) * kicked + spread * eps
+        x.copy_(x + half * (kicked + drifted))
+        velocity.copy_(drifted)

@@ -14,6 +14,7 @@ batches adds about step * V / (4 T), with V the covariance of the gradient of U 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -75,6 +76,7 @@ class SGLD(StochasticGradientMCMC):
     """
 
     name: ClassVar[str] = "sgld"
+    capturable: ClassVar[bool] = True
     usual_steps: ClassVar[int] = 8000
 
     def largest_step(self, curvature: float, batch_noise: float) -> float:
@@ -103,3 +105,29 @@ class SGLD(StochasticGradientMCMC):
 
         """
         x.copy_(sgld_update(x, gradient, eps, step=2.0 * rate / self.n_data, temperature=heat))
+
+    def coefficients(self, rate: float, heat: float) -> tuple[float, ...]:
+        """The factors of the gradient of the loss per example and of the noise.
+
+        Args:
+            rate: the learning rate.
+            heat: the temperature T.
+
+        """
+        return rate, math.sqrt(2.0 * rate / self.n_data * heat)
+
+    def move_captured(
+        self, x: Tensor, gradient: Tensor, eps: Tensor, state: Sequence[Tensor], numbers: Sequence[Tensor]
+    ) -> None:
+        """The Langevin step as a part of a compiled step, in place.
+
+        Args:
+            x: weights or log scales, `[chains, ...]`.
+            gradient: of the loss per example, of the same shape.
+            eps: standard normals, of the same shape.
+            state: not used.
+            numbers: the coefficients, as tensors.
+
+        """
+        descent, spread = numbers
+        x.copy_(x - descent * gradient + spread * eps)

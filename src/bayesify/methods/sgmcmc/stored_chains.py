@@ -89,6 +89,11 @@ class StoredChains(ChainPositions):
         self.calendar: Calendar | None = None
         self.n_data, self.heat, self.step_number, self._looked_back = 1, 1.0, 0, False
 
+    @property
+    def outside_steps(self) -> Sequence[str]:  # type: ignore[override]
+        """The stored samples, which are written between steps."""
+        return [name for name, _ in self.named_buffers() if name == "count" or name.startswith("stored")]
+
     def settings(self) -> dict[str, Any]:
         """The number of chains and samples, the burn-in, the cycles and the temperature."""
         return {
@@ -211,6 +216,19 @@ class StoredChains(ChainPositions):
 
         """
         super().absorb(objective)
+        self._collect()
+
+    def made_step(self, step: int) -> None:
+        """Store a sample after a compiled step, where one is due.
+
+        Args:
+            step: the number of the step.
+
+        """
+        self.step_number = step
+        self._collect()
+
+    def _collect(self) -> None:
         calendar = self.calendar
         if calendar is None:
             return

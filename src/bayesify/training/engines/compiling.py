@@ -14,14 +14,16 @@ from torch.fx import GraphModule, Node
 
 from bayesify import noise
 from bayesify.training.engines.compiled_noise import one_operation
+from bayesify.training.engines.repeated_noise import repeat_noise
 
 logger = logging.getLogger("bayesify")
 
 # Seconds that compiling a step takes on two cores, and that it saves: per weight on a CPU, per step on a GPU, where
-# Python is slower than the arithmetic. Measured by `bayesify bench step` with and without `--eager`.
-_SECONDS_TO_COMPILE = 15.0
+# Python is slower than the arithmetic. Measured by `bayesify bench step` with and without `--eager`. Deep networks take
+# longer and save more on a GPU, both by the number of their tensors (ResNet-18 has 62, BERT-base 199).
+_SECONDS_TO_COMPILE, _SECONDS_TO_COMPILE_A_TENSOR = 15.0, 0.3
 _SECONDS_PER_WEIGHT = 1.5e-8
-_SECONDS_PER_STEP_ON_GPU = 1.5e-3
+_SECONDS_PER_STEP_ON_GPU, _SECONDS_PER_TENSOR_ON_GPU = 1.5e-3, 1.5e-4
 # Fuse a product and a sum into one operation that rounds once, where the processor has it.
 _OPTIONS = {"cpp.enable_floating_point_contract_flag": "fast"}
 # The operations of `_exp_minus_abs`, which softplus and its derivative share.
@@ -44,21 +46,24 @@ _LOG1P = (
 )
 
 
-def worth_compiling(weights: int, steps: int, device: torch.device) -> bool:
+def worth_compiling(weights: int, steps: int, device: torch.device, tensors: int = 1) -> bool:
     """Whether the time saved over all steps exceeds the time that compiling takes.
 
     Args:
         weights: weights per step, times draws.
         steps: number of training steps.
         device: where they are made.
+        tensors: of the network.
 
     """
-    saved = weights * _SECONDS_PER_WEIGHT if device.type == "cpu" else _SECONDS_PER_STEP_ON_GPU
-    return steps * saved > _SECONDS_TO_COMPILE
+    if device.type == "cpu":
+        return steps * weights * _SECONDS_PER_WEIGHT > _SECONDS_TO_COMPILE
+    saved = max(_SECONDS_PER_STEP_ON_GPU, _SECONDS_PER_TENSOR_ON_GPU * tensors)
+    return steps * saved > max(_SECONDS_TO_COMPILE, _SECONDS_TO_COMPILE_A_TENSOR * tensors)
 
 
 def compile_function(
-    function: Callable[..., Any], example: tuple[Any, ...], *, threads: int | None = None
+    function: Callable[..., Any], example: tuple[Any, ...], *, threads: int | None = None, lean: bool = False
 ) -> Callable[..., Any]:
     """Compile a function of tensors for the shapes of one example.
 
@@ -70,6 +75,8 @@ def compile_function(
         example: arguments that show the shapes; they are not changed.
         threads: for functions that several Python threads call at once: torch threads for each call. The result is
             C++ code throughout, which does not block the other Python threads.
+        lean: make noise and widths again where they are needed again, instead of keeping them: on a GPU memory takes
+            longer than arithmetic.
 
     Returns:
         The compiled function.
@@ -83,9 +90,13 @@ def compile_function(
         tensor.clone() if any(tensor is earlier for earlier in example[:n]) else tensor
         for n, tensor in enumerate(example)
     )
-    with noise.mixing(one_operation()):
-        graph = make_fx(function, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
-    _share_repeated(graph)
+    rules = {} if lean else _decompositions()
+    with noise.mixing(one_operation(), one_by_one=lean):
+        graph = make_fx(function, rules, tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
+    if lean:
+        repeat_noise(graph)
+    else:
+        _share_repeated(graph)
     with torch.no_grad(), _compiler_cache(example) as shown:
         # Compiled code depends on the number of threads: naming it keeps the cache from returning code for another one.
         options = {**_OPTIONS, "cpp.threads": threads or torch.get_num_threads(), "cpp_wrapper": threads is not None}

@@ -1,6 +1,7 @@
 """The steps of an epoch, made in the fastest way that works.
 
-    replays        of a captured graph, with the data on the GPU (`graphs.py`, `staged_step.py`)
+    replays        of a captured graph, with the data on the GPU (`graphs.py`, `staged_step.py`) or with batches that
+                   are copied there (`batch_graphs.py`)
     side by side   the networks of an ensemble on the cores of a CPU (`side_by_side.py`)
     fused          compiled as one function (`fused.py`)
     plain          autograd and torch's optimiser, for what cannot be captured or is not worth compiling
@@ -22,6 +23,7 @@ from torch import Tensor
 from bayesify.distributed import active
 from bayesify.training.augmentation import augmented
 from bayesify.training.batches import Batch, Examples, IndexedExamples, TensorExamples, to_device
+from bayesify.training.engines.batch_graphs import BatchGraphs, batch_graphs
 from bayesify.training.engines.compiling import worth_compiling
 from bayesify.training.engines.fused import FusedStep, fused_step
 from bayesify.training.engines.graphs import GraphedSteps
@@ -76,6 +78,7 @@ class Engine:
         self._device = next(method.parameters()).device
         self._decided = False
         self._fused: FusedStep | None = None
+        self._replayed: BatchGraphs | None = None
         self._graphed: GraphedSteps | SideBySideSteps | None = None
         self._ahead: tuple[Tensor, Tensor] | None = None  # order and numbers of the epoch to come
 
@@ -91,10 +94,14 @@ class Engine:
         """
         plan, members, group = self.plan, self.method.members, active()
         total = torch.tensor(progress.nll_sum, dtype=torch.float64, device=self._device)
-        if not self._decided and isinstance(self.examples, IndexedExamples):
+        # With augmentation the first whole batch decides, so that the function is called once a step.
+        early = self._augment is None or skip == self.step_schedule.batches - 1
+        if not self._decided and early and isinstance(self.examples, IndexedExamples):
             leading = torch.arange(min(plan.batch_size, self.examples.n_data))
-            batch = to_device(self.examples.fetch(leading), self._device)
-            self._fuse([batch] * members, tell)
+            first = [to_device(self.examples.fetch(leading), self._device)] * members
+            if self._augment is not None:
+                first = augmented(first, self._augment, plan.seed, progress.step)
+            self._fuse(first, tell)
         try:
             if self._graphed is not None:
                 yield from self._replays(self._graphed, epoch, skip, progress, total)
@@ -123,8 +130,11 @@ class Engine:
 
     def _step(self, batch: list[Batch], step: int, size: int) -> Tensor:
         method, share, rate = self.method, self.step_schedule.share(step, size), self._set_rates(step)
-        if self._fused is not None:
-            return self._fused(batch, step, share, rate)
+        run = self._replayed or self._fused
+        if run is not None:
+            nll = run(batch, step, share, rate)
+            method.made_step(step)
+            return nll
         return plain_step(method, self.optimizer, self.plan, batch, step, share, self._layer_rates)
 
     def _replays(
@@ -136,8 +146,9 @@ class Engine:
         graphed.begin(order, numbers, epoch * batches, skip)
         self._set_rates((epoch + 1) * batches - 1)
         try:
-            for size in self.step_schedule.sizes[skip:]:
+            for number, size in enumerate(self.step_schedule.sizes[skip:], epoch * batches + skip):
                 graphed.step(size)
+                self.method.made_step(number)
                 progress.seen += size
                 yield
             if epoch + 1 < self.plan.epochs:
@@ -170,8 +181,9 @@ class Engine:
         plan, method, self._decided = self.plan, self.method, True
         wanted = plan.compiled
         if wanted is None:
-            size = method.network.size * plan.draws
-            wanted = declares(method, "capturable") and worth_compiling(size, self.step_schedule.steps, self._device)
+            size, tensors = method.network.size * plan.draws, len(method.network.places)
+            able = declares(method, "capturable") and method.fusible
+            wanted = able and worth_compiling(size, self.step_schedule.steps, self._device, tensors)
         if wanted and active() is not None:
             if plan.compiled:
                 logger.warning("the step is not fused: gradients are exchanged between the processes after each pass")
@@ -190,6 +202,8 @@ class Engine:
                 self._fused = self._graphed.fused
             elif in_memory is None or not self._on_gpu:  # on a GPU, `_faster` has tried to fuse the step
                 self._fused = fused_step(method, self.optimizer, plan.draws, batch)
+                if self._fused is not None and self._on_gpu:
+                    self._replayed = batch_graphs(self._fused, batch)
             tell(None)
         self.plan = method.plan = replace(plan, compiled=self._fused is not None)
 

@@ -11,8 +11,8 @@ is passed as tensors and never compiled in.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
 from bayesify.training.batches import Batch
+from bayesify.training.engines.comparing import check_same, copied, full_products, unchanged
 from bayesify.training.engines.compiling import compile_function
 from bayesify.training.engines.updates import UpdateRule, update_rule
 from bayesify.training.trainable import declares
@@ -32,11 +33,6 @@ if TYPE_CHECKING:
     from bayesify.training.trainable import Objective, Trainable
 
 logger = logging.getLogger("bayesify")
-# Compiled and plain arithmetic differ by rounding. Where a gradient is nearly zero, Adam turns that into a sign; TF32
-# rounds coarsely. An update that differs by more than this share of its length is wrong.
-_TOLERANCE = 5e-2
-# With eight bits of mantissa a compiled step rounds in other places, and small gradients change their sign.
-_TOLERANCE_BFLOAT16 = 0.3
 
 
 class FusedStep:
@@ -50,14 +46,18 @@ class FusedStep:
     Attributes:
         state: parameters, buffers and the optimiser's state, which a step changes in place.
         done: number of steps made so far.
+        compile_seconds: how long the compiler took, the last time.
 
     """
+
+    compile_seconds: float = 0.0
 
     def __init__(self, method: Trainable, rule: UpdateRule, draws: int) -> None:
         self.method, self.rule, self.draws = method, rule, draws
         self.objective: nn.Module = _Objective(method, draws)
         self.names = [name for name, _ in self.objective.named_parameters()]
-        self.buffers = dict(self.objective.named_buffers())
+        outside = {f"method.{name}" for name in method.outside_steps}
+        self.buffers = {name: tensor for name, tensor in self.objective.named_buffers() if name not in outside}
         self.done = rule.count()
         self.state: list[Tensor] = [
             *(parameter.detach() for parameter in self.objective.parameters()),
@@ -81,8 +81,11 @@ class FusedStep:
         """
         leaves, layout = pytree.tree_flatten(batches)
         numbers = self.numbers(share, rate)
-        where = self.state[0].device
-        arguments = (torch.tensor(step, device=where), torch.tensor(numbers, dtype=self.state[0].dtype, device=where))
+        # From the host's own memory this does not wait for the steps under way.
+        arguments = [
+            tensor.to(self.state[0].device, non_blocking=True)
+            for tensor in (torch.tensor(step), torch.tensor(numbers, dtype=self.state[0].dtype))
+        ]
         self.done += 1
         return self.evaluate(layout, leaves, *arguments)
 
@@ -118,22 +121,41 @@ class FusedStep:
         def flat(*tensors: Tensor) -> Tensor:
             return self.run(layout, *tensors)
 
-        def result(run: Callable[..., Tensor]) -> list[Tensor]:
-            copies = [tensor.clone() for tensor in self.state]
-            with _full_precision():
-                return [run(*copies, *arguments), *copies]
-
         self.method.train()
         # Plain first: the network is examined on its first batch, which a trace for the compiler does not allow.
-        expected = result(flat)
+        expected = self._after(flat, arguments)
+        began = time.perf_counter()
         compiled = self.compile_function(flat, (*self.state, *arguments))
-        rough = getattr(getattr(self.method, "plan", None), "precision", "full") == "bfloat16"
-        tolerance = _TOLERANCE_BFLOAT16 if rough else _TOLERANCE
-        check_same(expected, result(compiled), [torch.zeros_like(expected[0]), *self.state], tolerance)
+        self.compile_seconds = time.perf_counter() - began
+        network, full = self.method.network, None
+        if network.training_precision != "full":
+            kept, network.training_precision = network.training_precision, "full"
+            try:
+                full = self._after(flat, arguments)
+            finally:
+                network.training_precision = kept
+        before = [torch.zeros_like(expected[0]), *self.state]
+        slots = [f"the optimiser's tensor {number + 1}" for number in range(len(self.state))]
+        names = ["the loss", *self.names, *self.buffers, *slots]
+        check_same(expected, self._after(compiled, arguments), before, full=full, names=names)
         self._compiled[shape_of(leaves)] = compiled
+
+    def _after(self, run: Callable[..., Tensor], arguments: tuple[Tensor, ...]) -> list[Tensor]:
+        """The loss and the state after a step on a copy of the state."""
+        if self.state[0].is_cuda:
+            # A GPU may have no room for a step on another state.
+            with full_products(), unchanged(self.state):
+                nll = run(*self.state, *arguments)
+                copies = copied([*self.state, nll])
+                return [copies[-1], *copies[:-1]]
+        copies = [tensor.clone() for tensor in self.state]
+        with full_products():
+            return [run(*copies, *arguments), *copies]
 
     def compile_function(self, function: Callable[..., Tensor], example: tuple[Tensor, ...]) -> Callable[..., Tensor]:
         """Compile one function; engines that run in several threads compile for those."""
+        if type(self) is FusedStep and self.state[0].is_cuda:
+            return compile_function(function, example, lean=True)
         return compile_function(function, example)
 
     def run(self, layout: Any, *tensors: Tensor) -> Tensor:
@@ -150,6 +172,7 @@ class FusedStep:
             loss, nll = functional_call(self.objective, named, (batches, step, share))
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         with torch.no_grad():
+            self.rule.begin(step, buffers["seed"])
             optimizer_state = [[next(rest) for _ in slots] for slots in self.rule.state]
             self.rule.apply_all(state[: len(self.names)], gradients, optimizer_state, rates)
         batch_nll: Tensor = nll.detach()
@@ -192,7 +215,7 @@ def signed(seed: int) -> int:
 
 def check_capturable(method: Trainable, optimizer: Optimizer, batches: list[Batch]) -> None:
     """Raise where the step is not one function of tensors."""
-    if not declares(method, "capturable"):
+    if not declares(method, "capturable") or not method.fusible:
         raise ValueError(f"the step of {method.name} is not one function of tensors")
     if {id(p) for p in method.parameters()} != {id(p) for group in optimizer.param_groups for p in group["params"]}:
         raise ValueError("the optimiser does not have all parameters of the method")
@@ -225,32 +248,5 @@ class _Objective(nn.Module):
             objective: Objective = self.method.captured(batches, step=step, share=share, draws=self.draws)
         finally:
             self.method.seed = seed
-        self.method.absorb(objective)
+        self.method.update_statistics(objective)
         return objective.loss, objective.nll
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Switch TF32 off for products and convolutions: its rounding depends on the algorithm that a GPU chooses."""
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
-
-
-def check_same(
-    plain: Sequence[Tensor], compiled: Sequence[Tensor], before: Sequence[Tensor], tolerance: float = _TOLERANCE
-) -> None:
-    """Raise where a compiled step's results differ from the plain one's by more than rounding."""
-    for expected, actual, old in zip(plain, compiled, before, strict=True):
-        if expected.is_floating_point():
-            allowed = tolerance * (expected - old).norm() + 1e-6 * expected.norm()
-            same = bool((expected - actual).norm() <= allowed)
-        else:
-            same = torch.equal(expected, actual)
-        if not same:
-            raise ValueError("the compiled step differs from the plain one")

@@ -16,10 +16,13 @@ from torch.utils import _pytree as pytree
 
 from bayesify.errors import first_line
 from bayesify.training.batches import TensorExamples, take
+from bayesify.training.engines.comparing import unchanged
 from bayesify.training.engines.fused import FusedStep
 
 logger = logging.getLogger("bayesify")
 _WARM_UP = 3
+# Compiling for a smaller last batch, of which there is one in an epoch, has to take less than this.
+_SECONDS_FOR_ANOTHER_SIZE = 20.0
 
 
 class GraphedSteps:
@@ -87,6 +90,8 @@ class GraphedSteps:
 
     def _captured(self, size: int) -> torch.cuda.CUDAGraph | None:
         """The graph for batches of this size; None (with one logged reason) where it cannot be captured."""
+        if size != self.batch_size and self.fused.compile_seconds > _SECONDS_FOR_ANOTHER_SIZE:
+            return None
         try:
             # Streams and kernels belong to the current device, which may not be the data's. A capture that fails leaves
             # its own stream as the current one.
@@ -102,18 +107,15 @@ class GraphedSteps:
         # Each size is compiled first: plain code may create small tensors, which a capture does not allow.
         self.fused.compile([(take(self.examples.x, leading), self.examples.y[leading])] * self.order.shape[0])
         # Trial steps load what cannot be loaded during a capture; their changes are undone.
-        changed = [*self.fused.state, self.batch, self.nll]
-        saved = [tensor.clone() for tensor in changed]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        try:
-            with torch.cuda.stream(stream):
-                for _ in range(_WARM_UP):
-                    self._step(size)
-        finally:
-            torch.cuda.current_stream().wait_stream(stream)
-            for tensor, old in zip(changed, saved, strict=True):
-                tensor.copy_(old)
+        with unchanged([*self.fused.state, self.batch, self.nll]):
+            try:
+                with torch.cuda.stream(stream):
+                    for _ in range(_WARM_UP):
+                        self._step(size)
+            finally:
+                torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         # Torch's default stream for captures stays on the device of the first capture.
         with torch.cuda.graph(graph, stream=stream):

@@ -27,8 +27,9 @@ from torch.utils import _pytree as pytree
 from bayesify import noise
 from bayesify.errors import choose, first_line
 from bayesify.priors.stacked_priors import VaryingPrior
+from bayesify.training.engines.comparing import TOLERANCE, check_same
 from bayesify.training.engines.compiling import compile_function
-from bayesify.training.engines.fused import check_same, shape_of
+from bayesify.training.engines.fused import shape_of
 
 if TYPE_CHECKING:
     from bayesify.training.engines.stacked_step import StackedStep
@@ -267,12 +268,12 @@ def can_be_staged(step: StackedStep) -> bool:
 
 
 def check_finite(
-    expected: Sequence[Tensor], found: Sequence[Tensor], before: Sequence[Tensor], **tolerance: float
+    expected: Sequence[Tensor], found: Sequence[Tensor], before: Sequence[Tensor], tolerance: float = TOLERANCE
 ) -> None:
     """Raise where the rows of networks differ by more than rounding; networks that have diverged are left out."""
     finite = torch.stack([torch.isfinite(rows).view(len(rows), -1).all(1) for rows in expected]).all(0)
     plain, other, old = ([rows[finite] for rows in tensors] for tensors in (expected, found, before))
-    check_same(plain, other, old, **tolerance)
+    check_same(plain, other, old, tolerance)
 
 
 @contextmanager

@@ -30,6 +30,9 @@ class UpdateRule(ABC):
         self.parameters: list[Tensor] = list(self.group["params"])
         self.state = [self._own_state(parameter) for parameter in self.parameters]
 
+    def begin(self, step: Tensor, seed: Tensor) -> None:  # noqa: B027 -- most updates have no noise
+        """What an update with noise needs: the number of the step and the seed, as tensors of a trace."""
+
     @abstractmethod
     def numbers(self, rate: float, done: int) -> tuple[float, ...]:
         """The numbers that an update depends on, after `done` updates, at a learning rate `rate`."""

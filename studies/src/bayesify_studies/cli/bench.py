@@ -20,6 +20,7 @@ BENCHMARKS = {
     "epochs": "a whole fit of 60,000 images",
     "predict": "answers by draws and by moments against plain passes",
     "memory": "bytes of tensors held in training",
+    "networks": "a step of ResNet-18 or -50, ViT, BERT or GPT-2 against a plain one",
     "fleet": "many networks at once against one by one",
     "scaling": "how costs grow with weights, draws, batch, data, fleet",
     "floor": "the least time that a step can take here",
@@ -37,6 +38,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog="Examples:\n\nbayesify bench --json\n\nbayesify bench step --units 1200 --draws 2 --estimator local\n\n"
         "bayesify bench scaling --over draws --sizes 1,4,16\n\nbayesify bench floor --device cuda\n\n"
+        "bayesify bench networks --network bert --method ivon --device cuda\n\n"
         "bayesify bench peers --only torchbnn,ivon-opt\n\nbayesify bench serve --connections 32\n\n"
         "BAYESIFY_NUMPYRO_PYTHON=/path/to/python bayesify bench hmc --rounds 3"
     )(bench)
@@ -47,7 +49,9 @@ def bench(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="; ".join(f"{name}: {what}" for name, what in BENCHMARKS.items()))
     ] = "step",
-    network: Annotated[str, typer.Option(help="mlp, or cnn: study C's small one (step).")] = "mlp",
+    network: Annotated[
+        str, typer.Option(help="mlp or cnn (step); resnet18, resnet50, vit, bert or gpt2 (networks).")
+    ] = "mlp",
     units: Annotated[int, typer.Option(help="Hidden units in each of two layers.")] = 400,
     draws: Annotated[
         int | None, typer.Option(help="Per step (default: 1), or per answer (default: 30 in serve, 100 in predict).")
@@ -56,6 +60,11 @@ def bench(
     prior: Annotated[str, typer.Option(help="As in train.")] = "scale-mixture:0.75,1,0.000335",
     estimator: Annotated[str, typer.Option(help="weight, local or flipout.")] = "weight",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    method: Annotated[
+        str, typer.Option(help="variational, flipout, ivon, sgld, sghmc, ... (networks).")
+    ] = "variational",
+    precision: Annotated[str, typer.Option(help="bfloat16 or tf32 (networks).")] = "bfloat16",
+    tiny: Annotated[bool, typer.Option("--tiny", help="The same layers in small, to try it out (networks).")] = False,
     rounds: Annotated[int | None, typer.Option(help="Rounds in which they take turns.")] = None,
     steps: Annotated[int, typer.Option(help="Steps of each per round (step, peers).")] = 10,
     epochs: Annotated[int | None, typer.Option(help="To fit (default: 4, or 600 on a GPU) (epochs).")] = None,
@@ -103,7 +112,7 @@ def _settings(name: str, measure: Any, given: Mapping[str, Any]) -> dict[str, An
     known = inspect.signature(measure).parameters
     settings: dict[str, Any] = {}
     for option, value in given.items():
-        if option in {"name", "as_json"} or value is None or (option == "eager" and not value):
+        if option in {"name", "as_json"} or value is None or (option in {"eager", "tiny"} and not value):
             continue
         own = "compiled" if option == "eager" else _OWN_WORDS.get((name, option), option)
         if own not in known:

@@ -1,0 +1,312 @@
+"""The page on the speed and memory of known networks, from measured rows alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+TITLES = {
+    "resnet18": "ResNet-18",
+    "resnet50": "ResNet-50",
+    "vit": "ViT-S/16",
+    "bert": "BERT-base",
+    "gpt2": "GPT-2 small",
+}
+BATCHES = {
+    "resnet18": "128 images of 32 x 32",
+    "resnet50": "64 images of 224 x 224",
+    "vit": "64 images of 224 x 224",
+    "bert": "32 texts of 128 tokens",
+    "gpt2": "8 texts of 512 tokens",
+}
+METHODS = {
+    "variational": "variational",
+    "flipout": "variational, flipout",
+    "ivon": "IVON",
+    "sgld": "SGLD",
+    "sghmc": "SGHMC",
+    "ensemble": "ensemble of 5",
+}
+PRECISIONS = {"bfloat16": "bfloat16", "tf32": "TF32"}
+STEP, FLIPOUT, EAGER, MEMORY, ENSEMBLE, LAPLACE, PREDICTION = 1.25, 2.2, 1.8, 1.8, 0.7, 60.0, 1.03
+# The goal for memory is one for networks of at least so many weights.
+_MANY_WEIGHTS = 10_000_000
+
+
+def publish(files: Sequence[Path], results: Path) -> None:
+    """Take measurements in, later ones in place of earlier ones, and write the results and their page."""
+    known: dict[str, Any] = json.loads(results.read_text()) if results.is_file() else {"machine": {}, "rows": []}
+    rows = {_key(row): row for row in known["rows"]}
+    for file in files:
+        if not file.is_file():
+            raise SystemExit(f"network_speed.py: there is no file {file}")
+        for line in file.read_text().splitlines():
+            row = json.loads(line)
+            if "machine" in row:
+                known["machine"] = row["machine"]
+            elif "failed" not in row:
+                rows[_key(row)] = row
+    known["rows"] = list(rows.values())
+    results.write_text(json.dumps(known, indent=1) + "\n")
+    results.with_suffix(".md").write_text(page(known))
+
+
+def page(measured: dict[str, Any]) -> str:
+    """The page as Markdown."""
+    rows = measured["rows"]
+    compiled = [(name, precision, row) for name, precision, row in _steps(rows) if row["method"] == "variational"]
+    ratios = [ratio for name, precision, row in compiled if (ratio := _alike(rows, row)) is not None]
+    answer = "No step has been measured with a plain one beside it."
+    if ratios:
+        answer = (
+            f"Compiled and captured alike, a variational step takes {min(ratios):.2f} to {max(ratios):.2f} times a "
+            "plain one on the networks below."
+        )
+    card = measured["machine"].get("gpu", measured["machine"].get("processor", "an unknown machine"))
+    versions = f"torch {measured['machine'].get('torch', '?')}, Python {measured['machine'].get('python', '?')}"
+    parts = [
+        "# Speed of known networks",
+        f"{answer} Measured on one {card} with {versions}.",
+        "Batches: " + "; ".join(f"{TITLES[name]} {text}" for name, text in BATCHES.items()) + ". Dropout is off.",
+        "## Step",
+        (
+            "`plain` is the same network trained by the same engine, compiled and captured in the same way. "
+            "`torch.compile` is a plain loop with a compiled forward and backward pass and fused Adam. Milliseconds "
+            "are medians. Compile times were measured while other processes compiled on the same cores, so they are "
+            "rough."
+        ),
+        _step_table(rows),
+        "## Without compiling",
+        "Before compiling pays, a step waits for Python more than for the GPU." + _disturbed(rows),
+        _eager_table(rows),
+        "## Memory",
+        (
+            "The most that tensors take at once during a step, in GiB. `plain` is eager training with Adam. A compiled "
+            "step keeps the means, the widths, two moments of each and the given weights: seven numbers a weight where "
+            "plain training has four. The noise of the draws is not kept but made again for the gradient of the widths."
+        ),
+        _memory_table(rows),
+        "## Prediction and Laplace",
+        *_others(rows),
+        *_images(rows),
+        "## Goals",
+        _goal_table(rows),
+        "## Repeat it",
+        (
+            "```bash\npython studies/scripts/network_speed.py --out network-speed.jsonl\n"
+            "python studies/scripts/cifar10_resnet18.py plain-sgd ivon-prior ivon-prior-0.8-8 --data cifar.npz "
+            "--out cifar\ncat cifar/*.json >> network-speed.jsonl\n"
+            "python studies/scripts/network_speed.py --publish network-speed.jsonl\n"
+            "bayesify bench networks --network bert --method ivon --device cuda\n```"
+        ),
+        "Transformers are those of the library `transformers`, made from their configuration.",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _disturbed(rows: Sequence[Row]) -> str:
+    eager = [row for row in rows if row.get("path") == "eager"]
+    if all(row.get("together") == 1 for row in eager):
+        return ""
+    return " Some of these were measured while other processes compiled on the same cores: they are rough."
+
+
+def _key(row: Row) -> str:
+    names = ("function", "network", "method", "precision", "compiled", "classes", "setting")
+    defaults = {"compiled": True, "function": "measure"}
+    # An eager step is compared with the plain one of the same process.
+    part = [row.get("part")] if row.get("path") == "eager" and row.get("method") == "plain" else []
+    return "/".join(str(value) for value in (*(row.get(name, defaults.get(name)) for name in names), *part))
+
+
+def _find(rows: Sequence[Row], network: str, method: str, precision: str, *, compiled: bool) -> Row | None:
+    for row in rows:
+        same = row.get("network") == network and row.get("method") == method and row.get("precision") == precision
+        eager = row.get("path") == "eager"
+        if same and eager is not compiled:
+            return row
+    return None
+
+
+def _steps(rows: Sequence[Row]) -> list[tuple[str, str, Row]]:
+    """The compiled steps of ours, by network and precision."""
+    return [
+        (network, precision, row)
+        for precision in PRECISIONS
+        for network in TITLES
+        for method in METHODS
+        if (row := _find(rows, network, method, precision, compiled=True)) is not None
+    ]
+
+
+def _alike(rows: Sequence[Row], row: Row) -> float | None:
+    plain = _find(rows, row["network"], "point", row["precision"], compiled=True)
+    return None if plain is None else row["ms"] / plain["ms"]
+
+
+def _plain(rows: Sequence[Row], row: Row) -> Row | None:
+    """The eager plain step beside a step: that of the same process, or the last one."""
+    same = [other for other in rows if other.get("part") == row.get("part")]
+    network, precision = row["network"], row["precision"]
+    return _find(same, network, "plain", precision, compiled=False) or _find(
+        rows[::-1], network, "plain", precision, compiled=False
+    )
+
+
+def _to_eager(rows: Sequence[Row], row: Row, what: str) -> float | None:
+    plain = _plain(rows, row)
+    return None if plain is None or plain.get(what) is None or row.get(what) is None else row[what] / plain[what]
+
+
+def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    if not lines:
+        return "Not measured."
+    marks = ["---", "---", *["---:"] * (len(heads) - 2)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, marks, *lines))
+
+
+def _of(row: Row | None, what: str) -> float | None:
+    return None if row is None else row.get(what)
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _step_table(rows: Sequence[Row]) -> str:
+    lines = []
+    for network, precision, row in _steps(rows):
+        plain = _find(rows, network, "point", precision, compiled=True)
+        user = _find(rows, network, "torch.compile", precision, compiled=True)
+        lines.append(
+            [
+                f"{TITLES[network]}, {PRECISIONS[precision]}",
+                METHODS[row["method"]],
+                _number(row["ms"]),
+                _number(_of(plain, "ms")),
+                _number(_alike(rows, row)),
+                _number(_of(user, "ms")),
+                _number(row.get("compile_seconds"), 0),
+                _number(_of(plain, "compile_seconds"), 0),
+            ]
+        )
+    heads = ("network", "method", "ms", "plain, ms", "ratio", "torch.compile, ms", "compile, s", "plain, s")
+    return _table(heads, lines)
+
+
+def _eager_table(rows: Sequence[Row]) -> str:
+    lines = []
+    for precision, digits in PRECISIONS.items():
+        for network, title in TITLES.items():
+            for method, name in METHODS.items():
+                row = _find(rows, network, method, precision, compiled=False)
+                plain = None if row is None else _plain(rows, row)
+                if row is not None and plain is not None:
+                    ratio = _number(_to_eager(rows, row, "ms"))
+                    lines.append([f"{title}, {digits}", name, _number(row["ms"]), _number(plain["ms"]), ratio])
+    return _table(("network", "method", "ms", "plain, ms", "ratio"), lines)
+
+
+def _memory_table(rows: Sequence[Row]) -> str:
+    lines = []
+    for network, precision, row in _steps(rows):
+        plain = _plain(rows, row)
+        alike = _find(rows, network, "point", precision, compiled=True)
+        if plain is not None and row.get("peak_gib") is not None:
+            lines.append(
+                [
+                    f"{TITLES[network]}, {PRECISIONS[precision]}",
+                    METHODS[row["method"]],
+                    _number(row["peak_gib"]),
+                    _number(plain["peak_gib"]),
+                    _number(_to_eager(rows, row, "peak_gib")),
+                    _number(_of(alike, "peak_gib")),
+                ]
+            )
+    return _table(("network", "method", "GiB", "plain, GiB", "ratio", "plain compiled alike, GiB"), lines)
+
+
+def _others(rows: Sequence[Row]) -> list[str]:
+    said = []
+    for row in rows:
+        if row.get("function") == "prediction":
+            precision = "bfloat16" if row["precision"] == "bfloat16" else "TF32"
+            said.append(
+                f"- {row['rows']:,} inputs of ResNet-18 with {row['draws']} whole draws in {precision}: "
+                f"{row['ours_seconds']:.2f} s, {row['ratio']:.3f} times as many plain passes."
+            )
+        if row.get("function") == "last_layer_laplace":
+            said.append(
+                f"- Laplace ({row['structure']}) on a last layer of {row['features']:,} features and "
+                f"{row['classes']:,} classes, from {row['rows']:,} rows of features: {row['seconds']:.1f} s."
+            )
+    return ["\n".join(said)] if said else ["Not measured."]
+
+
+def _images(rows: Sequence[Row]) -> list[str]:
+    """What training ResNet-18 on CIFAR-10 gave, where it was done."""
+    trained = [row for row in rows if "setting" in row]
+    if not trained:
+        return []
+    lines = [
+        [
+            row["setting"],
+            str(row["epochs"]),
+            *(_number(row["scores"][name], digits) for name, digits in (("accuracy", 4), ("nll", 3), ("ece", 3))),
+            _number(row.get("seconds_per_epoch")),
+        ]
+        for row in trained
+    ]
+    return [
+        "## CIFAR-10",
+        (
+            "ResNet-18 with the usual augmentation (`augment=`), batches of 128, compiled steps in bfloat16. Scores "
+            "are those of 5,000 held-out training images, with 30 draws; one seed. "
+            f"{len(trained)} settings were tried in this queue, those of `studies/scripts/cifar10_resnet18.py`. A "
+            "missing time was measured beside other work."
+        ),
+        _table(("setting", "epochs", "accuracy", "NLL", "ECE", "seconds an epoch"), lines),
+    ]
+
+
+def _goal_table(rows: Sequence[Row]) -> str:
+    """What was asked, the worst that was measured, and whether it is within."""
+    found: list[tuple[str, float, list[float]]] = []
+
+    def collect(what: str, limit: float, values: Sequence[float | None]) -> None:
+        found.append((what, limit, [value for value in values if value is not None]))
+
+    ours = [row for _, _, row in _steps(rows)]
+    weight = [row for row in ours if row["method"] in {"variational", "ivon"}]
+    for precision, title in PRECISIONS.items():
+        alike = [_alike(rows, row) for row in weight if row["precision"] == precision]
+        collect(f"step / plain step, compiled alike, {title}", STEP, alike)
+    collect(
+        "flipout step / plain step, compiled alike",
+        FLIPOUT,
+        [_alike(rows, r) for r in ours if r["method"] == "flipout"],
+    )
+    eager = [row for row in rows if row.get("path") == "eager" and row.get("method") in {"variational", "ivon"}]
+    collect("eager step / eager plain step", EAGER, [_to_eager(rows, row, "ms") for row in eager])
+    many = [row for row in weight if row.get("weights", 0) >= _MANY_WEIGHTS]
+    collect("memory peak / eager plain training with Adam", MEMORY, [_to_eager(rows, row, "peak_gib") for row in many])
+    members = [ratio / 5 for row in ours if row["method"] == "ensemble" and (ratio := _alike(rows, row)) is not None]
+    collect("ensemble of 5 as one / 5 plain trainings", ENSEMBLE, members)
+    collect(
+        "last-layer Laplace, seconds",
+        LAPLACE,
+        [r["seconds"] for r in rows if r.get("function") == "last_layer_laplace"],
+    )
+    collect("prediction / plain passes", PREDICTION, [r["ratio"] for r in rows if r.get("function") == "prediction"])
+    lines = []
+    for what, limit, values in found:
+        if not values:
+            lines.append([what, f"{limit:g}", "not measured", ""])
+            continue
+        within = sum(value <= limit for value in values)
+        verdict = "reached" if within == len(values) else f"reached by {within} of {len(values)}"
+        lines.append([what, f"{limit:g}", f"{min(values):.2f} to {max(values):.2f}", verdict])
+    return _table(("what", "at most", "measured", "verdict"), lines)
