@@ -14,7 +14,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # The name of a module where it is not that of its package.
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 # Where the packages of an extra may be imported.
-EXTRAS = {"serve": ("serving", "studio", "cli"), "mcmc": ("methods", "evaluation", "workflows")}
+EXTRAS = {
+    "serve": ("serving", "studio", "cli"),
+    "mcmc": ("methods", "evaluation", "workflows"),
+    "bandits": ("decisions",),
+}
 # What a package is certain to bring with it, or is tried and done without.
 OPTIONAL = {"triton", "pandas"}
 

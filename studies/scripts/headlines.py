@@ -123,6 +123,31 @@ ROWS = (
     ),
     (
         (
+            "mushroom bandit, regret after 50,000 steps, 20 games: logistic Thompson sampling; upper bounds; greedy; "
+            "linear Thompson sampling"
+        ),
+        "; ".join(
+            f"{{bandits:numbers.regret.mushroom.{agent}.mean:,.0f}} ± "
+            f"{{bandits:numbers.regret.mushroom.{agent}.standard_error:,.0f}}"
+            for agent in ("logistic thompson", "logistic ucb", "logistic greedy", "linear thompson")
+        ),
+        "bandits.md",
+        "bayesify reproduce bandits --preset full",
+    ),
+    (
+        (
+            "ten tasks of permuted MNIST one after another, mean accuracy: posterior as the next prior with coresets; "
+            "without; elastic weight consolidation; fine-tuning; all at once"
+        ),
+        "; ".join(
+            f"{{learning-on:numbers.accuracy.permuted.{way}.mean:.1%}}"
+            for way in ("coreset", "posterior", "ewc", "fine-tuned", "joint")
+        ),
+        "learning-on.md",
+        "bayesify reproduce learning-on --preset full --device cuda",
+    ),
+    (
+        (
             "MNIST, 784-1200-1200-10, prior and temperature chosen on validation, in a second round made up after the "
             "first had been tested: test error; with 98% of the weights pruned by signal-to-noise"
         ),

@@ -107,7 +107,7 @@ def test_predict_gives_answer_confidence_and_both_uncertainties(call, digits_run
 def test_predict_says_i_do_not_know_below_the_threshold(call, digits_run, place):
     printed = call("predict", digits_run, place / "9.png", "--at-least", 1.0)
     assert printed.code == 0
-    assert "I do not know (at best" in printed.out
+    assert "I do not know (best guess: " in printed.out
     rows = list(csv.DictReader(io.StringIO(call("predict", digits_run, place / "9.png", "--at-least", 1, "--csv").out)))
     assert rows[0]["answer"] == "I do not know"
     assert rows[0]["accepted"] == "False"

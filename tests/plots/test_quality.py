@@ -131,3 +131,29 @@ def test_many_names_stand_below_the_plot_and_one_needs_none():
     plots.risk_coverage(curves, axes=first)
     assert first.get_legend() is not None
     assert figure.get_figheight() == height
+
+
+def test_predicted_numbers_stand_against_the_true_ones_on_equal_axes():
+    torch.manual_seed(2)
+    truth = torch.linspace(-3, 5, 400, dtype=torch.float64)
+    predicted = truth + 0.5 * torch.randn(400, dtype=torch.float64)
+    predictive = Predictive(predicted[None, :, None], Gaussian(0.5))
+    axes = plots.predicted_against_true(predictive, truth, most=100)
+    dots = axes.lines[-1].get_xydata()
+    order = torch.linspace(0, 399, 100).round().long()
+    assert dots == pytest.approx(np.column_stack((truth[order], predicted[order])))
+    # Each interval is 1.96 standard deviations to either side, and about 95 of 100 hold the truth: z = 4.
+    ends = np.array(axes.collections[0].get_segments())[:, :, 1]
+    assert ends[:, 1] - ends[:, 0] == pytest.approx(2 * 1.959964 * 0.5, rel=1e-4)
+    inside = ((ends[:, 0] <= dots[:, 0]) & (dots[:, 0] <= ends[:, 1])).mean()
+    assert abs(inside - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 100)
+    assert axes.get_xlim() == axes.get_ylim()
+    assert axes.get_aspect() == 1
+    with pytest.raises(ValueError, match="most must be at least 1, got 0"):
+        plots.predicted_against_true(predictive, truth, most=0)
+
+
+def test_predicted_and_observed_errors_have_equal_axes():
+    predictive = Predictive(torch.zeros(1, 50, 1), Gaussian(1.0))
+    axes = plots.error_against_spread(predictive, torch.linspace(-9, 9, 50))
+    assert axes.get_xlim() == axes.get_ylim()

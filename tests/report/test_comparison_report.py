@@ -170,6 +170,15 @@ def test_the_hero_shows_every_method_on_one_unknown_image(results, images):
         hero_figure([replace(results[0], unknown=None)], images[2])
 
 
+def test_one_run_alone_is_not_compared_with_others(results, images, tmp_path):
+    x, y, unknown = images
+    known = {"known": (x, y), "unknown": unknown, "class_names": NAMES}
+    comparison_report(results[-1:], path=tmp_path / "r.html", title="One", at_least=0.1, **known)
+    words = (tmp_path / "r.html").read_text("utf-8")
+    assert f"chosen because {results[-1].label} is most confidently wrong on it" in words
+    assert "others" not in words
+
+
 def test_one_run_without_unknown_inputs_images_or_mistakes(results, images, tmp_path):
     x, _, _ = images
     only = results[0]
@@ -225,11 +234,12 @@ def test_a_regression_has_intervals_and_bands(tmp_path):
     given = result(method, "Variational", torch.tensor(x), torch.tensor(y))
     comparison_report([given], path=tmp_path / "r.html", title="Line", known=(x, y))
     twin = json.loads((tmp_path / "r.json").read_text("utf-8"))
-    assert [part["title"] for part in twin["sections"]][:3] == ["Scores", "Do the intervals hold?", "The fit"]
+    wanted = ["Scores", "Predicted against true", "Do the intervals hold?", "The fit"]
+    assert [part["title"] for part in twin["sections"]][:4] == wanted
     e = given.evaluation
     scores = {row[0]: row[1] for row in blocks(twin, "table")[0]["rows"]}
     assert scores == {"RMSE": e.rmse, "MAE": e.mae, "NLL": e.nll, "CRPS": e.crps, "95% intervals": e.coverage_95}
-    inside = blocks(twin, "figure")[0]["data"]["Variational"]["inside"]
+    inside = blocks(twin, "figure")[1]["data"]["Variational"]["inside"]
     assert inside[-1] == pytest.approx(e.coverage_95, abs=1e-9)
 
 

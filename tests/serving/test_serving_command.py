@@ -26,7 +26,8 @@ def refused(capsys, monkeypatch):
         code = main(["serve", *map(str, arguments)])
         said = capsys.readouterr()
         assert (code, said.out) == (2, ""), said
-        (line,) = said.err.splitlines()
+        *earlier, line = said.err.splitlines()
+        assert [words for words in earlier if not words.startswith("bayesify: starting the ")] == []
         assert line.startswith("bayesify: ")
         return line
 
@@ -102,6 +103,24 @@ def test_addresses_that_cannot_be_used(refused, folders):
     for host in ("0.0.0.0", "::"):
         line = refused(folders["plain"], "--host", host)
         assert f"--host {host} can be reached from other machines: give --token or set BAYESIFY_TOKEN" in line
+
+
+def test_a_taken_port_is_known_before_the_demo_is_trained(refused, monkeypatch):
+    from bayesify.cli import serve
+
+    monkeypatch.setattr(serve, "_demo", lambda **_: pytest.fail("the demo was trained first"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "is in use" in refused("--port", taken.getsockname()[1])
+
+
+def test_the_first_line_comes_before_torch_is_imported():
+    code = (
+        "import sys; from bayesify.cli import main, serve\n"
+        "serve.say = lambda line: (print(line, 'torch' in sys.modules), sys.exit(0))\n"
+        "main(['serve', 'runs/mine'])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60).stdout
+    assert said == "starting the studio for runs/mine; this takes a few seconds False\n"
 
 
 def test_settings_that_make_no_sense(refused, folders):

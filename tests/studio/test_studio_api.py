@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -27,8 +28,18 @@ from studio_server import serving
 import bayesify as bf
 from bayesify.cli import main
 from bayesify.data import Preparation
+from bayesify.methods import CARDS
 from bayesify.runs import read_config
-from bayesify.studio import attach, demonstration, models, static_files, strokes, understand_page, watched_training
+from bayesify.studio import (
+    attach,
+    demonstration,
+    models,
+    static_files,
+    strokes,
+    understand_page,
+    watched_training,
+    weights_page,
+)
 from bayesify.studio import draw_page as draw
 from bayesify.workflows.run_data import examples_of
 
@@ -220,8 +231,26 @@ def test_densities_integrate_to_one_and_the_cut_leaves_the_share_below_it(ask, r
     assert (snr < said["snr"]["cuts"][75]).mean() == pytest.approx(0.75, abs=0.002)
 
 
+@pytest.mark.parametrize("method", CARDS)
+def test_every_method_has_weights_to_show(method):
+    torch.manual_seed(0)
+    x = torch.randn(40, 3)
+    own = {"p": 0.2} if method == "mc-dropout" else {}
+    bnn = CARDS[method].load()(bf.networks.mlp(3, 2, units=4), "categorical", prior="normal:1", **own)
+    fitting = {"epochs": 12} if CARDS[method].optimised else {"warm_up": 20, "samples": 20}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bf.BayesifyWarning)
+        bnn.fit((x, (x[:, 0] > 0).long()), progress=False, **fitting)
+    about = weights_page.describe(bnn)
+    step = about["centres"][1] - about["centres"][0]
+    for layer in about["layers"]:
+        # The outermost half percent lies beyond the edges, and all may be in one layer.
+        assert 0.9 < sum(layer["density"]) * step <= 1.001, layer["name"]
+    assert (about["snr"] is None) == (about["why"] is not None)
+
+
 def test_a_posterior_without_widths_is_said_to_have_none(ask):
-    assert "not a Gaussian" in ask("weights", model="point")["why"]
+    assert "no posterior width for each weight" in ask("weights", model="point")["why"]
     code, words = ask("weights/pruned", model="point", fraction=0.5)
     assert code == 422
     assert "cannot be pruned" in words
@@ -384,8 +413,10 @@ def test_results_are_shown_when_there_are_some_and_missed_when_not(client, ask, 
     try:
         broken, coin = ask("results")["results"]
         assert "could not be read" in broken["problem"]
-        assert coin["content"]["value"] == 0.8
+        assert coin["answer"] == "P(head) = 0.8"
         assert coin["figures"] == ["coin.png"]
+        assert ask("results/one", name="coin")["content"]["value"] == 0.8
+        assert ask("results/one", name="../coin") == (404, "there is no result called '../coin'; did you mean 'coin'?")
         figure = client.get("/studio/api/results/figure", params={"result": 1, "number": 0})
         assert figure.headers["content-type"] == "image/png"
         assert figure.content == (reproduced / "coin.png").read_bytes()

@@ -217,10 +217,10 @@ def _sentence(record: dict[str, Any]) -> str:
     uncertainty = f"aleatoric {_written(record['aleatoric'], '.3g')}, epistemic {_written(record['epistemic'], '.3g')}"
     if "label" in record:
         label = _written(record["label"], "")
-        answer = label if sure else f"{UNKNOWN} (at best {label})"
+        answer = label if sure else f"{UNKNOWN} (best guess: {label})"
         return f"{record['input']}: {answer}, confidence {_written(record['confidence'], '.3f')}, {uncertainty}"
     value, lower, upper = (_written(record[name], ".6g") for name in ("value", "lower", "upper"))
-    answer = value if sure else f"{UNKNOWN} (at best {value})"
+    answer = value if sure else f"{UNKNOWN} (best guess: {value})"
     return f"{record['input']}: {answer}, 95% between {lower} and {upper}, {uncertainty}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib.util
@@ -91,6 +92,10 @@ def serve(
     if workers > 1:
         # Read by prometheus_client when it is imported.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="bayesify-metrics-")
+    if not as_json:
+        # Importing torch takes seconds, in which a terminal would stay empty.
+        what = "the studio" if studio else "the server"
+        say(f"starting {what} for {', '.join(map(str, run)) if run else 'the demo'}; this takes a few seconds")
     from bayesify import studio as browser_pages
     from bayesify.serving.limits import Limits
     from bayesify.serving.models import Registry
@@ -109,46 +114,49 @@ def serve(
         seconds=timeout,
         window=window / 1000,
     )
-    folders = run or _demo(quiet=as_json)
+    # Before anything is trained or read: a port that is taken is known at once.
+    with contextlib.closing(listen(host, port)) as opened:
+        folders = run or _demo(quiet=as_json)
 
-    def read(threads: int | None = threads) -> Registry:
-        return Registry(folders, limits=limits, draws=draws, network=network, compiled=compiled, threads=threads)
+        def read(threads: int | None = threads) -> Registry:
+            return Registry(folders, limits=limits, draws=draws, network=network, compiled=compiled, threads=threads)
 
-    def announce(registry: Registry, address: str) -> None:
-        say_unprepared(*registry.folders())
-        if as_json:
-            emit({"url": address, "models": registry.names(), "workers": workers})
-        else:
-            what = "the studio for" if studio else "serving"
-            say(f"{what} {', '.join(registry.names())} at {address} (for programs: {address}/docs; Ctrl-C ends)")
+        def announce(registry: Registry, address: str) -> None:
+            say_unprepared(*registry.folders())
+            if as_json:
+                emit({"url": address, "models": registry.names(), "workers": workers})
+            else:
+                what = "the studio for" if studio else "serving"
+                say(f"{what} {', '.join(registry.names())} at {address} (for programs: {address}/docs; Ctrl-C ends)")
 
-    pages = functools.partial(browser_pages.attach, results=results) if studio else None
-    make = functools.partial(make_server, host=host, hosts=allow_host or (), token=token, pages=pages)
-    if workers > 1:
-        from bayesify.serving.workers import Workers, listen_shared
+        pages = functools.partial(browser_pages.attach, results=results) if studio else None
+        make = functools.partial(make_server, host=host, hosts=allow_host or (), token=token, pages=pages)
+        if workers > 1:
+            from bayesify.serving.workers import Workers, listen_shared
 
-        try:
-            sockets = listen_shared(host, port, workers)
-            parent = Workers(functools.partial(read, threads=1), make, sockets, say, threads or 1)
-            parent.run(lambda found: announce(found, address_of(sockets[0])))
-        finally:
-            shutil.rmtree(os.environ.pop("PROMETHEUS_MULTIPROC_DIR"), ignore_errors=True)
-        return
-    registry = read()
-
-    def loaded() -> None:
-        if registry.failure is not None:
+            try:
+                port = opened.getsockname()[1]
+                opened.close()
+                sockets = listen_shared(host, port, workers)
+                parent = Workers(functools.partial(read, threads=1), make, sockets, say, threads or 1)
+                parent.run(lambda found: announce(found, address_of(sockets[0])))
+            finally:
+                shutil.rmtree(os.environ.pop("PROMETHEUS_MULTIPROC_DIR"), ignore_errors=True)
             return
-        # The models stay: a garbage collection over all of them would hold requests up for a tenth of a second.
-        gc.collect()
-        gc.freeze()
-        announce(registry, address_of(opened))
+        registry = read()
 
-    server = make(registry, on_loaded=loaded)
-    opened = listen(host, port)
-    server.run(sockets=[opened])
-    if registry.failure is not None:
-        raise registry.failure
+        def loaded() -> None:
+            if registry.failure is not None:
+                return
+            # The models stay: a garbage collection over all of them would hold requests up for a tenth of a second.
+            gc.collect()
+            gc.freeze()
+            announce(registry, address_of(opened))
+
+        server = make(registry, on_loaded=loaded)
+        server.run(sockets=[opened])
+        if registry.failure is not None:
+            raise registry.failure
 
 
 def _demo(*, quiet: bool) -> list[Path]:

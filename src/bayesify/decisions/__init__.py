@@ -2,9 +2,22 @@
 
 from bayesify.decisions.acquisition import Asked, acquisition_scores, ask, batchbald, choose_from, epig
 from bayesify.decisions.adaptive import AdaptiveConformal, AdaptiveIntervals, adaptive_conformal
+from bayesify.decisions.bandit_agents import Agent, LinearAgent, LogisticAgent, play_bandit
+from bayesify.decisions.bandit_environments import (
+    ContextualBandit,
+    Situation,
+    as_gymnasium,
+    linear_bandit,
+    mushroom_bandit,
+    quadratic_bandit,
+    table_bandit,
+    wheel_bandit,
+)
+from bayesify.decisions.bandit_networks import MethodAgent, NeuralLinearAgent
 from bayesify.decisions.bandits import Bandit, Mushrooms, Played, play
 from bayesify.decisions.certificate import Certificate
 from bayesify.decisions.conformal import Conformal, conformal, conformal_of
+from bayesify.decisions.learning_on import Continual
 from bayesify.decisions.provenance import Provenance
 from bayesify.decisions.recalibration import recalibrate
 from bayesify.decisions.refusal import Refusal, calibrate, refusal_of
@@ -13,17 +26,26 @@ from bayesify.decisions.unknown import UnknownInputs
 __all__ = [
     "AdaptiveConformal",
     "AdaptiveIntervals",
+    "Agent",
     "Asked",
     "Bandit",
     "Certificate",
     "Conformal",
+    "ContextualBandit",
+    "Continual",
+    "LinearAgent",
+    "LogisticAgent",
+    "MethodAgent",
     "Mushrooms",
+    "NeuralLinearAgent",
     "Played",
     "Provenance",
     "Refusal",
+    "Situation",
     "UnknownInputs",
     "acquisition_scores",
     "adaptive_conformal",
+    "as_gymnasium",
     "ask",
     "batchbald",
     "calibrate",
@@ -31,7 +53,13 @@ __all__ = [
     "conformal",
     "conformal_of",
     "epig",
+    "linear_bandit",
+    "mushroom_bandit",
     "play",
+    "play_bandit",
+    "quadratic_bandit",
     "recalibrate",
     "refusal_of",
+    "table_bandit",
+    "wheel_bandit",
 ]

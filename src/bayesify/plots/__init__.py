@@ -1,5 +1,6 @@
 """Plots as functions that return a matplotlib Axes; `axes=` says where to draw."""
 
+from bayesify.plots.agreement import predicted_against_true
 from bayesify.plots.images import image_gallery
 from bayesify.plots.input_space import regression_bands, uncertainty_surface
 from bayesify.plots.predictions import entropy_histogram, predictive_distribution
@@ -19,6 +20,7 @@ __all__ = [
     "image_gallery",
     "interval_calibration",
     "method_comparison",
+    "predicted_against_true",
     "predictive_distribution",
     "pruning_curve",
     "regression_bands",

@@ -172,7 +172,7 @@ def interval_calibration(
 
     """
     named = arguments.predictives("interval_calibration", predictives)
-    axes = style.canvas(axes, 3.7, 2.9)
+    axes = style.canvas(axes, 3.7, 3.5)
     looks = looks or style.looks(named)
     style.guide(axes)
     _binomial_band(axes, levels, len(next(iter(named.values()))))
@@ -180,7 +180,7 @@ def interval_calibration(
         inside = observed_coverage(predictive, targets, levels)
         axes.plot(list(levels), inside, label=style.key(name), **looks[name].line(1.4, marker_size=3.5))
     style.dress(axes, title=title, x="level of the interval", y="targets inside")
-    axes.set(xlim=(0, 1), ylim=(0, 1))
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     style.percent(axes)
     style.legend(axes, "lower right")
     return axes
@@ -216,7 +216,7 @@ def error_against_spread(
 ) -> Axes:
     """The error against the predicted error (regression), in bins of equal count of the predicted variance.
 
-    Above the diagonal the errors are larger than predicted.
+    Above the diagonal the errors are larger than predicted. Both axes have the same range.
 
     Args:
         predictives: predictions of a regression, or several by name.
@@ -240,17 +240,19 @@ def error_against_spread(
     from matplotlib.ticker import MaxNLocator
 
     named = arguments.predictives("error_against_spread", predictives)
-    axes = style.canvas(axes, 3.7, 2.9)
+    axes = style.canvas(axes, 3.7, 3.5)
     looks = looks or style.looks(named)
     curves = {name: binned_error(predictive, targets, bins) for name, predictive in named.items()}
     style.guide(axes)
     for name, curve in curves.items():
         axes.plot(curve.predicted, curve.observed, label=style.key(name), **looks[name].line(0.0, marker_size=5.5))
     style.dress(axes, title=title, x="root mean predicted variance", y="root mean squared error")
-    for part, limit in (("predicted", axes.set_xlim), ("observed", axes.set_ylim)):
-        values = np.concatenate([getattr(curve, part) for curve in curves.values()])
-        room = 0.1 * float(np.ptp(values)) or 0.1 * float(values.max()) or 1.0
-        limit(float(values.min()) - room, float(values.max()) + room)
+    # The same range on both axes: the diagonal is at 45 degrees.
+    values = np.concatenate([part for curve in curves.values() for part in (curve.predicted, curve.observed)])
+    room = 0.1 * float(np.ptp(values)) or 0.1 * float(values.max()) or 1.0
+    limits = (float(values.min()) - room, float(values.max()) + room)
+    axes.set(xlim=limits, ylim=limits, aspect="equal")
+    axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_locator(MaxNLocator(5))
     style.legend(axes)
     return axes

@@ -26,7 +26,7 @@ INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#e3e6ea", "#ffffff"
 KNOWN, UNKNOWN, WARNING = "#0072b2", "#d55e00", "#b3261e"
 # Lines over the pixels of a picture keep their colour on a dark page; points are pixels too, and must show on both.
 ON_PICTURE, POINTS = "#0b0d10", "#747f8b"
-TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 10.5, 9.0, 8.0
+TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 11.0, 10.2, 9.8
 _SMALLEST_TITLE = 8.0
 WIDTH, HEIGHT = 4.4, 3.1
 DONT_KNOW = "I do not know"

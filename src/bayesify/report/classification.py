@@ -86,10 +86,9 @@ def shown_predictions(
         return
     plain = plain_result(results)
     surest, telling = shown_examples.surest_unknown(results), shown_examples.most_telling_unknown(results, at_least)
-    why = {
-        surest: f"{plain.label} is most confidently wrong on it",
-        telling: f"{plain.label} is at least {at_least:.0%} sure of it and the others are least sure",
-    }
+    why = {surest: f"{plain.label} is most confidently wrong on it"}
+    if telling != surest:
+        why[telling] = f"{plain.label} is at least {at_least:.0%} sure of it and the others are least sure"
     for place, reason in why.items():
         panels, words = shown_examples.predictions_for(
             results, unknown[place], place, class_names, unknown=True, at_least=at_least, caption="not in training"

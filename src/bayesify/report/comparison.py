@@ -141,6 +141,7 @@ def _regression(report: Report, seeds: Seeds, inputs: Any) -> None:
     results = seeds.first
     regression.headline(report, seeds)
     regression.scores(report, seeds)
+    regression.agreement(report, results)
     regression.intervals(report, results)
     if inputs is not None:
         regression.bands(report, results, inputs)

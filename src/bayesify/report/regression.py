@@ -48,6 +48,23 @@ def scores(report: Report, seeds: Seeds) -> None:
     scoring.seed_figure(report, seeds, chosen)
 
 
+def agreement(report: Report, results: Sequence[MethodResult]) -> None:
+    """Predicted against true numbers, for each method."""
+    looks = looks_of(results)
+    report.section("Predicted against true")
+    report.figure(
+        [
+            plots.predicted_against_true(
+                result.predictive, result.targets, title=result.label, look=looks[result.label]
+            )
+            for result in results
+        ],
+        "A dot is a test example, its line the 95% interval. On the dashed diagonal the prediction is exact. A line "
+        "that misses the diagonal is an interval that misses the true number.",
+        [f"Predicted against true numbers of {result.label}" for result in results],
+    )
+
+
 def intervals(report: Report, results: Sequence[MethodResult]) -> None:
     """Coverage against the level of the intervals, error against predicted error, and risk against coverage."""
     looks, targets = looks_of(results), results[0].targets
@@ -60,7 +77,7 @@ def intervals(report: Report, results: Sequence[MethodResult]) -> None:
         [
             plots.interval_calibration(predictives, targets, looks=looks),
             plots.error_against_spread(predictives, targets, looks=looks),
-            plots.risk_coverage(curves, risk="squared error", looks=looks, axes=style.canvas(None, 3.7, 2.9)),
+            plots.risk_coverage(curves, risk="squared error", looks=looks, axes=style.canvas(None, 3.7, 3.5)),
         ],
         "",
         ["Calibration of intervals", "Error against predicted error", "Risk against coverage"],

@@ -26,19 +26,25 @@ def attach(app: FastAPI, registry: Models, *, results: str | Path | None = None)
         coin_and_line,
         decide_page,
         draw_page,
+        own_data,
         python_code,
+        runs_page,
         static_files,
         understand_page,
         weights_page,
     )
     from bayesify.studio import results_page as reproduced
+    from bayesify.studio.compression import LEVEL, StudioCompression
     from bayesify.studio.models import ModelStore
 
     store, trainings = ModelStore(registry), understand_page.Trainings()
+    own = own_data.OwnRuns(store)
     if hasattr(app.state, "closing"):
         # A training in progress must not keep the server from ending, nor run on while the process ends.
         app.state.closing.append(trainings.close)
         app.state.ending.append(trainings.wait)
+        app.state.ending.append(own.remove)
+    app.add_middleware(StudioCompression, minimum_size=1000, compresslevel=LEVEL)
     for router in (
         draw_page.router(store),
         decide_page.router(store),
@@ -46,6 +52,8 @@ def attach(app: FastAPI, registry: Models, *, results: str | Path | None = None)
         coin_and_line.router(),
         weights_page.router(store),
         reproduced.router(None if results is None else Path(results)),
+        runs_page.router(store),
+        own_data.router(own, trainings),
         python_code.router(store),
     ):
         app.include_router(router, tags=["studio"])

@@ -66,7 +66,12 @@ def router(store: ModelStore) -> APIRouter:
             return {"empty": True, "answers": []}
         wanted = store.names() if drawing.models is None else drawing.models
         chosen = [model for model in map(store.get, wanted) if describe(model)["drawable"]]
-        return {"empty": False, "answers": list(await asyncio.gather(*(_predict(m, drawn, drawing) for m in chosen)))}
+        truth = await asyncio.to_thread(true_class, store, drawing.sample)
+        return {
+            "empty": False,
+            "truth": truth,
+            "answers": list(await asyncio.gather(*(_predict(m, drawn, drawing) for m in chosen))),
+        }
 
     @routes.get("/draw/sample")
     def sample(kind: Literal["test", "withheld", "clothes"], number: Count = 0, model: str | None = None) -> Response:
@@ -93,6 +98,17 @@ def sample_image(store: ModelStore, sample: Sample) -> Tensor:
     if levels is None or not len(levels):
         raise HTTPException(404, f"{name} has no {sample.kind} images")
     return levels[sample.number % len(levels)]
+
+
+def true_class(store: ModelStore, sample: Sample | None) -> str | None:
+    """The class of a test image by name; None for everything else."""
+    if sample is None or sample.kind != "test":
+        return None
+    name = sample.model or ""
+    labels = store.examples(name).y
+    names = list(store.get(name).class_names or ())
+    label = int(labels[sample.number % len(labels)])
+    return names[label] if label < len(names) else str(label)
 
 
 def summary(predictive: Predictive) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from fastapi import HTTPException, Query
 from torch import Tensor
 
 from bayesify.data import DataError, Preparation
+from bayesify.data.catalogue import KNOWN
 from bayesify.errors import RunError, nearest
 from bayesify.methods import CARDS, Method, Variational
 from bayesify.predictive import Predictive
@@ -84,15 +85,25 @@ class ModelStore:
         self._lock = threading.Lock()
         self._copies: dict[str, tuple[Method, threading.Lock]] = {}
         self._examples: dict[str, Examples] = {}
+        self._own: dict[str, Model] = {}
 
     def names(self) -> list[str]:
-        return list(self.registry.names())
+        return [*self.registry.names(), *self._own]
+
+    def add(self, model: Model) -> None:
+        """Show one more run, which a visitor has brought.
+
+        Args:
+            model: the run; its name must be new.
+
+        """
+        self._own[model.name] = model
 
     def get(self, name: str) -> Model:
         names = self.names()
         if name not in names:
             raise HTTPException(404, f"no run is called {name[:40]!r}{nearest(name[:40], names)}")
-        model: Model = self.registry.get(name)
+        model: Model = self._own[name] if name in self._own else self.registry.get(name)
         return model
 
     def copy_of(self, name: str) -> tuple[Method, threading.Lock]:
@@ -110,6 +121,8 @@ class ModelStore:
 
     def examples(self, name: str) -> Examples:
         model = self.get(name)
+        if name in self._own and not _may_read(model):
+            raise HTTPException(409, f"{name} was trained on data that is not here, so it has no test examples to show")
         # Runs on the same data with the same preparation share their test examples.
         key = json.dumps([model.config.get("data"), model.config.get("network")], sort_keys=True)
         with self._lock:
@@ -141,6 +154,7 @@ def describe(model: Model) -> dict[str, Any]:
         "image": None if layout is None else {"height": layout.height, "width": layout.width},
         "drawable": why is None,
         "why": why,
+        "colour": CARDS[method.name].colour if method.name in CARDS else None,
         "gaussian": isinstance(method, Variational) and not method.annealed,
         "boxed": data.get("name") in BOXED,
         # About the width of the strokes of the training digits, as a share of the pad.
@@ -179,6 +193,16 @@ def sheet(images: Tensor, columns: int = 40) -> bytes:
     out = io.BytesIO()
     Image.fromarray(whole[..., 0] if channels == 1 else whole).save(out, "PNG", optimize=False)
     return out.getvalue()
+
+
+def _may_read(model: Model) -> bool:
+    """Whether a visitor's run names data that the studio may open: a known data set, or the visitor's own table.
+
+    A path inside a configuration that a visitor sent must not make the server read a file of its own.
+    """
+    data = model.config.get("data") or {}
+    path = data.get("path")
+    return (path is None and data.get("name") in KNOWN) or (path is not None and path == getattr(model, "table", None))
 
 
 def _not_drawable(model: Model) -> str | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Response
+from fastapi import APIRouter, HTTPException, Query, Response
 
+from bayesify.errors import nearest
 from bayesify.studio.models import API
 
 FIGURES = {".png": "image/png", ".jpg": "image/jpeg", ".svg": "image/svg+xml"}
@@ -24,7 +26,20 @@ def router(chosen: Path | None) -> APIRouter:
         folder = find(chosen)
         if folder is None:
             return {"folder": None, "looked_in": [str(chosen)] if chosen else list(PLACES), "results": []}
-        return {"folder": str(folder), "looked_in": [str(folder)], "results": [_read(path) for path in _files(folder)]}
+        listed = [_card(number, path) for number, path in enumerate(_files(folder))]
+        return {"folder": str(folder), "looked_in": [str(folder)], "results": listed}
+
+    @routes.get("/results/one")
+    def one(name: Annotated[str, Query(max_length=200)]) -> dict[str, Any]:
+        # Looked up among the files that are there, never joined to a path.
+        folder = find(chosen)
+        files = [] if folder is None else _files(folder)
+        for number, path in enumerate(files):
+            if path.stem == name:
+                return {"number": number, **_read(path)}
+        raise HTTPException(
+            404, f"there is no result called {name[:40]!r}{nearest(name[:40], [f.stem for f in files])}"
+        )
 
     @routes.get("/results/figure")
     def figure(result: int, number: int) -> Response:
@@ -65,7 +80,58 @@ def _figures(path: Path) -> list[Path]:
         for file in place.iterdir()
         if place.name == path.stem or file.stem.startswith(path.stem)
     ]
-    return sorted({file for file in (*beside, *inside) if file.suffix.lower() in FIGURES})
+    # `mnist-cnn-least.svg` belongs to `mnist-cnn`, not to `mnist`.
+    longer = tuple(other.stem for other in path.parent.glob(f"{path.stem}*.json") if other != path)
+    return sorted(
+        file
+        for file in {*beside, *inside}
+        if file.suffix.lower() in FIGURES and not (longer and file.stem.startswith(longer))
+    )
+
+
+def _card(number: int, path: Path) -> dict[str, Any]:
+    """A result for the gallery: its question, the first sentence of its answer, and its figures."""
+    read = _read(path)
+    content = read["content"] or {}
+    answer = _text(content, "answer", "claim", "summary", "conclusion", "description")
+    return {
+        "number": number,
+        "name": path.stem,
+        "title": _text(content, "title") or path.stem.replace("-", " "),
+        "question": _text(content, "question"),
+        "answer": first_sentence(answer),
+        "command": _text(content, "command"),
+        "figures": read["figures"],
+        "problem": read.get("problem"),
+    }
+
+
+def first_sentence(text: str, longest: int = 220) -> str:
+    """The first sentence of a text; where it is long, its first part, up to a semicolon or a whole word.
+
+    Args:
+        text: any text.
+        longest: number of letters.
+
+    Returns:
+        At most `longest` letters.
+
+    Examples:
+        >>> first_sentence("It takes 1.5 seconds. Then it ends.")
+        'It takes 1.5 seconds.'
+
+    """
+    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z])", text.strip())
+    # An answer may repeat its question first.
+    sentence = next((part for part in sentences if not part.endswith("?")), sentences[0])
+    if len(sentence) <= longest:
+        return sentence
+    clause = sentence.split("; ", 1)[0]
+    return f"{clause}." if len(clause) < longest else f"{sentence[:longest].rsplit(' ', 1)[0]} …"
+
+
+def _text(content: dict[str, Any], *names: str) -> str:
+    return next((value for name in names if isinstance(value := content.get(name), str)), "")
 
 
 def _read(path: Path) -> dict[str, Any]:

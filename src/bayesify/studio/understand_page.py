@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import StreamingResponse
@@ -21,7 +21,7 @@ from bayesify.studio import watched_training
 from bayesify.studio.models import API, DrawCount, Seed
 from bayesify.studio.watched_training import Square, TrainingRequest
 
-KEPT = 8
+KEPT = 16
 AT_ONCE = 2
 _BUSY = f"{AT_ONCE} networks are training already: wait for one to finish"
 
@@ -45,6 +45,24 @@ class Trainings:
         """Raise the error of `begin` where there is no place now."""
         self.begin()
         self.end()
+
+    async def room(self, seconds: float = 3.0) -> None:
+        """Wait for a place: a training whose page was closed ends at its next step.
+
+        Args:
+            seconds: the longest wait, after which the error of `begin` is raised.
+
+        """
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                self.check_room()
+            except HTTPException:
+                if time.monotonic() >= until:
+                    raise
+                await asyncio.sleep(0.1)
+            else:
+                return
 
     def end(self) -> None:
         """Give the place back."""
@@ -118,7 +136,7 @@ def router(trainings: Trainings) -> APIRouter:
             raise HTTPException(422, str(problem)) from None
         if trainings.closed.is_set():
             raise HTTPException(503, "the server is shutting down: train again when it is back")
-        trainings.check_room()
+        await trainings.room()
         # A proxy must not buffer events.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(_events(request, trainings), media_type="text/event-stream", headers=headers)
@@ -128,6 +146,12 @@ def router(trainings: Trainings) -> APIRouter:
         method, square = trainings.get(trained)
         surfaces = watched_training.surfaces(method, square, draws, seed)
         return {"side": watched_training.LATTICE, "held": method.held, "draws": surfaces}
+
+    @routes.get("/understand/units")
+    def units(trained: str, activation: Literal["tanh", "relu", "gelu"] = "tanh", seed: Seed = 0) -> dict[str, Any]:
+        method, square = trainings.get(trained)
+        shown = watched_training.hidden_units(method, square, activation, seed)
+        return {"side": watched_training.LATTICE, "units": shown}
 
     return routes
 

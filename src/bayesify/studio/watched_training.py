@@ -47,6 +47,8 @@ class TrainingRequest(BaseModel):
     seed: int = Field(default=0, ge=0, lt=2**31)
     low: tuple[float, float] | None = None
     high: tuple[float, float] | None = None
+    draws: int = Field(default=DRAWS, ge=1, le=400)
+    watch: bool = True
 
 
 @dataclass(frozen=True)
@@ -133,38 +135,79 @@ def train(
 
     """
     x, y = tensors(request)
-    method, square, last = build(request), Square.of(request), [time.perf_counter()]
+    method, square = build(request), Square.of(request)
+    optimised = CARDS[request.method].optimised
+    progress = Progress(request.epochs if optimised else None)
+    last = [time.perf_counter()]
 
     def look(share: float) -> float:
         """A schedule with a constant rate that shows frames: training calls it before every step."""
         if stopped():
             raise Stopped
         if share > 0 and time.perf_counter() - last[0] >= PAUSE:
-            _try_to_show(method, x, y, square, share, show)
+            at = progress.at(share)
+            if request.watch:
+                _try_to_show(method, x, y, square, at, request.draws, show)
+            else:
+                show(at)
             last[0] = time.perf_counter()
         return 1.0
 
-    schedule: dict[str, Any] = {"schedule": look} if CARDS[request.method].optimised else {}
+    watching: dict[str, Any] = {"schedule": look, "callbacks": [progress]} if optimised else {}
     try:
         with stop_when(stopped), without_warnings():
-            method.fit((x, y), **fit_settings(request), progress=False, compiled=False, **schedule)
+            method.fit((x, y), **fit_settings(request), progress=False, compiled=False, **watching)
     except KeyboardInterrupt:
         if not stopped():
             raise
     if stopped():
         raise Stopped
-    show(frame(method, x, y, square, 1.0))
+    show(frame(method, x, y, square, progress.at(1.0), request.draws))
     return method
 
 
-def frame(method: Method, x: Tensor, y: Tensor, square: Square, share: float) -> dict[str, Any]:
+class Progress:
+    """Where training is: the epoch, the losses so far, the seconds spent and the seconds left.
+
+    Args:
+        epochs: of the training; None for a sampler that has none.
+
+    """
+
+    def __init__(self, epochs: int | None) -> None:
+        self.epochs = epochs
+        self._began = time.perf_counter()
+        self._losses: list[float] = []
+
+    def on_epoch_end(self, _: Any, record: dict[str, Any]) -> None:
+        """Keep the loss of an epoch: the hook of `fit(callbacks=...)`."""
+        self._losses.append(float(record["loss"]))
+
+    def at(self, share: float) -> dict[str, Any]:
+        """What is known after a share of the training; the losses are at most 60, evenly spread, with their epochs."""
+        spent, count = time.perf_counter() - self._began, len(self._losses)
+        shown = sorted({round(place * (count - 1) / 59) for place in range(60)}) if count else []
+        losses = [[place + 1, self._losses[place]] for place in shown if math.isfinite(self._losses[place])]
+        return {
+            "share": share,
+            "epoch": None if self.epochs is None else min(self.epochs, round(share * self.epochs)),
+            "epochs": self.epochs,
+            "seconds": spent,
+            "left": spent * (1 - share) / share if share > 0 else None,
+            "losses": losses,
+        }
+
+
+def frame(
+    method: Method, x: Tensor, y: Tensor, square: Square, progress: dict[str, Any], draws: int = DRAWS
+) -> dict[str, Any]:
     """The surface as it is now, with the scores at the points and where to ask next."""
     lattice = square.lattice()
-    predictive = method.predict(lattice, draws=DRAWS, seed=0)
-    seen = method.predict(x, draws=DRAWS, seed=0)
+    predictive = method.predict(lattice, draws=draws, seed=0)
+    seen = method.predict(x, draws=draws, seed=0)
     epistemic = predictive.epistemic.double().cpu()
     return {
-        "share": share,
+        **progress,
         "low": square.low,
         "high": square.high,
         "side": LATTICE,
@@ -193,6 +236,42 @@ def surfaces(method: Method, square: Square, draws: int, seed: int) -> list[str]
     """The probability of the second class on the lattice, for each of several posterior draws."""
     probs = method.predict(square.lattice(), draws=draws, seed=seed).draw_probs
     return [_bytes(draw[:, 1]) for draw in probs]
+
+
+def hidden_units(method: Method, square: Square, activation: str, seed: int, most: int = 32) -> list[dict[str, Any]]:
+    """The first hidden layer of one posterior draw: each unit's activation on the lattice and its outgoing weight.
+
+    Args:
+        method: a trained method of this page.
+        square: the part of the plane that is shown.
+        activation: of the network, as in the request.
+        seed: of the draw.
+        most: the largest number of units.
+
+    Returns:
+        One entry for each unit, the one with the largest effect first; none for a network without hidden layers.
+
+    """
+    places = {place.name: place for place in method.network.places}
+    weights = [name for name in places if name.endswith("weight")]
+    if len(weights) < 2:
+        return []
+    theta = method.weights(range(1), seed=seed)[0].detach().double().cpu()
+
+    def part(name: str) -> Tensor:
+        place = places[name]
+        return theta[place.start : place.stop].reshape(tuple(place.shape))
+
+    first, bias = part(weights[0]), part(weights[0].replace("weight", "bias"))
+    function = {"tanh": torch.tanh, "relu": torch.relu, "gelu": torch.nn.functional.gelu}[activation]
+    values = function(square.lattice().double() @ first.T + bias)
+    out = part(weights[1])
+    # With two classes, the effect on the answer is the difference of the two outgoing weights.
+    effect = out[1] - out[0] if out.shape[0] == 2 else out.norm(dim=0)
+    order = (effect.abs() * values.std(0)).argsort(descending=True)[:most].tolist()
+    low, high = float(values.min()), float(values.max())
+    scaled = (values - low) / max(high - low, 1e-9)
+    return [{"unit": unit, "effect": float(effect[unit]), "levels": _bytes(scaled[:, unit])} for unit in order]
 
 
 def tensors(request: TrainingRequest) -> tuple[Tensor, Tensor]:
@@ -224,14 +303,20 @@ def _describe(card: Card) -> dict[str, str]:
 
 
 def _try_to_show(
-    method: Method, x: Tensor, y: Tensor, square: Square, share: float, show: Callable[[dict[str, Any]], None]
+    method: Method,
+    x: Tensor,
+    y: Tensor,
+    square: Square,
+    progress: dict[str, Any],
+    draws: int,
+    show: Callable[[dict[str, Any]], None],
 ) -> None:
     training = method.training
     try:
-        shown = frame(method, x, y, square, share)
+        shown = frame(method, x, y, square, progress, draws)
     except (RuntimeError, ValueError, AttributeError, IndexError):
         # Some posteriors exist only at the end (a curvature, samples after a burn-in): until then only progress.
-        shown = {"share": share}
+        shown = progress
     finally:
         method.train(training)
     show(shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from bayesify.studio.models import API, DrawCount, ModelStore, Seed, folder_of, 
 
 BINS = 81
 _SAMPLED = 200_000
-_NO_WIDTH = "its posterior is not a Gaussian with a width for each weight, so there is no signal-to-noise to cut by"
+_NO_WIDTH = (
+    "it has no posterior width for each weight, so it has no signal-to-noise ratios and cannot be pruned by them"
+)
 
 
 def router(store: ModelStore) -> APIRouter:
@@ -50,7 +53,7 @@ def describe(method: Method) -> dict[str, Any]:
     """Densities of the weights layer by layer over several draws; with a Gaussian posterior also their SNR."""
     draws = min(max(1, _SAMPLED // method.network.size), 30, method.held or 30)
     theta = method.weights(range(draws), seed=0).detach().double().cpu().numpy()
-    mean = method.mean_weights.detach().double().cpu().numpy()
+    mean = _means(method)
     places = [place for place in method.network.places if "bias" not in place.name.rpartition(".")[2]]
     reach = max(float(np.quantile(np.abs(theta[:, place.start : place.stop]), 0.995)) for place in places) or 1.0
     edges = np.linspace(-reach, reach, BINS + 1)
@@ -64,7 +67,7 @@ def describe(method: Method) -> dict[str, Any]:
                 "weights": place.stop - place.start,
                 "random": place.random,
                 "density": _density(theta[:, part], edges),
-                "density_of_means": _density(mean[part], edges),
+                "density_of_means": None if mean is None else _density(mean[part], edges),
             }
         )
     centres = [round(float(value), 6) for value in 0.5 * (edges[1:] + edges[:-1])]
@@ -76,8 +79,58 @@ def describe(method: Method) -> dict[str, Any]:
     }
     described["prior"] = _prior_density(method, 0.5 * (edges[1:] + edges[:-1]))
     if not isinstance(method, Variational) or method.annealed:
-        return described | {"snr": None, "why": _NO_WIDTH}
-    return described | {"snr": _snr(method), "single": _single(method), "why": None}
+        return described | {"snr": None, "graph": None, "why": _NO_WIDTH}
+    return described | {"snr": _snr(method), "single": _single(method), "graph": graph(method), "why": None}
+
+
+def graph(method: Variational, most_nodes: int = 24) -> dict[str, Any] | None:
+    """A drawing of a fully connected network: an evenly spread part of its nodes and every weight between them.
+
+    Args:
+        method: with a Gaussian posterior.
+        most_nodes: of a layer.
+
+    Returns:
+        `sizes` of the layers, `shown` (how many of each are drawn) and `edges`: layer, from, to, the share of all
+        prunable weights with a smaller signal-to-noise ratio and with a smaller magnitude, and the sign of the mean.
+        None where a weight tensor is not a matrix, as in a convolution, or where the matrices do not follow on.
+
+    """
+    prunable = prunable_weights(method)
+    places = [p for p in method.network.places if p.random and bool(prunable[p.start : p.stop].any())]
+    shapes = [tuple(place.shape) for place in places]
+    follow = all(a[0] == b[1] for a, b in pairwise(shapes) if len(a) == len(b) == 2)
+    if not shapes or any(len(shape) != 2 for shape in shapes) or not follow:
+        return None
+    ranks = [_ranks(scores(method, rule), prunable) for rule in ("snr", "magnitude")]
+    mean = method.mean_weights.detach().cpu()
+    sizes = [shapes[0][1], *(shape[0] for shape in shapes)]
+    nodes = [torch.linspace(0, size - 1, min(size, most_nodes)).round().long() for size in sizes]
+    edges = []
+    for layer, (place, shape) in enumerate(zip(places, shapes, strict=True)):
+        for i, source in enumerate(nodes[layer].tolist()):
+            for j, target in enumerate(nodes[layer + 1].tolist()):
+                number = place.start + target * shape[1] + source
+                by = [round(float(rank[number]), 4) for rank in ranks]
+                edges.append([layer, i, j, *by, 1 if float(mean[number]) >= 0 else -1])
+    return {"sizes": sizes, "shown": [len(part) for part in nodes], "edges": edges}
+
+
+def _ranks(values: torch.Tensor, prunable: torch.Tensor) -> torch.Tensor:
+    """The share of all prunable weights that have a smaller score, `[weights]`; 1 where a weight is not prunable."""
+    shares = torch.ones(len(values), dtype=torch.float64)
+    chosen = torch.nonzero(prunable.cpu()).flatten()
+    order = values.detach().double().cpu()[chosen].argsort()
+    shares[chosen[order]] = torch.arange(len(chosen), dtype=torch.float64) / max(1, len(chosen))
+    return shares
+
+
+def _means(method: Method) -> Any:
+    """The mean weights; None where members or chains may be in different modes, so that their mean means nothing."""
+    try:
+        return method.mean_weights.detach().double().cpu().numpy()
+    except ValueError:
+        return None
 
 
 def _density(values: Any, edges: Any) -> list[float]:

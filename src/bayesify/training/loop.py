@@ -381,7 +381,7 @@ class Trainer:
             else f"lower learning_rate (now {rate:g}) or scale the data"
         )
         raise TrainingError(
-            f"the loss stopped being finite in epoch {epoch}: {advice}; the network is restored to its state {kept}"
+            f"the loss diverged in epoch {epoch}: {advice}; the network is restored to its state {kept}"
         )
 
     def _finish(self) -> None:

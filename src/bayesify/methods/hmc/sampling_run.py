@@ -203,7 +203,7 @@ class SamplingRun:
         step, at = self.sampler.adaptation.step_size(progress.step), progress.step
         self._go_back(good)
         self.save_checkpoint()
-        reason = "every proposal of a block diverged" if lost else "the log posterior stopped being finite"
+        reason = "every proposal of a block diverged" if lost else "the log posterior diverged"
         raise TrainingError(
             f"{reason} before iteration {at} (step size {step:.3g}): scale the data, choose a narrower prior or a "
             f"longer warm-up; the chains are left as they were after iteration {self.progress.step}"

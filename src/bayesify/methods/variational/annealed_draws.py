@@ -160,7 +160,7 @@ class AnnealedDraws(PosteriorBase):
         finite = torch.isfinite(ends.log_weights)
         if not bool(finite.all()):
             raise ValueError(
-                f"family='annealed': {int((~finite).sum())} of {self.paths} draws stopped being finite: raise "
+                f"family='annealed': {int((~finite).sum())} of {self.paths} draws diverged: raise "
                 "transitions=, scale the data, or use family='mean_field'"
             )
         self.annealed_draws.copy_(ends.ends)

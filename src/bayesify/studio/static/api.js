@@ -106,6 +106,9 @@ export async function models(waiting) {
   }
 }
 
+// After a visitor's own run has been added.
+export const forgetModels = () => { known = null; };
+
 let asking = null;
 function askForToken(wrong) {
   asking ??= new Promise((resolve) => {

@@ -2,6 +2,7 @@
 import { h, problem, announce } from "./dom.js";
 import { currentPage, controlsHidden } from "./state.js";
 import { ApiError, GONE } from "./api.js";
+import { showTour } from "./tour.js";
 
 const PAGES = {
   draw: () => import("./pages/draw.js"),
@@ -9,6 +10,7 @@ const PAGES = {
   understand: () => import("./pages/understand.js"),
   weights: () => import("./pages/weights.js"),
   results: () => import("./pages/results.js"),
+  runs: () => import("./pages/runs.js"),
 };
 const main = document.getElementById("main");
 let leave = null;
@@ -33,6 +35,7 @@ async function show() {
     const left = await page.show(place);
     if (mine === turn) leave = left ?? null;
     else left?.();
+    if (mine === turn) showTour();
   } catch (error) {
     if (mine !== turn) return;
     main.replaceChildren(problem(error), h("p", { class: "note" }, "Reload the page once the server is running again."));
@@ -40,7 +43,7 @@ async function show() {
 }
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest("a[href^='?']");
+  const link = event.target.closest?.("a[href^='?']");
   if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
   event.preventDefault();
   const next = new URLSearchParams(link.getAttribute("href"));

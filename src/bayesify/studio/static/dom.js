@@ -104,6 +104,12 @@ export function figure(chart, caption, columns, numbers) {
   return element;
 }
 
+// Settings: open where there is room for them, folded on a phone, where the picture comes first.
+export const narrow = () => matchMedia("(max-width: 700px)").matches;
+export function settings(...children) {
+  return h("details", { class: "card fold", open: !narrow() }, h("summary", {}, "Settings"), h("section", { class: "controls", "aria-label": "Settings" }, children));
+}
+
 let pending = 0;
 export function announce(words, { now = false } = {}) {
   clearTimeout(pending);
@@ -125,6 +131,11 @@ export function missingRun(asked, models, instead) {
 // How sure: 100% only where it is exactly that.
 export const sure = (value) => (value >= 1 || percent(value, 0) !== "100%" ? percent(value, 0) : value > 0.999 ? ">99.9%" : percent(value, 1));
 export const percent = (value, digits = 1) => `${(100 * value).toFixed(digits)}%`;
+// An uncertainty in percent of the largest possible one, for so many classes; nats stand behind it.
+export const ofLargest = (nats, classes) => { const share = nats / Math.log(classes); return share > 0 && share < 0.0095 ? "<1%" : percent(share, 0); };
+export const seconds = (value) => (value < 1 ? `${Math.max(0.01, value).toFixed(2)} s` : value < 10 ? `${value.toFixed(1)} s` : value < 100 ? `${Math.round(value)} s` : `${Math.round(value / 60)} min`);
+// A network has one colour and one dash on every page, by its place among the loaded ones.
+export const lookOf = (models, name) => `run-${Math.max(0, models.findIndex((model) => model.name === name)) % 8}`;
 export const short = (value) => (value === null || value === undefined ? "–" : Math.abs(value) >= 1000 ? value.toFixed(0) : Number(value.toPrecision(3)).toString());
 
 export function colour(name) {

@@ -2,7 +2,7 @@
 import { s } from "../dom.js";
 
 export function axes({ width = 520, height = 310, x, y, label }) {
-  const left = 52, right = 14, top = 12, bottom = 42;
+  const left = 56, right = 14, top = 12, bottom = 42;
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   const at = { x: scale(x, left, width - right), y: scale(y, height - bottom, top) };
   for (const value of ticks(x)) {
@@ -17,7 +17,7 @@ export function axes({ width = 520, height = 310, x, y, label }) {
   }
   svg.append(s("path", { class: "axis", d: `M${left} ${top}V${height - bottom}H${width - right}` }),
     s("text", { class: "axis-name", x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, x.name),
-    s("text", { class: "axis-name", transform: `translate(12 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, y.name));
+    s("text", { class: "axis-name", transform: `translate(13 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, y.name));
   const path = (points) => points.map(([a, b], place) => `${place ? "L" : "M"}${at.x(a).toFixed(1)} ${at.y(b).toFixed(1)}`).join("");
   return {
     svg, at, width, height, left, right, top, bottom,

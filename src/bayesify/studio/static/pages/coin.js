@@ -1,5 +1,5 @@
 // The coin: a Beta posterior exactly, and the same on a grid that anyone could write in five lines.
-import { h, slider, announce, problem, figure } from "../dom.js";
+import { h, settings, slider, announce, problem, figure } from "../dom.js";
 import { pageState } from "../state.js";
 import { post } from "../api.js";
 import { axes, legend } from "../charts/axes.js";
@@ -59,7 +59,7 @@ export async function show(place, head) {
 
   const control = (label, name, min, max, step = 1) => slider({ label, min, max, step, value: state[name], oninput: (value) => { state.set({ [name]: value }); update(); } });
   head.append(exporting("coin", place, { python: () => ["coin", body()], data: () => ({ ...body(), ...found }) }));
-  place.append(h("div", { class: "page lesson" }, h("section", { class: "card controls", "aria-label": "Settings" }, control("Heads", "heads", 0, 60), control("Tails", "tails", 0, 60), control("Prior a (heads)", "a", 0.5, 30, 0.5), control("Prior b (tails)", "b", 0.5, 30, 0.5), control("Points of the grid", "cells", 3, 101, 2)),
+  place.append(h("div", { class: "page lesson" }, settings(control("Heads", "heads", 0, 60), control("Tails", "tails", 0, 60), control("Prior a (heads)", "a", 0.5, 30, 0.5), control("Prior b (tails)", "b", 0.5, 30, 0.5), control("Points of the grid", "cells", 3, 101, 2)),
     h("div", { class: "stack" }, trouble, tiles, h("section", { class: "card" }, picture))));
   await update();
   return undefined;

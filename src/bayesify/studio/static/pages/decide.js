@@ -1,11 +1,11 @@
 // Decide: one threshold over the whole test set; what is accepted, what is refused, and which wrong answers were kept.
-import { h, slider, select, number, announce, problem, percent, modelName, figure, missingRun } from "../dom.js";
+import { h, slider, select, number, announce, problem, percent, modelName, figure, missingRun, settings, lookOf, ofLargest } from "../dom.js";
 import { pageState } from "../state.js";
 import { models, get, blob } from "../api.js";
 import { axes, legend } from "../charts/axes.js";
 import { exporting } from "../export.js";
 
-const NAMES = { confidence: "confidence", entropy: "total doubt (entropy)", epistemic: "epistemic doubt" };
+const NAMES = { confidence: "confidence", entropy: "total uncertainty (entropy)", epistemic: "epistemic uncertainty" };
 const MOST = 30;
 
 export async function show(place) {
@@ -29,14 +29,14 @@ export async function show(place) {
 
   const bounds = () => (state.by === "confidence" ? [0, 1, 0.005] : [0, Number(Math.log(table ? table.classes.length : 10).toFixed(2)), 0.005]);
   const certain = (score) => (state.by === "confidence" ? score >= state.threshold : score <= state.threshold);
-  const format = (value) => (state.by === "confidence" ? percent(value) : `${value.toFixed(3)} nats`);
+  const format = (value) => (state.by === "confidence" ? percent(value) : `${ofLargest(value, table ? table.classes.length : 10)} (${value.toFixed(2)} nats)`);
 
   const summary = h("p", { class: "note", role: "status" });
   const tiles = h("dl", { class: "tiles" });
   const curveFigure = figure(h("span"), "", ["threshold", "coverage", "error of accepted"], () => []);
   const spreadFigure = figure(h("span"), "", ["score", "right", "wrong", "unknown"], () => []);
   const galleries = h("div", { class: "stack" });
-  const sliderPlace = h("div", { class: "card" });
+  const sliderPlace = h("div", { class: "card", "data-tour": "threshold" });
   const promisePlace = h("p", { class: "note" });
 
   // A certified run has thresholds with a promise: one press sets them.
@@ -119,17 +119,17 @@ export async function show(place) {
     tiles.replaceChildren(
       tile("Coverage", percent(kept.length / rows.length), `${kept.length} of ${rows.length} accepted`),
       tile("Error of what is accepted", error === null ? "none" : percent(error), error === null ? "nothing is accepted" : `${percent(all)} if all were`),
-      tile("Wrong and kept", String(wrongKept.length), `${rows.filter((row) => !row.right && !row.kept).length} wrong ones refused`, wrongKept.length > 0),
+      tile("Wrong but accepted", String(wrongKept.length), `${rows.filter((row) => !row.right && !row.kept).length} wrong ones refused`, wrongKept.length > 0),
       tile("Refused", String(refused.length), `${refused.filter((row) => row.right).length} of them were right`),
-      ...(table.unknown ? [tile("Unknown and kept", String(unknownKept.length), `of ${unknown.length}, ${table.unknown.what}`, unknownKept.length > 0)] : []));
+      ...(table.unknown ? [tile("Unknown but accepted", String(unknownKept.length), `of ${unknown.length}, ${table.unknown.what}`, unknownKept.length > 0)] : []));
     const words = `At ${format(state.threshold)}, ${percent(kept.length / rows.length)} of the test examples are answered${error === null ? "" : `, ${percent(error)} of those wrongly`}.`;
     summary.textContent = `${words} ${table.shown < table.total ? `Shown are ${table.shown} of ${table.total} examples, evenly spread, of ` : "All of "}${table.what}; ${table.draws} draws.`;
     drawCurve(kept.length / rows.length, error);
     drawSpread(rows, unknown);
     const less = (a, b) => (state.by === "confidence" ? a.score - b.score : b.score - a.score);
     galleries.replaceChildren(
-      gallery("Wrong ones that were kept", wrongKept.sort(less).reverse(), "known", "No wrong answer is kept at this threshold."),
-      ...(table.unknown ? [gallery("Unknown ones that were kept", unknownKept.sort(less).reverse(), "unknown", "No unknown input is accepted at this threshold.")] : []),
+      gallery("Wrong but accepted", wrongKept.sort(less).reverse(), "known", "No wrong answer is accepted at this threshold."),
+      ...(table.unknown ? [gallery("Unknown but accepted", unknownKept.sort(less).reverse(), "unknown", "No unknown input is accepted at this threshold.")] : []),
       gallery("Refused, the least sure first", refused.sort(less), "known", "Nothing is refused at this threshold."),
       gallery("Accepted, the least sure first", kept.sort(less), "known", "Nothing is accepted at this threshold."));
   }
@@ -141,12 +141,12 @@ export async function show(place) {
     const draw = (width) => {
       const chart = axes({ width, x: { min: 0, max: 1, name: "coverage: share of answers accepted", format: (v) => percent(v, 0) }, y: { min: 0, max: top, name: "error of what is accepted", format: (v) => percent(v, top < 0.05 ? 1 : 0) },
         label: `Risk against coverage for ${table.model}: ${percent(points.at(-1)[1])} error if all are answered. Now at ${percent(coverage)} coverage${error === null ? "" : ` and ${percent(error)} error`}.` });
-      const kinds = ["b", "c", "d", "faint", "prior"];
-      compared.forEach((other, k) => chart.line(curve(other).map(([a, b]) => [a, Math.min(b, top)]), kinds[k % kinds.length]));
-      chart.line(points.map(([a, b]) => [a, Math.min(b, top)]));
+      const look = (of) => lookOf(known.models, of.model);
+      compared.forEach((other) => chart.line(curve(other).map(([a, b]) => [a, Math.min(b, top)]), look(other)));
+      chart.line(points.map(([a, b]) => [a, Math.min(b, top)]), `${look(table)} chosen`);
       if (error !== null) chart.mark(coverage, Math.min(error, top));
       const name = (of) => modelName({ ...of, name: of.model });
-      legend(chart, [[name(table), ""], ...compared.map((other, k) => [name(other), kinds[k % kinds.length]])], "left");
+      legend(chart, usable.map((model) => [table, ...compared].find((of) => of.model === model.name)).filter(Boolean).map((of) => [name(of), look(of) + (of === table ? " chosen" : "")]), "left");
       return chart.svg;
     };
     const step = Math.max(1, Math.floor(points.length / 40));
@@ -191,9 +191,9 @@ export async function show(place) {
     return canvas;
   }
 
-  place.append(h("section", { class: "card controls", "aria-label": "Settings" },
+  place.append(settings(
     select({ label: "Run", options: usable.map((model) => [model.name, modelName(model)]), value: state.model, onchange: (model) => { state.set({ model }); load(); } }),
-    select({ label: "Sure by", options: Object.entries(NAMES), value: state.by, onchange: (by) => { state.set({ by, threshold: by === "confidence" ? 0.9 : 0.3 }); if (table) { makeSlider(); makePromises(); render(); } } }),
+    select({ label: "Confidence measured by", options: Object.entries(NAMES), value: state.by, onchange: (by) => { state.set({ by, threshold: by === "confidence" ? 0.9 : 0.3 }); if (table) { makeSlider(); makePromises(); render(); } } }),
     slider({ label: "Posterior draws", min: 1, max: 100, step: 1, value: state.draws, onchange: (draws) => { state.set({ draws }); load(); } }),
     number({ label: "Seed", value: state.seed, onchange: (seed) => { state.set({ seed }); load(); } })), content);
   head.append(exporting("decide", place, {

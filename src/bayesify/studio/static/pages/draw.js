@@ -1,14 +1,18 @@
 // Draw: a digit goes through the preparation of the training digits, and every loaded run answers while it is drawn.
-import { h, slider, number, button, announce, problem, percent, sure as surely, modelName, table } from "../dom.js";
+import { h, slider, number, button, announce, problem, percent, sure as surely, modelName, table, settings, narrow, lookOf } from "../dom.js";
 import { pageState, packStrokes, unpackStrokes } from "../state.js";
 import { models, post, blob } from "../api.js";
 import { Pad } from "../pad.js";
 import { DIGITS, LETTERS, scribble } from "../glyphs.js";
 import { answerChart, doubtChart } from "../charts/answer.js";
-import { exporting } from "../export.js";
+import { exporting, save } from "../export.js";
+import { shareCard } from "../share.js";
 
 // What is on the pad stays while another page is looked at.
 let kept = null;
+// What was shown so far with what it really is, and what each network said: the confident mistakes are counted from it.
+const rounds = new Map();
+const NONE = "none of the classes";
 const KINDS = ["test", "withheld", "clothes"];
 const OWN = "own";
 
@@ -16,7 +20,7 @@ export async function show(place) {
   const answers = h("div", { class: "answers", "data-picture": "" });
   const heading = h("h1", {}, "Draw");
   place.append(h("div", { class: "head" }, h("div", {}, heading, h("p", { class: "lead" },
-    "Each network answers as you draw. Every dot is one draw from its posterior: where the dots disagree, the network does not know."))));
+    "Each network answers as you draw. Each dot is one version of the network; dots far apart mean it is unsure."))));
   const known = await models(() => announce("The runs are still being read"));
   const drawable = known.models.filter((model) => model.drawable);
   if (!drawable.length) {
@@ -24,8 +28,11 @@ export async function show(place) {
     return undefined;
   }
   const state = pageState({ threshold: 0.9, draws: 30, seed: 0, pen: drawable[0].pen, strokes: "", boxed: true, scribble: 1, image: "" });
-  const pad = new Pad({ pen: state.pen, changed: () => { fetching += 1; remember(); ask(); }, dropped: drop });
-  let shown = null;
+  // What a ready example is; of a drawing by hand only the visitor can say.
+  let [ready, truth] = [null, null];
+  const pad = new Pad({ pen: state.pen, changed: () => { fetching += 1; [truth, ready] = [ready, null]; remember(); ask(); }, dropped: drop });
+  const put = (strokes, picture, isReally) => { ready = isReally; pad.set(strokes, picture); };
+  let [shown, drawnAt] = [null, 0];
   let fetching = 0;
   let [busy, again] = [false, false];
   let pending = Promise.resolve();
@@ -63,6 +70,8 @@ export async function show(place) {
     try {
       const said = await post("draw", body());
       shown = pad.empty || said.empty ? null : said.answers;
+      truth ??= shown && said.truth;
+      count();
       render();
     } catch (error) {
       answers.replaceChildren(problem(error));
@@ -77,37 +86,84 @@ export async function show(place) {
 
   function render() {
     if (!shown) {
-      answers.replaceChildren(h("p", { class: "empty" }, "The pad is empty, so there is nothing to say. Draw a digit, or take a ready one."));
+      answers.style.setProperty("--columns", 1);
+      answers.replaceChildren(h("p", { class: "empty" }, "The pad is empty. Draw a digit, or take a ready example."));
+      renderTruths();
       seenCanvas.getContext("2d").clearRect(0, 0, 64, 64);
       seenCanvas.setAttribute("aria-label", "What the network sees: nothing yet");
       seenWords.textContent = "Nothing yet: the pad is empty.";
       announce("The pad is empty");
       return;
     }
+    answers.style.setProperty("--columns", columns(shown.length));
     answers.replaceChildren(...shown.map(card));
+    renderTruths();
     look(shown);
     announce(shown.map((answer) => `${modelName(answer)}: ${verdictWords(answer)}`).join(". "));
   }
 
   const accepted = (answer) => answer.confidence >= state.threshold;
-  const verdictWords = (answer) => (accepted(answer) ? `${answer.label}, ${surely(answer.confidence)} sure` : `I do not know; at best ${answer.label}, ${surely(answer.confidence)}`);
+  const guess = (answer) => `best guess: ${answer.label} (${surely(answer.confidence)})`;
+  const verdictWords = (answer) => (accepted(answer) ? `${answer.label}, ${surely(answer.confidence)} sure` : `I do not know; ${guess(answer)}`);
+
+  // Fool it: a network that is sure and wrong has made a confident mistake.
+  const roundKey = () => JSON.stringify([packStrokes(pad.strokes), pad.picture?.sample ?? pad.picture?.name ?? null]);
+  function count() {
+    if (!shown || truth === null || truth === undefined) return;
+    rounds.set(roundKey(), { truth, answers: shown.map(({ name, label, confidence }) => ({ name, label, confidence })) });
+  }
+  function mistakes(name) {
+    const seen = [...rounds.values()].map((round) => ({ ...round, answer: round.answers.find((answer) => answer.name === name) })).filter((round) => round.answer);
+    return [seen.filter((round) => accepted(round.answer) && round.answer.label !== round.truth).length, seen.length];
+  }
+  const truths = h("div", { class: "row", role: "group", "aria-label": "What it really is" });
+  const tally = h("p", { class: "note", role: "status" });
+  function renderTruths() {
+    const names = [...new Set(drawable.flatMap((model) => model.classes)), ...new Set(drawable.flatMap((model) => model.withheld))].sort();
+    truths.replaceChildren(...[...names, NONE].map((name) => button(name === NONE ? "None of these" : name, () => { truth = name; count(); render(); }, { class: "small", "aria-pressed": String(shown !== null && truth === name), disabled: !shown })));
+    const each = drawable.map((model) => [model, ...mistakes(model.name)]);
+    tally.textContent = rounds.size ? `${rounds.size} shown. Confident mistakes at ${percent(state.threshold, 0)}: ${each.map(([model, wrong]) => `${modelName(model)} ${wrong}`).join(", ")}.` : "Nothing counted yet.";
+  }
+
+  async function share() {
+    const rows = (shown ?? []).map((answer) => { const [wrong, seen] = mistakes(answer.name); return { name: modelName(answer), label: answer.label, confidence: answer.confidence, accepted: accepted(answer), mistakes: wrong, rounds: seen }; });
+    await pending;
+    write();
+    save("bayesify-card.png", await shareCard(pad.canvas, rows, location.href));
+    announce("The card was saved");
+  }
+
+  // As many columns as there is room for, in even rows.
+  const GAP = 18;
+  function columns(number) {
+    const width = answers.clientWidth || 900;
+    const fit = width < 440 ? 2 : Math.floor((width + GAP) / (205 + GAP));
+    return Math.ceil(number / Math.ceil(number / fit));
+  }
 
   function card(answer) {
     const sure = accepted(answer);
+    const classes = answer.classes.length;
     const rows = answer.classes.map((name, k) => {
       const each = answer.draw_probs.map((draw) => draw[k]);
       return [name, answer.probs[k].toFixed(3), Math.min(...each).toFixed(3), Math.max(...each).toFixed(3)];
     });
-    const details = h("details", { open: opened.has(answer.name) }, h("summary", {}, "The numbers"), table(["class", "mean", "lowest draw", "highest draw"], rows, `${modelName(answer)}: probabilities`));
-    details.addEventListener("toggle", () => (details.open ? opened.add(answer.name) : opened.delete(answer.name)));
-    return h("article", { class: `card answer${sure ? "" : " unsure-bars"}`, "aria-label": modelName(answer), "data-model": answer.name },
-      h("header", {}, h("h2", { "data-words": "" }, modelName(answer)), h("small", {}, answer.draws === 1 ? "1 draw: it cannot disagree" : `${answer.draws} draws`)),
+    const [wrong, seen] = mistakes(answer.name);
+    const isOpen = (part, otherwise) => opened.get(`${part}/${answer.name}`) ?? otherwise;
+    const remembered = (part, element) => { element.addEventListener("toggle", () => opened.set(`${part}/${answer.name}`, element.open)); return element; };
+    const numbers = remembered("numbers", h("details", { open: isOpen("numbers", false) }, h("summary", {}, "The numbers"), table(["class", "mean", "lowest draw", "highest draw"], rows, `${modelName(answer)}: probabilities`),
+      h("p", { class: "small" }, `Uncertainty: aleatoric ${answer.aleatoric.toFixed(3)}, epistemic ${answer.epistemic.toFixed(3)} of ${Math.log(classes).toFixed(3)} nats.`)));
+    const width = Math.max(150, Math.floor((answers.clientWidth - GAP * (columns(shown.length) - 1)) / columns(shown.length)) - 28);
+    return h("article", { class: `card answer ${lookOf(known.models, answer.name)}${sure ? "" : " unsure-bars"}`, "aria-label": modelName(answer), "data-model": answer.name },
+      h("header", {}, h("h2", { "data-words": "" }, modelName(answer)), h("small", {}, answer.draws === 1 ? "Single network" : `${answer.draws} draws`)),
       h("p", { class: `verdict${sure ? "" : " unsure"}` }, h("strong", { "data-words": "" }, sure ? answer.label : "I do not know"),
-        h("span", {}, sure ? `${surely(answer.confidence)} sure` : `at best ${answer.label}, ${surely(answer.confidence)}`)),
-      answerChart(answer, state.threshold, `${modelName(answer)} says ${verdictWords(answer)}. Bars are mean class probabilities, dots are posterior draws; the dashed line is the threshold.`),
-      doubtChart(answer), details);
+        h("span", {}, sure ? `${surely(answer.confidence)} sure` : guess(answer))),
+      seen ? h("p", { class: `fooled small${wrong ? " wrong" : ""}` }, `Sure but wrong: ${wrong} of ${seen}`) : null,
+      remembered("bars", h("details", { class: "more", open: isOpen("bars", !narrow()) }, h("summary", {}, "Bars"),
+        answerChart(answer, state.threshold, `${modelName(answer)} says ${verdictWords(answer)}. Bars are mean class probabilities, dots are posterior draws; the dashed line is the threshold.`, width),
+        doubtChart(answer, width), numbers)));
   }
-  const opened = new Set();
+  const opened = new Map();
 
   function look([first, ...rest]) {
     const { width, height, levels } = first.seen;
@@ -125,7 +181,7 @@ export async function show(place) {
 
   // A picture that the server has is asked about by its number; one of yours is sent as it is, where it is not too large.
   async function useSample(content, sample) {
-    pad.set([], { bitmap: await createImageBitmap(content), sample, boxed: false, dark: true });
+    put([], { bitmap: await createImageBitmap(content), sample, boxed: false, dark: true }, sample.kind === "test" ? null : NONE);
   }
 
   async function usePicture(content, boxed) {
@@ -180,22 +236,27 @@ export async function show(place) {
   const take = (kind, model) => { next[kind] += STRIDES[kind]; pending = fetchSample({ kind, number: next[kind], model }); };
   const withheld = drawable.find((model) => model.withheld.length);
   const file = h("input", { type: "file", accept: "image/png,image/jpeg", class: "unseen", tabindex: -1, "aria-hidden": "true", onchange: () => { if (file.files[0]) drop(file.files[0]); file.value = ""; } });
-  const glyphs = (set, kind) => Object.entries(set).map(([name, strokes]) => button(name, () => pad.set(strokes), { class: "small", "aria-label": `${kind} ${name}` }));
-  const controls = h("section", { class: "card controls", "aria-label": "Settings" },
-    slider({ label: "Answer only if at least this sure", min: 0, max: 1, step: 0.01, value: state.threshold, format: (v) => percent(v, 0), wide: true, oninput: (threshold) => { state.set({ threshold }); render(); } }),
+  const glyphs = (set, kind) => Object.entries(set).map(([name, strokes]) => button(name, () => put(strokes, null, kind === "Digit" ? name : NONE), { class: "small", "aria-label": `${kind} ${name}` }));
+  const threshold = h("section", { class: "card threshold", "aria-label": "Threshold" },
+    slider({ label: "Answer only if at least this sure", min: 0, max: 1, step: 0.01, value: state.threshold, format: (v) => percent(v, 0), wide: true, oninput: (value) => { state.set({ threshold: value }); render(); } }));
+  const controls = settings(
     slider({ label: "Posterior draws", min: 1, max: 100, step: 1, value: state.draws, oninput: (draws) => { state.set({ draws }); ask(); } }),
     slider({ label: "Pen", min: 0.03, max: 0.2, step: 0.01, value: state.pen, format: (v) => percent(v, 0), oninput: (pen) => { state.set({ pen }); pad.pen = pen; pad.draw(); ask(); } }),
     number({ label: "Seed", value: state.seed, onchange: (seed) => { state.set({ seed }); ask(); } }));
+  const learned = [...new Set(drawable.map((model) => model.data))].join(" and ");
+  const fool = h("section", { class: "card stack fool", "aria-label": "Fool it" }, h("h2", {}, "Fool it"),
+    h("p", { class: "note" }, `These networks have only seen ${learned}. Draw something else, or an odd digit, and say what it really is: a network that is sure and wrong has made a confident mistake.`),
+    truths, tally, h("div", { class: "row" }, button("Save a card to share", share, { class: "main" }), button("Start counting again", () => { rounds.clear(); render(); })));
   const examples = h("section", { class: "card examples", "aria-label": "Ready examples" },
     h("h2", {}, "Ready examples"),
     h("div", { class: "row", role: "group", "aria-label": "Digits" }, glyphs(DIGITS, "Digit")),
     h("div", { class: "row" },
       button("Test image", () => take("test", drawable[0].name), { class: "small" }),
       button("Picture…", () => file.click(), { class: "small" }), file),
-    h("p", { class: "small" }, "Nothing they know:"),
+    h("p", { class: "small" }, "Things they were not taught:"),
     h("div", { class: "row", role: "group", "aria-label": "Letters" }, glyphs(LETTERS, "Letter")),
     h("div", { class: "row" },
-      button("Scribble", () => { state.set({ scribble: state.scribble + 1 }); pad.set(scribble(state.scribble)); }, { class: "small" }),
+      button("Scribble", () => { state.set({ scribble: state.scribble + 1 }); put(scribble(state.scribble), null, NONE); }, { class: "small" }),
       button("Clothes", () => take("clothes", null), { class: "small", disabled: !known.clothes }),
       withheld ? button(`Withheld ${withheld.withheld.join(", ")}`, () => take("withheld", withheld.name), { class: "small" }) : null),
     known.clothes ? null : h("p", { class: "small" }, "Clothes need Fashion-MNIST in $BAYESIFY_DATA: it is not here."));
@@ -204,14 +265,15 @@ export async function show(place) {
     data: () => ({ threshold: state.threshold, strokes: pad.strokes, picture: pad.picture?.sample ?? pad.picture?.name ?? null, answers: shown ?? [] }),
     link,
   }));
-  place.append(controls, h("div", { class: "page draw" },
-    h("div", { class: "stack" }, h("section", { "aria-label": "Pad", class: "stack" }, h("div", { "data-picture": "" }, pad.element),
+  new ResizeObserver(() => { const width = Math.round(answers.clientWidth); if (shown && width && width !== drawnAt) { drawnAt = width; render(); } }).observe(answers);
+  place.append(h("div", { class: "page draw" },
+    h("div", { class: "column stack" }, h("section", { "aria-label": "Pad", class: "stack pad-part" }, h("div", { "data-picture": "" }, pad.element),
       h("div", { class: "row tools" }, button("Undo", () => pad.undo()), button("Clear", () => { pad.clear(); pad.canvas.focus(); })),
-      h("p", { class: "small", id: "pad-help" }, "Mouse, finger, or keys: arrows move, space puts the pen down or up, Backspace takes a stroke back, Delete clears. A picture can be dropped here.")),
-      h("section", { class: "card seen", "aria-label": "What the network sees" }, h("div", { "data-picture": "" }, seenCanvas), h("div", {}, h("h2", {}, "What the network sees"), seenWords)),
-      examples),
-    h("section", { "aria-label": "Answers", class: "stack" }, answers,
-      known.models.some((model) => !model.drawable) ? h("p", { class: "note" }, `Not asked: ${known.models.filter((m) => !m.drawable).map((m) => `${m.name} (${m.why})`).join("; ")}.`) : null)));
+      h("p", { class: "small pad-words", id: "pad-help" }, "Mouse, finger, or keys: arrows move, space puts the pen down or up, Backspace takes a stroke back, Delete clears. A picture can be dropped here.")),
+      examples,
+      h("section", { class: "card seen", "aria-label": "What the network sees" }, h("div", { "data-picture": "" }, seenCanvas), h("div", {}, h("h2", {}, "What the network sees"), seenWords))),
+    h("div", { class: "column stack" }, threshold, h("section", { "aria-label": "Answers", class: "stack answers-part" }, answers,
+      known.models.some((model) => !model.drawable) ? h("p", { class: "note" }, `Not asked: ${known.models.filter((m) => !m.drawable).map((m) => `${m.name} (${m.why})`).join("; ")}.`) : null), fool, controls)));
   await open();
   return () => clearTimeout(saving);
 

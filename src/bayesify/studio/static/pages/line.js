@@ -1,5 +1,5 @@
 // The line: slope and intercept of dragged points, exactly and on a grid, with the lines that the data allows.
-import { h, s, slider, button, announce, problem, short, figure } from "../dom.js";
+import { h, s, settings, slider, button, announce, problem, short, figure } from "../dom.js";
 import { pageState } from "../state.js";
 import { post } from "../api.js";
 import { axes, legend } from "../charts/axes.js";
@@ -123,7 +123,7 @@ export async function show(place, head) {
 
   const control = (label, name, min, max, step) => slider({ label, min, max, step, value: state[name], oninput: (value) => { state.set({ [name]: value }); update(); } });
   head.append(exporting("line", place, { python: () => ["line", body()], data: () => ({ ...body(), ...found }) }));
-  place.append(h("section", { class: "card controls", "aria-label": "Settings" }, control("Noise", "noise", 0.5, 10, 0.1), control("Grid points each way", "cells", 5, 61, 2), control("Lines drawn", "draws", 0, 60, 1),
+  place.append(settings(control("Noise", "noise", 0.5, 10, 0.1), control("Grid points each way", "cells", 5, 61, 2), control("Lines drawn", "draws", 0, 60, 1),
     h("div", { class: "row" }, button("Add a point", () => { if (points.length < 40) { points.push([Number(((points.length * 1.7) % 8 - 4).toFixed(2)), 0]); changed(); } }), button("Start over", () => { points = read(START); changed(); }))),
   trouble, tiles, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Lines that the data allows"), picture), h("section", { class: "card" }, h("h2", { "data-words": "" }, "Slope and intercept, grid against exact"), gridPicture)));
   await update();

@@ -1,22 +1,26 @@
 // Moons and circles: points, a small network and a method; training streams into surfaces of the answer and of its doubt.
-import { h, s, slider, select, number, button, announce, problem, percent, short, table } from "../dom.js";
+import { h, s, slider, select, number, button, announce, problem, percent, short, table, settings, seconds, figure } from "../dom.js";
 import { pageState, packPoints, unpackPoints } from "../state.js";
 import { get, stream } from "../api.js";
 import { Points } from "../points.js";
 import { bytes, paint, ramp, posteriorColours, doubtColours, evenLine } from "../charts/surface.js";
+import { axes } from "../charts/axes.js";
+import { tenMethods } from "./ten.js";
 import { exporting } from "../export.js";
 
 const DEFAULTS = { data: "moons", n: 80, noise: 0.15, seed: 0, method: "variational", units: 16, layers: 1, activation: "tanh", prior: "normal", scale: 3,
-  hyperprior: "none", epochs: 600, rate: 0.03, doubt: "epistemic", points: "", trained: false };
+  hyperprior: "none", epochs: 600, rate: 0.03, doubt: "epistemic", points: "", trained: false, all: false };
 const HYPER = { "half-normal": (scale) => `half-normal(${scale})`, "half-cauchy": (scale) => `half-cauchy(${scale})`, "inverse-gamma": (scale) => `inverse-gamma(1,${scale})`, learned: () => "learned()" };
 
 export async function show(place, head) {
   head.append(h("div", {}, h("h1", {}, "Moons and circles"), h("p", { class: "lead" },
-    "Colours are the answer, and fade where it is uncertain. Train, look beyond the data, then add a point where the network asks for one.")));
+    "Colours are the answer, and fade where it is uncertain. Move the points, train again, and look beyond the data.")));
   const [options, state] = [await get("understand/options"), pageState(DEFAULTS)];
   if (!options.methods.some((method) => method.name === state.method)) state.set({ method: options.methods[0].name });
   const chosen = () => options.methods.find(({ name }) => name === state.method);
   let frame = null, trained = null, stopping = null, asked = 0, drawsShown = [], shownLesson = "";
+  // Every frame of the last training, to be played again.
+  let frames = [], at = -1, playing = 0, following = true;
 
   const tools = [["0", "Add ●"], ["1", "Add ▲"], ["move", "Move"], ["remove", "Remove"]];
   let tool = "0";
@@ -62,6 +66,8 @@ export async function show(place, head) {
     }
     board.fitView();
     frame = trained = null;
+    frames = [];
+    at = -1;
     state.set({ trained: false });
     clear();
     board.draw();
@@ -75,7 +81,10 @@ export async function show(place, head) {
     doubtMarks.replaceChildren();
     doubtCanvas.setAttribute("aria-label", "Uncertainty surface: not trained yet");
     drawsPlace.hidden = true;
-    drawsButton.disabled = askButtons.disabled = true;
+    unitsPlace.hidden = lossCard.hidden = true;
+    drawsButton.disabled = unitsButton.disabled = askButtons.disabled = true;
+    for (const element of [playButton, stepButton, scrubber]) element.disabled = true;
+    frameWords.textContent = "";
     bar.value = 0;
     say("untrained", "Not trained yet.");
     numbers.querySelector(".scroll")?.remove();
@@ -86,18 +95,22 @@ export async function show(place, head) {
     const mine = new AbortController();
     stopping = mine;
     trouble.replaceChildren();
-    drawsPlace.hidden = true;
+    pause();
+    drawsPlace.hidden = unitsPlace.hidden = true;
     trainButton.textContent = "Stop";
     say("training", "Training…");
     shownLesson = JSON.stringify(lesson());
     answerTitle.textContent = state.method === "point" ? "Answer" : "Posterior";
     bar.removeAttribute("value");
+    frames = [];
+    at = -1;
+    following = true;
     try {
       await stream("understand/train", lesson(), (kind, content) => {
         if (mine.signal.aborted) return;
         if (kind === "problem") throw new Error(content.detail);
-        if (kind === "done") { trained = content.trained; drawsButton.disabled = false; }
-        if (kind === "frame") { bar.value = content.share; if (content.probs) { frame = content; render(); } }
+        if (kind === "done") { trained = content.trained; drawsButton.disabled = false; unitsButton.disabled = state.layers === 0; }
+        if (kind === "frame") progress(content);
       }, mine.signal);
       if (stopping === mine) finished();
     } catch (error) {
@@ -108,6 +121,68 @@ export async function show(place, head) {
     }
   }
 
+  // Where training is: the epoch, the loss, the time left; the picture follows unless it was paused.
+  function progress({ losses = [], ...content }) {
+    content = { ...content, losses };
+    bar.value = content.share;
+    const words = [content.epochs ? `Epoch ${content.epoch} of ${content.epochs}` : null, content.losses.length ? `loss ${short(content.losses.at(-1)[1])}` : null, content.left && content.share < 1 ? `about ${seconds(content.left)} left` : null].filter(Boolean);
+    if (content.share < 1 && words.length) say("training", `${words.join(", ")}.`);
+    drawLoss(content);
+    if (!content.probs) return;
+    frames.push(content);
+    scrubber.max = frames.length - 1;
+    if (following) showFrame(frames.length - 1);
+  }
+
+  function drawLoss({ losses, epochs }) {
+    lossCard.hidden = losses.length < 2;
+    if (lossCard.hidden) return;
+    const values = losses.map(([, value]) => value);
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const room = 0.08 * (high - low) || 1;
+    lossFigure.update((width) => {
+      const chart = axes({ width, height: 170, x: { min: 0, max: epochs, name: "epoch" }, y: { min: low - room, max: high + room, count: 3, name: "loss" }, label: `Training loss from ${short(values[0])} to ${short(values.at(-1))} nats an example.` });
+      chart.line(losses);
+      return chart.svg;
+    }, "The training loss, in nats an example.", () => losses.map(([epoch, value]) => [epoch, short(value)]));
+  }
+
+  function showFrame(place) {
+    if (!frames[place]) return;
+    at = place;
+    frame = frames[place];
+    scrubber.value = place;
+    frameWords.textContent = `frame ${place + 1} of ${frames.length}${frame.epoch ? `, epoch ${frame.epoch}` : ""}`;
+    scrubber.setAttribute("aria-valuetext", frameWords.textContent);
+    for (const element of [playButton, stepButton, scrubber]) element.disabled = frames.length < 2;
+    render();
+  }
+
+  function pause() {
+    clearInterval(playing);
+    playing = 0;
+    playButton.textContent = "Play";
+  }
+
+  function play() {
+    if (playing) { pause(); following = false; return; }
+    if (stopping && following) { following = false; playButton.textContent = "Play"; return; }
+    if (at >= frames.length - 1) showFrame(0);
+    playButton.textContent = "Pause";
+    playing = setInterval(() => {
+      if (at < frames.length - 1) showFrame(at + 1);
+      else { following = true; pause(); }
+    }, 90);
+  }
+
+  const playButton = button("Play", play, { disabled: true });
+  const stepButton = button("Step", () => { pause(); following = false; showFrame(Math.min(frames.length - 1, at + 1)); }, { disabled: true });
+  const scrubber = h("input", { type: "range", min: 0, max: 0, step: 1, value: 0, disabled: true, "aria-label": "Frame of the training", oninput: () => { pause(); following = false; showFrame(Number(scrubber.value)); } });
+  const frameWords = h("span", { class: "small" });
+  const player = h("div", { class: "player", role: "group", "aria-label": "Training, frame by frame" }, playButton, stepButton, scrubber, frameWords);
+  const lossFigure = figure(h("span"), "", ["epoch", "loss"], () => []);
+  const lossCard = h("section", { class: "card", hidden: true, "aria-label": "Loss" }, h("h2", { "data-words": "" }, "Loss"), lossFigure);
+
   function stop() {
     stopping?.abort();
     bar.value = frame ? frame.share : 0;
@@ -116,7 +191,9 @@ export async function show(place, head) {
   }
 
   function finished() {
-    const sentence = `${chosen().title} trained: ${percent(frame.accuracy, 0)} of the points are answered right, NLL ${short(frame.nll)} nats. ${frame.ask ? `It would learn most from a label at (${frame.ask.x.toFixed(1)}, ${frame.ask.y.toFixed(1)}).` : "One network alone does not doubt its own weights: it cannot say where to ask."}`;
+    following = true;
+    showFrame(frames.length - 1);
+    const sentence = `${chosen().title} trained in ${seconds(frame.seconds)}: ${percent(frame.accuracy, 0)} of the points are answered right, NLL ${short(frame.nll)} nats. ${frame.ask ? `It would learn most from a label at (${frame.ask.x.toFixed(1)}, ${frame.ask.y.toFixed(1)}).` : "A single network has no epistemic uncertainty, so it cannot say where to ask."}`;
     say("trained", sentence);
     state.set({ trained: JSON.stringify(lesson()) === shownLesson });
     announce(sentence);
@@ -140,7 +217,7 @@ export async function show(place, head) {
     paint(doubtCanvas, levels, frame.side, doubtColours());
     const line = evenLine(bytes(frame.probs), frame.side);
     doubtMarks.replaceChildren(line, ...(frame.ask ? [s("circle", { class: "ask-ring", cx: board.toPage([frame.ask.x, frame.ask.y])[0], cy: board.toPage([frame.ask.x, frame.ask.y])[1], r: 4.2, "vector-effect": "non-scaling-stroke" })] : []));
-    doubtCanvas.setAttribute("aria-label", `Uncertainty surface (${state.doubt}): at most ${frame.most_epistemic.toFixed(3)} nats epistemic.`);
+    doubtCanvas.setAttribute("aria-label", `Uncertainty surface (${state.doubt}): at most ${percent(frame.most_epistemic / Math.log(2), 0)} of the largest possible is epistemic (${frame.most_epistemic.toFixed(3)} nats).`);
   }
 
   function fillNumbers() {
@@ -162,25 +239,42 @@ export async function show(place, head) {
       const found = await get("understand/draws", { trained, draws: 6, seed: state.seed });
       drawsShown = found.draws;
       drawsPlace.hidden = false;
-      drawsPlace.replaceChildren(h("h2", { "data-words": "" }, found.draws.length === 1 ? "The one network there is" : `${found.draws.length} draws from the posterior`),
+      drawsPlace.replaceChildren(h("h2", { "data-words": "" }, found.draws.length === 1 ? "Single network" : `${found.draws.length} draws from the posterior`),
         h("ul", { class: "draws", "data-picture": "" }, found.draws.map((draw, k) => {
           const canvas = h("canvas", { width: 224, height: 224, role: "img", "aria-label": `Posterior draw ${k + 1}` });
           paint(canvas, bytes(draw), found.side, posteriorColours());
           return h("li", {}, canvas, `draw ${k + 1}`);
-        })), h("p", { class: "note" }, found.draws.length === 1 ? "There is no other: the surface above is its answer." : `Each is one network that the data allows. The surface above is the mean of ${frame.draws} such draws: where they differ, it fades.`));
+        })), h("p", { class: "note" }, found.draws.length === 1 ? "The surface above is its answer." : `Each is one version of the network that fits the points. The surface above is the mean of ${frame.draws} draws; it fades where they differ.`));
       announce(`${found.draws.length} draws shown`);
     } catch (error) {
       trouble.replaceChildren(problem(error));
     }
   }
 
+  async function showUnits() {
+    try {
+      const found = await get("understand/units", { trained, activation: state.activation, seed: state.seed });
+      unitsPlace.hidden = false;
+      unitsPlace.replaceChildren(h("h2", { "data-words": "" }, `Hidden units of one posterior draw: ${found.units.length}`),
+        h("ul", { class: "draws", "data-picture": "" }, found.units.map(({ unit, effect, levels }) => {
+          const canvas = h("canvas", { width: 160, height: 160, role: "img", "aria-label": `Hidden unit ${unit + 1}, speaks for ${effect > 0 ? "▲" : "●"}` });
+          paint(canvas, bytes(levels), found.side, doubtColours());
+          return h("li", {}, canvas, `unit ${unit + 1}: ${effect > 0 ? "▲" : "●"} ${short(Math.abs(effect))}`);
+        })), h("p", { class: "note" }, "Dark is where a unit of the first hidden layer is most active. The sign is the class that it speaks for, the number its weight; the most influential come first."));
+      announce(`${found.units.length} hidden units shown`);
+    } catch (error) {
+      trouble.replaceChildren(problem(error));
+    }
+  }
+
+  const unitsPlace = h("section", { class: "card", hidden: true, "aria-label": "Hidden units" });
+  const unitsButton = button("Hidden units", showUnits, { disabled: true });
   const trainButton = button("Train", () => (stopping ? (stop(), say("stopped", "Stopped: the surface is as it was.")) : train()), { class: "main" });
-  const drawsButton = button("Show six posterior draws", showDraws, { disabled: true });
+  const drawsButton = button("Six posterior draws", showDraws, { disabled: true });
   const label = (k) => button(`Label it ${"●▲"[k]}`, () => { const { x, y } = frame.ask; board.showAsk(null); board.add([Number(x.toFixed(3)), Number(y.toFixed(3))], k); train(); });
-  const askButtons = h("fieldset", { class: "row", disabled: true }, h("legend", { class: "small" }, "The place it asks about"), label(0), label(1),
-    h("span", { class: "small" }, "The cell of the surface with the largest epistemic doubt, inside the box around the points."));
-  const again = (changes) => { state.set({ points: "", ...changes }); fresh(); };
-  const controls = h("section", { class: "card controls", "aria-label": "Settings" },
+  const askButtons = h("fieldset", { class: "row", disabled: true }, h("legend", { class: "small" }, "The place with the largest epistemic uncertainty"), label(0), label(1));
+  const again = async (changes) => { state.set({ points: "", ...changes }); await fresh(); if (board.points.length && !trainButton.disabled) train(); };
+  const controls = settings(
     select({ label: "Data", options: ["moons", "circles"], value: state.data, onchange: (data) => again({ data }) }),
     slider({ label: "Points", min: 10, max: 300, step: 10, value: state.n, onchange: (n) => again({ n }) }),
     slider({ label: "Noise", min: 0, max: 0.6, step: 0.01, value: state.noise, onchange: (noise) => again({ noise }) }),
@@ -189,7 +283,7 @@ export async function show(place, head) {
     select({ label: "Hidden layers", options: ["0", "1", "2", "3"], value: String(state.layers), onchange: (layers) => state.set({ layers: Number(layers) }) }),
     slider({ label: "Units in each", min: 2, max: 64, step: 2, value: state.units, oninput: (units) => state.set({ units }) }),
     select({ label: "Activation", options: options.activations, value: state.activation, onchange: (activation) => state.set({ activation }) }),
-    select({ label: "Prior", options: [["none", "none of its own"], ...options.priors], value: state.prior, onchange: (prior) => state.set({ prior }) }),
+    select({ label: "Prior", options: [["none", "the default"], ...options.priors], value: state.prior, onchange: (prior) => state.set({ prior }) }),
     slider({ label: "Its scale", min: 0.1, max: 5, step: 0.1, value: state.scale, oninput: (scale) => state.set({ scale }) }),
     select({ label: "Hyperprior on the scale", options: [["none", "none: the scale is fixed"], ...options.hyperpriors], value: state.hyperprior, onchange: (hyperprior) => state.set({ hyperprior }) }),
     slider({ label: "Epochs", min: 20, max: 2000, step: 20, value: state.epochs, oninput: (epochs) => state.set({ epochs }) }),
@@ -199,21 +293,22 @@ export async function show(place, head) {
   about();
   controls.addEventListener("change", () => { if (frame && !stopping && JSON.stringify(lesson()) !== shownLesson) stale("settings"); });
   const answerTitle = h("h2", { "data-words": "" }, state.method === "point" ? "Answer" : "Posterior");
-  head.append(exporting("understand", place, { python: () => ["understand", lesson()], data: () => ({ lesson: lesson(), frame: frame && { ...frame, probs: [...bytes(frame.probs)].map((v) => v / 255), epistemic: [...bytes(frame.epistemic)].map((v) => v / 255 * Math.log(2)), aleatoric: [...bytes(frame.aleatoric)].map((v) => v / 255 * Math.log(2)) }, draws: drawsShown.length }) }));
+  head.append(exporting("understand", place, { python: () => ["understand", lesson()], data: () => ({ lesson: lesson(), frame: frame && { ...frame, probs: [...bytes(frame.probs)].map((v) => v / 255), epistemic: [...bytes(frame.epistemic)].map((v) => v / 255 * Math.log(2)), aleatoric: [...bytes(frame.aleatoric)].map((v) => v / 255 * Math.log(2)) }, draws: drawsShown.length, methods: ten.distances() }) }));
   ramp(answerRamp, posteriorColours());
   ramp(doubtRamp, doubtColours());
+  const ten = tenMethods({ methods: options.methods, lesson, state });
   place.append(h("div", { class: "page lesson" }, controls, h("div", { class: "stack" },
-    h("div", { class: "card bar-tools" }, h("div", { class: "row" }, trainButton, drawsButton), toolRow, askButtons, counted),
-    trouble, bar, status,
-    h("div", { class: "two", "data-picture": "" },
-      h("section", { class: "card stack" }, answerTitle, board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure"),
-        h("p", { class: "small", id: "points-help" }, "Keys: arrows move the cross, a adds ●, b adds ▲, Enter picks up or puts down the nearest point, Delete removes it. The line is where both are equally likely.")),
-      h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Uncertainty"), h("div", { class: "surface" }, doubtCanvas, doubtMarks), h("div", { class: "legend" }, "none", doubtRamp, `ln 2 nats`),
-        select({ label: "Show", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }))),
-    numbers, drawsPlace)));
-  const wasTrained = state.trained;
+    h("div", { class: "top-tools" }, trainButton, toolRow, counted),
+    h("div", { class: "boards", "data-picture": "" },
+      h("section", { class: "card stack" }, answerTitle, board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure")),
+      h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Uncertainty"), h("div", { class: "surface" }, doubtCanvas, doubtMarks), h("div", { class: "legend" }, "0%", doubtRamp, "100%"))),
+    trouble, bar, player, status,
+    h("div", { class: "card bar-tools" }, select({ label: "Uncertainty", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }), askButtons, h("div", { class: "row" }, drawsButton, unitsButton),
+      h("p", { class: "small", id: "points-help" }, "Keys: arrows move the cross, a adds ●, b adds ▲, Enter picks up or puts down the nearest point, Delete removes it. The line is where both are equally likely.")),
+    ten.element, lossCard, drawsPlace, unitsPlace, numbers)));
+  const all = state.all;
   await fresh();
-  // A link to a trained surface shows it again.
-  if (wasTrained && board.points.length) train();
-  return stop;
+  // The page opens with something trained; a link to all methods trains them after it.
+  if (board.points.length) train().then(() => { if (all && place.isConnected) ten.train(); });
+  return () => { pause(); stop(); ten.stop(); };
 }

@@ -1,8 +1,9 @@
 // Weights: how the posterior's weights are spread, which carry a signal, and what it costs to do without the others.
-import { h, s, slider, select, announce, problem, percent, short, modelName, figure, missingRun } from "../dom.js";
+import { h, s, slider, select, announce, problem, percent, short, modelName, figure, missingRun, settings } from "../dom.js";
 import { pageState } from "../state.js";
 import { models, get } from "../api.js";
 import { axes, legend } from "../charts/axes.js";
+import { NetworkGraph } from "../charts/graph.js";
 import { exporting } from "../export.js";
 
 const FRACTIONS = [0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98];
@@ -10,14 +11,14 @@ const KINDS = ["", "b", "c", "d", "faint"];
 
 export async function show(place) {
   const head = h("div", { class: "head" }, h("div", {}, h("h1", {}, "Weights"), h("p", { class: "lead" },
-    "A Bayesian weight is a distribution. Where its width exceeds its mean it carries more noise than signal, and the network can do without it.")));
+    "The part you do not need: a weight whose posterior is wider than its mean carries more noise than signal. Drag, and watch what is left do the work.")));
   place.append(head);
   const known = await models(() => announce("The runs are still being read"));
   if (!known.models.length) {
     place.append(h("p", { class: "empty" }, "No run is loaded. Start the studio with one: bayesify serve RUN"));
     return undefined;
   }
-  const preferred = known.models.find((model) => model.gaussian) ?? known.models[0];
+  const preferred = known.models.find((model) => model.gaussian && model.kind === "classification") ?? known.models.find((model) => model.gaussian) ?? known.models[0];
   const state = pageState({ model: preferred.name, fraction: 0.75, by: "snr", draws: 30, seed: 0 });
   const missing = missingRun(state.model, known.models, modelName(preferred));
   if (missing) { state.set({ model: preferred.name }); place.append(missing); }
@@ -50,18 +51,25 @@ export async function show(place) {
   const snrFigure = figure(h("span"), "", ["signal-to-noise from", "to", "share of weights"], () => []);
   const curveFigure = figure(h("span"), "", ["weights removed", "error or RMSE", "NLL"], () => []);
   const trouble = h("div");
+  const [large, largeLeft] = [h("p", { class: "large", role: "status" }), h("p", { class: "large" })];
+  const graph = new NetworkGraph();
+  // While the slider moves, it is measured where it rests for a moment.
+  let waiting = 0;
+  const soon = () => { clearTimeout(waiting); waiting = setTimeout(() => measureOne(turn, state.fraction), 120); };
 
   function layout() {
     const density = h("section", { class: "card" }, h("h2", { "data-words": "" }, about.draws === 1 ? "Weights by layer" : "Posterior densities by layer"), densityFigure);
     drawDensities();
     if (!about.snr) {
-      content.replaceChildren(h("p", { class: "empty" }, `${modelName({ ...about, name: about.model })}: ${about.why}. A variational run has one.`), density);
+      const other = known.models.find((model) => model.gaussian);
+      content.replaceChildren(h("p", { class: "empty", "data-why": "" }, `${modelName({ ...about, name: about.model })} has no posterior width for each weight, so this page cannot show its signal-to-noise ratios or prune by them; its weights by layer are below. ${other ? `Choose ${modelName(other)} to see them.` : "A variational run has them."}`), density);
       return;
     }
     drawSingles();
+    graph.set(about.graph, state.by, state.fraction);
     content.replaceChildren(
-      h("section", { class: "card stack" }, slider({ label: "Remove this share of the weights, the weakest first", min: 0, max: 0.99, step: 0.01, value: state.fraction, format: (v) => percent(v, 0), wide: true,
-        oninput: (fraction) => { state.set({ fraction }); render(); }, onchange: () => measureOne(turn, state.fraction) }), tiles, trouble),
+      h("section", { class: "card stack", "data-tour": "prune" }, h("div", { class: "hero-number" }, large, largeLeft), graph.element, slider({ label: "Remove this share of the weights, the weakest first", min: 0, max: 0.99, step: 0.01, value: state.fraction, format: (v) => percent(v, 0), wide: true,
+        oninput: (fraction) => { state.set({ fraction }); render(); soon(); }, onchange: () => measureOne(turn, state.fraction) }), tiles, trouble),
       h("div", { class: "two" },
         h("section", { class: "card" }, h("h2", { "data-words": "" }, "Signal-to-noise, and the cut"), snrFigure),
         h("section", { class: "card" }, h("h2", { "data-words": "" }, "What pruning costs"), curveFigure),
@@ -90,7 +98,7 @@ export async function show(place) {
   function drawDensities() {
     const [low, high] = [about.centres[0], about.centres.at(-1)];
     const top = Math.max(...about.layers.flatMap((layer) => layer.density)) * 1.12;
-    const over = about.draws === 1 ? "in the one network there is" : `over ${about.draws} posterior draws`;
+    const over = about.draws === 1 ? "of a single network" : `over ${about.draws} posterior draws`;
     const draw = (width) => {
       const chart = axes({ width, x: { min: low, max: high, name: "weight" }, y: { min: 0, max: top, name: "density" }, label: `Densities of the weights of ${about.layers.length} layers ${over}.` });
       const pairs = (values) => values.map((value, k) => [about.centres[k], Math.min(value, top)]);
@@ -99,7 +107,7 @@ export async function show(place) {
       legend(chart, [...about.layers.map((layer, k) => [`${layer.name} (${layer.weights.toLocaleString("en")})`, KINDS[k % KINDS.length]]), ...(about.prior ? [["prior", "prior"]] : [])]);
       return chart.svg;
     };
-    const caption = about.prior ? "Where the curve leaves the prior, the data has spoken." : `${over[0].toUpperCase()}${over.slice(1)}.`;
+    const caption = about.prior ? "Curves that differ from the dotted prior were shaped by data." : `${over[0].toUpperCase()}${over.slice(1)}.`;
     densityFigure.update(draw, caption);
   }
 
@@ -128,6 +136,10 @@ export async function show(place) {
     const cut = snr.cuts[Math.round(state.fraction * 100)];
     const removed = Math.round(state.fraction * snr.prunable);
     const [before, now] = [measured.get(0), measured.get(state.fraction)];
+    graph.cut(state.fraction, state.by);
+    const near = now ?? [...measured.values()].sort((a, b) => Math.abs(a.fraction - state.fraction) - Math.abs(b.fraction - state.fraction))[0];
+    large.replaceChildren(near ? (counted() ? percent(1 - near.error, 1) : short(near.error)) : "…", h("small", {}, `${counted() ? "right" : "RMSE"}${now || !near ? "" : `, measured at ${percent(near.fraction, 0)} removed`}${before && now ? `; ${counted() ? percent(1 - before.error, 1) : short(before.error)} with all weights` : ""}`));
+    largeLeft.replaceChildren(percent(1 - state.fraction, 0), h("small", {}, `of the weights left: ${(snr.prunable - removed).toLocaleString("en")} of ${snr.prunable.toLocaleString("en")}`));
     const tile = (name, value, more, warn) => h("div", { class: warn ? "tile warn" : "tile" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, more)));
     const cost = before && now ? now.error - before.error : null;
     tiles.replaceChildren(
@@ -159,14 +171,13 @@ export async function show(place) {
   }
 
   function costWords(cost, before) {
-    if (Math.abs(cost) < (counted() ? 0.005 : 0.01 * before)) return "hardly anything";
+    if (Math.abs(cost) < (counted() ? 0.005 : 0.01 * before)) return "almost nothing";
     return counted() ? `${cost > 0 ? "more" : "fewer"} errors, in percentage points` : `RMSE, ${cost > 0 ? "more" : "less"}`;
   }
 
-  place.append(h("section", { class: "card controls", "aria-label": "Settings" },
-    select({ label: "Run", options: known.models.map((model) => [model.name, modelName(model)]), value: state.model, onchange: (model) => { state.set({ model }); load(); } }),
+  place.append(h("div", { class: "side" }, h("div", { class: "card" }, select({ label: "Run", options: known.models.map((model) => [model.name, modelName(model)]), value: state.model, onchange: (model) => { state.set({ model }); load(); } })), settings(
     select({ label: "Weakest by", options: [["snr", "signal-to-noise"], ["magnitude", "magnitude"]], value: state.by, onchange: (by) => { state.set({ by }); load(); } }),
-    slider({ label: "Posterior draws", min: 1, max: 100, step: 1, value: state.draws, onchange: (draws) => { state.set({ draws }); load(); } })), content);
+    slider({ label: "Posterior draws", min: 1, max: 100, step: 1, value: state.draws, onchange: (draws) => { state.set({ draws }); load(); } }))), content);
   head.append(exporting("weights", place, {
     python: () => ["weights", { model: state.model, fraction: state.fraction, by: state.by, draws: state.draws, seed: state.seed }],
     data: () => ({ ...about, pruned: [...measured.values()] }),

@@ -1,0 +1,52 @@
+// A tour of six steps: each opens a page in a given state, and its words point at what is on the picture.
+import { h, button, announce } from "./dom.js";
+
+const STEPS = [
+  { query: "page=draw", press: "[aria-label='Digit 7']", title: "Every network answers",
+    words: [["The pad", ".pad-frame"], " holds a digit. ", ["Each card", ".answers"], " is a network: its answer, how sure it is, and a bar for each class."] },
+  { query: "page=draw", press: "[aria-label='Letter K']", title: "Something nobody taught them",
+    words: ["No network has seen a letter. An honest answer is “I do not know”. ", ["Dots far apart", ".answers"], " mean that versions of a network disagree; below ", ["this threshold", ".threshold"], " it refuses."] },
+  { query: "page=decide", title: "Refuse to be right more often",
+    words: ["Move ", ["the threshold", "[data-tour='threshold']"], ". Coverage falls, and ", ["the error of what is accepted", ".tiles"], " falls with it when the uncertainty is any good."] },
+  { query: "page=understand", title: "Where there is no data",
+    words: ["Colours are the answer. They ", ["fade away from the points", ".surface"], ", because the weights that fit the points disagree there."] },
+  { query: "page=understand", title: "Ten methods, one data set", press: "[data-tour='all']",
+    words: ["HMC samples the posterior itself. ", ["Each tile", ".tile-grid"], " is another method on the same points, with its distance to HMC and the time it took."] },
+  { query: "page=weights", title: "The part you do not need",
+    words: ["Drag ", ["the share to remove", "[data-tour='prune']"], ". ", ["Connections", ".graph"], " with more noise than signal dissolve first. Watch how far ", ["the large number", ".large"], " holds."] },
+];
+
+const given = () => Number(new URLSearchParams(location.search).get("tour"));
+let panel = null;
+
+function look(selector, on) {
+  for (const element of document.querySelectorAll(selector)) element.classList.toggle("looked-at", on);
+}
+
+function go(step) {
+  const next = new URLSearchParams(step ? `${STEPS[step - 1].query}&tour=${step}` : location.search);
+  if (!step) next.delete("tour");
+  history.pushState(null, "", `?${next}`);
+  dispatchEvent(new PopStateEvent("popstate"));
+}
+
+export function showTour() {
+  panel?.remove();
+  panel = null;
+  for (const element of document.querySelectorAll(".looked-at")) element.classList.remove("looked-at");
+  const step = given();
+  if (!(step >= 1 && step <= STEPS.length)) return;
+  const { title, words, press } = STEPS[step - 1];
+  const linked = words.map((part) => {
+    if (typeof part === "string") return part;
+    const [text, selector] = part;
+    return h("button", { type: "button", class: "word", onclick: () => { const target = document.querySelector(selector); target?.scrollIntoView({ block: "center", behavior: "smooth" }); },
+      onpointerenter: () => look(selector, true), onpointerleave: () => look(selector, false), onfocus: () => look(selector, true), onblur: () => look(selector, false) }, text);
+  });
+  panel = h("aside", { class: "tour", "aria-label": `Tour, step ${step} of ${STEPS.length}` }, h("h2", {}, `${step}. ${title}`), h("p", {}, linked),
+    h("div", { class: "row" }, button("Back", () => go(step - 1), { disabled: step === 1 }), step < STEPS.length ? button("Next", () => go(step + 1), { class: "main" }) : button("Finish", () => go(0), { class: "main" }),
+      h("span", { class: "small" }, `${step} of ${STEPS.length}`), button("Close", () => go(0))));
+  document.body.append(panel);
+  if (press) document.querySelector(press)?.click();
+  announce(`Tour, step ${step}: ${title}`);
+}

@@ -1,0 +1,45 @@
+"""The bandit experiment: its games, what is chosen, and a page from the numbers of its parts."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bayesify_studies.experiments import bandits
+from bayesify_studies.experiments.bandits import games, parts
+from bayesify_studies.experiments.bandits.settings import QUICK
+from bayesify_studies.experiments.framework.experiment import reproduce
+
+TINY = QUICK | {
+    "seeds": 2,
+    "network_seeds": 1,
+    "steps": 80,
+    "others": {"wheel": 30},
+    "pilot": {"seeds": 1, "steps": 40},
+    "network_options": {name: own | {"updates": 2} for name, own in QUICK["network_options"].items()},
+}
+
+
+@pytest.fixture(autouse=True)
+def few_mushrooms(monkeypatch):
+    x = np.random.default_rng(0).integers(0, 2, (40, 5)).astype(float)
+    monkeypatch.setattr(games, "_mushrooms", lambda: (x, x[:, 0] > 0))
+
+
+def test_the_page_has_the_regrets_of_its_games(tmp_path):
+    found = reproduce(replace(bandits.EXPERIMENT, quick=TINY), tmp_path / "e", progress=False)
+    told = [
+        json.loads((tmp_path / "e" / "parts" / f"mushroom-logistic-thompson-{seed}.json").read_text())
+        for seed in (6000, 6001)
+    ]
+    assert found["numbers"]["regret"]["mushroom"]["logistic thompson"]["values"] == [one["regret"] for one in told]
+    assert told[0]["curve"][-1] == round(told[0]["regret"], 1)
+    assert set(found["numbers"]["regret"]) == {"mushroom", "wheel"}
+    page = (tmp_path / "e" / "page.md").read_text()
+    assert "the target is for 50,000" in page
+
+
+def test_the_least_mean_regret_is_chosen():
+    tried = {"linear greedy": {json.dumps({"prior": 1.0}): [4.0, 6.0], json.dumps({"prior": 2.0}): [9.0, 0.0]}}
+    assert parts.chosen(tried) == {"linear greedy": {"prior": 2.0}}
