@@ -4,20 +4,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: test coverage integrations networks-table demo docs lint bench browser wheel smoke sbom clean
+.PHONY: test coverage integrations distributed networks-table demo docs lint bench browser wheel smoke sbom clean
 
 test: $(READY) browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --ignore tests/integrations/test_networks.py --ignore tests/integrations/test_export_grid.py
+	$(BIN)/pytest -n 2 --ignore tests/integrations/test_networks.py --ignore tests/integrations/test_export_grid.py --ignore tests/distributed
 
 # The same with the share of lines that ran; counting them takes half as long again.
 coverage: $(READY) browser
-	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered --ignore tests/integrations/test_networks.py --ignore tests/integrations/test_export_grid.py
+	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered --ignore tests/integrations/test_networks.py --ignore tests/integrations/test_export_grid.py --ignore tests/distributed
 
 # Networks that people use, with every method, trained and exported; Lightning, Accelerate, Trainer and loggers. Some minutes.
 integrations: $(READY)
 	$(BIN)/pytest tests/integrations
+
+# Several processes that train one network, against one process. Some two minutes on two cores.
+distributed: $(READY)
+	$(BIN)/pytest tests/distributed
 
 # The table of docs/networks.md, from the same trials.
 networks-table: $(READY)

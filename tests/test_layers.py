@@ -7,7 +7,7 @@ import bayesify
 
 # From the ground up. Inside a line, a name may import those before it.
 STOREYS = """
-    errors noise files html parallel
+    errors noise files html parallel launch distributed
     runs priors likelihoods networks data exact
     functional
     predictive metrics

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -42,8 +42,10 @@ _SINE = (
 _COSINE = (0.9999999530275124, -0.4999990477779215, 0.041663573160188594, -0.001385362953617643, 2.3152416659992903e-05)
 _mixing: Callable[[Tensor], Tensor] | None = None
 _one_by_one = False
-# (inputs before, inputs in it) of a part of a batch
-_PART: ContextVar[tuple[int, int] | None] = ContextVar("part_of_batch", default=None)
+# (inputs before, inputs in it, inputs of the whole batch) of a part of a batch
+_PART: ContextVar[tuple[int, int, int] | None] = ContextVar("part_of_batch", default=None)
+# The number of the process whose draws of the weights are its own.
+_DRAWING: ContextVar[int] = ContextVar("own_draws", default=0)
 
 
 class Stream(enum.IntEnum):
@@ -69,6 +71,10 @@ class Stream(enum.IntEnum):
     SWAG = 13
     AUGMENT = 14
     ANNEALING = 24
+
+
+# What a training step draws.
+_OF_A_STEP = frozenset({Stream.TRAINING, Stream.LOCAL, Stream.DROPOUT, Stream.LOGITS})
 
 
 def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) -> tuple[int, int]:
@@ -139,6 +145,10 @@ def keys(
         True
 
     """
+    process = _DRAWING.get()
+    if process and stream in _OF_A_STEP:
+        draws = list(draws)
+        draws = [draw + process * len(draws) for draw in draws]
     if not isinstance(seed, Tensor) and not isinstance(step, Tensor) and not isinstance(network, Tensor):
         rows = [key(seed, stream, network, step, draw) for draw in draws]
         return torch.tensor(rows, dtype=torch.int32, device=device).reshape(-1, 2)
@@ -309,12 +319,13 @@ def to_unit_interval(random_bits: Tensor) -> Tensor:
 
 
 @contextmanager
-def part_of_batch(first: int, rows: int) -> Iterator[None]:
+def part_of_batch(first: int, rows: int, total: int | None = None) -> Iterator[None]:
     """Inside this context a batch is a part of a larger one, and its inputs have the noise that they have there.
 
     Args:
         first: how many inputs of the larger batch come before this part.
         rows: inputs in this part.
+        total: inputs in the larger batch; None is as many as end with this part.
 
     Yields:
         Nothing.
@@ -328,11 +339,30 @@ def part_of_batch(first: int, rows: int) -> Iterator[None]:
         True
 
     """
-    token = _PART.set((first, rows))
+    token = _PART.set((first, rows, first + rows if total is None else total))
     try:
         yield
     finally:
         _PART.reset(token)
+
+
+def place_in_batch(rows: int) -> tuple[int, int]:
+    """Where a batch stands: how many inputs come before it, and how many the whole batch has.
+
+    Args:
+        rows: inputs in this batch.
+
+    Returns:
+        Zero and `rows` outside `part_of_batch`.
+
+    Examples:
+        >>> with bf.noise.part_of_batch(first=2, rows=3, total=8):
+        ...     bf.noise.place_in_batch(3)
+        (2, 8)
+
+    """
+    part = _PART.get()
+    return (0, rows) if part is None else (part[0], part[2])
 
 
 def start_of_part(elements: int) -> int:
@@ -353,6 +383,75 @@ def start_of_part(elements: int) -> int:
     if part is None or elements % part[1]:
         return 0
     return elements // part[1] * part[0]
+
+
+def for_inputs(
+    draw: Callable[[Tensor, int, int], Tensor],
+    keys: Tensor,
+    shape: Sequence[int],
+    axis: int | None = 0,
+    *,
+    batch_first: bool = True,
+) -> Tensor:
+    """Noise of a given shape, in which every input has the noise that it has in the whole batch (`part_of_batch`).
+
+    Args:
+        draw: `normal`, `uniform` or `signs`.
+        keys: one key, `[2]` int32.
+        shape: of the noise.
+        axis: the axis of the batch; None where the inputs share the noise.
+        batch_first: where that axis merges the batch with another one: whether the batch varies slowest.
+
+    Returns:
+        Noise of that shape, float32.
+
+    Examples:
+        >>> key = bf.noise.keys(0, bf.noise.Stream.LOCAL)[0]
+        >>> whole = bf.noise.for_inputs(bf.noise.normal, key, (5, 6, 4), axis=1)
+        >>> with bf.noise.part_of_batch(first=2, rows=3, total=6):
+        ...     part = bf.noise.for_inputs(bf.noise.normal, key, (5, 3, 4), axis=1)
+        >>> torch.equal(part, whole[:, 2:5])
+        True
+
+    """
+    part, size = _PART.get(), math.prod(shape)
+    if part is None or axis is None or shape[axis] % part[1]:
+        return draw(keys, size, 0).view(*shape)
+    if batch_first and math.prod(shape[:axis]) == 1:
+        return draw(keys, size, start_of_part(size)).view(*shape)
+    # The inputs of the part are not next to each other: the noise of the whole batch, and their share of it.
+    (first, rows, total), (before, after) = part, (shape[:axis], shape[axis + 1 :])
+    each = shape[axis] // rows
+    merged = (total, each) if batch_first else (each, total)
+    whole = draw(keys, math.prod(before) * total * each * math.prod(after), 0).view(*before, *merged, *after)
+    return whole.narrow(axis + (not batch_first), first, rows).reshape(*shape)
+
+
+@contextmanager
+def own_draws(process: int) -> Iterator[None]:
+    """Inside this context a step's draws are those of one of several processes, which draw different weights.
+
+    The process with number r of K has draws r * D to r * D + D - 1 of the K * D draws of a step.
+
+    Args:
+        process: its number.
+
+    Yields:
+        Nothing.
+
+    Examples:
+        >>> together = bf.noise.keys(0, bf.noise.Stream.TRAINING, draws=range(4))
+        >>> with bf.noise.own_draws(1):
+        ...     second = bf.noise.keys(0, bf.noise.Stream.TRAINING, draws=range(2))
+        >>> torch.equal(second, together[2:])
+        True
+
+    """
+    token = _DRAWING.set(process)
+    try:
+        yield
+    finally:
+        _DRAWING.reset(token)
 
 
 def permutation(keys: Tensor, size: int) -> Tensor:

@@ -33,7 +33,7 @@ def test_a_check_is_fitted_used_and_removed(run, tmp_path, capsys):
     assert [(one["answer"], one["known"]) for one in said] == [("I do not know", False)] * 2
     assert {one["reason"] for one in said} == {"unlike the training data"}
     assert main(["predict", str(run), str(tmp_path / "odd.npy")]) == 0
-    assert capsys.readouterr().out.count("I do not know, unlike the training data (at best") == 2
+    assert capsys.readouterr().out.count("I do not know, unlike the training data (best guess:") == 2
     scored = told(capsys, "evaluate", run)
     assert scored["unknown_check"]["accepted"] == pytest.approx(made["accepted"])
     assert main(["report", str(run), "--out", str(tmp_path / "report.html")]) == 0

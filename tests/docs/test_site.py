@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("start.md", "training.md", "own-loop.md")
+NAMES = ("start.md", "training.md", "own-loop.md", "scale.md")
 PAGES = [*sorted((ROOT / "docs" / "maths").glob("*.md")), *(ROOT / "docs" / name for name in NAMES)]
 
 

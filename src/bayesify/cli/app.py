@@ -11,7 +11,9 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack, redirect_stdout
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
@@ -34,6 +36,7 @@ from bayesify.cli import (
 )
 from bayesify.cli.output import explain, say
 from bayesify.errors import BayesifyWarning
+from bayesify.launch import is_first_process, process_name
 
 app = typer.Typer(
     name="bayesify",
@@ -78,8 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
 
     """
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), ExitStack() as contexts:
         _show_in_one_line()
+        if not is_first_process():
+            # Of several processes one prints the results; errors of the others are printed with their number.
+            nothing = contexts.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            contexts.enter_context(redirect_stdout(nothing))
         return _run(None if arguments is None else list(arguments))
 
 
@@ -119,5 +126,6 @@ def _run(words: list[str] | None) -> int:
         if os.environ.get("BAYESIFY_TRACEBACK"):
             raise
         code, line = explain(problem)
-        say(line)
+        if is_first_process() or not line.startswith("the first process ended"):
+            say(line if is_first_process() else f"{process_name()}: {line}")
     return code if isinstance(code, int) else 0

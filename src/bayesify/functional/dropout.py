@@ -71,6 +71,8 @@ class KeyedDropout(TorchFunctionMode):
         self.rate = rate
         self.always = always
         self.count = 0
+        # Of the mask that is being drawn: the axis of the batch, and whether the batch varies slowest in it.
+        self._batch: tuple[int | None, bool] = (None, True)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -129,6 +131,8 @@ class KeyedDropout(TorchFunctionMode):
             drawn[0] = int(times[-1]) + 1
         elif self.inputs is not None and axis is not None and shape[axis] % self.inputs == 0:
             drawn[axis] = rows = shape[axis] // self.inputs
+        by_input = axis if self.inputs is None and times is None else None
+        self._batch = by_input, site.batch_first
         kept = self.drawn_mask(number, drawn, rate).to(x.dtype)
         if self.inputs is not None and times is not None:
             return kept[times]
@@ -152,8 +156,8 @@ class KeyedDropout(TorchFunctionMode):
         """
         assert self.key is not None
         # In training a part of a batch has the masks that it has in the whole batch.
-        start = noise.start_of_part(math.prod(shape)) if self.inputs is None else 0
-        return noise.uniform(noise.fold(self.key, number), math.prod(shape), start).view(shape) >= rate
+        (axis, batch_first), key = self._batch, noise.fold(self.key, number)
+        return noise.for_inputs(noise.uniform, key, shape, axis, batch_first=batch_first) >= rate
 
     def _site(self, dims: int) -> Site:
         # A pass may be longer than the traced one (a loop over time): further sites are treated as the last.

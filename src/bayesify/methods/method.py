@@ -6,6 +6,7 @@ of weights (`prediction.py`). Everything else is written once: prediction there;
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -37,6 +38,7 @@ from bayesify.methods.checks import (
 )
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.objective import Learning, Objective
+from bayesify.methods.over_processes import claimed, first_only, goes_on, over_processes, start_alike
 from bayesify.methods.readiness import collected, untrained
 from bayesify.methods.summary import Summary, summarise
 from bayesify.predictive.recalibration import Recalibration
@@ -230,6 +232,7 @@ class Method(Learning):
     # What users call.
 
     @explained_arguments
+    @over_processes
     @runs.holds_locks
     def fit(
         self,
@@ -262,6 +265,7 @@ class Method(Learning):
         rates: Mapping[str, float] | None = None,
         recompute: Sequence[str] = (),
         callbacks: Sequence[Any] = (),
+        distributed: bool | str = True,
     ) -> History:
         """Train on data.
 
@@ -309,6 +313,9 @@ class Method(Learning):
             recompute: patterns of modules, such as `["blocks.*"]`, whose activations are computed again in the backward
                 pass instead of being kept: less memory, more time, the same result.
             callbacks: objects with some of the methods of `bf.callbacks.Callback`.
+            distributed: whether the processes that `torchrun` started train together, with the result of one process;
+                `own-draws` lets each of them draw its own weights, for less variance. Without `torchrun` it has no
+                effect.
 
         Returns:
             The history: one record per epoch, columns by name (`history["nll"]`).
@@ -349,10 +356,24 @@ class Method(Learning):
                 "recompute": list(recompute) if modules_to_recompute(self.network.template, recompute) else None,
             },
         )
-        folder, before = None, self.history["kl"]
-        if run is not None:
-            folder = runs.claim(Path(run), overwrite=overwrite)
+        if goes_on(run, plan):
+            assert run is not None
+            return self.resume(
+                data,
+                run,
+                validation=validation,
+                optimizer=own_optimizer,
+                schedule=own_schedule,
+                n_data=n_data,
+                device=device,
+                progress=progress,
+                augment=augment,
+                callbacks=callbacks,
+            )
+        before = self.history["kl"]
+        folder = claimed(run, overwrite=overwrite)
         examples, checks = self._read(data, validation, n_data, device)
+        start_alike(self, examples, plan)
         check_last_batch(self.network, examples, batch_size, accumulate)
         self.unfinished = False
         check_precision(self.network, precision)
@@ -372,14 +393,15 @@ class Method(Learning):
         )
         if folder is not None:
             # An earlier run is deleted only here, after every check has passed.
-            runs.clear(folder)
+            first_only(functools.partial(runs.clear, folder))
             self.run = folder.resolve()
             self.history = trainer.history
             trainer.save_checkpoint()
             self.complete = False
-            self.save(folder)
+            first_only(functools.partial(self.save, folder))
         return self._carry_out(trainer, folder, before)
 
+    @over_processes
     @runs.holds_locks
     def resume(
         self,
@@ -431,6 +453,7 @@ class Method(Learning):
         if extend:
             plan = extended(plan, extend, state)
         examples, checks = self._read(data, validation, n_data, device)
+        start_alike(self, examples, plan)
         data_identity.check_same(state.get("data"), examples, plan.batch_size, folder)
         check_precision(self.network, plan.precision)
         self._begin(plan, examples)
@@ -447,7 +470,7 @@ class Method(Learning):
             show=progress,
         )
         trainer.restore(tensors, state)
-        runs.delete_scores(folder)
+        first_only(functools.partial(runs.delete_scores, folder))
         self.run, self.complete = folder.resolve(), False
         return self._carry_out(trainer, folder)
 
@@ -765,6 +788,6 @@ class Method(Learning):
         self.complete = True
         self._examine(trainer.examples, trainer.validation, [*before, *self.history["kl"]])
         if folder is not None:
-            self.save(folder)
+            first_only(functools.partial(self.save, folder))
         self._warn()
         return self.history

@@ -91,6 +91,25 @@ class Learning(Prediction):
         torch.autograd.backward(objective.loss)
         return objective
 
+    def note_batches(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> None:
+        """Told the whole batch of a step, where this process has computed the gradient of its part alone.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step.
+            share: the part of the penalty that the batch carries.
+            draws: weight draws to average over.
+
+        """
+
+    def note_objective(self, objective: Objective) -> None:
+        """Told the objective of a step over all processes, before the optimiser moves.
+
+        Args:
+            objective: with the loss of the whole batch.
+
+        """
+
     @abstractmethod
     def _penalty(self, step: int, draws: int) -> Tensor:
         """The KL for the draws of a step, or minus the log prior density."""

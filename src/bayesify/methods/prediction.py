@@ -25,6 +25,7 @@ from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.likelihoods.noise_prior import NoisePrior
 from bayesify.methods import memory
 from bayesify.methods.checks import explained, few, noise_prior_of, same_kind, try_network
+from bayesify.methods.over_processes import predicted_together
 from bayesify.methods.variational.estimators.moments import POINTS, Gaussians, contrast_of, prediction_of, stand_ins
 from bayesify.predictive import Predictive, Recalibrated
 from bayesify.predictive.recalibration import Recalibration
@@ -135,6 +136,7 @@ class Prediction(nn.Module, ABC):
         batch_size: int | None = None,
         precision: str = "full",
         max_memory: int | None = None,
+        distributed: bool = True,
     ) -> Predictive:
         """The predictive distribution at inputs x: an average over functions drawn from the posterior.
 
@@ -153,6 +155,8 @@ class Prediction(nn.Module, ABC):
                 which is bfloat16 where a probe finds it faster. Moments keep their means in full precision.
             max_memory: bytes that the outputs of all draws may take; None is half of the memory that is available. More
                 is refused before any work.
+            distributed: whether the processes that `torchrun` started each evaluate a part of the inputs; every one
+                must make the call, and gets the whole result. Without `torchrun` it has no effect.
 
         Returns:
             A `Predictive`: probabilities or mean and variance, and the split into aleatoric and epistemic uncertainty.
@@ -175,11 +179,15 @@ class Prediction(nn.Module, ABC):
         x = gathered(x, len(self.input_shapes or [()]))
         if max_memory is not None:
             at_least("max_memory", max_memory, 1)
-        if by == "moments":
-            outputs = self._by_moments(x, batch_size, precision, max_memory)
-        else:
+
+        def evaluate(rows: Any) -> Tensor:
+            if by == "moments":
+                return self._by_moments(rows, batch_size, precision, max_memory)
             with passes_in(precision, self.network.initial.device, self.network.dtype):
-                outputs = self._outputs(x, numbers, seed, by, batch_size, max_memory)
+                return self._outputs(rows, numbers, seed, by, batch_size, max_memory)
+
+        settings = (len(numbers), seed, by, precision)
+        outputs = predicted_together(self, x, settings, evaluate, wanted=distributed)
         return self.predictive_of(outputs, seed, by)
 
     def predictive_of(self, outputs: Tensor, seed: int, by: str = "draws") -> Predictive:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bayesify import noise
+from bayesify.distributed import active
 from bayesify.errors import TrainingError, at_least
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
@@ -355,9 +356,17 @@ class SWAG(PointEstimate):
         first = to_device(examples.first()[0], self.theta.device)
         if int(self.count) == 0 or not self.network.traced(first).updates_buffers:
             return
-        for draw in range(self.held_draws):
+        group = active()
+        first, rows = (0, self.held_draws) if group is None else group.slice(self.held_draws)
+        held = [self.get_buffer(_slot(name)) for name in self.network.buffer_names]
+        for tensor in held:
+            tensor.zero_()
+        for draw in range(first, first + rows):
             for name, values in self._statistics(self._draws([draw], self.seed)[0], examples).items():
                 self.get_buffer(_slot(name))[draw] = values
+        if group is not None:
+            # Each process has computed the statistics of its draws, and has zeros for the others.
+            group.sum(held)
         buffers = self.network.kept()
         for name, values in self._statistics(self.average, examples).items():
             buffers[name].copy_(values)

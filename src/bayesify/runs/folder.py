@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from bayesify import distributed
 from bayesify.errors import RunError, first_line
 from bayesify.files import check_regular, reason, remove_leftovers
 from bayesify.runs import lock
@@ -110,6 +111,8 @@ def _check_alone(folder: Path) -> None:
     `torchrun` and like tools say in the environment how many processes there are and which one this is.
     """
     count, rank = os.environ.get("WORLD_SIZE", ""), os.environ.get("RANK", "")
+    if distributed.within_group():
+        return  # they train one network together
     if not count.isdecimal() or int(count) < 2 or re.search(rf"(?<!\d){rank or 'RANK'}(?!\d)", folder.name):
         return
     raise RunError(
@@ -125,6 +128,9 @@ def use(folder: Path) -> None:
         RunError: another process trains into the folder, or its `checkpoint` is a link to another place.
 
     """
+    group = distributed.active()
+    if group is not None and not group.first:
+        return
     if (folder / "checkpoint").is_symlink():
         raise RunError(f"{folder / 'checkpoint'} is a link: a run is not written through links, remove it first")
     lock.take(folder)

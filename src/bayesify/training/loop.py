@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 
 from bayesify import files
+from bayesify.distributed import Group, active
+from bayesify.distributed.group import digest
 from bayesify.errors import TrainingError
 from bayesify.functional.recomputing import modules_to_recompute
 from bayesify.runs import tensor_files
@@ -118,7 +120,9 @@ class Trainer:
         self.engine = Engine(method, examples, plan, self.optimizer, step_schedule, augment=augment, watched=watched)
         self.progress = Progress()
         self.history = History(method=method.name)
-        self.show = show
+        # Of several processes, the first alone shows a bar and writes.
+        self.group = active()
+        self.show = show and (self.group is None or self.group.first)
         self.best_state: dict[str, Tensor] | None = None
         self._stop: str | None = None
 
@@ -163,7 +167,8 @@ class Trainer:
         return self.history
 
     def _train(self, bar: Any, good: dict[str, Tensor]) -> None:
-        with bar, deferred_interrupts() as interrupted:
+        with bar, deferred_interrupts() as arrived:
+            interrupted = self._agreed(arrived)
             while self._unfinished():
                 whole = self._epoch(bar, interrupted)
                 kl = self._kl()
@@ -176,6 +181,14 @@ class Trainer:
                     self.save_checkpoint()
                     raise KeyboardInterrupt
         self._finish()
+
+    def _agreed(self, arrived: Callable[[], bool]) -> Callable[[], bool]:
+        """Whether to stop after a step: an interrupt has arrived, in any of several processes."""
+        group = self.group
+        if group is None:
+            return arrived
+        group.wants_to_stop, group.stopping = arrived, False
+        return lambda: group.stopping
 
     def _unfinished(self) -> bool:
         return self.progress.step < self.total_steps and not self.progress.done
@@ -198,7 +211,7 @@ class Trainer:
 
     def save_checkpoint(self) -> None:
         """Write a checkpoint and the history to the run folder, where there is one."""
-        if self.run is None:
+        if self.run is None or not (self.group is None or self.group.first):
             return
         tensors, packed = checkpoints.pack_optimizer(self.optimizer)
         tensors |= {f"model/{name}": tensor for name, tensor in self.method.state_dict().items()}
@@ -272,8 +285,22 @@ class Trainer:
         if self._stop is not None:
             progress.done, self.history.stopped = True, self._stop
         self._watch_the_clock(record["seconds"])
+        if self.group is not None:
+            self._stop_together(self.group)
         if epoch % self.plan.checkpoint_every == 0 or progress.done or progress.step >= self.total_steps:
             self.save_checkpoint()
+
+    def _stop_together(self, group: Group) -> None:
+        """Stop where one process stops, and refuse to go on with weights that are no longer the same."""
+        stops = group.values(self.history.stopped if self.progress.done else None)
+        stopped = next((reason for reason in stops if reason is not None), None)
+        if stopped is not None:
+            self.progress.done, self.history.stopped = True, stopped
+        group.check_same(
+            "weights after an epoch",
+            digest(list(self.method.parameters())),
+            "something in the network or in a callback depends on the process",
+        )
 
     def _stopping(self, hook: str, *arguments: Any) -> None:
         """Call a hook of the callbacks; one of them may end training after the epoch."""

@@ -17,6 +17,7 @@ from bayesify import files, runs
 from bayesify.data import Column
 from bayesify.errors import RunError, TrainingError
 from bayesify.files import plain
+from bayesify.launch import is_first_process
 from bayesify.methods import Method
 from bayesify.methods.cards import CARDS
 from bayesify.workflows.auto.recipe_choice import resolve
@@ -190,6 +191,8 @@ def check_device(name: str) -> torch.device:
 
 def write_metrics(run: Path, metrics: dict[str, Any]) -> None:
     """Write scores to the run's `metrics.json`; values that JSON cannot hold, such as an infinite NLL, become null."""
+    if not is_first_process():
+        return
     files.write_json(run / runs.METRICS, plain(metrics))
 
 
@@ -201,7 +204,7 @@ def no_empty_folders(*folders: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for folder in new:
+        for folder in new if is_first_process() else ():
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
         raise
@@ -239,7 +242,7 @@ def _clean_up(out: Path) -> Iterator[None]:
         raise InterruptedTrainingError(out, steps_done(out)) from None
     except TrainingError:
         # There is no finished epoch to resume from, so the folder must be free for the next attempt.
-        if (out / "checkpoint").is_dir() and not training_state(out).get("history"):
+        if is_first_process() and (out / "checkpoint").is_dir() and not training_state(out).get("history"):
             runs.clear(out)
             for name in (runs.CONFIG, runs.MODEL):
                 (out / name).unlink(missing_ok=True)

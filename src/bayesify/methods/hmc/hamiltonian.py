@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from bayesify.distributed import Group, active
 from bayesify.errors import first_line
 
 logger = logging.getLogger("bayesify")
@@ -130,6 +131,9 @@ class Leapfrog:
         self, start: State, momentum: Tensor, inverse_mass: Tensor, step_size: float, steps: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Position, momentum and gradient after this many steps."""
+        group = active()
+        if group is not None:
+            return self._follow_together(group, start, momentum, inverse_mass, step_size, steps)
         if self._pool is None:
             return self._follow(start.position, momentum, start.gradient, inverse_mass, step_size, steps)
         groups = [tensor.chunk(self._workers) for tensor in (start.position, momentum, start.gradient)]
@@ -142,6 +146,17 @@ class Leapfrog:
         trajectories = self._pool.map(follow_group, range(self._workers))
         position, momentum, gradient = (torch.cat(ends) for ends in zip(*trajectories, strict=True))
         return position, momentum, gradient
+
+    def _follow_together(
+        self, group: Group, start: State, momentum: Tensor, inverse_mass: Tensor, step_size: float, steps: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Each process follows some of the chains; all of them get all ends."""
+        chains = len(start.position)
+        first, size = group.slice(chains)
+        own = slice(min(first, chains - 1), min(first, chains - 1) + max(size, 1))
+        ends = self._follow(start.position[own], momentum[own], start.gradient[own], inverse_mass, step_size, steps)
+        whole = group.rows(torch.cat(ends, 1)[:size], chains, axis=0).split([end.shape[1] for end in ends], 1)
+        return whole[0].contiguous(), whole[1].contiguous(), whole[2].contiguous()
 
     def _follow(
         self,

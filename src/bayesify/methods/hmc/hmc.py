@@ -10,6 +10,7 @@ one batched computation. Weights of a network can be permuted, so convergence is
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,6 +34,7 @@ from bayesify.methods.hmc.plan import Sampling
 from bayesify.methods.hmc.requirements import check_network, spread_inputs
 from bayesify.methods.hmc.sampling_run import SamplingRun
 from bayesify.methods.method import Method
+from bayesify.methods.over_processes import claimed, first_only, over_processes, start_alike
 from bayesify.priors import WeightPrior
 from bayesify.training import data_identity
 from bayesify.training.batches import Examples, as_inputs
@@ -98,6 +100,7 @@ class HMC(Chains):
     # What users call.
 
     @explained_arguments
+    @over_processes
     @runs.holds_locks
     def fit(
         self,
@@ -118,6 +121,7 @@ class HMC(Chains):
         run: str | Path | None = None,
         overwrite: bool = False,
         block: int = 25,
+        distributed: bool | str = True,
         **unknown: Any,
     ) -> History:
         """Sample from the posterior.
@@ -140,6 +144,8 @@ class HMC(Chains):
             run: a folder for checkpoints, history and the result.
             overwrite: allow a run folder that already holds a run.
             block: iterations between records of the history (and checkpoints).
+            distributed: whether the processes that `torchrun` started each follow some of the chains. Without
+                `torchrun` it has no effect.
             **unknown: refused with an error that says what to use instead.
 
         Returns:
@@ -154,10 +160,9 @@ class HMC(Chains):
         _refuse(unknown, self.fit, Method.fit)
         plan = Sampling(warm_up, samples, thin, seed, float(target_accept), max_leapfrogs, block, compiled)
         self._check_room(samples)
-        folder = None
-        if run is not None:
-            folder = runs.claim(Path(run), overwrite=overwrite)
+        folder = claimed(run, overwrite=overwrite)
         examples, checks = self._read(data, validation, n_data, device)
+        start_alike(self, examples, None)
         x, y = whole(examples, self.position.device)
         check_network(self.network, x)
         self.inputs = spread_inputs(x if inputs is None else as_inputs(inputs, self.network.dtype), inputs is None).to(
@@ -173,13 +178,14 @@ class HMC(Chains):
         chains = SamplingRun(self, target, self._sampling, examples, run=folder, show=progress)
         self._settle_path(chains)
         if folder is not None:
-            runs.clear(folder)
+            first_only(functools.partial(runs.clear, folder))
             self.run = folder.resolve()
             chains.save_checkpoint()
             self.complete = False
-            self.save(folder)
+            first_only(functools.partial(self.save, folder))
         return self._conclude_run(chains, folder, examples, checks)
 
+    @over_processes
     @runs.holds_locks
     def resume(
         self,
@@ -227,9 +233,9 @@ class HMC(Chains):
         )
         chains.restore(tensors, state)
         self.store.make_room(plan.samples)
-        runs.delete_scores(folder)
+        first_only(functools.partial(runs.delete_scores, folder))
         self.run, self.complete = folder.resolve(), False
-        self.save(folder)
+        first_only(functools.partial(self.save, folder))
         return self._conclude_run(chains, folder, examples, checks)
 
     def diagnose(self, x: Any = None) -> Diagnosis:
@@ -317,7 +323,7 @@ class HMC(Chains):
         self.complete = True
         self._examine(examples, checks, ())
         if folder is not None:
-            self.save(folder)
+            first_only(functools.partial(self.save, folder))
         self._warn()
         return self.history
 

@@ -6,7 +6,7 @@ The state of a run is the positions of the chains, the result of warm-up so far,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bayesify import files
+from bayesify.distributed import active
 from bayesify.errors import TrainingError
 from bayesify.methods.hmc.hamiltonian import TrajectoryStoppedError, state_at
 from bayesify.methods.hmc.sampler import Iteration, Sampler
@@ -65,10 +66,12 @@ class SamplingRun:
     ) -> None:
         self.method, self.target, self.plan, self.n_data = method, target, plan, examples.n_data
         self.data = None if run is None else data_identity.mark(examples)
-        self.folder, self.show = run, show
+        self.group = active()
+        first = self.group is None or self.group.first
+        self.folder, self.show = run if first else None, show and first
         self.progress, self.history = Progress(), History(method=method.name)
         _, variance = target.starts(plan.seed, method.chains)
-        self.workers = _workers(target, method.chains)
+        self.workers = 1 if self.group is not None else _workers(target, method.chains)
         with _threads_of_each(self.workers):
             self.sampler = Sampler(
                 target,
@@ -79,7 +82,7 @@ class SamplingRun:
                 seed=plan.seed,
                 target_accept=plan.target_accept,
                 longest=plan.max_leapfrogs,
-                fast=bool(plan.compiled),
+                fast=bool(plan.compiled) and self.group is None,
                 workers=self.workers,
             )
         self._written = 0.0
@@ -91,9 +94,11 @@ class SamplingRun:
         plan, progress = self.plan, self.progress
         self._check_start()
         bar = progress_bar(total=plan.iterations, initial=progress.step, unit="iteration", show=self.show)
-        with bar, _threads_of_each(self.workers), deferred_interrupts() as interrupted:
+        with bar, _threads_of_each(self.workers), deferred_interrupts() as arrived:
+            interrupted = self._agreed(arrived)
             # Nothing changes before the end of a trajectory: one that is given up can be followed again.
-            self.sampler.leapfrog.stopped = stop_function()
+            if self.group is None:
+                self.sampler.leapfrog.stopped = stop_function()
             if progress.step == 0:
                 with suppress(TrajectoryStoppedError):
                     self.sampler.find_step_size()
@@ -118,6 +123,11 @@ class SamplingRun:
         self.method.settle(self.sampler.adaptation)
         self.save_checkpoint()
         return self.history
+
+    def _agreed(self, arrived: Callable[[], bool]) -> Callable[[], bool]:
+        """Whether to stop: an interrupt has arrived, in any of several processes."""
+        group = self.group
+        return arrived if group is None else lambda: group.any(arrived())
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Load a checkpoint."""

@@ -11,6 +11,7 @@ network, so by default predictions come from the linearised network too (Immer e
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from bayesify import noise, runs
+from bayesify.distributed import active
 from bayesify.errors import TrainingError, at_least, choose
 from bayesify.functional.inputs import count
 from bayesify.functional.selection import owner_of
@@ -30,10 +32,12 @@ from bayesify.methods.checks import few
 from bayesify.methods.laplace import curvature
 from bayesify.methods.laplace.curvature.layers import shared
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
+from bayesify.methods.over_processes import claimed, first_only, over_processes, start_alike
 from bayesify.methods.point import PointEstimate
 from bayesify.methods.summary import Summary
 from bayesify.priors import Normal, WeightPrior
 from bayesify.training.batches import Examples, take, to_device
+from bayesify.training.engines.spread import same_batches
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan
 
@@ -149,6 +153,7 @@ class LaplaceApproximation(PointEstimate):
         }
 
     @explained_arguments
+    @over_processes
     @runs.holds_locks
     def fit(self, data: Any, *, epochs: int = 10, **settings: Any) -> History:
         """Train a point estimate, then fit the Gaussian around it; `epochs=0` keeps trained weights as they are.
@@ -196,16 +201,17 @@ class LaplaceApproximation(PointEstimate):
             raise TypeError(f"fit has no argument {unknown[0]!r}")
         if self.start != "given":
             raise ValueError(f"epochs=0 keeps the given weights, start={self.start!r} discards them: use start='given'")
-        folder = None if run is None else runs.claim(Path(run), overwrite=overwrite)
+        folder = claimed(run, overwrite=overwrite)
         examples, checks = self._read(data, validation, n_data, device)
+        start_alike(self, examples, None)
         self.plan, self.history, self.seed = None, History(method=self.name), seed
         self._approximate(examples)
         self.complete = True
         self._examine(examples, checks, ())
         if folder is not None:
-            runs.clear(folder)
+            first_only(functools.partial(runs.clear, folder))
             self.run = folder.resolve()
-            self.save(folder)
+            first_only(functools.partial(self.save, folder))
         self._warn()
         return self.history
 
@@ -421,8 +427,16 @@ class LaplaceApproximation(PointEstimate):
         theta, seen = self.theta.detach(), 0
         self.curvature.start()
         self.log_likelihood.zero_()
+        group = active()
         for batch in examples.in_order(512):
-            x, y = to_device(batch, theta.device)
+            seen += count(batch[0])
+            if group is not None:
+                same_batches(group, examples, [batch])
+            # Of several processes each sums over its part of every batch.
+            first, rows = (0, count(batch[0])) if group is None else group.slice(count(batch[0]))
+            if not rows:
+                continue
+            x, y = to_device(take(batch, slice(first, first + rows)), theta.device)
             columns = self._outputs_of(take(x, slice(1)))[0].numel()
             size = self.curvature.chunk(self.network, x, columns)
             for first in range(0, count(x), size):
@@ -432,7 +446,8 @@ class LaplaceApproximation(PointEstimate):
                 self.curvature.add(
                     self.network, theta, inputs, curvature.root(self.likelihood, outputs, targets).to(outputs.dtype)
                 )
-            seen += count(x)
+        if group is not None:
+            group.sum([self.log_likelihood, *self.curvature.sums()])
         # A loader may skip or repeat examples; a temperature T makes the likelihood p^(1/T).
         temperature = 1.0 if self.plan is None else KL.parse(self.plan.kl).temperature
         scale = examples.n_data / seen / temperature

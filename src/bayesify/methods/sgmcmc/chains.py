@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from bayesify.distributed import active
 from bayesify.errors import at_least
 from bayesify.functional.inputs import count
 from bayesify.methods.arguments import explained_arguments
@@ -279,7 +280,8 @@ class StochasticGradientMCMC(StoredChains):
             self.calendar = Calendar(steps, self.samples, share if self.cycles else 0.0, self.cycles, begin)
             if isinstance(examples, ChainExamples) and plan.batch_size >= examples.n_data:
                 examples.whole = True
-                self._whole = WholeGradient.of(self, examples.x, examples.y)
+                # Several processes have a part of the data each.
+                self._whole = None if active() else WholeGradient.of(self, examples.x, examples.y)
         else:
             self.calendar = Calendar(steps, self.samples, share, self.cycles)
         self.n_data, self.heat, self._looked_back = examples.n_data, self.temperature * kl.temperature, False

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from bayesify.distributed import active
 from bayesify.functional.network import Network
 from bayesify.methods.ensemble import Ensemble
 from bayesify.methods.method import Objective
 from bayesify.methods.sgmcmc.whole_data import WholeGradient
 from bayesify.priors import WeightPrior
 from bayesify.training.batches import Batch, take
+from bayesify.training.engines.spread import whole_gradient
 
 _Step = tuple[list[Batch], int, float, int]
 
@@ -100,8 +102,29 @@ class ChainPositions(Ensemble):
         """
         self.step_number = step
         self._step = batches, step, share, draws
-        self._objective = self._backward(self._step)
+        self._objective = self._backward(batches, step=step, share=share, draws=draws)
         return self._objective
+
+    def note_batches(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> None:
+        """Told the whole batch of a step, for further gradients of it.
+
+        Args:
+            batches: one batch `(x, y)` for each member.
+            step: the number of the training step.
+            share: the part of the penalty that the batch carries.
+            draws: weight draws to average over.
+
+        """
+        self._step = batches, step, share, draws
+
+    def note_objective(self, objective: Objective) -> None:
+        """Told the objective of a step over all processes.
+
+        Args:
+            objective: with the loss of the whole batch.
+
+        """
+        self._objective = objective
 
     def log_joint(self) -> float:
         """The log joint density of the last step's batch, scaled to all data, per chain."""
@@ -148,18 +171,19 @@ class ChainPositions(Ensemble):
         kept = {parameter: parameter.grad for parameter in self.parameters()}
         for parameter in kept:
             parameter.grad = None
+        batches, number, share, draws = step
+        backward = whole_gradient(active(), self, self._backward)
         with torch.enable_grad():
-            self._backward(step)
+            backward(batches, step=number, share=share, draws=draws)
         gradient = self.joined([parameter.grad for parameter in self.sampled_parameters()])
         for parameter, before in kept.items():
             parameter.grad = before
         return gradient
 
-    def _backward(self, step: _Step) -> Objective:
-        batches, number, share, draws = step
+    def _backward(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         if self._whole is not None:
             return self._whole.backward(share)
-        return super().backward(batches, step=number, share=share, draws=draws)
+        return super().backward(batches, step=step, share=share, draws=draws)
 
     def _member_weights(self) -> Tensor:
         if self.log_scales is None:

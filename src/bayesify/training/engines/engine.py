@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from bayesify.distributed import active
 from bayesify.training.augmentation import augmented
 from bayesify.training.batches import Batch, Examples, IndexedExamples, TensorExamples, to_device
 from bayesify.training.engines.batch_graphs import BatchGraphs, batch_graphs
@@ -29,6 +30,7 @@ from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.plain import plain_step
 from bayesify.training.engines.side_by_side import SideBySideSteps, members_side_by_side
 from bayesify.training.engines.single import graphed_steps
+from bayesify.training.engines.spread import same_batches
 from bayesify.training.layer_rates import LayerRates
 from bayesify.training.plan import Plan, Progress
 from bayesify.training.schedule import StepSchedule
@@ -90,7 +92,7 @@ class Engine:
             tell: called with a reason while the first step takes long, then with None.
 
         """
-        plan, members = self.plan, self.method.members
+        plan, members, group = self.plan, self.method.members, active()
         total = torch.tensor(progress.nll_sum, dtype=torch.float64, device=self._device)
         # With augmentation the first whole batch decides, so that the function is called once a step.
         early = self._augment is None or skip == self.step_schedule.batches - 1
@@ -106,6 +108,8 @@ class Engine:
                 return
             batches = self.examples.batches(plan.batch_size, plan.seed, epoch, members, skip)
             for batch in itertools.islice(batches, self.step_schedule.batches - skip):
+                if group is not None:
+                    same_batches(group, self.examples, batch)
                 on_device = [to_device(member_batch, self._device) for member_batch in batch]
                 if self._augment is not None:
                     on_device = augmented(on_device, self._augment, plan.seed, progress.step)
@@ -180,6 +184,10 @@ class Engine:
             size, tensors = method.network.size * plan.draws, len(method.network.places)
             able = declares(method, "capturable") and method.fusible
             wanted = able and worth_compiling(size, self.step_schedule.steps, self._device, tensors)
+        if wanted and active() is not None:
+            if plan.compiled:
+                logger.warning("the step is not fused: gradients are exchanged between the processes after each pass")
+            wanted = False
         if wanted and (plan.accumulate > 1 or plan.clip_norm is not None or plan.recompute or plan.rates):
             if plan.compiled:
                 logger.warning("the step is not fused (accumulate=, clip_norm=, rates= and recompute= are plain)")

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from bayesify import noise
+from bayesify.distributed import active
 from bayesify.training.batches import Batch, take
+from bayesify.training.engines.spread import add_parts, part_of_gradient
 from bayesify.training.trainable import Objective
 
 if TYPE_CHECKING:
@@ -53,11 +55,15 @@ def plain_step(
 
     """
     optimizer.zero_grad(set_to_none=True)
+    group = active()
     with _explained():
         if plan.accumulate == 1:
-            objective = method.backward(batches, step=step, share=share, draws=plan.draws)
+            objective = _backward(method, batches, step=step, share=share, draws=plan.draws)
         else:
             objective = _in_parts(method, plan, batches, step, share)
+    if group is not None:
+        objective = add_parts(group, method, objective)
+        method.note_objective(objective)
     if plan.clip_norm is not None:
         method.clip_gradients(plan.clip_norm)
     before = None if layer_rates is None else layer_rates.before()
@@ -81,6 +87,16 @@ def _explained() -> Iterator[None]:
         ) from problem
 
 
+def _backward(method: Trainable, batches: list[Batch], *, step: int, share: float, draws: int) -> Objective:
+    """The objective with its gradients: of this process's part of the batch, where there are several processes."""
+    group = active()
+    if group is None:
+        return method.backward(batches, step=step, share=share, draws=draws)
+    objective = part_of_gradient(group, method, method.backward, batches, step=step, share=share, draws=draws)
+    method.note_batches(batches, step=step, share=share, draws=draws)
+    return objective
+
+
 def _in_parts(method: Trainable, plan: Plan, batches: list[Batch], step: int, share: float) -> Objective:
     """The objective of a batch from its parts, with the gradients in `.grad` of the parameters."""
     total = batches[0][1].shape[0]
@@ -96,8 +112,8 @@ def _in_parts(method: Trainable, plan: Plan, batches: list[Batch], step: int, sh
             method.update_statistics(last)
         for parameter in parameters:
             parameter.grad = None
-        with noise.part_of_batch(first, size):
-            last = method.backward(part, step=step, share=share * size / total, draws=plan.draws)
+        with noise.part_of_batch(first, size, total):
+            last = _backward(method, part, step=step, share=share * size / total, draws=plan.draws)
         nll += last.nll.detach().double() * (size / total)
         for number, parameter in enumerate(parameters):
             if parameter.grad is not None:

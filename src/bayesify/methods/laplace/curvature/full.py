@@ -66,6 +66,9 @@ class Full(Curvature):
             scaled = (pairs[:, output].unsqueeze(-1) * a.unsqueeze(1)).flatten(1)
             self.matrix[place.flatten()[:, None], place[output]] += scaled.mT @ a
 
+    def sums(self) -> list[Tensor]:
+        return [self.matrix]
+
     def finish(self, scale: float) -> None:
         self.matrix *= scale
 

@@ -51,10 +51,10 @@ class Kronecker(Curvature):
                 self.register_buffer(f"{factor}_vectors_{index}", torch.eye(size).to(network.initial))
                 self.register_buffer(f"{factor}_values_{index}", network.initial.new_zeros(size))
         self._sums: list[tuple[Tensor, Tensor]] = []
-        self._rows: list[float] = []
+        self._rows = torch.zeros(0, dtype=torch.float64)
 
     def start(self) -> None:
-        self._rows = [0.0] * len(self.blocks)
+        self._rows = torch.zeros(len(self.blocks), dtype=torch.float64)
         self._sums = []
         for index, block in enumerate(self.blocks):
             device = self.get_buffer(f"input_values_{index}").device
@@ -76,13 +76,16 @@ class Kronecker(Curvature):
                 flat = g.flatten(0, 1)
                 total.add_(flat.mT @ flat)
 
+    def sums(self) -> list[Tensor]:
+        return [*(matrix for pair in self._sums for matrix in pair), self._rows]
+
     def finish(self, scale: float) -> None:
-        for index, ((a, g), rows) in enumerate(zip(self._sums, self._rows, strict=True)):
+        for index, ((a, g), rows) in enumerate(zip(self._sums, self._rows.tolist(), strict=True)):
             for factor, matrix in (("input", a / rows), ("output", g * scale)):
                 values, vectors = _decomposed(matrix)
                 self.get_buffer(f"{factor}_values_{index}").copy_(values.clamp(min=0))
                 self.get_buffer(f"{factor}_vectors_{index}").copy_(vectors)
-        self._sums, self._rows = [], []
+        self._sums, self._rows = [], self._rows[:0]
 
     def log_det(self, precision: Tensor) -> Tensor:
         parts = [self._eigenvalues(index, precision).log().sum() for index in range(len(self.blocks))]

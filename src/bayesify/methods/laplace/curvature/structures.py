@@ -35,6 +35,10 @@ class Curvature(nn.Module, ABC):
         """Add the curvature of a batch, whose likelihood has the roots `[batch, columns, size]`."""
 
     @abstractmethod
+    def sums(self) -> list[Tensor]:
+        """What was added so far, in tensors that are sums over examples: several processes add theirs in place."""
+
+    @abstractmethod
     def finish(self, scale: float) -> None:
         """Multiply by `scale`, and bring the result into the form that the methods below need."""
 

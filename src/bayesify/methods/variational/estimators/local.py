@@ -32,6 +32,5 @@ def forward(
     variance = apply(layer.layer, x if layer.kind.looks_up else x.square(), std[0].square(), squared_bias)
     # Where the variance is zero (an input of zeros, a pruned layer) the gradient of its root is zero.
     spread = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
-    size = centre.numel()
-    eps = noise.normal(noise.fold(key, layer.number), size, noise.start_of_part(size)).view(centre.shape)
+    eps = noise.for_inputs(noise.normal, noise.fold(key, layer.number), centre.shape, layer.batch_axis)
     return centre + spread * eps.to(centre.dtype)

@@ -1,0 +1,200 @@
+"""Fitting and predicting over several processes: the same data, settings and start everywhere; one that writes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from bayesify import runs
+from bayesify.distributed import active, alone, joined
+from bayesify.distributed.group import Group, digest, local_device
+from bayesify.errors import RunError, choose
+from bayesify.functional.inputs import count
+from bayesify.launch import started_again
+from bayesify.training import data_identity
+from bayesify.training.batches import LoaderExamples, TensorExamples, as_inputs, take
+from bayesify.training.plan import Plan, resume_plan
+from bayesify.training.warnings import without_warnings
+
+if TYPE_CHECKING:
+    from bayesify.methods.method import Method
+    from bayesify.methods.prediction import Prediction
+    from bayesify.training.batches import Examples
+
+P = ParamSpec("P")
+R = TypeVar("R")
+OWN_DRAWS = "own-draws"
+# What a run that is started again must share with the one in the folder.
+_SAME_RUN = ("epochs", "batch_size", "optimizer", "schedule", "kl", "seed", "precision", "accumulate", "clip_norm")
+
+
+def over_processes(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a `fit` or `resume`: the processes that `torchrun` started make it together.
+
+    Args:
+        function: with keyword arguments `device` and, for `fit`, `distributed`.
+
+    Returns:
+        The same function. Warnings are given by the first process alone.
+
+    """
+
+    @functools.wraps(function)
+    def together(*args: P.args, **kwargs: P.kwargs) -> R:
+        method: Any = args[0]
+        wanted: Any = kwargs.get("distributed", True)
+        if not isinstance(wanted, bool):
+            choose("distributed", wanted, (OWN_DRAWS,))
+        given: Any = kwargs.get("device")
+        device = local_device(given) if wanted else given
+        if device is not None:
+            kwargs["device"] = device
+        with joined(_device(device, method), wanted=bool(wanted)) as group:
+            if group is None:
+                return function(*args, **kwargs)
+            group.own_draws = wanted == OWN_DRAWS
+            if group.own_draws and not method.draws_per_step:
+                raise ValueError(
+                    f"{method.name} draws no weights in a step: leave out distributed={OWN_DRAWS!r}, which is for "
+                    "variational and ivon"
+                )
+            with nullcontext() if group.first else without_warnings():
+                return function(*args, **kwargs)
+
+    return together
+
+
+def claimed(run: str | Path | None, *, overwrite: bool) -> Path | None:
+    """The folder of a run, claimed by the process that writes; None without one."""
+    if run is None:
+        return None
+    first_only(lambda: runs.claim(Path(run), overwrite=overwrite))
+    return Path(run)
+
+
+def first_only(work: Callable[[], object]) -> None:
+    """Do something that writes: in the only process, or in the first one while the others wait."""
+    group = active()
+    if group is None:
+        work()
+        return
+
+    def by_itself() -> None:
+        with alone():
+            work()
+
+    group.done_first(by_itself)
+
+
+def start_alike(method: Method, examples: Examples, plan: Plan | None) -> None:
+    """Make sure that all processes train the same thing: same settings, data, starting weights.
+
+    Args:
+        method: about to be trained; it gets the weights of the first process.
+        examples: its training data.
+        plan: the settings; None where nothing is trained.
+
+    Raises:
+        TrainingError: settings or data differ.
+        ValueError: the method or a setting does not work over several processes.
+
+    """
+    group = active()
+    if group is None:
+        return
+    _check_supported(method, plan, group)
+    settings = {"method": method.name, "settings": method.settings(), "n_data": examples.n_data}
+    settings["plan"] = None if plan is None else asdict(plan)
+    group.check_same("settings", repr(settings), "give every process the same arguments")
+    if isinstance(examples, TensorExamples):
+        mark = data_identity.mark(examples)
+        group.check_same("training data", repr(mark), "load the same data everywhere, with the same seed")
+    if isinstance(examples, LoaderExamples):
+        # Loaders that shuffle without a generator of their own take torch's.
+        torch.set_rng_state(torch.tensor(group.first_value(torch.get_rng_state().tolist()), dtype=torch.uint8))
+    group.start_alike([*method.parameters(), *method.buffers()])
+
+
+def goes_on(run: str | Path | None, plan: Plan) -> bool:
+    """Whether the processes were started again, and the folder has a checkpoint of the same training."""
+    group = active()
+    if run is None or group is None or not started_again():
+        return False
+
+    def found() -> bool:
+        try:
+            known, _, _ = resume_plan(Path(run))
+        except RunError:
+            return False
+        return all(getattr(known, name) == getattr(plan, name) for name in _SAME_RUN)
+
+    return group.first_value(found() if group.first else False)
+
+
+def predicted_together(
+    method: Prediction, x: Any, settings: Sequence[Any], predict: Callable[[Any], Tensor], *, wanted: bool
+) -> Tensor:
+    """Outputs `[draws, batch, ...]` at inputs, a part of which each process computes.
+
+    Processes that have other inputs, settings or weights than the first each compute their own.
+
+    Args:
+        method: the method that predicts.
+        x: inputs.
+        settings: what the outputs depend on besides.
+        predict: the outputs at some of the inputs.
+        wanted: False computes all in this process.
+
+    Returns:
+        The outputs at all inputs, in every process.
+
+    """
+    with joined(method.network.initial.device, wanted=wanted) as group:
+        if group is None:
+            return predict(x)
+        x = as_inputs(x, method.network.dtype)
+        tensors = [
+            *pytree.tree_leaves(x),
+            *(value for value in method.state_dict().values() if isinstance(value, Tensor)),
+        ]
+        marks = group.values((count(x), digest(tensors), *settings))
+        if any(mark != marks[0] for mark in marks):
+            with alone():
+                return predict(x)
+        total = count(x)
+        first, size = group.slice(total)
+        first, rows = min(first, total - 1), max(size, 1)
+        with alone():
+            part = predict(take(x, slice(first, first + rows)))
+        return group.rows(part.narrow(1, 0, size), total, axis=1)
+
+
+def _check_supported(method: Method, plan: Plan | None, group: Group) -> None:
+    if getattr(method, "bound", "elbo") == "importance_weighted":
+        raise ValueError(
+            "bound='importance_weighted' is not a sum over examples, which several processes could share: use "
+            "bound='elbo', or distributed=False"
+        )
+    if plan is not None and plan.recompute and group.device.type == "cuda":
+        raise ValueError("recompute= does not work over several processes on CUDA: leave it out")
+    if any(isinstance(layer, nn.SyncBatchNorm) for layer in method.network.template.modules()):
+        raise ValueError(
+            "the network has SyncBatchNorm: use plain BatchNorm, whose statistics cover the batch of all processes here"
+        )
+
+
+def _device(device: torch.device | str | None, method: nn.Module) -> torch.device:
+    if device is not None:
+        try:
+            return torch.device(device)
+        except RuntimeError:  # `fit` explains it
+            return torch.device("cpu")
+    return next(method.parameters()).device
