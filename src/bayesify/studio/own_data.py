@@ -34,9 +34,12 @@ from bayesify.workflows.train import InterruptedTrainingError, train
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import Tensor
+    import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
-    from bayesify.data import Preparation
+    from bayesify.decisions import UnknownInputs, saved_check
+from bayesify.data import Preparation
     from bayesify.predictive import Predictive
     from bayesify.studio.understand_page import Trainings
 
@@ -72,7 +75,16 @@ class OwnModel:
         self.preparation: Preparation = preparation_of(self.config, folder)
         names = method.notes.get("class_names")
         self.class_names = None if names is None else tuple(map(str, names))
+        self.check = saved_check(method)
         self._lock = threading.Lock()
+
+    async def known(self, x: Tensor) -> NDArray[np.bool_] | None:
+        """Which prepared inputs are like the training data; None where the run has no check for unknown inputs."""
+        return None if self.check is None else await asyncio.to_thread(self._known, self.check, x)
+
+    def _known(self, check: UnknownInputs, x: Tensor) -> NDArray[np.bool_]:
+        with self._lock:
+            return check.accept(x).cpu().numpy()
 
     async def predict(self, x: Tensor, *, draws: int, seed: int) -> Predictive:
         """The predictive of prepared inputs."""
