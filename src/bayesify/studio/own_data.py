@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, Field
 
+from bayesify.decisions import saved_check
 from bayesify.errors import RunError, TrainingError
 from bayesify.methods import CARDS, Method
 from bayesify.studio.models import API, DrawCount, ModelStore, Seed, describe
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
+    from numpy.typing import NDArray
+    from torch import Tensor
 
-    from bayesify.decisions import UnknownInputs, saved_check
-from bayesify.data import Preparation
+    from bayesify.data import Preparation
+    from bayesify.decisions import UnknownInputs
     from bayesify.predictive import Predictive
     from bayesify.studio.understand_page import Trainings
 
