@@ -229,7 +229,7 @@ def score(method: Variational, data: dict, seed: int, options: argparse.Namespac
 
 
 def row_of(setting: Setting, scores: list[dict] | None) -> dict:
-    """A line of the file; a network that stopped being finite has no scores."""
+    """A line of the file; a network that diverged has no scores."""
     if not scores:
         return {"setting": asdict(setting), "prior": setting.prior, "scores": None}
     means = {name: statistics.fmean(one[name] for one in scores) for name in scores[0]}

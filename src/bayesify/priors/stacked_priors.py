@@ -20,6 +20,8 @@ class VaryingPrior(nn.Module):
     def __init__(self, family: Prior, numbers: Tensor) -> None:
         super().__init__()
         self.family, self.numbers = family, numbers
+        zero, one = torch.zeros(1), torch.ones(1)
+        self.has_closed_kl = family.closed_kl(zero, one, 1.0, 0.0) is not None
 
     def kl(
         self,

@@ -89,7 +89,7 @@ def test_who_is_closest_is_decided_by_paired_intervals():
     # Means apart, but not by more than seeds make them.
     level = summary([0.01, 0.2, 0.1], [0.05, 0.1, 0.19])
     assert hmc_distance.closest(level) == ("Ensemble of 5", ["Variational"])
-    assert "cannot be told apart from mean-field VI" in hmc_distance._said("moons", level)
+    assert "is not significantly different from mean-field VI" in hmc_distance._said("moons", level)
 
 
 def test_a_method_that_learned_nothing_is_told():

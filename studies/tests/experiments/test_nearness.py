@@ -32,7 +32,7 @@ def test_the_loss_is_minus_the_elbo_of_a_model_whose_elbo_is_known(tmp_path):
     [
         (-7.0, 0.01, "local is nearer to the posterior and errs more"),
         (-7.0, -0.01, "local is nearer to the posterior and errs less"),
-        (7.0, 0.0, "local is farther from it and the errors are not told apart"),
+        (7.0, 0.0, "local is farther from it and the errors are not significantly different"),
         (0.0, 0.01, "neither is nearer and errs more"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_network_without_a_finite_nll_has_no_score_as_in_the_search(tmp_path):
     result = {"rows": rows, "settings": 2, "seconds": 1.0, "devices": ["x"], "missing": []}
     found = paper_grid.findings(Work(tmp_path, {}), Search(**SEARCH), result)
     assert found.numbers["best"]["number"] == min(rows, key=_order)["number"] == 1
-    assert "1 stopped being finite" in found.lines[0].meaning
+    assert "1 diverged" in found.lines[0].meaning
     assert "steps in float32" in found.lines[0].meaning
     assert len(found.tables[0].rows) == 1
 

@@ -208,7 +208,7 @@ def test_a_cell_in_which_all_diverge_is_told_and_has_no_error(tmp_path):
 def test_a_choice_among_networks_that_diverge_is_refused(tmp_path):
     settings = deepcopy(SETTINGS)
     settings["ways"]["ours"]["kinds"]["mixture"][0]["rate"] = 1e30
-    with pytest.raises(TrainingError, match=r"settings \[0\] stopped being finite"):
+    with pytest.raises(TrainingError, match=r"settings \[0\] diverged"):
         training.choose(Work(tmp_path, settings, progress=False), "ours", "mixture", 8)
 
 

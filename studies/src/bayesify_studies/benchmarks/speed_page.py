@@ -51,7 +51,7 @@ def machine_words(name: str, machine: Mapping[str, Any]) -> str:
     processor = f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, {machine['vectors']}"
     gpu = f"{machine['gpu']} ({machine['gpu_memory_gib']} GiB, CUDA {machine['cuda']}), " if "gpu" in machine else ""
     if machine.get("float32_products", "highest") != "highest":
-        gpu += "products with the digits of TF32 for all candidates, "
+        gpu += "products in TF32 precision for all candidates, "
     return f"{name}: {gpu}{processor}; torch {machine['torch']}, Python {machine['python']}."
 
 

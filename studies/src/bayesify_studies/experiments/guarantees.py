@@ -75,7 +75,7 @@ def run(work: Work) -> Findings:
             SHARED,
             f"{work['train']:,} MNIST images to train; settings are the library's defaults, not tuned.",
         ],
-        reading="After ± stands the standard error over resamplings.",
+        reading="± is the standard error over resamplings.",
     )
 
 

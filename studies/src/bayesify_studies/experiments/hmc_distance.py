@@ -158,7 +158,7 @@ def _shortfalls(data: str, results: Mapping[str, Any]) -> list[str]:
     told = (
         f"{data}: of {len(results['seeds'])} data sets some methods learned nothing (accuracy within "
         f"{100 * NEAR:.0f} points of guessing): {counts}. They answer with the prior, and that is what is compared. "
-        "Whether the objective prefers the prior there or training only stayed with it is not told apart: the whole "
+        "This does not show whether the objective prefers the prior there or training only stayed with it: the whole "
         "KL counts from the first step, and warming it up leads elsewhere (the page on hyperpriors)."
     )
     return [told]
@@ -175,9 +175,13 @@ def _said(data: str, results: Mapping[str, Any]) -> str:
         return f"On {data} nothing is settled: {hmc_report.verdict(results)}"
     best, alike = closest(results)
     told = f"On {data} the closest to HMC is {best}"
-    told += f", not told apart from {', '.join(alike)}" if alike else ", ahead of every other by a paired interval"
+    told += (
+        f", not significantly different from {', '.join(alike)}"
+        if alike
+        else ", ahead of every other by a paired interval"
+    )
     apart = results["paired"]["total_variation"]
-    words = {1: "is farther from HMC than", -1: "is closer to HMC than", 0: "cannot be told apart from"}
+    words = {1: "is farther from HMC than", -1: "is closer to HMC than", 0: "is not significantly different from"}
     but = f", which {_learned(data, results)}" if _learned(data, results) else ""
     return f"{told}; there the ensemble {words[settled(apart)]} mean-field VI ({between(apart)}){but}."
 

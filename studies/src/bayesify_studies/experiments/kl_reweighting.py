@@ -131,7 +131,7 @@ def _answer(gain: dict[str, dict[str, Any]]) -> str:
 
 
 def _sided(difference: dict[str, Any], larger: str, smaller: str) -> str:
-    side = {1: larger, -1: smaller, 0: "cannot be told apart"}[settled(difference)]
+    side = {1: larger, -1: smaller, 0: "do not differ significantly"}[settled(difference)]
     return f"{side} ({signed(difference)})"
 
 

@@ -25,6 +25,7 @@ WAYS = {
     "tuned": ("entropies counted once, KL shared evenly, the rate chosen for each scaling", COUNTED),
     "converged": ("with Adam and a falling rate", CONVERGED),
 }
+AGAINST = {1: "worse than", -1: "better than", 0: "not significantly different from"}
 
 
 def run(work: Work) -> Findings:
@@ -131,8 +132,7 @@ def _answer(gain: Mapping[tuple[str, str], dict[str, Any]]) -> str:
     told = []
     for way, (trained, _) in WAYS.items():
         said = [
-            f"{ {1: 'worse than', -1: 'better than', 0: 'not to be told from'}[settled(gain[way, other])] } "
-            f"{SCALES[other]} ({words.points(gain[way, other])})"
+            f"{AGAINST[settled(gain[way, other])]} {SCALES[other]} ({words.points(gain[way, other])})"
             for other in OTHERS
         ]
         told.append(f"{trained}: {' and '.join(said)}")

@@ -97,7 +97,7 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
             if papers
             else "this grid is not the paper's",
             f"{scored} of {result['settings']} in {seconds / 60:.1f} min, {seconds / scored:.1f} s each",
-            f"on {', '.join(result['devices'])}, steps in {search.precision}; {lost} stopped being finite",
+            f"on {', '.join(result['devices'])}, steps in {search.precision}; {lost} diverged",
         ),
         Line(
             "test error of the best on validation",
@@ -155,7 +155,7 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
             )
         ],
         shortfalls=_shortfalls(result, lost),
-        reading="After ± stands the standard error over pairs of networks that differ in one value, and in the seed. "
+        reading="± is the standard error over pairs of networks that differ in one value, and in the seed. "
         "Networks that were trained at once share the order of the examples, and all share the validation images: what "
         "others would change is not in it.",
     )
@@ -255,7 +255,7 @@ def _shortfalls(result: Mapping[str, Any], lost: int) -> list[str]:
     if result["missing"]:
         found.append(f"not finished, so nothing is tested: {', '.join(result['missing'])} are still to be trained")
     if lost:
-        found.append(f"{lost} networks stopped being finite and have no score")
+        found.append(f"{lost} networks diverged and have no score")
     return found
 
 

@@ -159,7 +159,11 @@ def _answer(against: Mapping[tuple[str, str], dict[str, Any]]) -> str:
         same = [NAMES[p] for p in MIXTURES if not settled(against[way, p])]
         said = [
             f"{' and '.join(names)} {word}"
-            for names, word in ((better, "better than N(0, 1)"), (worse, "worse"), (same, "not to be told from it"))
+            for names, word in (
+                (better, "better than N(0, 1)"),
+                (worse, "worse"),
+                (same, "not significantly different from it"),
+            )
             if names
         ]
         told.append(f"{IN_WORDS[way]}: {', '.join(said)}")

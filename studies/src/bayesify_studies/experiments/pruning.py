@@ -198,12 +198,12 @@ def _answer(
     }
     study = [settled(gap) for (name, _), gap in gaps.items() if "study" in name]
     helped = [kind for kind, found in blame.items() if settled(_better_order(found)) < 0]
-    said = {1: "worse", -1: "better", 0: "not told from it"}
+    said = {1: "worse", -1: "better", 0: "not significantly different from it"}
     return (
         f"At 75% pruned, signal-to-noise against magnitude is {' and '.join(said[one] for one in study)} in "
         f"networks trained as the study did ({' and '.join(str(units) for name, units in gaps if 'study' in name)} "
-        f"units); in those trained with Adam it is better in {counts[-1]}, worse in {counts[1]}, not told apart in "
-        f"{counts[0]}. Without 98% of its weights the {large}-unit network with the chosen prior errs on "
+        f"units); in those trained with Adam it is better in {counts[-1]}, worse in {counts[1]}, not significantly "
+        f"different in {counts[0]}. Without 98% of its weights the {large}-unit network with the chosen prior errs on "
         f"{percent(estimate(loss['errors']))}, {words.points(loss['seeds'])}: "
         + ("a loss that paired tests see. " if loss["seen"] else "no loss that a paired test can see. ")
         + "".join(

@@ -58,7 +58,7 @@ def run(work: Work) -> Findings:
     wrong = [METHODS[name] for name, calibrated in verdicts.items() if not calibrated and name != WRONG]
     control = "is found out" if not verdicts[WRONG] else "is NOT found out, so the test is too weak"
     return Findings(
-        answer=f"In {repetitions} repetitions the ranks of the truth cannot be told from uniform ones for "
+        answer=f"In {repetitions} repetitions the ranks of the truth do not differ significantly from uniform ones for "
         + _listed(right)
         + (f", and are not uniform for {_listed(wrong)}. " if wrong else ". ")
         + f"A posterior that is too narrow on purpose (temperature 0.5) {control}.",

@@ -23,7 +23,7 @@ CIFAR = (
 _FEW_SPLITS = 10
 _ERRORS = ("mean", "sd", "sigma_mean", "sigma_sd")
 READING = (
-    "After ± stands the standard error over splits. Scores are means over the seeds that were computed; a seed is also "
+    "± is the standard error over splits. Scores are means over the seeds that were computed; a seed is also "
     "another data set, except for images and text."
 )
 

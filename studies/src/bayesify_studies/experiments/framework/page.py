@@ -17,7 +17,7 @@ _WORDS_OF_A_NUMBER = 4  # 0.1 ± 0.2 points
 COLUMNS = ("", "published", "ours", "what the difference means")
 # Below every page that has standard errors, unless it has others.
 READING = (
-    "After ± stands the standard error over seeds. What is better, worse, settled or told apart goes by the 95% t "
+    "± is the standard error over seeds. Better, worse and settled are judged by the 95% t "
     "interval of the difference, seed by seed. Each is judged by itself: where there is no difference, one in twenty "
     "looks settled. Variational networks that were trained at once share the order of the examples: what another order "
     "would change is not in their standard errors."

@@ -18,6 +18,11 @@ from bayesify_studies.experiments.framework.page import READING, markdown
 # What else is measured: the file, what it holds, and the command.
 BESIDE = (
     ("speed.md", "what being Bayesian costs, and other libraries beside ours", "make bench"),
+    (
+        "network-speed.md",
+        "the same for ResNets, ViT, BERT and GPT-2 on one GPU",
+        "python studies/scripts/network_speed.py",
+    ),
     ("mnist.json", "the README's MNIST networks, seed by seed", "python studies/scripts/mnist.py"),
     (
         "mnist-tuning.jsonl",

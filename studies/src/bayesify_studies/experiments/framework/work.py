@@ -53,7 +53,7 @@ class Work:
 
     @property
     def precision(self) -> str:
-        """Of a fleet's products: those of a GPU are several times faster with the digits of TF32."""
+        """Of a fleet's products: those of a GPU are several times faster in TF32 precision."""
         return "tf32" if self.device.startswith("cuda") else "float32"
 
     def once(self, name: str, compute: Callable[..., Mapping[str, Any]], *arguments: Any) -> dict[str, Any]:

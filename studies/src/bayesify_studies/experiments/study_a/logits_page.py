@@ -128,7 +128,7 @@ def seconds(times: dict[str, Any], samples: int) -> list[Line]:
 
 def _compared(apart: dict[str, Any], other: str) -> str:
     """A paired difference of accuracies in words."""
-    words = {1: f"better than {other}", -1: f"worse than {other}", 0: f"cannot be told apart from {other}"}
+    words = {1: f"better than {other}", -1: f"worse than {other}", 0: f"no significant difference from {other}"}
     return f"{words[settled(apart)]}: {100 * apart['mean']:+.2f} points ({between(apart, '+.2f', 100)})"
 
 

@@ -52,7 +52,7 @@ def on_sizes(found: Found, slopes: Mapping[str, Any], true: Mapping[float, list[
     for method, name in METHODS.items():
         ours = found[method, many, 0.0]["aleatoric"]
         apart = paired(ours, true[0.0])
-        words = {-1: "below the truth", 0: "cannot be told from the truth", 1: "above the truth"}
+        words = {-1: "below the truth", 0: "no significant difference from the truth", 1: "above the truth"}
         lines.append(
             Line(
                 f"{name}: aleatoric on moons with {many} examples",

@@ -158,7 +158,7 @@ def _variational_curves(work: Work, home: str, settings: Sequence[Setting], unit
         folder = work.folder / "runs" / home / str(numbers[0])
         curves, gone = _fit(work, folder, methods, [settings[n] for n in numbers], data)
         if gone:
-            raise TrainingError(f"settings {[numbers[n] for n in gone]} stopped being finite: choose from others")
+            raise TrainingError(f"settings {[numbers[n] for n in gone]} diverged: choose from others")
         for number, method, curve in zip(numbers, methods, curves, strict=True):
             x, y = data["validation"]
             found = score(method, x, y, "draws", work["draws"])

@@ -44,7 +44,11 @@ def by_score(part: Mapping[str, Any]) -> dict[str, list[float]]:
 def accuracy_line(kind: str, by_way: Mapping[str, Mapping[str, list[float]]]) -> Line:
     ours = {way: estimate(values["accuracy"]) for way, values in by_way.items()}
     less = paired(by_way["study"]["accuracy"], [ACCURACY[kind]] * len(by_way["study"]["accuracy"]))
-    said = {1: "above the study's one run", -1: "below the study's one run", 0: "not to be told from the study's"}
+    said = {
+        1: "above the study's one run",
+        -1: "below the study's one run",
+        0: "not significantly different from the study's",
+    }
     return Line(
         f"accuracy on known classes, {KINDS[kind]}",
         f"{ACCURACY[kind]:.3f}",
@@ -92,7 +96,7 @@ def gap_line(way: str, gap: Gaps) -> Line:
 
 def _word(difference: dict[str, Any], *, less_is_better: bool = False) -> str:
     sign = settled(difference) * (-1 if less_is_better else 1)
-    return {1: "better", -1: "worse", 0: "not to be told apart"}[sign]
+    return {1: "better", -1: "worse", 0: "not significantly different"}[sign]
 
 
 def tables(found: Mapping[str, Cells], values: Values) -> list[Table]:
@@ -192,7 +196,7 @@ def answer(
     first, second = sorted(KINDS, key=lambda kind: -estimate(values["equal", kind]["auroc entropy"])["mean"])[:2]
     lead = paired(values["equal", first]["auroc entropy"], values["equal", second]["auroc entropy"])
     above = [kind for kind in KINDS if "at every n" in _against_study(kind, _means(values[last, kind]))]
-    than = {1: "better than", -1: "worse than", 0: "not to be told from"}
+    than = {1: "better than", -1: "worse than", 0: "not significantly different from"}
     return (
         f"With one budget for all, accuracies on known classes are: {ranks}. Variational networks are "
         f"{than[settled(gap['equal', 'accuracy'])]} MC dropout "

@@ -103,7 +103,7 @@ def _differences(found: Found, prior: str) -> tuple[dict[str, Any], ...]:
 
 def _line(name: str, loss: dict[str, Any], error: dict[str, Any]) -> Line:
     nearer = {-1: "local is nearer to the posterior", 1: "local is farther from it", 0: "neither is nearer"}
-    errs = {-1: "and errs less", 1: "and errs more", 0: "and the errors are not told apart"}
+    errs = {-1: "and errs less", 1: "and errs more", 0: "and the errors are not significantly different"}
     return Line(
         f"a small network under {name}: the local estimator less the weight estimator",
         "not asked",

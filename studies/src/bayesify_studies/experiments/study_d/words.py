@@ -28,7 +28,7 @@ def verdict(difference: dict[str, Any]) -> str:
     mean = f"{100 * difference['mean']:+.2f} points"
     if "interval" not in difference:
         return f"{mean} in one seed: nothing can be said"
-    said = {1: "worse", -1: "better", 0: "cannot be told apart"}[settled(difference)]
+    said = {1: "worse", -1: "better", 0: "do not differ significantly"}[settled(difference)]
     return f"{said}: {mean} ({between(difference, '+.2f', 100)})"
 
 

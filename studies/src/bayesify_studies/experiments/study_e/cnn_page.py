@@ -30,7 +30,7 @@ def lines(values: Mapping[str, list[float]], over: dict[str, Any], draws: int) -
             "expected error rate, mean over the pictures",
             "a histogram without numbers",
             f"{percent(estimate(values['expected']))}; actual error {percent(estimate(values['error']))}",
-            f"{says.get(settled(over), 'expected and actual errors cannot be told apart')} "
+            f"{says.get(settled(over), 'expected and actual errors do not differ significantly')} "
             f"({between(over, '+.2f', 100)} points, over the pictures)",
         ),
         Line(
@@ -88,7 +88,7 @@ def by_seed(seeds: Sequence[Mapping[str, Any]]) -> Table:
 def answer(work: Work, values: Mapping[str, list[float]], over: dict[str, Any], setting: Mapping[str, Any]) -> str:
     few = work["examples"]
     subject = "The" if few is None else f"On {few:,} training pictures only, no test of it: the"
-    says = {1: "more than", -1: "less than", 0: "not to be told from"}
+    says = {1: "more than", -1: "less than", 0: "not significantly different from"}
     heat = re.search(r"temperature=([\d.]+)", setting["kl"])
     cold = "" if heat is None else f" Its KL is weighted by {heat[1]}, so it is no posterior of its prior."
     return (

@@ -41,7 +41,7 @@ def statements(found: Cells, numbers: dict[str, Any], hmc: dict[str, Any], names
 
 def answer(numbers: dict[str, Any]) -> str:
     """The question of the page, answered."""
-    word = {1: "is better than", -1: "is worse than", 0: "cannot be told from"}
+    word = {1: "is better than", -1: "is worse than", 0: "is not significantly different from"}
     told = []
     for way, words in WAYS.items():
         pooled = numbers[way]["pooled"]
@@ -59,7 +59,7 @@ def _claim(way: str, numbers: dict[str, Any]) -> Line:
     verdict = {
         1: "hyperpriors are better on average",
         -1: "hyperpriors are worse on average",
-        0: "hyperpriors and a tuned scale cannot be told apart on average",
+        0: "hyperpriors and a tuned scale do not differ significantly on average",
     }[settled(pooled)]
     surely, perhaps = numbers["better"] / total, (numbers["better"] + numbers["open"]) / total
     holds = "holds" if surely >= ALMOST else "does not hold" if perhaps < ALMOST else "is open"
@@ -170,7 +170,11 @@ def _boundary(found: Cells) -> Line:
 
 def _hmc_line(hmc: dict[str, Any]) -> Line:
     told = "; ".join(f"{WAYS[way]}: {_points(hmc[way])} more ({between(hmc[way], '+.2f', 100)})" for way in WAYS)
-    word = {1: "loses to the posterior itself", -1: "is better than the posterior", 0: "cannot be told from it"}
+    word = {
+        1: "loses to the posterior itself",
+        -1: "is better than the posterior",
+        0: "is not significantly different from it",
+    }
     return Line(
         "mean field against HMC with the same priors",
         "not measured",

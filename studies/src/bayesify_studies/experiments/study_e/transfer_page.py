@@ -22,7 +22,7 @@ Values = Mapping[tuple[str, str, int], Mapping[str, list[float]]]
 
 
 def line(data: str, count: int, values: Values, gaps: Mapping[Any, dict[str, Any]]) -> Line:
-    said = {1: "better", -1: "worse", 0: "not to be told apart"}
+    said = {1: "better", -1: "worse", 0: "not significantly different"}
     with_it, without = (percent(estimate(values[data, way, count]["accuracy"]), 1) for way in (OURS, "nothing"))
     tuned = percent(estimate(values[data, "tuned", count]["accuracy"]), 1)
     meaning = "; ".join(
