@@ -1,7 +1,7 @@
-"""The tutorials as notebooks: `python packaging/notebooks.py build/notebooks` turns each page of docs/tutorials into one.
+"""The tutorials as notebooks: `python packaging/notebooks.py build/notebooks` makes one of each page in docs/tutorials.
 
-A block of Python becomes a code cell, and all that stands between two blocks becomes a text cell. Links to other pages become
-links to the site, because a notebook is read without the files beside it.
+A block of Python becomes a code cell, and what stands between two blocks becomes a text cell. Links to other pages
+become links to the site, because a notebook is read without the files beside it.
 """
 
 from __future__ import annotations

@@ -99,7 +99,6 @@ def your_own_loop(known):
     near, far = known["after"]
     assert far < near - 0.1
     right = (known["torch"].stack(known["draws"]).mean(0).argmax(-1) == known["test"][1]).double().mean()
-    # 200 points; the classes of these moons can be told to about 97%.
     assert right > 0.85
     assert bf.evaluate(known["bnn"], known["test"]).accuracy > 0.88
 
@@ -168,7 +167,7 @@ def test_a_notebook_is_valid_complete_and_the_same_each_time(page, notebooks):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_tutorial_is_short_enough_to_finish(page):
-    assert 60 <= len(page.read_text(encoding="utf-8").splitlines()) <= 130
+    assert 60 <= len(page.read_text(encoding="utf-8").splitlines()) <= 120
 
 
 def test_the_script_writes_one_file_for_each_page(tmp_path):
@@ -186,5 +185,5 @@ def test_wrong_use_is_one_line(notebooks, tmp_path):
     assert done.returncode == 1
     assert done.stderr == "say where to write: python packaging/notebooks.py build/notebooks\n"
     (tmp_path / "empty.md").write_text("# Nothing to run\n")
-    with pytest.raises(ValueError, match="empty.md has no block that begins with ```python"):
+    with pytest.raises(ValueError, match=r"empty\.md has no block that begins with ```python"):
         notebooks.notebook(tmp_path / "empty.md")
