@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: test coverage integrations distributed networks-table demo docs lint bench browser wheel smoke sbom clean
+.PHONY: test coverage integrations distributed networks-table demo docs notebooks lint bench browser wheel smoke sbom clean
 
 test: $(READY) browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -33,6 +33,10 @@ demo: $(READY)
 # The documentation as a site, in build/site.
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The tutorials as notebooks, in build/notebooks.
+notebooks: $(READY)
+	$(BIN)/python packaging/notebooks.py build/notebooks
 
 lint: $(READY)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . ; $(BIN)/mypy

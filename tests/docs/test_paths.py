@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/methods/*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/methods/*.md"), *ROOT.glob("docs/tutorials/*.md")]
+)
 # Roots that a path on a page may be relative to.
 BASES = ("", "src", "src/bayesify", "studies", "studies/src/bayesify_studies", "docs")
 # What a guide tells its reader to write, and what is told of earlier versions.
