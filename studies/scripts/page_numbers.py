@@ -64,11 +64,15 @@ def of_peers() -> list[str]:
         f"{ms(kronecker, 'laplace-torch')} ms a batch there and {ms(kronecker)} ms here",
         f"The diagonal takes {ms(diagonal)} ms here and {ms(diagonal, 'laplace-torch', ',.0f')} ms there",
         f"{both(normal, 'posteriors')}; a step of SGHMC {ms('sghmc', 'posteriors')} ms and {ms('sghmc')} ms",
-        f"{both(normal, 'bayesian-torch')}; with flipout {ms('flipout, normal', 'bayesian-torch')} ms and "
-        f"{ms('flipout, normal')} ms",
+        (
+            f"{both(normal, 'bayesian-torch')}; with flipout {ms('flipout, normal', 'bayesian-torch')} ms and "
+            f"{ms('flipout, normal')} ms"
+        ),
         f"a step takes {both('ivon', 'ivon-opt')}, ours compiled",
-        f"our HMC has {{{HMC}.ratio_eager:.1f}} times the effective draws per second of its NUTS, "
-        f"{{{HMC}.ratio_compiled:.1f}} times compiled, and {{{HMC}.ratio_compiled_with_compilation:.1f}} times with",
+        (
+            f"our HMC has {{{HMC}.ratio_eager:.1f}} times the effective draws per second of its NUTS, "
+            f"{{{HMC}.ratio_compiled:.1f}} times compiled, and {{{HMC}.ratio_compiled_with_compilation:.1f}} times with"
+        ),
     ]
 
 
