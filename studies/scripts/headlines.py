@@ -345,10 +345,11 @@ def _between(readme: str, name: str, text: str) -> str:
 
 def _number(folder: Path, file: str, path: str, form: str) -> str:
     value = json.loads((folder / f"{file}.json").read_text())
-    for name, key, wanted in re.findall(r"([^.\[\]]+)(?:\[(\w+)=([^\]]+)\])?", path):
+    for name, chosen in re.findall(r"([^.\[\]]+)(?:\[([^\]]+)\])?", path):
         value = value[name]
-        if key:
-            value = next(entry for entry in value if entry[key] == wanted)
+        if chosen:
+            wanted = [condition.split("=", 1) for condition in chosen.split("&")]
+            value = next(entry for entry in value if all(entry[key] == one for key, one in wanted))
     return f"{value:{form}}"
 
 

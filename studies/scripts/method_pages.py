@@ -20,7 +20,7 @@ COLUMNS = (
     ("cost", "cost", ".1f"),
 )
 CLOSING = """\
-Means over {seeds} seeds, each a data set of its own, with standard errors: total variation to HMC's predictive, the
+Means over {seeds} seeds, each with its own data set, with standard errors: total variation to HMC's predictive, the
 share of inputs with HMC's label, the distance of means in HMC's standard deviations (numbers), the predictive standard
 deviation over HMC's, and training seconds over the point estimate's (rough). The floor is one half of HMC's chains
 against the other. Settings, figures and all methods: [docs/results/hmc-distance.md](../results/hmc-distance.md)."""

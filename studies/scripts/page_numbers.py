@@ -49,6 +49,33 @@ def change(how: str, forms: tuple[str, str, str, str, str]) -> str:
     ).format(*places)
 
 
+def of_peers() -> list[str]:
+    """Milliseconds of each other library's step beside ours, and the effective draws of HMC."""
+
+    def ms(what: str, library: str = "bayesify", form: str = ".3g") -> str:
+        return f"{{{OURS}[library={library}&what={what}].ms:{form}}}"
+
+    def both(what: str, library: str) -> str:
+        return f"{ms(what, library)} ms there and {ms(what)} ms here"
+
+    normal, kronecker, diagonal = "variational, normal", "laplace, kronecker", "laplace, diagonal"
+    return [
+        f"under a scale mixture takes {both('variational, mixture', 'torch-uncertainty')}",
+        f"{ms(kronecker, 'laplace-torch')} ms a batch there and {ms(kronecker)} ms here",
+        f"The diagonal takes {ms(diagonal)} ms here and {ms(diagonal, 'laplace-torch', ',.0f')} ms there",
+        f"{both(normal, 'posteriors')}; a step of SGHMC {ms('sghmc', 'posteriors')} ms and {ms('sghmc')} ms",
+        (
+            f"{both(normal, 'bayesian-torch')}; with flipout {ms('flipout, normal', 'bayesian-torch')} ms and "
+            f"{ms('flipout, normal')} ms"
+        ),
+        f"a step takes {both('ivon', 'ivon-opt')}, ours compiled",
+        (
+            f"our HMC has {{{HMC}.ratio_eager:.1f}} times the effective draws per second of its NUTS, "
+            f"{{{HMC}.ratio_compiled:.1f}} times compiled, and {{{HMC}.ratio_compiled_with_compilation:.1f}} times with"
+        ),
+    ]
+
+
 def table(lines: list[tuple[str, list[str]]]) -> str:
     return "\n".join(f"| {' | '.join([label, *cells])} |" for label, cells in lines)
 
@@ -111,6 +138,7 @@ STATED = {
         "On {pages:intervals.rows:d} rows of scikit-learn's `load_diabetes`",
         "same error ({pages:intervals.units.50.rmse.mean:.0f} and {pages:intervals.units.10.rmse.mean:.0f}; ten splits",
     ],
+    "peers.md": of_peers(),
     "prediction.md": [
         "100 draws) " + change("draws", (".4f", ".6f", ".4f", ".4f", ".5f")),
         "On the same digits " + change("moments", (".5f", ".6f", ".5f", ".4f", ".6f")),
