@@ -318,7 +318,7 @@ def test_small_data_gets_enough_steps_by_default():
 def test_training_that_diverges_fails_with_its_reason(refused, tmp_path):
     flags = ["--data", "moons", "--method", "variational", "--optimizer", "sgd", "--learning-rate", 1e30]
     flags += [*QUICK, "--epochs", 3]
-    refused(["train", *flags, "--out", tmp_path / "run"], "finite", "learning_rate", code=1)
+    refused(["train", *flags, "--out", tmp_path / "run"], "diverged", "learning_rate", code=1)
     # Nothing was learnt: nothing stays in the way of the next try.
     assert not (tmp_path / "run").exists()
 

@@ -187,6 +187,7 @@ def test_the_server_sends_what_its_page_lists():
 
     class Model:
         class_names = ("no", "yes")
+        check = None
 
     listed = {
         row[0]: [re.findall(r"`(\w+)`", cell) for cell in row[1:]] for row in rows(DOCS / "serving.md", "sent by")
