@@ -10,13 +10,16 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bayesify.cli.options import Json, OwnNetwork, say_unprepared
 from bayesify.cli.output import CommandError, emit, say
 from bayesify.workflows.recipe import DRAWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def register(app: typer.Typer) -> None:
@@ -89,74 +92,73 @@ def serve(
     check_installed()
     if workers > 1 and compiled:
         raise CommandError("--compile is for one worker: the compiler's threads do not survive in several")
-    if workers > 1:
-        # Read by prometheus_client when it is imported.
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="bayesify-metrics-")
-    if not as_json:
-        # Importing torch takes seconds, in which a terminal would stay empty.
-        what = "the studio" if studio else "the server"
-        say(f"starting {what} for {', '.join(map(str, run)) if run else 'the demo'}; this takes a few seconds")
-    from bayesify import studio as browser_pages
-    from bayesify.serving.limits import Limits
-    from bayesify.serving.models import Registry
-    from bayesify.serving.security import is_loopback
-    from bayesify.serving.server import address_of, listen, make_server
+    with _shared_metrics() if workers > 1 else contextlib.nullcontext():
+        if not as_json:
+            # Importing torch takes seconds, in which a terminal would stay empty.
+            what = "the studio" if studio else "the server"
+            say(f"starting {what} for {', '.join(map(str, run)) if run else 'the demo'}; this takes a few seconds")
+        from bayesify import studio as browser_pages
+        from bayesify.serving.limits import Limits
+        from bayesify.serving.models import Registry
+        from bayesify.serving.security import is_loopback
+        from bayesify.serving.server import address_of, listen, make_server
 
-    if token is None and not is_loopback(host):
-        raise CommandError(f"--host {host} can be reached from other machines: give --token or set BAYESIFY_TOKEN")
-    limits = Limits(
-        body=max_body << 20,
-        decoded=max(64, 8 * max_body) << 20,
-        inputs=max_inputs,
-        draws=max_draws,
-        evaluations=max_evaluations,
-        queue=queue,
-        seconds=timeout,
-        window=window / 1000,
-    )
-    # Before anything is trained or read: a port that is taken is known at once.
-    with contextlib.closing(listen(host, port)) as opened:
-        folders = run or _demo(quiet=as_json)
+        if token is None and not is_loopback(host):
+            raise CommandError(f"--host {host} can be reached from other machines: give --token or set BAYESIFY_TOKEN")
+        limits = Limits(
+            body=max_body << 20,
+            decoded=max(64, 8 * max_body) << 20,
+            inputs=max_inputs,
+            draws=max_draws,
+            evaluations=max_evaluations,
+            queue=queue,
+            seconds=timeout,
+            window=window / 1000,
+        )
+        # Before anything is trained or read: a port that is taken is known at once.
+        with contextlib.closing(listen(host, port)) as opened:
+            folders = run or _demo(quiet=as_json)
 
-        def read(threads: int | None = threads) -> Registry:
-            return Registry(folders, limits=limits, draws=draws, network=network, compiled=compiled, threads=threads)
+            def read(threads: int | None = threads) -> Registry:
+                return Registry(
+                    folders, limits=limits, draws=draws, network=network, compiled=compiled, threads=threads
+                )
 
-        def announce(registry: Registry, address: str) -> None:
-            say_unprepared(*registry.folders())
-            if as_json:
-                emit({"url": address, "models": registry.names(), "workers": workers})
-            else:
-                what = "the studio for" if studio else "serving"
-                say(f"{what} {', '.join(registry.names())} at {address} (for programs: {address}/docs; Ctrl-C ends)")
+            def announce(registry: Registry, address: str) -> None:
+                say_unprepared(*registry.folders())
+                if as_json:
+                    emit({"url": address, "models": registry.names(), "workers": workers})
+                else:
+                    what = "the studio for" if studio else "serving"
+                    say(
+                        f"{what} {', '.join(registry.names())} at {address} (for programs: {address}/docs; Ctrl-C ends)"
+                    )
 
-        pages = functools.partial(browser_pages.attach, results=results) if studio else None
-        make = functools.partial(make_server, host=host, hosts=allow_host or (), token=token, pages=pages)
-        if workers > 1:
-            from bayesify.serving.workers import Workers, listen_shared
+            pages = functools.partial(browser_pages.attach, results=results) if studio else None
+            make = functools.partial(make_server, host=host, hosts=allow_host or (), token=token, pages=pages)
+            if workers > 1:
+                from bayesify.serving.workers import Workers, listen_shared
 
-            try:
                 port = opened.getsockname()[1]
                 opened.close()
                 sockets = listen_shared(host, port, workers)
                 parent = Workers(functools.partial(read, threads=1), make, sockets, say, threads or 1)
                 parent.run(lambda found: announce(found, address_of(sockets[0])))
-            finally:
-                shutil.rmtree(os.environ.pop("PROMETHEUS_MULTIPROC_DIR"), ignore_errors=True)
-            return
-        registry = read()
-
-        def loaded() -> None:
-            if registry.failure is not None:
                 return
-            # The models stay: a garbage collection over all of them would hold requests up for a tenth of a second.
-            gc.collect()
-            gc.freeze()
-            announce(registry, address_of(opened))
+            registry = read()
 
-        server = make(registry, on_loaded=loaded)
-        server.run(sockets=[opened])
-        if registry.failure is not None:
-            raise registry.failure
+            def loaded() -> None:
+                if registry.failure is not None:
+                    return
+                # The models stay: a garbage collection over all of them would hold requests up for a tenth of a second.
+                gc.collect()
+                gc.freeze()
+                announce(registry, address_of(opened))
+
+            server = make(registry, on_loaded=loaded)
+            server.run(sockets=[opened])
+            if registry.failure is not None:
+                raise registry.failure
 
 
 def _demo(*, quiet: bool) -> list[Path]:
@@ -171,3 +173,15 @@ def _demo(*, quiet: bool) -> list[Path]:
         # Without the demo's table and advice, which would bury the line that follows.
         runs = make_demo(console=Console(quiet=True), progress=not quiet)
     return runs
+
+
+@contextlib.contextmanager
+def _shared_metrics() -> Iterator[None]:
+    """A folder in which several workers count together, named by the variable that prometheus_client reads."""
+    folder = tempfile.mkdtemp(prefix="bayesify-metrics-")
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+    try:
+        yield
+    finally:
+        os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
+        shutil.rmtree(folder, ignore_errors=True)
