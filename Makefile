@@ -9,15 +9,16 @@ READY := $(VENV)/.ready
 test: $(READY) browser
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --ignore tests/integrations/test_networks.py --ignore tests/integrations/test_export_grid.py --ignore tests/distributed
+	$(BIN)/pytest -n 2 --ignore tests/integrations --ignore tests/distributed
 
 # The same with the share of lines that ran; counting them takes half as long again.
 coverage: $(READY) browser
-	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered --ignore tests/integrations/test_networks.py --ignore tests/integrations/test_export_grid.py --ignore tests/distributed
+	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered --ignore tests/integrations --ignore tests/distributed
 
 # Networks that people use, with every method, trained and exported; Lightning, Accelerate, Trainer and loggers. Some minutes.
+# SHORT=1 leaves the two large tables of networks out.
 integrations: $(READY)
-	$(BIN)/pytest tests/integrations
+	$(BIN)/pytest -n 2 tests/integrations $(if $(SHORT),--ignore tests/integrations/test_networks.py --ignore tests/integrations/test_export_grid.py)
 
 # Several processes that train one network, against one process. Some two minutes on two cores.
 distributed: $(READY)
