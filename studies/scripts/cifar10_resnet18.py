@@ -89,6 +89,15 @@ def warm_cosine(done: float) -> float:
 
 Settings = dict[str, tuple[Callable[[nn.Module], Any], dict[str, Any]]]
 
+
+def ivon(prior, start, rate):
+    """IVON with a prior, a start of its curvature and a learning rate."""
+    return (
+        lambda net: bf.IVON(net, "categorical", prior=prior, hessian_init=start),
+        {"learning_rate": rate, "schedule": warm_cosine},
+    )
+
+
 SETTINGS: Settings = {
     "plain-sgd": (
         lambda net: bf.PointEstimate(net, "categorical"),
@@ -98,35 +107,17 @@ SETTINGS: Settings = {
         lambda net: bf.PointEstimate(net, "categorical"),
         {"learning_rate": 1e-3, "schedule": "cosine"},
     ),
-    "ivon-0.2-1": (
-        lambda net: bf.IVON(net, "categorical", prior="normal:0.3", hessian_init=1.0),
-        {"learning_rate": 0.2, "schedule": warm_cosine},
-    ),
-    "ivon-0.2-2": (
-        lambda net: bf.IVON(net, "categorical", prior="normal:0.3", hessian_init=2.0),
-        {"learning_rate": 0.2, "schedule": warm_cosine},
-    ),
-    "ivon-0.4-4": (
-        lambda net: bf.IVON(net, "categorical", prior="normal:0.3", hessian_init=4.0),
-        {"learning_rate": 0.4, "schedule": warm_cosine},
-    ),
+    "ivon-0.2-1": ivon("normal:0.3", start=1.0, rate=0.2),
+    "ivon-0.2-2": ivon("normal:0.3", start=2.0, rate=0.2),
+    "ivon-0.4-4": ivon("normal:0.3", start=4.0, rate=0.4),
     "vi-sgd": (
         lambda net: bf.Variational(net, "categorical", prior="normal:0.2", rho=-6.0),
         {"optimizer": momentum, "learning_rate": 0.1, "schedule": warm_cosine},
     ),
     "ivon-default": (lambda net: bf.IVON(net, "categorical"), {}),
-    "ivon-prior": (
-        lambda net: bf.IVON(net, "categorical", prior="normal:0.2", hessian_init=4.0),
-        {"learning_rate": 0.4, "schedule": warm_cosine},
-    ),
-    "ivon-prior-0.8-8": (
-        lambda net: bf.IVON(net, "categorical", prior="normal:0.2", hessian_init=8.0),
-        {"learning_rate": 0.8, "schedule": warm_cosine},
-    ),
-    "ivon-prior-0.2-2": (
-        lambda net: bf.IVON(net, "categorical", prior="normal:0.2", hessian_init=2.0),
-        {"learning_rate": 0.2, "schedule": warm_cosine},
-    ),
+    "ivon-prior": ivon("normal:0.2", start=4.0, rate=0.4),
+    "ivon-prior-0.8-8": ivon("normal:0.2", start=8.0, rate=0.8),
+    "ivon-prior-0.2-2": ivon("normal:0.2", start=2.0, rate=0.2),
     "vi-fan-in": (
         lambda net: bf.Variational(net, "categorical", prior="normal:fan_in", rho=-6.0),
         {"learning_rate": 1e-3, "schedule": "cosine"},

@@ -164,7 +164,9 @@ def _check_target(path: Path, format: str, *, overwrite: bool) -> None:  # noqa:
     if path.is_dir():
         raise FileExistsError(21, "it is a folder, not a file", str(path))
     if path.exists() and not overwrite:
-        raise FileExistsError(17, "it exists: choose another name, or overwrite=True (--overwrite)", str(path))
+        raise FileExistsError(
+            17, "it exists: choose another name, or replace it (--overwrite, overwrite=True)", str(path)
+        )
 
 
 def _draws(bnn: Method, draws: int | None, seed: int | None, by: str, promise: Any) -> tuple[int, int]:
