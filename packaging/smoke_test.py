@@ -23,7 +23,7 @@ from pathlib import Path
 
 COMMANDS = {
     *("demo", "train", "evaluate", "predict", "recalibrate", "certify", "ask", "prune", "compare", "sweep", "report"),
-    *("serve", "data", "export", "unknown"),
+    *("serve", "data", "export", "unknown", "learn-on", "series", "bandit"),
 }
 COMMANDS_OF_STUDIES = {"reproduce", "bench"}
 IMPORT_SECONDS = 0.1

@@ -19,6 +19,8 @@ EXTRAS = {
     "mcmc": ("methods", "evaluation", "workflows"),
     "bandits": ("decisions",),
     "torchmetrics": ("torchmetrics.py",),
+    "ray": ("jobs",),
+    "search": ("workflows",),
 }
 # What a package is certain to bring with it, or is tried and done without.
 OPTIONAL = {"triton", "pandas"}
@@ -76,6 +78,8 @@ USED_IN = {
     "bandits": ["src"],
     "serve": ["src"],
     "mcmc": ["src"],
+    "ray": ["src"],
+    "search": ["src"],
     "integrations": ["examples", "tests/integrations"],
     "docs": ["packaging", "src", "mkdocs.yml"],
 }

@@ -7,7 +7,7 @@ import bayesify
 
 # From the ground up. Inside a line, a name may import those before it.
 STOREYS = """
-    errors noise files html parallel launch distributed
+    errors noise_kernel noise files html parallel launch distributed
     runs priors likelihoods networks data exact
     functional
     predictive metrics
@@ -20,6 +20,7 @@ STOREYS = """
     torchmetrics
     decisions
     plots report
+    jobs
     workflows
     sklearn
     hub mlflow

@@ -380,3 +380,17 @@ def test_made_element_by_element_normals_are_the_same(size, start):
     expected = noise.normal(keys, size, start)
     # A cosine a quarter turn behind instead of a sine: the last digit may differ.
     torch.testing.assert_close(noise.normal_by_element(keys, size, start), expected, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+@pytest.mark.parametrize("start", [2**31 - 40, 2**32 - 40, 7 * 10**9])
+def test_the_noise_of_billions_of_elements_goes_on_and_does_not_repeat(size, start):
+    keys = noise.keys(3, Stream.TRAINING)
+    found = noise.normal(keys, size, start)
+    # The same numbers from another first element, on both paths.
+    assert torch.equal(noise.normal(keys, 90, start + 7), found[:, 7:97])
+    for other in (0, start - 2**31, start - 2**32):
+        if other >= 0:
+            assert not torch.equal(noise.normal(keys, 100, other), found[:, :100])
+    if size > 1000:
+        assert abs(float(found.mean())) < 5 / size**0.5

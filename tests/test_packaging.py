@@ -2,7 +2,9 @@
 
 import importlib
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -106,6 +108,60 @@ def test_the_wheel_holds_the_library_alone(tmp_path, monkeypatch):
     metadata = wheel.read(f"{about}/METADATA").decode()
     assert f"\nVersion: {bayesify.__version__}\n" in metadata
     assert f"{HOME}/blob/v{bayesify.__version__}/docs/design.md" in metadata
+
+
+def test_two_wheels_of_the_same_files_are_the_same_bytes(tmp_path):
+    """Built at two times, in two folders, of files with other dates and rights."""
+    pytest.importorskip("hatchling.build", reason="hatchling is not installed, the wheel cannot be built here")
+    built = []
+    for number, mask in enumerate((0o022, 0o077)):
+        tree = tmp_path / f"tree{number}"
+        for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "packaging", "src"):
+            source = ROOT / name
+            copy = shutil.copytree if source.is_dir() else shutil.copyfile
+            tree.mkdir(exist_ok=True)
+            copy(source, tree / name, **({"ignore": shutil.ignore_patterns("__pycache__")} if source.is_dir() else {}))
+        os.utime(tree / "src/bayesify/noise.py", (1e9 + number, 1e9 + number))
+        words = f"import hatchling.build as b, os; os.umask({mask}); print(b.build_wheel('.'))"
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+        done = subprocess.run(
+            [sys.executable, "-c", words], cwd=tree, env=environment, capture_output=True, text=True, check=True
+        )
+        built.append((tree / done.stdout.split()[-1]).read_bytes())
+    assert built[0] == built[1]
+
+
+def normal(pin):
+    return re.sub(r"[._-]+", "-", pin.lower()).replace(" ", "")
+
+
+@pytest.mark.parametrize("file", ["constraints-hashed.txt", "packaging/container.txt"])
+def test_every_pinned_dependency_has_its_hashes(file):
+    """`make hashes` writes both files. Without --require-hashes a replaced file of a dependency would be installed."""
+    pinned, text = (ROOT / "constraints.txt").read_text(), (ROOT / file).read_text()
+    blocks = re.split(r"^(?=[^\s#])", text, flags=re.MULTILINE)[1:]
+    assert all(re.match(r"[A-Za-z0-9][\w.\-\[\]]*==", block) for block in blocks)  # no folder of a machine
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", block) for block in blocks)
+    # Some pins differ by version of Python: then every one of them has hashes.
+    lines = {normal(line.partition(";")[0]) for line in pinned.splitlines() if "==" in line}
+    found = {normal(re.match(r"[^\s;\\]+", block)[0]) for block in blocks}
+    if file == "constraints-hashed.txt":
+        assert found == lines
+    else:
+        assert found <= lines
+        wanted = [
+            *LIBRARY["project"]["dependencies"],
+            *LIBRARY["project"]["optional-dependencies"]["serve"],
+            "hatchling",
+        ]
+        assert {re.match(r"[\w-]+", name)[0] for name in wanted} <= {pin.partition("==")[0] for pin in found}
+
+
+def test_what_is_installed_for_the_container_is_checked_against_its_hash():
+    text = (ROOT / "packaging/Containerfile").read_text()
+    installs = re.findall(r"pip install .*", text.replace("\\\n", " "))
+    assert "--require-hashes --requirement packaging/container.txt" in installs[0]
+    assert all("--no-deps" in line for line in re.split("&&", installs[0]) if "pip install" in line)
 
 
 # What conda calls a package, where it is another name than that of the package index.

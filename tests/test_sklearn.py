@@ -181,6 +181,13 @@ def test_every_method_serves_both(method, iris, line):
     assert BayesianRegressor(**settings).fit(*line).score(*line) > (-1.0 if method in slow else 0.7)
 
 
+@pytest.mark.parametrize("method", ["sgld", "sghmc"])
+def test_samplers_find_their_step_without_a_rate(method, iris):
+    X, other, y, truth = iris
+    settings = {"method": method, "units": (4,), "epochs": 400, "batch_size": len(X), "random_state": 0}
+    assert BayesianClassifier(**settings, method_options={"chains": 2}).fit(X, y).score(other, truth) > 0.85
+
+
 def test_hmc_samples_by_its_own_plan(iris, line):
     X, other, y, truth = iris
     few = {"warm_up": 30, "samples": 10}

@@ -20,12 +20,12 @@ from typing import Any
 
 from bayesify.errors import RunError
 
-# The name of a temporary file of `replacing`: the final name, the process and the thread.
+# The name of a temporary file or folder of `replacing`: the final name, the process and the thread.
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)\.\d+")
 
 
 @contextlib.contextmanager
-def replacing(path: Path, size: int = 0) -> Iterator[Path]:
+def replacing(path: Path, size: int = 0, *, alone: bool = False) -> Iterator[Path]:
     """Give a temporary path to write to; move it to `path` when the block ends without an error.
 
     The file and its folder are synced, so that the new file survives a power failure after the block.
@@ -33,9 +33,10 @@ def replacing(path: Path, size: int = 0) -> Iterator[Path]:
     Args:
         path: the final path; its folder is made if it is missing.
         size: number of bytes to be written, if known; too little free space is then an error before writing.
+        alone: give a path in a temporary folder: for writers that make temporary files of their own beside the file.
 
     Yields:
-        The temporary path, in the same folder.
+        The temporary path, in the same folder or one below it.
 
     Raises:
         OSError: the file could not be written; `path` is unchanged.
@@ -43,15 +44,19 @@ def replacing(path: Path, size: int = 0) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _check_space(path.parent, size)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    own = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    temporary = own / path.name if alone else own
     try:
+        if alone:
+            own.mkdir()
         yield temporary
         temporary.chmod(0o666 & ~_umask())
         move_into_place(temporary, path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        _remove(own)
         raise
+    if alone:
+        _remove(own)
 
 
 def move_into_place(finished: Path, path: Path) -> None:
@@ -84,8 +89,30 @@ def remove_leftovers(folder: Path) -> None:
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             match = _TEMPORARY.fullmatch(path.name)
-            if match and path.is_file() and not path.is_symlink() and not is_running(int(match["pid"])):
-                path.unlink(missing_ok=True)
+            if match and not is_running(int(match["pid"])):
+                _remove(path)
+
+
+def delete(path: Path) -> None:
+    """Delete a file, if it is there.
+
+    Raises:
+        RunError: it cannot be deleted.
+
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as problem:
+        raise RunError(f"cannot delete {path}: {reason(problem)}") from None
+
+
+def _remove(temporary: Path) -> None:
+    """Delete a temporary file or folder of `replacing`, as far as that works; links and other things stay."""
+    with contextlib.suppress(OSError):
+        if temporary.is_dir() and not temporary.is_symlink():
+            shutil.rmtree(temporary, ignore_errors=True)
+        elif temporary.is_file() and not temporary.is_symlink():
+            temporary.unlink()
 
 
 def is_running(pid: int) -> bool:

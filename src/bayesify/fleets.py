@@ -239,7 +239,8 @@ class Fleet(Stack):
             method.to(self.parameters[0].device)
             for name, parameter in method.named_parameters():
                 row = self.parameters[self.names.index(name)]
-                parameter.data = row.detach()[index].clone()
+                with torch.no_grad():
+                    parameter.copy_(row[index])
             method.input_shapes = self.methods[0].input_shapes
             method.input_names = self.methods[0].input_names
             method.eval()

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -150,8 +151,9 @@ def keys(
         draws = list(draws)
         draws = [draw + process * len(draws) for draw in draws]
     if not isinstance(seed, Tensor) and not isinstance(step, Tensor) and not isinstance(network, Tensor):
-        rows = [key(seed, stream, network, step, draw) for draw in draws]
-        return torch.tensor(rows, dtype=torch.int32, device=device).reshape(-1, 2)
+        rows = torch.tensor([key(seed, stream, network, step, draw) for draw in draws], dtype=torch.int32)
+        # From the host's own memory this does not wait for the GPU.
+        return rows.reshape(-1, 2).to(rows.device if device is None else device, non_blocking=True)
     place = seed.device if isinstance(seed, Tensor) else step.device if isinstance(step, Tensor) else device
     draw = torch.tensor([_signed(draw & _WORD) for draw in draws], dtype=torch.int32, device=place)
     words = (*_halves(seed), stream, network, *_halves(step), draw.unsqueeze(-1))
@@ -178,7 +180,10 @@ def fold(keys: Tensor, word: int) -> Tensor:
         torch.Size([3, 2])
 
     """
-    offset = torch.tensor(_mix_pair(word), dtype=torch.int32, device=keys.device)
+    if keys.is_cuda and _is_eager(keys):  # without waiting for the GPU
+        offset = torch.tensor(_mix_pair(word), dtype=torch.int32, device="cpu").to(keys.device, non_blocking=True)
+    else:
+        offset = torch.tensor(_mix_pair(word), dtype=torch.int32, device=keys.device)
     return _mix(_mix(keys ^ offset) + offset.flip(-1))
 
 
@@ -204,10 +209,20 @@ def normal(keys: Tensor, size: int, start: int = 0) -> Tensor:
         return normal_by_element(keys, size, start)
     first, last = start // (2 * LANES), -(-(start + size) // (2 * LANES))
     skipped = start - first * 2 * LANES
-    if size >= _WORTH_BLOCKS and _is_eager_on_cpu(keys):
+    if size >= _WORTH_BLOCKS and keys.device.type == "cpu" and _is_eager(keys):
         return _normal_in_blocks(keys, first, last)[..., skipped : skipped + size]
+    if keys.is_cuda and _is_eager(keys) and (kernel := _kernel()) is not None:
+        return kernel(keys, size, start)
     # In blocks from the start, so that a compiler fuses hashes, radius and angle into one loop.
-    pairs = torch.arange(first * LANES, last * LANES, dtype=torch.int32, device=keys.device).view(-1, LANES)
+    # Numbers of pairs are taken modulo 2^32: 8.6 billion elements differ.
+    large = last * LANES >= 1 << 31
+    counters = torch.arange(
+        0 if large else first * LANES,
+        (last - first) * LANES if large else last * LANES,
+        dtype=torch.int32,
+        device=keys.device,
+    )
+    pairs = (counters + _signed(first * LANES & _WORD) if large else counters).view(-1, LANES)
     h, g = two_hashes(keys.unsqueeze(-2), pairs)
     radius = torch.sqrt(-2.0 * torch.log(to_unit_interval(h)))
     whole = torch.stack(_on_circle(radius, g), -2).view(*keys.shape[:-1], -1)
@@ -563,11 +578,23 @@ def mixing(operation: Callable[[Tensor], Tensor], *, one_by_one: bool = False) -
         _mixing, _one_by_one = None, False  # safe where two threads trace at once: the numbers are the same either way
 
 
-def _is_eager_on_cpu(keys: Tensor) -> bool:
+@cache
+def _kernel() -> Callable[[Tensor, int, int], Tensor] | None:
+    """The numbers of `normal` by one kernel on a GPU; None where Triton does not work or makes others."""
+    try:
+        from bayesify import noise_kernel
+
+        some = torch.tensor([key(1, Stream.TRAINING), key(2, Stream.TRAINING)], dtype=torch.int32)
+        made = noise_kernel.normal(some.cuda(), 1000, 7).cpu()
+    except Exception:  # noqa: BLE001 -- no Triton, no compiler for it, or a GPU that it does not know
+        return None
+    return noise_kernel.normal if torch.allclose(made, normal(some, 1000, 7), atol=1e-5) else None
+
+
+def _is_eager(keys: Tensor) -> bool:
     """Whether this runs as plain arithmetic, without a compiler, tracer or vmap."""
     return (
-        keys.device.type == "cpu"
-        and not torch.compiler.is_compiling()
+        not torch.compiler.is_compiling()
         and type(keys) is Tensor
         and _get_current_dispatch_mode() is None
         and torch._C._functorch.peek_interpreter_stack() is None
@@ -585,7 +612,7 @@ def _normal_in_blocks(keys: Tensor, first: int, last: int) -> Tensor:
         for start in range(0, last - first, per_block):
             into = row[start : start + per_block]
             pairs, h, t, radius, angle = (buffer[: len(into)] for buffer in (counters, integers, spare, radii, angles))
-            torch.add(pairs, (first + start) * LANES, out=h).bitwise_xor_(a)
+            torch.add(pairs, _signed((first + start) * LANES & _WORD), out=h).bitwise_xor_(a)
             _mix_in_place(_mix_in_place(h, t).add_(b), t)
             radius.copy_(torch.bitwise_right_shift(h, 8, out=t).bitwise_and_(0xFFFFFF))
             radius.add_(0.5).mul_(2**-24).clamp_(max=1.0 - 2**-24).log_().mul_(-2.0).sqrt_()

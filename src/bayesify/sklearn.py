@@ -308,7 +308,7 @@ class _BayesianEstimator(BaseEstimator, ABC):
         if rate is None:
             # The command line takes five times as many steps; the noise of a regression then needs larger ones.
             larger = notes["kind"] == "regression" and self.method == "variational"
-            rate = defaults["learning_rate"] * (3 if larger else 1)
+            rate = 3 * defaults["learning_rate"] if larger else defaults["learning_rate"]
         return settings | {
             "epochs": self._enough_epochs(examples, batch_size) if self.epochs is None else _plain(self.epochs),
             "batch_size": batch_size,

@@ -147,6 +147,28 @@ ROWS = (
         "bayesify reproduce learning-on --preset full --device cuda",
     ),
     (
+        "MNIST from 20 labels, ten more at a time: test accuracy with 90 labels: BatchBALD; random labels",
+        "; ".join(
+            f"{{active-learning:numbers.accuracy.{by}.mean:.1%}} ± "
+            f"{{active-learning:numbers.accuracy.{by}.standard_error:.1%}}"
+            for by in ("batchbald", "random")
+        ),
+        "active-learning.md",
+        "bayesify reproduce active-learning --preset full",
+    ),
+    (
+        (
+            "MNIST networks shown Fashion-MNIST, notMNIST, AUROC: entropy of a variational network; of an ensemble; "
+            "distance between pixels (the default check)"
+        ),
+        "; ".join(
+            ", ".join(f"{{ood:numbers.auroc.{kind}.{pair}.mean:.3f}}" for kind in ("fashion-mnist", "notmnist"))
+            for pair in ("variational.entropy", "ensemble.entropy", "variational.knn")
+        ),
+        "ood.md",
+        "bayesify reproduce ood --preset full --device cuda",
+    ),
+    (
         (
             "MNIST, 784-1200-1200-10, prior and temperature chosen on validation, in a second round made up after the "
             "first had been tested: test error; with 98% of the weights pruned by signal-to-noise"

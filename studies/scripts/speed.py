@@ -57,6 +57,7 @@ def parts(device: str) -> dict:
         found["fleet/grid"] = ("fleet", "grid", on)
     found["predict"] = ("predict", "measure", on)
     found["memory"] = ("memory", "measure", on)
+    found["samplers"] = ("samplers", "measure", on)
     found["fleet/ensemble"] = ("fleet", "ensemble", on)
     found["fleet/networks"] = ("fleet", "sizes", on)
     found |= {f"scaling/{curve}": ("scaling", "measure", on | {"over": [curve]}) for curve in CURVES}

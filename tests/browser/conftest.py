@@ -1,5 +1,7 @@
 """A real browser on the real server; everything that it asked for and complained about is kept and judged at the end."""
 
+import contextlib
+import io
 import shutil
 from urllib.parse import urlsplit
 
@@ -31,6 +33,29 @@ def studio(program, tmp_path_factory, reproduced_results):
     runs = make_runs(tmp_path_factory.mktemp("runs"))
     with serving(runs.values(), reproduced_results) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def every_run(tmp_path_factory):
+    """A small run of every method on digits, and one that predicts numbers."""
+    from bayesify.cli import main
+    from bayesify.methods.cards import CARDS
+
+    folder = tmp_path_factory.mktemp("every")
+    shared = ["train", "--data", "digits", "--withhold", "3", "--units", "8", "--layers", "1", "--json"]
+    steps = ["--epochs", "6", "--batch-size", "512"]
+    own = {
+        "hmc": ["--samples", "20", "--warm-up", "20", "--max-leapfrogs", "4"],
+        "ensemble": [*steps, "--members", "2"],
+    }
+    for name in CARDS:
+        words = [*shared, *own.get(name, steps), "--method", name, "--out", str(folder / name)]
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+            assert main(words) == 0, said.getvalue()
+    numbers = ["train", "--data", "gap", "--units", "8", *steps, "--method", "variational", "--json"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        assert main([*numbers, "--out", str(folder / "gap")]) == 0
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -469,7 +469,7 @@ def test_results_are_shown_or_honestly_missing(visit, reproduced_results):
         page = visit().open("?page=results")
         card = page.locator("[data-result='mnist']")
         expect(card.get_by_role("img")).to_be_visible()
-        card.get_by_role("link").click()
+        card.get_by_role("link", name="mnist: numbers and command").click()
         expect(card).to_contain_text("bayesify reproduce mnist")
         card.get_by_text("All numbers").click()
         card.get_by_text("summary", exact=True).click()

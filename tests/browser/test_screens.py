@@ -1,8 +1,6 @@
 """Every page at three widths, light and dark, with a run of every method: nothing fails, nothing is cut, all can be read."""
 
 import base64
-import contextlib
-import io
 import json
 import re
 
@@ -13,7 +11,6 @@ pytest.importorskip("playwright", reason="playwright is not installed: pip insta
 
 from playwright.sync_api import expect
 
-from bayesify.cli import main
 from bayesify.methods.cards import CARDS
 
 PAGES = ("draw", "decide", "understand", "weights", "results", "runs")
@@ -27,26 +24,6 @@ READY = {
     "results": ".empty",
     "runs": ".runs-table",
 }
-
-
-@pytest.fixture(scope="module")
-def every_run(tmp_path_factory):
-    """A small run of every method on digits, and one that predicts numbers."""
-    folder = tmp_path_factory.mktemp("every")
-    shared = ["train", "--data", "digits", "--withhold", "3", "--units", "8", "--layers", "1", "--json"]
-    steps = ["--epochs", "6", "--batch-size", "512"]
-    own = {
-        "hmc": ["--samples", "20", "--warm-up", "20", "--max-leapfrogs", "4"],
-        "ensemble": [*steps, "--members", "2"],
-    }
-    for name in CARDS:
-        words = [*shared, *own.get(name, steps), "--method", name, "--out", str(folder / name)]
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-            assert main(words) == 0, said.getvalue()
-    numbers = ["train", "--data", "gap", "--units", "8", *steps, "--method", "variational", "--json"]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-        assert main([*numbers, "--out", str(folder / "gap")]) == 0
-    return folder
 
 
 @pytest.fixture(scope="module")

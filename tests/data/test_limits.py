@@ -117,3 +117,24 @@ def test_a_pipe_is_refused_and_never_waited_for(tmp_path, name):
     layout = bf.data.Preparation("none", image=bf.data.ImageLayout(2, 2), mean=(0.0,), scale=(1.0,))
     preparation = layout if name == "i.png" else NUMBERS
     refused(lambda: read_inputs([str(tmp_path / name)], preparation, None), "it is a pipe, not a regular file")
+
+
+def test_a_small_parquet_file_does_not_claim_more_rows_than_the_limit(tmp_path, limit):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "bomb.parquet"
+    parquet.write_table(pa.table({"x": np.zeros(2_000_000), "y": np.zeros(2_000_000)}), path)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(DataError, match="expands to more than"):
+        bf.data.from_csv(path)
+
+
+def test_texts_of_an_arrow_file_that_are_no_utf8_are_damage(tmp_path):
+    pa, ipc = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.ipc")
+    table = pa.table({"kind": ["kindkind", "b"] * 9, "y": [0, 1] * 9})
+    with ipc.new_file(tmp_path / "t.arrow", table.schema) as file:
+        file.write_table(table)
+    content = (tmp_path / "t.arrow").read_bytes()
+    for word in (b"kindkind", b"kind\x00"):
+        (tmp_path / "t.arrow").write_bytes(content.replace(word, b"\xc5" + word[1:]))
+        with pytest.raises(DataError, match=r"t\.arrow"):
+            bf.data.from_csv(tmp_path / "t.arrow")

@@ -285,6 +285,20 @@ def test_too_few_examples_are_refused_with_the_number_needed(classifier):
         bf.conformal(classifier, (x[keep], y[keep]), alpha=0.1, class_conditional=True)
 
 
+@pytest.mark.parametrize(
+    "promise",
+    [
+        bf.conformal,
+        lambda bnn, data: bf.calibrate(bnn, data, max_error=0.3),
+        bf.recalibrate,
+    ],
+)
+def test_labels_that_are_no_class_are_refused(classifier, promise):
+    x, y = cloud(200, 5)
+    with pytest.raises(ValueError, match="labels must be from 0 to 2, got 3"):
+        promise(classifier, (x, y + 1))
+
+
 def test_a_kind_that_does_not_fit_is_refused(classifier, regressor):
     with pytest.raises(ValueError, match="split is not for a method that predicts classes"):
         bf.conformal(classifier, cloud(50, 1), kind="split")
@@ -302,3 +316,16 @@ def test_a_promise_travels_with_the_run(classifier, tmp_path):
     assert conformal_of(loaded) == promise
     x, _ = cloud(50, 2)
     assert torch.equal(conformal_of(loaded).sets(loaded.predict(x)), promise.sets(classifier.predict(x)))
+
+
+def test_covers_takes_targets_in_a_column(classifier, regressor):
+    for method, make in ((regressor, curve), (classifier, cloud)):
+        promise = bf.conformal(method, make(200, 1), alpha=0.2)
+        x, y = make(100, 2)
+        by_hand = covered(promise, method, x, y)
+        predicted = method.predict(x)
+        assert torch.equal(promise.covers(predicted, y.reshape(-1, 1)), by_hand)
+        assert torch.equal(promise.covers(predicted, y), by_hand)
+        assert 0.6 < float(by_hand.double().mean()) < 0.95
+        with pytest.raises(ValueError, match=r"one value per input, 100, got \[99\]"):
+            promise.covers(predicted, y[1:])

@@ -5,6 +5,7 @@ import torch
 
 import bayesify as bf
 from bayesify.decisions import Continual
+from bayesify.errors import RunError
 
 
 def line(seed=0, **options):
@@ -115,3 +116,41 @@ def test_what_is_impossible_is_refused():
         learner.predict(torch.zeros(1, 3))
     with pytest.raises(ValueError, match="same length"):
         Continual(line()).learn((torch.zeros(3, 3), torch.zeros(2, 1)))
+
+
+def test_a_saved_learner_goes_on_as_if_it_had_not_been_saved(tmp_path):
+    x, y = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 2
+    torch.manual_seed(0)
+    net = bf.networks.mlp(3, 2, units=4)
+    learner = Continual(bf.Variational(net, "categorical", prior="normal:1", seed=0), coreset=5, discount=0.25)
+    learner.learn((x, y), "a", epochs=2, progress=False)
+    learner.rehearse(epochs=2, progress=False)
+    learner.save(tmp_path / "run")
+    again = Continual.load(tmp_path / "run")
+    assert torch.equal(again.predict(x).probs, learner.predict(x).probs)  # the rehearsed posterior
+    for one in (learner, again):
+        one.learn((x + 1, y), "b", epochs=2, progress=False)
+        one.rehearse(epochs=2, progress=False)
+    assert torch.equal(again.method.mu, learner.method.mu)
+    assert torch.equal(again.predict(x).probs, learner.predict(x).probs)
+    bf.Variational(net, "categorical", prior="normal:1", seed=1).save(tmp_path / "other")
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "run" / name).write_bytes((tmp_path / "other" / name).read_bytes())
+    with pytest.raises(RunError, match="other weights"):
+        Continual.load(tmp_path / "run")
+    with pytest.raises(RunError, match="was not written by"):
+        Continual.load(tmp_path)
+
+
+def test_a_trained_method_is_the_first_task():
+    x, y = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 2
+    bnn = bf.Variational(bf.networks.mlp(3, 2, units=4), "categorical", prior="normal:1", seed=0)
+    bnn.fit((x, y), epochs=2, progress=False)
+    learner = Continual(bnn, learned=["before"])
+    learner.learn((x, y), epochs=1, progress=False)
+    assert learner.tasks == ["before", "1"]
+    scale, mean = learner.method.prior.groups[0].prior.scale_and_mean(learner.method.network.weights[0])
+    assert torch.allclose(mean, bnn.mean_weights[: len(mean)])
+    assert torch.allclose(scale, bnn.std[: len(scale)])
+    with pytest.raises(ValueError, match="leave out learned"):
+        Continual(bnn, learned=["before"], heads=True)

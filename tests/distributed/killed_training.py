@@ -31,12 +31,13 @@ def method():
     return bf.Variational(net, "categorical", prior="normal:1")
 
 
-def train(run):
+def train(run, **settings):
     bnn = method()
-    bnn.fit(data(), epochs=6, batch_size=16, learning_rate=0.02, run=run, progress=False, callbacks=[Killed()])
+    settings |= {"epochs": 6, "batch_size": 16, "learning_rate": 0.02, "run": run, "progress": False}
+    bnn.fit(data(), callbacks=[Killed()], **settings)
     return bnn
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    train(sys.argv[1])
+    train(sys.argv[1], **({"distributed": sys.argv[2]} if sys.argv[2:] else {}))

@@ -42,7 +42,7 @@ def same(first, second):
 
 
 def test_the_command_trains_the_network_of_one_process_and_prints_once(tmp_path, capsys):
-    done = torchrun("-m", "bayesify", "train", *RECIPE, "--out", tmp_path / "two")
+    done = torchrun("-m", "bayesify", "train", *RECIPE, "--distributed", "sharded", "--out", tmp_path / "two")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("the run is in") == 1
     assert main(["train", *RECIPE, "--out", str(tmp_path / "one")]) == 0
@@ -60,8 +60,9 @@ def test_a_folder_that_holds_a_run_is_refused_in_one_line(tmp_path):
     assert "taken" in lines[0]
 
 
-def test_a_killed_process_is_started_again_and_goes_on_from_the_checkpoint(tmp_path, killed_training):
-    done = torchrun(HERE / "killed_training.py", tmp_path / "run", restarts=1)
+@pytest.mark.parametrize("how", [(), ("sharded",)])
+def test_a_killed_process_is_started_again_and_goes_on_from_the_checkpoint(tmp_path, killed_training, how):
+    done = torchrun(HERE / "killed_training.py", tmp_path / "run", *how, restarts=1)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "exitcode: -9" in done.stderr  # it was killed the first time
     killed_training.train(tmp_path / "whole")
@@ -72,7 +73,7 @@ def test_a_killed_process_is_started_again_and_goes_on_from_the_checkpoint(tmp_p
 
 
 def test_a_killed_process_ends_the_run_with_the_reason_and_one_process_goes_on(tmp_path, killed_training):
-    done = torchrun(HERE / "killed_training.py", tmp_path / "run")
+    done = torchrun(HERE / "killed_training.py", tmp_path / "run", "sharded")
     assert done.returncode != 0
     assert "SIGKILL" in done.stderr
     bnn = killed_training.method()

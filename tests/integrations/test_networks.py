@@ -1,14 +1,14 @@
-"""Every network of the zoo with every method: make, train, predict, save, load. `make integrations` runs it."""
+"""Every network of the zoo with every method: train, evaluate, prune and serve. `make integrations` runs it."""
 
 import pytest
 import zoo
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-# What is refused, with the reason that the user reads.
-REFUSED = {
-    ("GPT-2", "Laplace, last layer"): "supports Linear and Conv2d, not Conv1D",
-}
+# Only these set single weights to zero.
+PRUNED = {"Variational", "Variational, flipout"}
+# A server takes one array.
+SEVERAL_INPUTS = {"BERT", "Graph network"}
 
 
 @pytest.mark.parametrize("method", zoo.METHODS)
@@ -22,8 +22,6 @@ def test_the_whole_way(title, method, tmp_path):
     if entry.source == "peft":
         pytest.importorskip("peft", reason="peft is not installed: pip install 'bayesify[integrations]'")
     result = zoo.try_one(entry, method, tmp_path / "run")
-    reason = REFUSED.get((title, method))
-    if reason is None:
-        assert result == "yes"
-    else:
-        assert reason in result
+    assert result["train"] == result["evaluate"] == "yes"
+    assert (result["prune"] == "yes") == (method in PRUNED), result["prune"]
+    assert (result["serve"] == "yes") == (title not in SEVERAL_INPUTS), result["serve"]

@@ -13,22 +13,36 @@ BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 
 def table() -> str:
     """The table, and a list of what is refused."""
+    found = {title: {method: _tried(title, method) for method in zoo.METHODS} for title in zoo.ENTRIES}
+    refused: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for title, by_method in found.items():
+        for method, steps in by_method.items():
+            for step, result in steps.items():
+                if result != "yes":
+                    refused.setdefault((step, result), []).append((title, method))
+    numbers = {reason: number + 1 for number, reason in enumerate(refused)}
     lines = [f"| network | from | {' | '.join(zoo.METHODS)} |", f"| --- | --- |{' --- |' * len(zoo.METHODS)}"]
-    refused: list[str] = []
-    for title, entry in zoo.ENTRIES.items():
+    for title, by_method in found.items():
         cells = []
-        for method in zoo.METHODS:
-            with tempfile.TemporaryDirectory() as folder:
-                try:
-                    result = zoo.try_one(entry, method, Path(folder) / "run")
-                except Exception as problem:  # noqa: BLE001 -- the table shows it
-                    result = f"fails: {type(problem).__name__}: {problem}"
-            print(title, method, result, flush=True)
-            if result != "yes":
-                refused.append(f"{len(refused) + 1}. {title}, {method}: {result}")
-            cells.append("yes" if result == "yes" else f"no ({len(refused)})")
-        lines.append(f"| {title} | {entry.source} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *refused])
+        for steps in by_method.values():
+            notes = [str(numbers[step, result]) for step, result in steps.items() if result != "yes"]
+            trained = "yes" if steps["train"] == "yes" else "no"
+            cells.append(f"{trained} ({', '.join(notes)})" if notes else trained)
+        lines.append(f"| {title} | {zoo.ENTRIES[title].source} | {' | '.join(cells)} |")
+    notes = [f"{numbers[reason]}. {reason[0]}: {reason[1]}" for reason in refused]
+    return "\n".join([*lines, "", *notes])
+
+
+def _tried(title: str, method: str) -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            result = zoo.try_one(zoo.ENTRIES[title], method, Path(folder) / "run")
+        except Exception as problem:  # noqa: BLE001 -- the table shows it
+            result = {"train": f"fails: {type(problem).__name__}: {problem}"}
+    # The folder's name says nothing to a reader.
+    result = {step: re.sub(r"\S*/run\b", "the run", text) for step, text in result.items()}
+    print(title, method, result, flush=True)
+    return result
 
 
 if __name__ == "__main__":

@@ -237,16 +237,16 @@ ENTRIES: dict[str, Entry] = {
     for entry in (
         Entry("ResNet-18", "look-alike", ResNet18, images),
         Entry(
-            "ResNet",
+            "ResNet-50",
             "transformers",
             _transformers(
                 "ResNetForImageClassification",
                 "ResNetConfig",
                 num_labels=CLASSES,
                 embedding_size=8,
-                hidden_sizes=[8, 16],
+                hidden_sizes=[16, 32],
                 depths=[1, 1],
-                layer_type="basic",
+                layer_type="bottleneck",
             ),
             images,
             output="logits",
@@ -336,8 +336,20 @@ METHODS: dict[str, Callable[..., bf.Method]] = {
 }
 
 
-def try_one(entry: Entry, method: str, folder: Path) -> str:
-    """Make, train, predict, save and load; return `yes`, or the line with which it is refused."""
+STEPS = ("train", "evaluate", "prune", "serve")
+_served: list[Callable[[], nn.Module]] = []
+
+
+def served() -> nn.Module:
+    """The network of the run that is being served: a server is given the name of a function that makes it."""
+    return _served[-1]()
+
+
+def try_one(entry: Entry, method: str, folder: Path) -> dict[str, str]:
+    """Each step: `yes`, or the line with which it is refused; what was not trained is not tried further.
+
+    `train` is to make, train, predict, save and load: the loaded method predicts the same numbers.
+    """
     torch.manual_seed(0)
     net, (x, y) = entry.make(), entry.data()
     try:
@@ -345,7 +357,7 @@ def try_one(entry: Entry, method: str, folder: Path) -> str:
         bnn.fit((x, y), epochs=4, batch_size=4, learning_rate=1e-3, progress=False)
         predictive = bnn.predict(x, draws=2)
     except (TypeError, ValueError, NotImplementedError) as problem:
-        return str(problem).splitlines()[0]
+        return {"train": _line(problem)}
     assert torch.isfinite(predictive.outputs).all()
     assert len(bnn.history) == 4
     bnn.save(folder)
@@ -353,4 +365,46 @@ def try_one(entry: Entry, method: str, folder: Path) -> str:
     assert torch.equal(again.predict(x, draws=2).outputs, predictive.outputs)
     if method not in {"Laplace, last layer"}:
         assert float((predictive.outputs[0] - predictive.outputs[1]).abs().max()) > 0
-    return "yes"
+    found = {"train": "yes"}
+    for step, attempt in (
+        ("evaluate", lambda: _evaluate(bnn, x, y)),
+        ("prune", lambda: _prune(bnn, x)),
+        ("serve", lambda: _serve(bnn, net, folder, x)),
+    ):
+        try:
+            attempt()
+            found[step] = "yes"
+        except (TypeError, ValueError, NotImplementedError, bf.errors.RunError) as problem:
+            found[step] = _line(problem)
+    return found
+
+
+def _evaluate(bnn: bf.Method, x: Any, y: Tensor) -> None:
+    scores = bf.evaluate(bnn, (x, y), draws=2)
+    assert scores.nll > 0
+    assert 0 <= scores.accuracy <= 1
+
+
+def _prune(bnn: bf.Method, x: Any) -> None:
+    small = bf.prune(bnn, 0.5)
+    zeros = float((small.mean_weights == 0).float().mean())
+    assert 0.3 < zeros < 0.6  # biases and normalisation stay
+    assert torch.isfinite(small.predict(x, draws=2).outputs).all()
+
+
+def _serve(bnn: bf.Method, net: nn.Module, folder: Path, x: Any) -> None:
+    from bayesify.serving.models import Registry
+
+    _served.append(lambda: net)
+    registry = Registry([folder], draws=2, network="zoo:served")
+    registry.load()
+    if registry.failure is not None:
+        raise registry.failure
+    model = registry.get(folder.name)
+    x = next(iter(x.values())) if isinstance(x, dict) else x
+    given = model.predictor.predict(model.preparation.apply(x), 2, 0).outputs
+    torch.testing.assert_close(given, bnn.predict(x, draws=2, seed=0).outputs, rtol=1e-3, atol=1e-4)
+
+
+def _line(problem: Exception) -> str:
+    return str(problem).splitlines()[0]

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import bayesify as bf
 from bayesify.likelihoods.constant import constant_log_prob
+from bayesify.methods.approximation import approximation
 from bayesify.training.batches import KeptRows
 from bayesify.training.warnings import without_warnings
 
@@ -127,7 +128,7 @@ def test_a_low_elbo_is_a_note_where_predictions_are_good():
             bnn.fit((x, y), epochs=150, learning_rate=0.02, kl=kl, progress=False, compiled=False)
         assert bnn.warnings == {}
         # Below a temperature of 1 the ELBO is not the objective, and there is no note either.
-        assert [*bnn.checked.notes] == expected
+        assert [*bnn.checked.notes] == [*expected, "approximation"]
         assert ("is below the" in str(bnn.summary())) == bool(expected)
     assert bnn.final_elbo.value < -300 * np.log(2)
 
@@ -171,7 +172,10 @@ def chains(learning_rate, epochs):
 
 
 def test_chains_that_have_not_met_disagree():
-    assert "4 chains disagree" in chains(1e-5, epochs=100).warnings["chains_disagree"]
+    stuck = chains(1e-5, epochs=100)
+    assert stuck.history.records[-1]["r_hat"] > 1.2
+    # All of them are near their start and equally unsure: that they learned nothing is what is said.
+    assert "no_better_than_constant" in stuck.warnings
     sampler = chains(1.0, epochs=600)
     assert "chains_disagree" not in sampler.warnings
     x, _ = problem("iris")
@@ -260,3 +264,15 @@ def test_checks_change_nothing(blobs):
     assert all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True))
     assert torch.equal(after_one, after_two)
     assert not one.training
+
+
+def test_a_fit_that_hmc_could_replace_says_that_it_is_an_approximation(blobs):
+    point = bf.PointEstimate(bf.networks.mlp(2, 3, units=4), "categorical")
+    point.fit(blobs, epochs=2, progress=False)
+    assert "HMC would sample in about 1 s" in point.checked.notes["approximation"]
+    assert any("an approximation of the posterior" in note for note in point.summary().notes)
+    wide = bf.PointEstimate(bf.networks.mlp(2, 3, units=[3000, 3000]), "categorical")
+    assert approximation(wide, 10_000) is None
+    annealed = bf.Variational(bf.networks.mlp(2, 3, units=4), "categorical", family="annealed")
+    assert approximation(annealed, 60) is None
+    assert approximation(bf.SGHMC(bf.networks.mlp(2, 3, units=4), "categorical"), 60) is None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayesify.methods.chain_statistics import effective_draws, split_r_hat
+from bayesify.methods.chain_statistics import effective_draws, error_of_means, split_r_hat
 from bayesify.methods.convergence import arviz_statistics
 
 
@@ -26,6 +26,16 @@ def test_they_agree_with_arviz(correlation, apart):
     expected = [float(arviz.ess(values[..., k], method="bulk")) for k in range(5)]
     # ArviZ adds one more term at the end of the sum.
     assert np.allclose(effective_draws(values), expected, rtol=0.05)
+
+
+def test_the_error_of_the_mean_is_that_of_independent_chains():
+    # Chains of 4 draws around means of deviation 0.6, predictive deviation 2: 0.6 / sqrt(8) / 2 over many quantities.
+    rng = np.random.default_rng(0)
+    values = 0.6 * rng.normal(size=(8, 1, 4000)) + np.zeros((8, 4, 1))
+    assert error_of_means(values, np.full(4000, 2.0)) == pytest.approx(0.6 / 8**0.5 / 2, rel=0.02)
+    # A single chain counts as two halves.
+    half = np.concatenate((np.zeros((1, 10, 3)), np.ones((1, 10, 3))), 1)
+    assert error_of_means(half, np.ones(3)) == pytest.approx(0.5)
 
 
 def test_constants_and_chains_that_never_meet():

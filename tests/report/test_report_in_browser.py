@@ -109,6 +109,23 @@ def test_print_is_light_whatever_the_screen(show):
     assert len(page.pdf(format="A4")) > 10_000
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_on_paper_no_picture_lies_over_another(show, name):
+    page, _, _ = show(name, width=700)
+    page.emulate_media(media="print")
+    cards = page.evaluate(
+        "[...document.querySelectorAll('.card')].map(card => [...card.querySelectorAll('img')].map(e => {"
+        " const { left, right, top, bottom } = e.getBoundingClientRect(); return [left, right, top, bottom] }))"
+    )
+    assert any(len(boxes) > 1 for boxes in cards)
+    for boxes in cards:
+        for place, (left, right, top, bottom) in enumerate(boxes):
+            assert left >= -1, boxes
+            assert right <= 701, boxes
+            for other in boxes[:place]:
+                assert left > other[1] - 2 or right < other[0] + 2 or top > other[3] - 2 or bottom < other[2] + 2, boxes
+
+
 def test_formulas_are_shown_as_formulas(show):
     page, _, _ = show("one")
     sizes = page.evaluate("[...document.querySelectorAll('math')].map(m => m.getBoundingClientRect().height)")

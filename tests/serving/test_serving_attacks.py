@@ -21,7 +21,7 @@ import starlette.requests
 from PIL import Image, ImageFile
 from talking import Held, serving
 
-from bayesify.serving import input_arrays, models, v1_routes
+from bayesify.serving import connections, input_arrays, models, v1_routes
 from bayesify.serving.connections import connection_limit
 from bayesify.serving.limits import Limits
 from bayesify.serving.models import Registry
@@ -190,7 +190,8 @@ def test_the_time_of_a_head_does_not_end_a_request(folders, images):
         assert client.infer("plain", images[:1]).status == 200
 
 
-def test_with_every_connection_taken_health_is_answered_and_the_rest_told_to_come_back(folders, images):
+def test_with_every_connection_taken_health_is_answered_and_the_rest_told_to_come_back(folders, images, monkeypatch):
+    monkeypatch.setattr(connections, "_SLOW_SECONDS", 60.0)
     with served(folders, connections=6, reserve=3, head_seconds=4.0) as client:
         lines = [connect(client) for _ in range(30)]
         for line in lines:
@@ -207,6 +208,41 @@ def test_with_every_connection_taken_health_is_answered_and_the_rest_told_to_com
         wait_until(lambda: client.infer("plain", images[:1]).status == 200)
         for line in lines:
             line.close()
+
+
+def test_a_head_that_takes_long_gives_way_when_others_wait(folders, images, monkeypatch):
+    monkeypatch.setattr(connections, "_SLOW_SECONDS", 0.1)
+    with served(folders, connections=2, reserve=2) as client:
+        lines = [connect(client) for _ in range(2)]
+        for line in lines:
+            line.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nX-Half: ")
+        table = client.server.config.http_protocol_class.table
+        wait_until(lambda: len(table.ordinary) == 2 and all(other.is_slow for other in table.ordinary))
+        assert client.infer("plain", images[:1]).status == 200
+        assert said(lines[0]) == (503, "too many connections: try again in a moment")
+        for line in lines:
+            line.close()
+
+
+def test_who_is_refused_is_told_so_though_it_has_sent_a_whole_request(folders, monkeypatch):
+    """A socket that is closed with bytes unread resets the connection, and the client would lose the response."""
+    monkeypatch.setattr(connections, "_SLOW_SECONDS", 60.0)
+    with served(folders, connections=1, reserve=1) as client, connect(client) as first:
+        first.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nX-Half: ")
+        table = client.server.config.http_protocol_class.table
+        wait_until(lambda: len(table.ordinary) == 1 and not table.idle)
+        with contextlib.ExitStack() as opened:
+            lines = [opened.enter_context(connect(client)) for _ in range(12)]
+            for line in lines:
+                line.sendall(POST % b"/v1/predict" + b"Content-Length: 60000\r\n\r\n" + b" " * 60_000)
+            assert [said(line) for line in lines] == 12 * [(503, "too many connections: try again in a moment")]
+
+
+def test_a_body_beyond_the_limit_is_refused_in_words_though_it_is_sent_whole(folders):
+    with served(folders, body=2_000_000) as client:
+        for size in (2_000_001, 7_000_000):
+            reply = client.post("/v1/predict", b" " * size)
+            assert (reply.status, "2,000,000 bytes" in reply.error) == (413, True)
 
 
 def test_an_idle_connection_gives_way(folders, images):

@@ -144,6 +144,7 @@ def test_without_a_run_the_demo_is_served(monkeypatch, folders, tmp_path):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demonstration, "cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(demonstration.pad_networks, "mnist_here", lambda: False)
     made = []
 
     def run(out, *, console, **_):

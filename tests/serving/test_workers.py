@@ -1,6 +1,7 @@
 """Several workers behind one port: the same answers, metrics of all, and nothing lost when one dies or models change."""
 
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -12,9 +13,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from talking import Client
+from talking import Client, serving
 
 from bayesify.cli import main
+from bayesify.serving import Registry
+from bayesify.serving import server as server_module
+from bayesify.serving.watched_folders import Watched
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +93,42 @@ def test_workers_answer_alike_are_replaced_when_killed_and_take_new_models(runs,
     assert (process.returncode, out, err) == (0, "", "")
 
 
+def test_a_watched_folder_gains_and_loses_models_without_a_restart(folders, images, tmp_path):
+    shutil.copytree(folders["plain"], tmp_path / "plain")
+    with started(tmp_path, "--watch", 0.2) as (process, said):
+        client = Client(said["url"])
+        answer = client.post("/v1/predict?model=plain", images[:1].tolist()).body
+        shutil.copytree(folders["houses"], tmp_path / "houses")
+        assert "now serving houses, plain" in process.stderr.readline()
+        assert client.get("/v2/health/ready").status == 200
+        assert client.get("/v2/models/houses/ready").status == 200
+        shutil.rmtree(tmp_path / "houses")
+        assert process.stderr.readline().strip().endswith("now serving plain")
+        assert client.get("/v2/models/houses/ready").status == 404
+        assert client.post("/v1/predict?model=plain", images[:1].tolist()).body == answer
+        shutil.rmtree(tmp_path / "plain")
+        assert "the models stay as they are" in process.stderr.readline()
+        assert client.get("/v2/models/plain/ready").status == 200
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_a_change_is_told_once_and_only_when_it_is_over(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    watched = Watched(lambda: sorted(tmp_path.iterdir()), 1.0)
+    (run / "config.json").write_text("{}")
+    assert [watched.changed() for _ in range(2)] == [False, False]  # its weights are still to come
+    (run / "model.safetensors").write_text("1")
+    assert watched.changed() is False  # perhaps more is being written
+    assert [watched.changed() for _ in range(3)] == [True, False, False]
+    (run / "model.safetensors").write_text("12")
+    assert [watched.changed() for _ in range(3)] == [False, True, False]
+    shutil.rmtree(run)
+    assert [watched.changed() for _ in range(3)] == [False, True, False]
+
+
 def test_a_port_in_use_is_refused_though_ports_can_be_shared(folders, capsys):
     with started(folders["plain"], "--workers", 2) as (_, said):
         port = said["url"].rpartition(":")[2]
@@ -121,3 +161,30 @@ def test_memory_of_the_weights_is_shared(folders):
             with open(f"/proc/{number}/smaps_rollup") as file:
                 sizes = {line.split(":")[0]: int(line.split()[1]) for line in file if line.endswith("kB\n")}
             assert sizes["Private_Dirty"] < 0.35 * sizes["Rss"], sizes
+
+
+def lets_in(place):
+    with contextlib.closing(http.client.HTTPConnection(place, timeout=30)) as new:
+        try:
+            new.connect()
+        except ConnectionRefusedError:
+            return False
+    return True
+
+
+def test_a_request_that_comes_after_sigterm_over_an_open_connection_is_answered(folders, monkeypatch):
+    monkeypatch.setattr(server_module, "_DRAINING", 20.0)
+    with serving(Registry([folders["plain"]], threads=1)) as client:
+        place = client.place.netloc
+        connection = http.client.HTTPConnection(place, timeout=30)
+        connection.request("GET", "/v2/health/live")
+        assert connection.getresponse().read()
+        client.server.handle_exit(signal.SIGTERM, None)
+        while lets_in(place):
+            time.sleep(0.01)
+        connection.request("GET", "/v2/health/live")
+        answer = connection.getresponse()
+        assert (answer.status, answer.getheader("connection")) == (200, "close")
+        answer.read()
+        client.thread.join(10)  # long before the 20 seconds: there is nobody left to wait for
+        assert not client.thread.is_alive()

@@ -523,6 +523,7 @@ def test_the_demos_runs_are_found_before_they_are_made(tmp_path, monkeypatch, ru
     made = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demonstration, "cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(demonstration.pad_networks, "mnist_here", lambda: False)
     monkeypatch.setattr(demonstration, "SHOWN", tuple(runs))
 
     def make(out, **_):
@@ -633,12 +634,15 @@ HUGE = "1" + "0" * 400
         ("draw", '{"strokes": [[[0.1, 0.1]]], "pen": 1e-320}'),
         ("draw", json.dumps({"picture": base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()})),
         ("draw", '{"picture": "é"}'),
+        ("draw", '{"picture": "\\u00e9"}'),
         ("understand/train", f'{{"points": [[{HUGE}, 0, 0], [1, 1, 1]]}}'),
         ("understand/train", '{"points": [[0, 0, 0], [1, 1, 1]], "low": [NaN, 0], "high": [1, 1]}'),
         ("understand/train", f'{{"points": [[0, 0, {HUGE}], [1, 1, 1]]}}'),
         ("understand/train", f'{{"points": [[0, 0, {2**70}], [1, 1, 1]]}}'),
         ("python/understand", '{"points": [[0, 0, 0], [1, 1, 1]], "prior": "normal:1e999"}'),
         ("python/decide", '{"model": "point", "threshold": NaN}'),
+        ("python/draw", '{"strokes": [[["NaN", 0], [1, 1]]], "sample": {"kind": "test", "model": "point"}}'),
+        ("python/draw", '{"strokes": [[[0.1, 0.2], ["Infinity", 1]]]}'),
         ("coin", "[" * 5000),
         ("coin", "\xff"),
     ],

@@ -1,19 +1,27 @@
 """What the studio shows of runs, results and trainings, and what visitors bring to it."""
 
 import base64
+import contextlib
 import json
+import socket
 import tempfile
+import threading
+import time
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
 import pytest
 import torch
+from fastapi import HTTPException
 from studio_server import serving
 
 import bayesify as bf
 from bayesify.evaluation.pruning import prunable_weights, prune
 from bayesify.runs import read_history
-from bayesify.studio import results_page, watched_training, weights_page
+from bayesify.studio import own_data, results_page, watched_training, weights_page
+from bayesify.studio.own_data import OwnRuns
+from bayesify.training.interrupts import stop_function
 
 RUN_FILES = ("config.json", "model.safetensors", "history.jsonl")
 
@@ -196,6 +204,7 @@ def test_a_dropped_table_becomes_a_run_with_answers(ask):
         ({"text": "x"}, "expected rows below the header"),
         ({"target": "nowhere"}, "unknown target of broken.csv: 'nowhere'"),
         ({"method": "magic"}, "method must be auto or one of point"),
+        ({"method": "hmc", "text": "a,b\n" + "1,2\n" * 5001}, "a table may have 5,000"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused_in_words(ask, changes, words):
@@ -254,6 +263,56 @@ def test_a_folder_that_is_no_run_is_refused_in_words(client, files, words):
     assert answer.status_code == 422
     assert words in answer.json()["error"]
     assert "/tmp" not in answer.text
+
+
+def test_uploads_that_fail_side_by_side_leave_room_for_the_next():
+    """Each has a folder of its own: with a number for each place that is taken, the second of three would meet the third."""
+    store = SimpleNamespace(names=list, add=lambda _: None)
+    own = OwnRuns(store)
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(contextlib.ExitStack())
+        with pytest.raises(HTTPException), own._place("a"):  # noqa: PT012 -- two that are open at once
+            _, other = stack.enter_context(own._place("b"))
+            raise ValueError
+        _, third = first.enter_context(own._place("c"))
+        assert other != third
+    own.remove()
+
+
+def test_a_dropped_run_with_a_damaged_history_is_refused(ask, runs):
+    files = packed(runs["point"]) | {"history.jsonl": base64.b64encode(b'{"epoch": 1, "lo').decode()}
+    assert ask("own/run", {"name": "torn", "files": files}) == (422, "history.jsonl is damaged")
+
+
+def test_a_value_of_the_wrong_form_is_named_and_not_repeated(ask):
+    assert ask("line", {"points": [[0, 0]] * 3000}) == (
+        422,
+        "points: List should have at most 100 items after validation, not 3000",
+    )
+    status, said = ask("draw/sample", kind="test", model="x" * 500)
+    assert (status, len(said) < 100) == (422, True)
+
+
+def test_training_on_a_table_stops_when_the_client_leaves(address, monkeypatch):
+    reached, ended = threading.Event(), threading.Event()
+
+    def long_training(*_, **__):
+        stopped, until = stop_function(), time.monotonic() + 30
+        reached.set()
+        while not stopped() and time.monotonic() < until:
+            time.sleep(0.01)
+        if stopped():
+            ended.set()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(own_data, "train", long_training)
+    body, place = json.dumps({"name": "left.csv", "text": table()}).encode(), httpx.URL(address)
+    with socket.create_connection((place.host, place.port), timeout=20) as line:
+        line.sendall(b"POST /studio/api/own/table HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+        line.sendall(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert reached.wait(20)
+        assert not ended.is_set()
+    assert ended.wait(20)
 
 
 def test_what_was_brought_is_deleted_with_the_server(runs, tmp_path, monkeypatch):

@@ -75,6 +75,7 @@ def _main(file, out, sizes, cases):
     from safetensors.torch import save_file
 
     torch.set_num_threads(1)
+    sys.path.insert(0, str(Path(file).parent))
     spec = importlib.util.spec_from_file_location("cases", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

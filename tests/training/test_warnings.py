@@ -191,3 +191,6 @@ def test_collapse_and_chains_name_what_they_are_about():
     assert "every layer is" in collapsed(["0"], all_layers=True)
     assert chains_disagree(1.1, 40, 2, 50, "sample longer") is None
     assert "largest R-hat 1.50, 4 effective draws of 100" in chains_disagree(1.5, 4, 2, 50, "sample longer")
+    # It does no harm where the mean of the chains is certain.
+    assert chains_disagree(1.5, 4, 2, 50, "sample longer", error=0.2) is None
+    assert "uncertain by 40% of the predictive" in chains_disagree(1.5, 4, 2, 50, "sample longer", error=0.4)

@@ -1,10 +1,15 @@
 """Defaults that depend on the method's family and on the width of the network."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import make_friedman1
 
+from bayesify.data import Column, DataSet
 from bayesify.methods.defaults import units_for_tables
+from bayesify.workflows.auto.recipe_choice import resolve
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
 from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe, make_recipe
@@ -68,9 +73,64 @@ def test_a_setting_of_another_family_is_refused(option, family):
         make_recipe({}, {"method": "variational", option: 20})
 
 
+def test_map_methods_have_a_prior_on_tables_of_numbers_and_chains_have_that_of_auto(table):
+    for method in ("point", "ensemble", "mc-dropout", "swag", "laplace"):
+        assert filled(data=table, method=method)[0].prior == "normal:1"
+    recipe = make_recipe({}, {"data": "digits", "method": "point"})
+    for rows, columns, prior in ((300, 4, "normal:fan_in"), (299, 4, "normal:1"), (300, 3, "normal:1")):
+        assert with_defaults(recipe, prepare_data(recipe, table_of(rows, columns))).prior == prior
+    recipe = replace(recipe, method="ivon")
+    for rows, prior in ((299, None), (300, "normal:fan_in"), (500, None)):
+        assert with_defaults(recipe, prepare_data(recipe, table_of(rows, 4))).prior == prior
+    assert filled(data=table, method="sghmc")[0].prior == "1.*=normal:1;*=normal:fan_in"
+    assert filled(data=table, method="point", prior="normal:2")[0].prior == "normal:2"
+    assert filled(data="moons", method="point")[0].prior is None
+
+
+def test_hmc_has_the_network_the_prior_and_the_plan_of_auto(table):
+    recipe, _ = filled(data=table, method="hmc")
+    by_auto = resolve(Recipe(data=table), prepare_data(Recipe(data=table))).recipe
+    assert by_auto.method == "hmc"
+    for name in ("units", "layers", "activation", "prior"):
+        assert getattr(recipe, name) == getattr(by_auto, name)
+    assert recipe.options == by_auto.options
+    # A network of the user's keeps the method's prior, and has a plan for its size.
+    own, _ = filled(data=table, method="hmc", units=5)
+    assert own.prior is None
+    assert own.options["chains"] > recipe.options["chains"]
+
+
+def test_large_tables_of_numbers_are_trained_for_longer():
+    recipe = make_recipe({}, {"data": "digits", "method": "point"})
+    data = prepare_data(recipe, table_of(6000, 2))
+    # 47 batches of 128 an epoch.
+    assert with_defaults(recipe, data).epochs == -(-6000 // 47)
+    assert with_defaults(replace(recipe, epochs=3), data).epochs == 3
+
+
+def table_of(rows, columns):
+    x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(0))
+    names = tuple(Column(f"x{number}") for number in range(columns))
+    return DataSet("made", "regression", x, x[:, 0].double(), x[:9], x[:9, 0].double(), columns=names)
+
+
+def test_laplace_is_of_the_last_layer_where_a_classifier_is_large():
+    def bayesian(**settings):
+        recipe, _ = filled(method="laplace", **settings)
+        return recipe.bayesian, recipe.prior
+
+    assert bayesian(data="digits") == (("last_layer",), "normal:fan_in")
+    assert bayesian(data="moons") == (("all",), None)
+    assert bayesian(data="moons", units=200, layers=2) == (("last_layer",), "normal:fan_in")
+    assert bayesian(data="digits", prior="normal:1") == (("all",), "normal:1")
+    assert bayesian(data="digits", bayesian="*")[0] == ("*",)
+
+
 def test_large_tables_of_numbers_have_wider_networks():
-    assert units_for_tables("regression", 4999) == (10,)
-    assert units_for_tables("regression", 5000) == (50,)
+    assert units_for_tables("regression", 299) == (10,)
+    assert units_for_tables("regression", 300) == (50,)
+    assert units_for_tables("regression", 4999, "variational") == (10,)
+    assert units_for_tables("regression", 5000, "variational") == (50,)
     assert units_for_tables("classification", 100) == (50,)
 
 

@@ -20,21 +20,24 @@ import typer
 
 from bayesify.cli import (
     ask,
+    bandit,
     certify,
     compare,
     data,
     demo,
     evaluate,
     export,
+    learn_on,
     predict,
     prune,
     report,
+    series,
     serve,
     sweep,
     train,
     unknown,
 )
-from bayesify.cli.output import explain, say
+from bayesify.cli.output import begin, explain, say
 from bayesify.errors import BayesifyWarning
 from bayesify.launch import is_first_process, process_name
 
@@ -48,13 +51,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for module in (
-    *(demo, train, evaluate, predict, certify, unknown, ask),
+    *(demo, train, evaluate, predict, certify, series, unknown, ask, learn_on, bandit),
     *(prune, export, compare, sweep, report, serve, data),
 ):
     module.register(app)
 # Other packages can add commands: bayesify-studies adds `reproduce` and `bench`.
 for command in entry_points(group="bayesify.commands"):
     command.load()(app)
+
+_WITHOUT_TORCH = {"data", "--version", "-h", "--help", "--install-completion", "--show-completion"}
 
 
 @app.callback(invoke_without_command=True)
@@ -111,6 +116,13 @@ def _show_in_one_line() -> None:
 
 
 def _run(words: list[str] | None) -> int:
+    asked = sys.argv[1:] if words is None else words
+    if is_first_process() and asked and asked[0] not in _WITHOUT_TORCH and not {"-h", "--help"} & set(asked):
+        begin()
+    return _code(words)
+
+
+def _code(words: list[str] | None) -> int:
     try:
         code = app(args=words, prog_name="bayesify", standalone_mode=False)
     except typer.Exit as finished:

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from bayesify.cli.engine_flags import Address, EngineName, Jobs, PartOf, Threads, engine_of, unfinished_is_fine
 from bayesify.cli.options import Json, name_of
-from bayesify.cli.output import FAILED, CommandError, emit
+from bayesify.cli.output import FAILED, CommandError, emit, say_beginning
 from bayesify.cli.recipe_flags import takes_recipe
 from bayesify.errors import choose
 from bayesify.methods.cards import CARDS, OPTIONS
@@ -22,7 +23,8 @@ def register(app: typer.Typer) -> None:
         "bayesify compare --data digits --withhold 9 --out runs/compared\n\n"
         "bayesify compare --data mine.csv --target price --methods point,ensemble,variational --seeds 5\n\n"
         "bayesify compare --data mine.csv --target price --methods variational --folds 5\n\n"
-        "bayesify compare --against hmc --data moons --seeds 5"
+        "bayesify compare --data mine.csv --target price --folds 10 --engine ray --address auto\n\n"
+        "bayesify compare --against hmc --data moons --seeds 5 --jobs 2"
     )(compare)
 
 
@@ -69,6 +71,11 @@ def compare(
         int | None,
         typer.Option(help="Posterior draws per prediction. (default: 100; with --against 1000)", metavar="N"),
     ] = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    jobs: Jobs = 1,
+    threads: Threads = None,
+    part: PartOf = None,
     as_json: Json = False,
     settings: dict[str, Any],
 ) -> None:
@@ -80,31 +87,39 @@ def compare(
 
     With --against hmc each seed has its own data set: moons, circles, gap (a regression), mnist (300 images) or yours.
     The table shows accuracy, NLL, ECE, agreement with HMC, total variation to its predictive, the ratio of predictive
-    standard deviations, and the cost. Its last row is the floor: one half of the chains against the other. The same
-    command resumes an interrupted comparison.
+    standard deviations, and the cost. Its last row is the floor: one half of the chains against the other.
+
+    The same command resumes an interrupted comparison.
     """
     del context
     listed = None if methods is None else [name for name in methods.split(",") if name.strip()]
-    chosen = {"methods": listed, "seeds": seeds, "draws": draws, "folds": folds}
+    chosen: dict[str, Any] = {"methods": listed, "seeds": seeds, "draws": draws, "folds": folds}
     chosen = {name: value for name, value in chosen.items() if value is not None}
+    chosen["engine"] = engine_of(engine, address, jobs, threads, part, str(settings.get("device") or "cpu"))
     if against is not None:
         choose("reference", against, ("hmc",))
         if folds is not None:
             raise CommandError("--folds is for comparisons at equal budgets: leave out --against")
-        _compare_against(read_settings(settings), out, overwrite, chosen, as_json=as_json)
+        with unfinished_is_fine(as_json=as_json):
+            _compare_against(read_settings(settings), out, overwrite, chosen, as_json=as_json)
         return
     options = read_settings({name: settings.pop(name) for name in (*OPTIONS, "prior") if name in settings})
-    _compare(make_recipe({}, settings), out, options, overwrite, chosen, as_json=as_json)
+    with unfinished_is_fine(as_json=as_json):
+        _compare(make_recipe({}, settings), out, options, overwrite, chosen, as_json=as_json)
 
 
 def _compare(
     recipe: Recipe, out: Path | None, options: dict[str, Any], overwrite: bool, chosen: dict[str, Any], *, as_json: bool
 ) -> None:
+    say_beginning(f"comparing methods on {recipe.data}")
     from bayesify.workflows.compare import recipe_comparison
     from bayesify.workflows.compare.comparison import table
 
     folder = out or Path("runs") / f"{name_of(recipe.data)}-compared"
-    compared = recipe_comparison.compare(recipe, folder, settings=options, overwrite=overwrite, **chosen)
+    try:
+        compared = recipe_comparison.compare(recipe, folder, settings=options, overwrite=overwrite, **chosen)
+    except KeyboardInterrupt:
+        raise CommandError(f"interrupted; resume {folder} with the same command", FAILED) from None
     if as_json:
         result = {"out": str(folder), "report": str(compared.report), "seeds": chosen.get("seeds", 1)}
         runs = {label: str(path) for label, path in compared.folders.items()}

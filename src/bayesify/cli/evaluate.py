@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bayesify.cli.options import By, Draws, Json, MaxError, OtherData, OwnNetwork, Run, Seed, Unknown, say_unprepared
-from bayesify.cli.output import CommandError, emit, say
+from bayesify.cli.output import CommandError, emit, say, say_beginning
 from bayesify.files import plain
 from bayesify.workflows.recipe import DRAWS
 
@@ -58,6 +58,7 @@ def evaluate(
     Accuracy, error and coverage are fractions. NLL is in nats per example. With unknown inputs, AUROC says how well
     uncertainty separates them from known ones.
     """
+    say_beginning(f"scoring {run}")
     result, evaluation = score_run(run, data, ood, draws, by, seed, network, max_error, baselines=baselines, loo=loo)
     say_unprepared(run)
     if as_json:

@@ -11,8 +11,6 @@ from bayesify.errors import RunError, TrainingError, nearest
 from bayesify.files import plain
 
 FAILED, IMPOSSIBLE = 1, 2
-# How torch says that an allocation failed.
-ALLOCATION = ("out of memory", "can't allocate memory", "defaultcpuallocator", "not enough memory")
 
 
 class CommandError(Exception):
@@ -23,9 +21,21 @@ class CommandError(Exception):
         self.code = code
 
 
+def begin() -> None:
+    """Say to a person at a terminal that the command has started, because PyTorch takes seconds to load."""
+    if "torch" not in sys.modules and sys.stderr.isatty():
+        say("loading PyTorch")
+
+
 def say(line: str) -> None:
     """Print one line for people on standard error."""
-    print(f"bayesify: {line}", file=sys.stderr)
+    print(f"bayesify: {line}", file=sys.stderr, flush=True)
+
+
+def say_beginning(line: str) -> None:
+    """Say to a person at a terminal what begins: loading torch takes seconds, in which nothing else would be seen."""
+    if sys.stderr.isatty():
+        print(f"{line} ...", file=sys.stderr, flush=True)
 
 
 def emit(result: dict[str, Any]) -> None:
@@ -49,12 +59,18 @@ def explain(problem: Exception) -> tuple[int, str]:
         return IMPOSSIBLE, line
     if isinstance(problem, OSError):
         return FAILED, f"{problem.filename or 'a file'}: {problem.strerror or line}"
-    if isinstance(problem, MemoryError) or any(words in line.lower() for words in ALLOCATION):
+    if _is_out_of_memory(problem):
         size = re.search(r"allocate ([\d.]+ ?[KMGT]?i?B|\d+ bytes)", line)
         wanted = f" ({size[1]} in one piece)" if size else ""
         return FAILED, f"not enough memory{wanted}: try a smaller --batch-size, fewer --draws or a smaller network"
     reason = f"{type(problem).__name__}: {line}" if line else type(problem).__name__
     return FAILED, f"unexpected {reason} (set BAYESIFY_TRACEBACK=1 to see where, and please report it)"
+
+
+def _is_out_of_memory(problem: Exception) -> bool:
+    from bayesify.training.recovery import is_out_of_memory
+
+    return is_out_of_memory(problem)
 
 
 def _usage(problem: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,8 +68,8 @@ def predict(
     reason; the other rows are predicted. So is an input that is unlike the training data, where the run has a check
     for unknown inputs (bayesify unknown RUN).
 
-    Aleatoric uncertainty is noise in the data, epistemic uncertainty is what the network has not learnt (nats for
-    classes, variances for numbers).
+    Aleatoric uncertainty is noise in the data, epistemic uncertainty is what the network has not learnt: for classes in
+    percent of the largest possible, with the nats behind (nats alone in JSON and CSV), for numbers variances.
     """
     from bayesify import runs
     from bayesify.decisions import saved_check
@@ -236,14 +237,29 @@ def _sentence(record: dict[str, Any]) -> str:
         return f"{record['input']}: {UNKNOWN}, {record['reason']}"
     sure = _all(record["accepted"])
     unlike = f", {UNLIKE}" if record.get("known") is False else ""
-    uncertainty = f"aleatoric {_written(record['aleatoric'], '.3g')}, epistemic {_written(record['epistemic'], '.3g')}"
+    uncertainty = ", ".join(f"{kind} {_amount(record, kind)}" for kind in ("aleatoric", "epistemic"))
     if "label" in record:
         label = _written(record["label"], "")
         answer = label if sure else f"{UNKNOWN}{unlike} (best guess: {label})"
-        return f"{record['input']}: {answer}, confidence {_written(record['confidence'], '.3f')}, {uncertainty}"
+        return f"{record['input']}: {answer}, confidence {_confidence(record['confidence'])}, {uncertainty}"
     value, lower, upper = (_written(record[name], ".6g") for name in ("value", "lower", "upper"))
     answer = value if sure else f"{UNKNOWN}{unlike} (best guess: {value})"
     return f"{record['input']}: {answer}, 95% between {lower} and {upper}, {uncertainty}"
+
+
+def _amount(record: dict[str, Any], kind: str) -> str:
+    """An uncertainty: of classes in percent of the largest possible, with the nats behind it; of numbers a variance."""
+    value = record[kind]
+    if "label" not in record or isinstance(value, list):
+        return _written(value, ".3g")
+    return f"{value / math.log(len(record['probs'])):.1%} ({value:.3f} nats)"
+
+
+def _confidence(value: Any) -> str:
+    """How sure, in percent; 100% only where it is exactly that."""
+    if isinstance(value, list):
+        return _written(value, ".1%")
+    return ">99.9%" if 0.9995 <= value < 1 else f"{value:.1%}"
 
 
 def _all(value: Any) -> bool:

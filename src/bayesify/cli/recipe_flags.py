@@ -187,6 +187,18 @@ FLAGS: dict[str, Flag] = {
     ),
     "clip_norm": Flag(float, TRAINING, "Scale the gradient of a step down to this norm where it is larger.", "NORM"),
     "ema": Flag(float, TRAINING, "Keep a moving average of the weights with this decay, such as 0.999.", "DECAY"),
+    "distributed": Flag(
+        str,
+        TRAINING,
+        "Under torchrun: own-draws (each process draws its own weights), sharded (each holds a part of the weights, "
+        "widths and moments) or sharded-own-draws. (default: the training of one process)",
+        "HOW",
+    ),
+    "on_nan": Flag(
+        str,
+        TRAINING,
+        "Where the loss diverges: stop with the last good state, or rollback to the last good epoch and half the rate.",
+    ),
     "seed": Flag(int, TRAINING, "Seed of initial weights, noise and shuffling (not of the split)."),
     "device": Flag(str, TRAINING, "Where to compute: cpu, cuda, cuda:1 or mps."),
 }

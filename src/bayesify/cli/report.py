@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Seed, Unknown, say_unprepared
-from bayesify.cli.output import CommandError, emit
+from bayesify.cli.output import CommandError, emit, say_beginning
 from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def report(
 
     Each run also gets a model card (README.md), and its scores in metrics.json.
     """
+    say_beginning(f"writing a report of {', '.join(map(str, run))}")
     from bayesify import runs
     from bayesify.report.comparison import comparison_report
     from bayesify.workflows import run_data

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
         epilog="Examples:\n\n"
         "bayesify serve\n\n"
         "bayesify serve runs/plain runs/variational --port 8080\n\n"
-        "bayesify serve runs/mine --workers 4 --no-studio\n\n"
+        "bayesify serve runs/ --workers 4 --watch 5 --no-studio\n\n"
         "BAYESIFY_TOKEN=... bayesify serve runs/mine --host 0.0.0.0 --allow-host models.example.org\n\n"
         "curl --data-binary @seven.png -H 'Content-Type: image/png' 'http://127.0.0.1:8765/v1/predict?model=mine'"
     )(serve)
@@ -45,7 +45,8 @@ def serve(
     run: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[RUN...]", help="Run folders, or folders of them. (default: the demo's runs, made if missing)"
+            metavar="[RUN...]",
+            help="Run folders, or folders of them. (default: four networks on digits, made if missing)",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; beyond this machine a token is needed.")] = (
@@ -65,6 +66,9 @@ def serve(
     ] = 200_000,
     max_inputs: Annotated[int, typer.Option(help="The most inputs in a request.")] = 1024,
     max_body: Annotated[int, typer.Option(metavar="MEGABYTES", help="The largest request.")] = 8,
+    cache: Annotated[
+        int, typer.Option(metavar="MEGABYTES", help="Drawn weights kept for later requests, over all models.")
+    ] = 512,
     queue: Annotated[int, typer.Option(help="Requests that may wait at once.")] = 256,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="The longest that a request may take.")] = 30.0,
     window: Annotated[
@@ -75,6 +79,13 @@ def serve(
     ] = 1,
     threads: Annotated[
         int | None, typer.Option(help="Threads of torch. (default: all cores but one; 1 for each of several workers)")
+    ] = None,
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Look this often for runs that were added, removed or trained again.",
+        ),
     ] = None,
     compiled: Annotated[bool, typer.Option("--compile", help="Compile the forward passes at the start.")] = False,
     studio: Annotated[bool, typer.Option("--studio/--no-studio", help="With the studio's pages.")] = True,
@@ -90,9 +101,10 @@ def serve(
     Requests that arrive together are evaluated together. The same input and seed always give the same prediction.
     """
     check_installed()
-    if workers > 1 and compiled:
-        raise CommandError("--compile is for one worker: the compiler's threads do not survive in several")
-    with _shared_metrics() if workers > 1 else contextlib.nullcontext():
+    if (workers > 1 or watch is not None) and compiled:
+        raise CommandError("--compile is for one worker without --watch: the compiler's threads do not survive a fork")
+    forks = workers > 1 or watch is not None
+    with _shared_metrics() if forks else contextlib.nullcontext():
         if not as_json:
             # Importing torch takes seconds, in which a terminal would stay empty.
             what = "the studio" if studio else "the server"
@@ -114,6 +126,7 @@ def serve(
             queue=queue,
             seconds=timeout,
             window=window / 1000,
+            cache=cache << 20,
         )
         # Before anything is trained or read: a port that is taken is known at once.
         with contextlib.closing(listen(host, port)) as opened:
@@ -136,16 +149,20 @@ def serve(
 
             pages = functools.partial(browser_pages.attach, results=results) if studio else None
             make = functools.partial(make_server, host=host, hosts=allow_host or (), token=token, pages=pages)
-            if workers > 1:
+            if forks:
+                from bayesify.serving.models import run_folders
+                from bayesify.serving.watched_folders import Watched
                 from bayesify.serving.workers import Workers, listen_shared
 
                 port = opened.getsockname()[1]
                 opened.close()
                 sockets = listen_shared(host, port, workers)
-                parent = Workers(functools.partial(read, threads=1), make, sockets, say, threads or 1)
+                seen = None if watch is None else Watched(functools.partial(run_folders, folders), watch)
+                parent = Workers(functools.partial(read, threads=1), make, sockets, say, threads or 1, seen)
                 parent.run(lambda found: announce(found, address_of(sockets[0])))
                 return
-            registry = read()
+            # Before it runs: a server that is told to end while models load closes its socket first.
+            registry, address = read(), address_of(opened)
 
             def loaded() -> None:
                 if registry.failure is not None:
@@ -153,7 +170,7 @@ def serve(
                 # The models stay: a garbage collection over all of them would hold requests up for a tenth of a second.
                 gc.collect()
                 gc.freeze()
-                announce(registry, address_of(opened))
+                announce(registry, address)
 
             server = make(registry, on_loaded=loaded)
             server.run(sockets=[opened])
@@ -165,13 +182,13 @@ def _demo(*, quiet: bool) -> list[Path]:
     """The runs of the demo, made where there are none."""
     from rich.console import Console
 
-    from bayesify.studio.demonstration import find_demo, make_demo
+    from bayesify.studio.demonstration import find_demo, make_demo, what_is_made
 
     runs = find_demo()
     if not runs:
-        say("no run was given: making those of the demo, once, which takes a minute or two")
+        say(f"no run was given: {what_is_made()}")
         # Without the demo's table and advice, which would bury the line that follows.
-        runs = make_demo(console=Console(quiet=True), progress=not quiet)
+        runs = make_demo(console=Console(quiet=True), progress=not quiet, announce=None if quiet else say)
     return runs
 
 

@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from bayesify.cli.engine_flags import Address, EngineName, Jobs, PartOf, Threads, engine_of
 from bayesify.cli.options import Json, split_commas
 from bayesify.cli.output import FAILED, CommandError, emit
 from bayesify.cli.recipe_flags import FLAGS
+from bayesify.errors import choose
 
 
 def register(app: typer.Typer) -> None:
@@ -18,6 +20,8 @@ def register(app: typer.Typer) -> None:
         epilog="Examples:\n\n"
         "bayesify sweep paper-grid --device cuda --precision bfloat16 --out runs/paper-grid\n\n"
         "bayesify sweep paper-grid --device cuda --only draws-10-0,draws-10-1 --out runs/paper-grid\n\n"
+        "bayesify sweep paper-grid --device cuda --engine ray --address auto --out runs/paper-grid\n\n"
+        "bayesify sweep paper-grid --data digits --units 20 --epochs 50 --search optuna --trials 40 --per-fleet 10\n\n"
         "bayesify sweep small-grid --data mine.csv --target species --ignore id --units 20 --epochs 100\n\n"
         "bayesify sweep paper-grid --data digits --normalise standard --units 20 --epochs 20 --halving 2"
     )(sweep)
@@ -53,6 +57,15 @@ def sweep(
     precision: Annotated[
         str, typer.Option(help="Precision of matrix products: float32, tf32, or bfloat16 (draws and gradients too).")
     ] = "float32",
+    search_by: Annotated[
+        str,
+        typer.Option(
+            "--search",
+            metavar="grid|optuna",
+            help="Train the whole grid, or let Optuna choose --trials settings within its ranges.",
+        ),
+    ] = "grid",
+    trials: Annotated[int | None, typer.Option(metavar="N", help="Settings to try, with --search optuna.")] = None,
     only: Annotated[str | None, typer.Option(metavar="A,B", help="Train only these sub-fleets.")] = None,
     listed: Annotated[
         bool, typer.Option("--list", help="List the sub-fleets and which are finished, and train nothing.")
@@ -62,6 +75,11 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder for the results. (default: runs/GRID)")
     ] = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    jobs: Jobs = 1,
+    threads: Threads = None,
+    part: PartOf = None,
     as_json: Json = False,
 ) -> None:
     """Train a grid of variational networks in fleets, choose the best on validation data, and test it once.
@@ -75,6 +93,7 @@ def sweep(
     It can be stopped at any time: the same command resumes after the last finished epoch.
     """
     from bayesify.workflows.sweep import sweep as sweeping
+    from bayesify.workflows.sweep.adaptive import SEARCHES, search_adaptively
     from bayesify.workflows.sweep.report import sweep_report
 
     search = sweeping.Search(
@@ -92,15 +111,26 @@ def sweep(
         per_fleet=per_fleet,
         precision=precision,
         seed=seed,
+        trials=trials,
     )
+    choose("search", search_by, SEARCHES)
+    if (search_by == "optuna") != (trials is not None):
+        raise CommandError("--search optuna and --trials N go together: N settings are tried")
+    if trials is not None and (only or listed):
+        raise CommandError("--only and --list are for a grid: an adaptive search chooses as it goes")
     folder = out or Path("runs") / grid
     if listed:
         _list(search, folder, as_json=as_json)
         return
     if normalise is None:
         search = sweeping.with_usual_normalisation(search)
+    where = engine_of(engine, address, jobs, threads, part, device)
     try:
-        result = sweeping.sweep(search, folder, only=[name for name in (only or "").split(",") if name], device=device)
+        if trials is not None:
+            result = search_adaptively(search, folder, device=device, engine=where)
+        else:
+            names = [name for name in (only or "").split(",") if name]
+            result = sweeping.sweep(search, folder, only=names, device=device, engine=where)
     except KeyboardInterrupt:
         raise CommandError("interrupted; resume after the last finished epoch with the same command", FAILED) from None
     report = sweep_report(result, folder / "report.html")
@@ -128,6 +158,8 @@ def _list(search: Any, folder: Path, *, as_json: bool) -> None:
 def _print(result: dict[str, Any]) -> None:
     if result["understood"]:
         print(result["understood"])
+    if result["search"]["trials"]:
+        print(f"{result['settings']} settings tried, chosen by Optuna within the ranges of {result['search']['grid']}")
     print(f"{result['scored']} of {result['settings']} settings scored in {result['seconds']:.0f} s")
     if "best" in result:
         best = result["best"]

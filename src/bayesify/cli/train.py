@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bayesify.cli.engine_flags import PANEL, Address, EngineName, Jobs, PartOf, Threads, engine_of, unfinished_is_fine
 from bayesify.cli.options import Json, name_of
-from bayesify.cli.output import FAILED, CommandError, emit
+from bayesify.cli.output import FAILED, CommandError, emit, say_beginning
 from bayesify.cli.recipe_flags import given_flags, takes_recipe
 from bayesify.workflows.recipe import Recipe, make_recipe, read_config_file
 
 if TYPE_CHECKING:
+    from bayesify.jobs import Engine
     from bayesify.workflows.train import Trained
 
 RUN = "Run"
@@ -28,6 +30,7 @@ def register(app: typer.Typer) -> None:
         "bayesify train --data mnist --units 400 --prior scale-mixture:0.75,1,0.000335 --normalise 126 --epochs 30\n\n"
         "bayesify train --data photos/ --network cnn --size 32 --method mc-dropout --p 0.2 --out runs/photos\n\n"
         "bayesify train --data moons --method hmc --units 5 --layers 2 --activation tanh --chains 64 --out runs/hmc\n\n"
+        "bayesify train --data mnist --method ensemble --members 8 --slices 4 --engine ray --out runs/ensemble\n\n"
         "bayesify train --resume runs/mine --extend 10\n\n"
         "bayesify train --config runs/mine/config.json --seed 1 --out runs/mine-1"
     )(train)
@@ -66,12 +69,34 @@ def train(
             rich_help_panel=RUN,
         ),
     ] = None,
+    slices: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Train the members of an ensemble, or the chains of hmc, in this many independent parts.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    jobs: Jobs = 1,
+    threads: Threads = None,
+    part: PartOf = None,
     as_json: Json = False,
 ) -> None:
     """Train a network and save it as a run: a folder with the model, its configuration and its history.
 
-    Ctrl-C leaves a checkpoint to resume from and exits with code 1.
+    Ctrl-C leaves a checkpoint to resume from and exits with code 1. Where --slices was given, the same command goes on.
     """
+    where = {"engine": engine, "address": address, "jobs": jobs, "threads": threads, "part": part}
+    named = [name for name in where if name in given_flags(context)]
+    if slices is None and named:
+        raise CommandError(
+            f"--{named[0]} is for independent parts: cut an ensemble or the chains of hmc with --slices N; start one "
+            "training over several processes with torchrun"
+        )
+    if slices is not None and resume is not None:
+        raise CommandError("--slices is for a new run: to go on with one, give its command again without --resume")
     if resume is not None:
         trained = _resume(resume, extend, settings, given_flags(context))
     elif extend is not None:
@@ -79,7 +104,15 @@ def train(
     else:
         base = {} if config is None else read_config_file(config, settings.get("network"))
         recipe = make_recipe(base, settings)
-        trained = _train(recipe, out or Path("runs") / f"{name_of(recipe.data)}-{recipe.method}", overwrite=overwrite)
+        folder = out or Path("runs") / f"{name_of(recipe.data)}-{recipe.method}"
+        if slices is None:
+            trained = _train(recipe, folder, overwrite=overwrite)
+        else:
+            runs_on = engine_of(engine, address, jobs, threads, part, recipe.device)
+            done = _train_slices(recipe, folder, slices, runs_on, overwrite=overwrite, as_json=as_json)
+            if done is None:
+                return
+            trained = done
     from bayesify.training.loop import Plan
 
     result = _result(trained)
@@ -93,6 +126,7 @@ def train(
 
 
 def _train(recipe: Recipe, out: Path, *, overwrite: bool) -> Trained:
+    say_beginning(f"training {recipe.method} on {recipe.data}")
     from bayesify.training.warnings import without_warnings
     from bayesify.workflows import train as training
 
@@ -101,6 +135,20 @@ def _train(recipe: Recipe, out: Path, *, overwrite: bool) -> Trained:
             return training.train(recipe, out, overwrite=overwrite)
     except training.InterruptedTrainingError as stopped:
         raise _interrupted(stopped.run, stopped.step) from None
+
+
+def _train_slices(
+    recipe: Recipe, out: Path, slices: int, engine: Engine, *, overwrite: bool, as_json: bool
+) -> Trained | None:
+    from bayesify.training.warnings import without_warnings
+    from bayesify.workflows.train_slices import train_in_slices
+
+    try:
+        with without_warnings(), unfinished_is_fine(as_json=as_json):
+            return train_in_slices(recipe, out, slices, engine, overwrite=overwrite)
+    except KeyboardInterrupt:
+        raise CommandError("interrupted; the same command goes on with the next slice", FAILED) from None
+    return None
 
 
 def _resume(run: Path, extend: int | None, settings: dict[str, Any], flags: set[str]) -> Trained:

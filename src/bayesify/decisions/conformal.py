@@ -144,6 +144,31 @@ class Conformal:
             lower, upper = mean.double() - width, mean.double() + width
         return lower.to(mean), upper.to(mean)
 
+    def covers(self, predictive: Predictive, targets: Tensor) -> Tensor:
+        """Which sets or intervals contain their target.
+
+        Targets may be `[n]` or `[n, 1]`. Comparing the ends `[n]` with targets `[n, 1]` by hand would compare every
+        target with every interval.
+
+        Args:
+            predictive: predictions with the draws and the seed of the calibration.
+            targets: labels or numbers, one for each input.
+
+        Returns:
+            True where the target is inside, `[n]`.
+
+        Raises:
+            ValueError: the number of targets differs, or the prediction was made in another way than the calibration.
+
+        """
+        if targets.numel() != len(predictive):
+            raise ValueError(f"targets must have one value per input, {len(predictive)}, got {list(targets.shape)}")
+        y = targets.reshape(-1).to(predictive.outputs.device)
+        if self.kind in OF_CLASSES:
+            return self.sets(predictive).gather(1, y.long().unsqueeze(1)).squeeze(1)
+        lower, upper = self.interval(predictive)
+        return (lower <= y) & (y <= upper)
+
     @property
     def certificate(self) -> Certificate:
         """What is promised, for which inputs, and from what."""

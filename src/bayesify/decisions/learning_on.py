@@ -15,16 +15,21 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bayesify.errors import BayesifyWarning, at_least
+from bayesify import runs
+from bayesify.errors import BayesifyWarning, RunError, at_least
 from bayesify.functional.selection import select
-from bayesify.methods import Variational
+from bayesify.methods import Variational, saving
 from bayesify.predictive import Predictive
 from bayesify.priors import Posterior, WeightPrior
+from bayesify.priors.text import parse
+from bayesify.runs import tensor_files
 from bayesify.training.loop import History
 
 
@@ -32,12 +37,14 @@ class Continual:
     """A variational network that learns tasks one after another, with its posterior as the next prior.
 
     Args:
-        method: an untrained `Variational` of the family `mean_field`, whose prior is that of the first task.
+        method: a `Variational` of the family `mean_field`, untrained, whose prior is that of the first task.
         coreset: examples of each task to keep for `rehearse`; they are not trained on before.
         heads: whether each task has its own last layer; predictions then need the task.
         discount: how much of the old data is forgotten with each task, from 0 (nothing) to below 1. Above 0 the prior
             of the method must be a normal.
         seed: of the choice of the coresets.
+        learned: the names of tasks that a trained method has learned already, such as `["before"]`; the next task
+            goes on from its posterior. There is no coreset of these.
 
     Attributes:
         method: the posterior after the last task.
@@ -59,7 +66,14 @@ class Continual:
     """
 
     def __init__(
-        self, method: Variational, *, coreset: int = 0, heads: bool = False, discount: float = 0.0, seed: int = 0
+        self,
+        method: Variational,
+        *,
+        coreset: int = 0,
+        heads: bool = False,
+        discount: float = 0.0,
+        seed: int = 0,
+        learned: Sequence[str] = (),
     ) -> None:
         if not isinstance(method, Variational):
             raise TypeError(
@@ -79,7 +93,9 @@ class Continual:
         self.first_prior = dict(method.prior.patterns)
         if discount and len(self.first_prior) != 1:
             raise ValueError("discount needs one prior for all weights, such as normal:1")
-        self.tasks: list[str] = []
+        self.tasks: list[str] = list(learned)
+        if heads and learned:
+            raise ValueError("heads=True needs to learn every task itself: leave out learned")
         self._kept: dict[str, tuple[Tensor, Tensor]] = {}
         self._rehearsed: dict[str, Variational] = {}
         self._head_names: set[str] = set()
@@ -190,6 +206,85 @@ class Continual:
 
         """
         return self.method_for(task).predict(x, draws=draws, seed=seed)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the method that predicts to a run folder, and beside it what the next task needs.
+
+        Args:
+            folder: a run folder, which `bayesify.load` and the commands read too.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ValueError: nothing was learned.
+
+        """
+        if not self.tasks:
+            raise ValueError("no task was learned: call learn first")
+        predicting = self.method if self._head is not None else self.method_for()
+        place = predicting.save(folder)
+        tensors: dict[str, Tensor] = {"mu": self.method.mu, "rho": self.method.rho}
+        for kind, parts in (("kept", self._kept), ("head", self._heads)):
+            for task, (first, second) in parts.items():
+                number = self.tasks.index(task)
+                tensors |= {f"{kind}.{number}.0": first, f"{kind}.{number}.1": second}
+        if self._first_head is not None:
+            tensors |= {"first_head.0": self._first_head[0], "first_head.1": self._first_head[1]}
+        state = {
+            "tasks": self.tasks,
+            "coreset": self.coreset,
+            "heads": self._head is not None,
+            "discount": self.discount,
+            "seed": self.seed,
+            "first_prior": {pattern: prior.text for pattern, prior in self.first_prior.items()},
+            "weights": saving.weights_digest(predicting),
+        }
+        tensor_files.write(place / runs.CONTINUAL, tensors, state)
+        return place
+
+    @classmethod
+    def load(cls, folder: str | Path, network: Any = None) -> Continual:
+        """What `save` wrote, to learn the next task.
+
+        Args:
+            folder: the run folder.
+            network: the network, where it is not built in, as for `bayesify.load`.
+
+        Returns:
+            The learner.
+
+        Raises:
+            RunError: the folder has none, or its method was changed afterwards.
+
+        """
+        file = Path(folder) / runs.CONTINUAL
+        if not file.is_file():
+            raise RunError(
+                f"{folder} was not written by Continual.save: use Continual(bf.load(folder), learned=[name])"
+            )
+        predicting = saving.load(Path(folder), network=network)
+        tensors, state = tensor_files.read(file)
+        if not isinstance(predicting, Variational) or state.get("weights") != saving.weights_digest(predicting):
+            raise RunError(
+                f"{file} was made for other weights: go on from a folder as learn-on or Continual.save wrote it"
+            )
+        method = copy.deepcopy(predicting)
+        with torch.no_grad():
+            method.mu.copy_(tensors["mu"])
+            method.rho.copy_(tensors["rho"])
+        learner = cls(method, coreset=state["coreset"], heads=state["heads"], seed=state["seed"])
+        learner.first_prior = {pattern: parse(text) for pattern, text in state["first_prior"].items()}
+        learner.discount, learner.tasks = state["discount"], list(state["tasks"])
+        for kind, parts in (("kept", learner._kept), ("head", learner._heads)):
+            for number, task in enumerate(learner.tasks):
+                if f"{kind}.{number}.0" in tensors:
+                    parts[task] = tensors[f"{kind}.{number}.0"], tensors[f"{kind}.{number}.1"]
+        if learner._head is None:
+            learner._rehearsed = dict.fromkeys(learner.tasks, predicting)
+        else:
+            learner._first_head = tensors["first_head.0"], tensors["first_head.1"]
+        return learner
 
     def _next(self) -> Variational:
         """The method of the next task: it starts at the last posterior, which is its prior."""

@@ -89,10 +89,13 @@ class CalibrationData:
     by: str
 
     def predictives(self) -> Iterator[tuple[Predictive, Tensor]]:
-        """Predictions for parts of the inputs, each with its targets."""
+        """Predictions for parts of the inputs, each with its targets; labels that are no class are refused."""
         done = 0
         for part in self.method.predict_in_parts(self.x, draws=self.draws, seed=self.seed, by=self.by):
-            yield part, self.y[done : done + len(part)].to(part.outputs.device)
+            targets = self.y[done : done + len(part)].to(part.outputs.device)
+            if part.kind == "classification" and int(targets.max()) >= part.probs.shape[-1]:
+                raise ValueError(f"labels must be from 0 to {part.probs.shape[-1] - 1}, got {int(targets.max())}")
+            yield part, targets
             done += len(part)
 
     def provenance(self, population: str | None = None) -> Provenance:

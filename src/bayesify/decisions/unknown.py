@@ -239,7 +239,7 @@ class UnknownInputs:
     @torch.no_grad()
     def _features(self, x: Any) -> Tensor:
         """The features of each input for one or several sets of weights, `[views, n, features]`, in double."""
-        device = self.bnn.network.initial.device
+        device = self.bnn.network.device
         if self.layer == "input":
             if not isinstance(x, Tensor):
                 raise ValueError('layer="input" needs inputs in one tensor: name a layer instead')

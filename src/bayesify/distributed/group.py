@@ -43,6 +43,7 @@ class Group:
         rank: the number of this process, counted from zero.
         size: how many processes there are.
         own_draws: whether each process draws its own weights in a training step.
+        sharded: whether each process holds a part of the weights, widths and moments alone.
         wants_to_stop: asked before every sum of gradients; a process that says yes stops all of them after the step.
         stopping: whether some process wanted to stop at the last step.
 
@@ -51,7 +52,7 @@ class Group:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.own_draws = False
+        self.own_draws = self.sharded = False
         self.wants_to_stop: Callable[[], bool] = lambda: False
         self.stopping = False
 
@@ -99,6 +100,32 @@ class Group:
         size, larger = divmod(total, self.size)
         whole = torch.cat([rows[: size + (rank < larger)] for rank, rows in enumerate(parts)])
         return whole.movedim(0, axis).to(part.device)
+
+    def gathered(self, part: Tensor) -> Tensor:
+        """The parts of all processes, one after the other: `[n]` of each becomes `[size * n]`."""
+        sent = self._sendable(part.contiguous())
+        whole = sent.new_empty(self.size * sent.numel())
+        with _explained():
+            _all_gather(whole, sent)
+        return whole.to(part.device)
+
+    def sum_of_part(self, whole: Tensor) -> Tensor:
+        """The part of this process of the sum over the processes: `[size * n]` of each becomes `[n]`.
+
+        A backend without this collective adds everything and keeps the part, which moves twice the bytes.
+        """
+        sent = self._sendable(whole.contiguous())
+        part = sent.new_empty(sent.numel() // self.size)
+        try:
+            _reduce_scatter(part, sent)
+        except RuntimeError as problem:
+            if not any(words in str(problem).lower() for words in ("support", "implement")):
+                with _explained():
+                    raise
+            with _explained():
+                dist.all_reduce(sent)
+            part = sent.view(self.size, -1)[self.rank].clone()
+        return part.to(whole.device)
 
     def values(self, value: Any) -> list[Any]:
         """The value of every process, in their order; small Python objects that JSON could hold."""
@@ -179,7 +206,10 @@ class Group:
 
     def _sendable(self, tensor: Tensor) -> Tensor:
         """A tensor where this group can exchange it."""
-        return tensor if tensor.is_cuda else tensor.to(self._control)
+        if not tensor.is_cuda:
+            return tensor.to(self._control)
+        # Gloo exchanges tensors of a CPU: several processes may share one card that way.
+        return tensor if "nccl" in str(dist.get_backend_config()) else tensor.cpu()
 
     @property
     def _control(self) -> torch.device:
@@ -296,6 +326,17 @@ def local_device(device: torch.device | str | None) -> torch.device | str | None
     except RuntimeError:
         return device
     return torch.device("cuda", int(number)) if plain.type == "cuda" and plain.index is None else device
+
+
+def _all_gather(whole: Tensor, part: Tensor) -> None:
+    # Torch 2.13 has given both another name.
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    gather(whole, part)
+
+
+def _reduce_scatter(part: Tensor, whole: Tensor) -> None:
+    scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    scatter(part, whole)
 
 
 @contextmanager

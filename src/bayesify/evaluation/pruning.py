@@ -115,7 +115,7 @@ def scores(method: Method, by: str = "snr") -> Tensor:
 def prunable_weights(method: Method) -> Tensor:
     """Random weights that are not biases, `[R]`."""
     network = method.network
-    prunable = torch.zeros(network.random_size, dtype=torch.bool, device=network.initial.device)
+    prunable = torch.zeros(network.random_size, dtype=torch.bool, device=network.device)
     for place in network.places:
         # In what follows the layer's name: a parametrised bias is `parametrizations.bias.original`.
         if place.random and "bias" not in place.name.removeprefix(owner_of(place.name)):

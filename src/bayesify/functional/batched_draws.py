@@ -59,14 +59,14 @@ def evaluate(
             return torch.cat([_batched(network, row.unsqueeze(0), x) for row in theta.unbind()]), {}
     results = [
         network.call(
-            network.unflatten(row),
+            tensors,
             _row(x, draw) if each else x,
             train=train,
             dropout=None if dropout is None else dropout[draw],
             fixed_mask=fixed_mask,
             kept=_row(kept, draw) if each and kept is not None else kept,
         )
-        for draw, row in enumerate(theta.unbind())
+        for draw, tensors in enumerate(network.each_unflattened(theta, _row(x, 0) if each else x, train=train))
     ]
     buffers = {name: torch.stack([left[name] for _, left in results]) for name in results[0][1]}
     return torch.stack([output for output, _ in results]), buffers
@@ -76,7 +76,7 @@ def best_tier(network: Network, draws: int, x: Any, *, train: bool, each: bool, 
     """`Network.tier`: the tier for this many draws, and why; results of trials are kept in `network.probed`."""
     if draws == 1 and (not network.is_chain or each or stochastic):
         return "loop", "one draw is one call"
-    alone = network.initial.device.type == "cpu" or network.convolves
+    alone = network.device.type == "cpu" or network.convolves
     if network.size >= LOOP_FROM_WEIGHTS and draws > 1 and alone:
         return "loop", "large products are faster one draw at a time"
     trace = network.traced(_row(x, 0) if each else x)
@@ -123,7 +123,7 @@ def _vmapped(
 
 
 def _probe_vmap(network: Network, x: Any, train: bool, each: bool, stochastic: bool) -> tuple[str, str]:
-    keys = noise.keys(0, noise.Stream.INITIAL, draws=range(2), device=network.initial.device)
+    keys = noise.keys(0, noise.Stream.INITIAL, draws=range(2), device=network.device)
     theta = network.initial + 0.05 * noise.normal(keys, network.size).to(network.dtype)
     few = pytree.tree_map_only(Tensor, lambda t: t[:2].clone(), x)
     both = pytree.tree_map_only(Tensor, lambda t: torch.stack((t, t)), few) if each else few

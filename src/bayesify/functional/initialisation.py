@@ -45,9 +45,9 @@ def start_weights(network: Network, start: str, seed: int, member: int = 0) -> T
         tensors = _fresh_tensors(network, seed, member)
         if start == "glorot":
             tensors |= _glorot_tensors(network, seed, member)
-        return network.flatten(tensors).detach().to(network.initial.device)
+        return network.flatten(tensors).detach().to(network.device)
     kind, low, high = _parse(start)
-    keys = noise.keys(seed, noise.Stream.INITIAL, member, device=network.initial.device)
+    keys = noise.keys(seed, noise.Stream.INITIAL, member, device=network.device)
     theta = network.initial.clone()
     theta[: network.random_size] = _spread(keys, kind, low, high, network.random_size).to(theta.dtype)
     return theta
@@ -68,11 +68,11 @@ def start_rho(network: Network, rho: float | str, seed: int) -> Tensor:
             kind, low, high = _parse(rho)
         except ValueError:
             raise ValueError(f"rho must be a number or uniform:-5,-4, got {rho!r}") from None
-        keys = noise.fold(noise.keys(seed, noise.Stream.INITIAL, device=network.initial.device), _RHO)
+        keys = noise.fold(noise.keys(seed, noise.Stream.INITIAL, device=network.device), _RHO)
         return _spread(keys, kind, low, high, size).to(network.dtype)
     if isinstance(rho, bool) or not isinstance(rho, int | float) or not math.isfinite(rho):
         raise ValueError(f"rho must be a number or uniform:-5,-4, got {rho!r}")
-    return torch.full((size,), float(rho), dtype=network.dtype, device=network.initial.device)
+    return torch.full((size,), float(rho), dtype=network.dtype, device=network.device)
 
 
 def check(text: str) -> str:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
 from bayesify.functional import batched_draws, layer_chain
@@ -24,9 +23,11 @@ from bayesify.functional.copying import Lock, as_module, fill, hollow
 from bayesify.functional.dropout import DropoutBefore, KeyedDropout, NoDropout
 from bayesify.functional.initialisation import seeded_torch
 from bayesify.functional.inputs import bind, count, pick
-from bayesify.functional.layout import check_trainable, common_dtype, lay_out, main_dtype
+from bayesify.functional.layout import Place, check_trainable, common_dtype, lay_out, main_dtype
+from bayesify.functional.lower_precision import lower_runs
 from bayesify.functional.recomputing import recomputing
 from bayesify.functional.selection import as_texts, select
+from bayesify.functional.swapping import Swapping
 from bayesify.functional.trace_recorders import EscapedWeightsError, ReadRecorder
 from bayesify.functional.tracing import Trace, restore_state, state_of, trace_network
 from bayesify.priors import Weight, fan_in
@@ -52,8 +53,8 @@ class Network(nn.Module):
         size: P, the number of trained weights.
         random_size: R, the number of random weights, which come first in `theta`.
         places: name, shape, dtype and position in `theta` of each trained tensor.
-        initial: the weights of the module as it was given, `[P]`.
         dtype: precision of `theta`.
+        empty: a tensor without numbers, in the precision and on the device of the network.
         chain: the layers in order, by name, where the module is a plain chain of known layers; otherwise None.
         trace: what the first batch revealed about the module; None before it.
         training_precision: of passes in training mode: `full`, or `bfloat16` by autocast, with weights as they are.
@@ -95,10 +96,12 @@ class Network(nn.Module):
         self.size = self.places[-1].stop
         self.random_size = max((place.stop for place in self.places if place.random), default=0)
         self.dtype = common_dtype(trained)
+        self._several_dtypes = any(place.dtype != self.dtype for place in self.places)
         self.input_dtype = main_dtype(original)
-        self.initial: Tensor
         flat = torch.cat([trained[place.name].detach().to(self.dtype).reshape(-1) for place in self.places])
-        self.register_buffer("initial", flat, persistent=False)
+        self._given = flat.cpu()
+        self.empty: Tensor
+        self.register_buffer("empty", flat.new_empty(0), persistent=False)
         self._kept = {}
         for kind, named in (("frozen", original.named_parameters()), ("buffer", original.named_buffers())):
             for name, tensor in named:
@@ -109,6 +112,8 @@ class Network(nn.Module):
         self.buffer_names = [name for name, slot in self._kept.items() if slot.startswith("buffer_")]
         # A list hides the template from nn.Module. It is code only: every tensor it needs is passed in.
         self._template = [hollow(original)]
+        self._swapping: Swapping | None = None
+        self._mode: tuple[Any, list[tuple[dict[str, Any], bool]]] | None = None
         self.chain = layer_chain.plan(self.template)
         self._recurrent = [place.name for place in self.places if _is_recurrent(self.template, place.name)]
         self.signature = inspect.signature(self.template.forward)
@@ -117,6 +122,8 @@ class Network(nn.Module):
         # Whether vmap works, by (train, each, stochastic), as far as it was tried.
         self.probed: dict[tuple[bool, bool, bool], tuple[str, str]] = {}
         self.training_precision = "full"
+        self._held: tuple[Tensor, list[dict[str, Tensor]]] | None = None
+        self._runs: list[tuple[list[Place], bool]] | None = None
         self.shares_prefix = False
         self.recomputed: list[str] = []
         self.dropout_rate: float | None = None
@@ -127,6 +134,19 @@ class Network(nn.Module):
     def template(self) -> nn.Module:
         """The module's code; its tensors have shapes and no values."""
         return self._template[0]
+
+    @property
+    def initial(self) -> Tensor:
+        """The weights of the module as it was given, `[P]`.
+
+        Training does not need them: they stay in the host's memory and are copied to the device where they are read.
+        """
+        return self._given.to(self.empty)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return self.empty.device
 
     @property
     def weights(self) -> list[Weight]:
@@ -163,16 +183,90 @@ class Network(nn.Module):
         # One split, not a slice per tensor: its gradient is one concatenation.
         parts = torch.split(theta, [place.shape.numel() for place in self.places], -1)
         tensors = {
-            place.name: part.reshape((*theta.shape[:-1], *place.shape)).to(place.dtype)
+            place.name: part.reshape((*theta.shape[:-1], *place.shape))
             for place, part in zip(self.places, parts, strict=True)
         }
+        if self._several_dtypes or theta.dtype != self.dtype:
+            tensors = {place.name: tensors[place.name].to(place.dtype) for place in self.places}
         if theta.is_cuda:
-            # A slice of the vector need not be aligned in memory. cuDNN's recurrent kernels and the fast batched
-            # products require it.
             several = theta[..., 0].numel() > 1 or torch._C._functorch.is_batchedtensor(theta)
-            unaligned = list(tensors) if several else self._recurrent
-            tensors |= {name: tensors[name].clone(memory_format=torch.contiguous_format) for name in unaligned}
+            return self._aligned(tensors, several=several)
         return tensors
+
+    def aligned(self, name: str, tensor: Tensor) -> Tensor:
+        """A tensor of one draw that is part of a vector, in memory that the kernels of its layer accept.
+
+        Args:
+            name: of the tensor.
+            tensor: its values.
+
+        Returns:
+            The tensor, or a copy of it.
+
+        """
+        unaligned = tensor.is_cuda and name in self._recurrent
+        return tensor.clone(memory_format=torch.contiguous_format) if unaligned else tensor
+
+    def _aligned(self, tensors: dict[str, Tensor], *, several: bool) -> dict[str, Tensor]:
+        """A slice of the vector need not be aligned, as cuDNN's recurrent kernels and fast batched products require."""
+        unaligned = list(tensors) if several else self._recurrent
+        return tensors | {name: tensors[name].clone(memory_format=torch.contiguous_format) for name in unaligned}
+
+    @contextmanager
+    def same_weights(self, theta: Tensor) -> Iterator[None]:
+        """Inside this context, passes at these weights split them once, and cast them once where autocast would.
+
+        Args:
+            theta: weights `[draws, P]`, which must not change.
+
+        Yields:
+            Nothing.
+
+        """
+        self._held = (theta, [])
+        try:
+            yield
+        finally:
+            self._held = None
+
+    def each_unflattened(self, theta: Tensor, x: Any, *, train: bool = False) -> list[dict[str, Tensor]]:
+        """The module's tensors for each draw, in the precision in which autocast will run their layers.
+
+        Args:
+            theta: weights `[draws, P]`.
+            x: a batch of inputs.
+            train: whether for passes in training mode.
+
+        Returns:
+            Tensors by name, for one draw after the other.
+
+        """
+        held, kind = None if train else self._held, self.device.type
+        kept = held is not None and held[0] is theta
+        if held is not None and kept and held[1]:
+            return held[1]
+        # In evaluation mode casting in advance pays where several batches share the weights.
+        lower = self.training_precision == "bfloat16" if train else kept and torch.is_autocast_enabled(kind)
+        if lower and not train:
+            lower = torch.get_autocast_dtype(kind) == torch.bfloat16
+        lower = lower and theta.dtype == torch.float32 and not self._several_dtypes
+        found = [self._unflatten_lower(row, x) if lower else self.unflatten(row) for row in theta.unbind()]
+        if held is not None and kept:
+            held[1].extend(found)
+        return found
+
+    def _unflatten_lower(self, theta: Tensor, x: Any) -> dict[str, Tensor]:
+        """One draw's tensors, cast to bfloat16 in few pieces where autocast would cast them one by one."""
+        if self._runs is None:
+            self._runs = lower_runs(self, self.traced(x))
+        tensors: dict[str, Tensor] = {}
+        # One split, whose gradient is one concatenation.
+        pieces = torch.split(theta, [sum(place.shape.numel() for place in places) for places, _ in self._runs])
+        for (places, lower), piece in zip(self._runs, pieces, strict=True):
+            flat = piece.to(torch.bfloat16) if lower else piece
+            parts = flat.split([place.shape.numel() for place in places]) if len(places) > 1 else (flat,)
+            tensors |= {place.name: part.view(place.shape) for place, part in zip(places, parts, strict=True)}
+        return self._aligned(tensors, several=False) if theta.is_cuda else tensors
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Join one set of tensors into a vector: the inverse of `unflatten`.
@@ -196,7 +290,7 @@ class Network(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         # A factory is often a lambda, which Python cannot pickle, and is no longer needed.
-        return {**self.__dict__, "factory": None}
+        return {**self.__dict__, "factory": None, "_swapping": None, "_mode": None, "_held": None}
 
     def traced(self, x: Any) -> Trace:
         """What a first batch reveals about the module: the use of its layers, its dropout, its side effects.
@@ -223,6 +317,7 @@ class Network(nn.Module):
         dropout: Tensor | None = None,
         fixed_mask: bool = False,
         kept: Mapping[str, Tensor] | None = None,
+        around: AbstractContextManager[Any] | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """One pass of the module at one set of tensors.
 
@@ -233,6 +328,7 @@ class Network(nn.Module):
             dropout: key `[2]` of the dropout masks; None switches dropout off.
             fixed_mask: all inputs share one mask, as when predicting; otherwise each input has its own.
             kept: frozen tensors and buffers that replace the network's, by name.
+            around: a context of the pass that gives the template the tensors that are not in `tensors`.
 
         Returns:
             The output `[batch, ...]`, and the buffers that a training pass changed, by name.
@@ -272,8 +368,11 @@ class Network(nn.Module):
                 contexts.enter_context(recomputing(self.template, self.recomputed, mode))
             if trace.keeps_state:
                 contexts.callback(restore_state, state_of(self.template))
+            if around is not None:
+                contexts.enter_context(around)
             try:
-                result = functional_call(self.template, state, positional, named)
+                self._swapping = self._swapping or Swapping(self.template)
+                result = self._swapping.call(state, positional, named)
             except Exception as problem:
                 self._explain(problem, trace)
                 raise
@@ -346,9 +445,16 @@ class Network(nn.Module):
             switched: names of modules that are in training mode in any case.
 
         """
+        mode = (train, *switched)
+        if self._mode is not None and self._mode[0] == mode:
+            # The same flags again, without a walk through the modules.
+            for attributes, training in self._mode[1]:
+                attributes["training"] = training
+            return
         self.template.train(train)
         for name in switched:
             self.template.get_submodule(name).training = True
+        self._mode = mode, [(module.__dict__, module.training) for module in self.template.modules()]
 
     def pass_context(self, *, train: bool) -> AbstractContextManager[Any]:
         """The context of a pass: autocast where training passes are made in bfloat16.
@@ -363,7 +469,7 @@ class Network(nn.Module):
         if not train or self.training_precision == "full":
             return nullcontext()
         # A cache of casts would keep those of one draw for the next one.
-        return torch.autocast(self.initial.device.type, torch.bfloat16, cache_enabled=False)
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
 
     def add_dropout(self, rate: float, x: Any) -> None:
         """Put dropout before every weight layer of the copy except the first one that runs.
@@ -398,7 +504,7 @@ class Network(nn.Module):
         for name in layers:
             self.template.get_submodule(name).register_forward_pre_hook(DropoutBefore(rate), with_kwargs=True)
         self.added_dropout = list(layers)
-        self.trace, self.chain, self.probed = None, None, {}
+        self.trace, self.chain, self.probed, self._runs = None, None, {}, None
 
     def pick(self, result: Any) -> Tensor:
         """The output tensor of a pass: what `output=` names in the result of the module.

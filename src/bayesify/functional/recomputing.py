@@ -76,7 +76,7 @@ class _Recomputed:
         self.forward: Callable[..., Any] = type(module).forward.__get__(module)
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
-        runner = _WithForward(self.module, self.forward)
+        runner = WithForward(self.module, self.forward)
         tensors = {f"module.{name}": tensor for name, tensor in self.module.named_parameters()}
         buffers = {f"module.{name}": tensor for name, tensor in self.module.named_buffers()}
         before = {name: tensor.clone() for name, tensor in buffers.items()}
@@ -98,7 +98,7 @@ class _Recomputed:
         return checkpoint(run, *positional, use_reentrant=False, context_fn=contexts, **named)
 
 
-class _WithForward(nn.Module):
+class WithForward(nn.Module):
     """A module with its own forward, not the one that recomputes."""
 
     def __init__(self, module: nn.Module, forward: Callable[..., Any]) -> None:

@@ -124,7 +124,7 @@ def state_of(module: nn.Module) -> dict[nn.Module, dict[str, Any]]:
 
 
 def _traced(network: Network, x: Any) -> Trace:
-    device = network.initial.device
+    device = network.device
     few, more = (copies_of_first(x, size, device) for size in _SIZES)
     first, second = _one_pass(network, few, train=True), _one_pass(network, more, train=True)
     for name, use in first.uses.items():
@@ -187,7 +187,7 @@ def _one_pass(
             uses[name] = LayerUse()
         handles += _watch(submodule, name, uses.get(name), reads)
     attributes = state_of(template)
-    generator = _generator_state(network.initial.device)
+    generator = _generator_state(network.device)
     network.set_mode(train=train, switched=switched or ())
     positional, named = network.arguments(x)
     inputs = [leaf for leaf in pytree.tree_leaves((positional, named)) if isinstance(leaf, Tensor)]
@@ -213,7 +213,7 @@ def _one_pass(
         changed_state=changed_state,
         moved_generator=any(
             not torch.equal(before_pass, after_pass)
-            for before_pass, after_pass in zip(generator, _generator_state(network.initial.device), strict=True)
+            for before_pass, after_pass in zip(generator, _generator_state(network.device), strict=True)
         ),
     )
 

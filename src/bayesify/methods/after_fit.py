@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bayesify.likelihoods import Several
 from bayesify.likelihoods.constant import constant_log_prob
+from bayesify.methods.approximation import approximation
 from bayesify.methods.baselines import nearest_neighbours, prior_log_prob
 from bayesify.methods.elbo import ELBO
 from bayesify.training.batches import Batch, Examples, TensorExamples
@@ -43,8 +44,9 @@ AT_THE_PRIOR = 0.01
 # targets' standard deviation for numbers.
 SAME_FOR_ALL = 0.05
 SAME_SPREAD = 0.1
-# How far behind the nearest neighbours a fit may be: nats for classes, a factor of the squared error for numbers.
-BEHIND_NATS, BEHIND_FACTOR = 0.1, 1.2
+# How far behind the nearest neighbours or the kernel regression a fit may be: nats for classes; for numbers a factor of
+# the squared error, and a share of the variance of the targets.
+BEHIND_NATS, BEHIND_FACTOR, BEHIND_SHARE = 0.1, 1.5, 0.0003
 # The share of the passes of training that the checks may take, and the fewest passes that make them worth it.
 _SHARE, _FEWEST_PASSES = 0.03, 512
 _FEWEST_ROWS = 8
@@ -128,7 +130,8 @@ def examine(method: Method, examples: Examples, validation: Examples | None, kls
     if bad and not hasattr(method, "diagnose"):
         # A rise on the way does no harm where predictions are good at the end.
         texts["blew_up"] = blew_up(method.history["nll"], numbers.get("constant_nll"))
-    elbo, notes = None, {}
+    elbo: ELBO | None = None
+    notes: dict[str, str] = {}
     if method.has_elbo:
         bounded: Any = method  # a `WithELBO`, which cannot be imported here: it is a `Method`
         texts |= {"kl_frozen": kl_frozen(kls), "widths_stuck": widths_stuck(bounded.std, bounded.start_std())}
@@ -136,6 +139,8 @@ def examine(method: Method, examples: Examples, validation: Examples | None, kls
         low = _below_constant(method, elbo, seen, examples.n_data)
         notes = {} if low is None else {"elbo_below_constant": low}
         numbers["units_at_the_prior"] = bounded.units_at_the_prior(AT_THE_PRIOR)
+    near = approximation(method, examples.n_data)
+    notes |= {} if near is None else {"approximation": near}
     texts |= method.own_checks(scored[0])
     found = _without_repetition({kind: text for kind, text in texts.items() if text is not None})
     checked = Checked(where, scored[1].shape[0], predictive.draws, **numbers, notes=notes)
@@ -200,9 +205,10 @@ def _against_neighbours(
     else:
         errors = (predictive.mean.double().reshape(len(targets), -1) - targets.double().reshape(len(targets), -1)) ** 2
         deficit, score = errors.mean(1) - theirs, "RMSE"
-        smallest = (BEHIND_FACTOR - 1) * float(theirs.mean())
+        variance = float(targets.double().reshape(len(targets), -1).var(0).mean()) if len(targets) > 1 else 0.0
+        smallest = max((BEHIND_FACTOR - 1) * float(theirs.mean()), BEHIND_SHARE * variance)
         mine, other = math.sqrt(float(errors.mean())), math.sqrt(float(theirs.mean()))
-    text = worse_than_neighbours(deficit.tolist(), mine, other, score, neighbours.count, where, smallest)
+    text = worse_than_neighbours(deficit.tolist(), mine, other, score, neighbours.named, where, smallest)
     return {"worse_than_neighbours": text}, {"neighbours": other, "score": mine}
 
 

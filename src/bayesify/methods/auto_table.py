@@ -27,7 +27,7 @@ USUAL_GRADIENTS = 12_000
 # The share of the time allowed that training may plan for; the rest is for timing, checks and saving.
 PLANNED_SHARE = 0.8
 # Epochs of rows that say how many steps they take.
-FEWEST_EPOCHS, MOST_EPOCHS = 40, 200
+FEWEST_EPOCHS, MOST_EPOCHS = 40, 350
 # Stand for the first and the last layer of a network that is made, whose names depend on how it is made.
 FIRST_LAYER, LAST_LAYER = "FIRST", "LAST"
 
@@ -83,6 +83,7 @@ class Row:
         steps: of training at most; the epochs follow from the number of rows, between `FEWEST_EPOCHS` and
             `MOST_EPOCHS`. None leaves the epochs to the method.
         holdout: the share of the examples that is set aside to decide when to stop.
+        recalibrate: whether these examples also scale the widths of predicted numbers.
 
     """
 
@@ -103,6 +104,7 @@ class Row:
     settings: Mapping[str, Any] = field(default_factory=dict)
     steps: int | None = None
     holdout: float = 0.0
+    recalibrate: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class Choice:
         prior: of a network that is to be made; `FIRST_LAYER` and `LAST_LAYER` in it stand for its layers.
         settings: of the method and of `fit`, by the names of a recipe; all others are the method's defaults.
         holdout: the share of the examples to set aside, to decide when to stop.
+        recalibrate: whether these examples also scale the widths of predicted numbers.
 
     """
 
@@ -129,6 +132,7 @@ class Choice:
     prior: str | None
     settings: Mapping[str, Any]
     holdout: float = 0.0
+    recalibrate: bool = False
 
 
 # Inputs are standardised, so weights of the first layer are around 1; sums over units stay around 1 by their fan-in.
@@ -201,8 +205,9 @@ TABLE: tuple[Row, ...] = (
         network={"units": (100, 100, 100), "activation": "relu"},
         noise="heteroscedastic",
         settings={"members": 5, "learning_rate": 3e-3, "batch_size": 256, **_EARLY},
-        steps=6000,
+        steps=10_000,
         holdout=0.1,
+        recalibrate=True,
     ),
     Row(
         "few rows, unsampled",
@@ -275,6 +280,24 @@ def choose(problem: Problem, given: Collection[str] = ()) -> Choice:
     raise ValueError(f"no method takes all of {_listed(given)}: leave some of them out")
 
 
+def sampled(problem: Problem) -> Choice:
+    """The network, prior, noise and plan of `hmc` where it is named: those of the rows that sample.
+
+    Args:
+        problem: the network, the data and the time allowed.
+
+    Returns:
+        The choice, whether or not `Auto` would make it.
+
+    Examples:
+        >>> from bayesify.methods.auto_table import Problem, sampled
+        >>> sampled(Problem("regression", rows=8000, inputs=4)).settings["chains"]
+        4
+
+    """
+    return _chosen(next(row for row in TABLE if row.samples and _is_for(row, problem)), problem)
+
+
 def markdown() -> str:
     """The table as `docs/choosing.md` shows it.
 
@@ -293,10 +316,26 @@ def markdown() -> str:
         network = f"{units} {row.network['activation']}" if row.network else "as given"
         settings = [f"{name.replace('_', ' ')} {value}" for name, value in row.settings.items()]
         settings += [f"{row.steps:,} steps at most"] if row.steps else []
-        settings += [f"{100 * row.holdout:.0f}% of the rows decide when to stop"] if row.holdout else []
+        both = " and scale the intervals of numbers" if row.recalibrate else ""
+        settings += [f"{100 * row.holdout:.0f}% of the rows decide when to stop{both}"] if row.holdout else []
         cells = (row.when, f"`{row.method}`", network, row.noise or "", ", ".join(settings), row.cost)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def named_prior(prior: str, first_layer: int, hidden: int) -> str:
+    """A prior of the table, with the names of the network's layers in it.
+
+    Args:
+        prior: with `FIRST_LAYER` and `LAST_LAYER`.
+        first_layer: its place in the network; an activation follows each layer.
+        hidden: the number of hidden layers.
+
+    Returns:
+        The text form of the prior.
+
+    """
+    return prior.replace(FIRST_LAYER, f"{first_layer}.*").replace(LAST_LAYER, f"{first_layer + 2 * hidden}.*")
 
 
 def takes_all(method: str, given: Collection[str]) -> bool:
@@ -329,6 +368,18 @@ def weights_of(problem: Problem, row: Row) -> int:
 def chains_for(work: float) -> int:
     """The number of chains: many where a gradient costs little, which tests convergence better."""
     return 32 if work <= 5e4 else 16 if work <= 1.5e5 else 4
+
+
+def sampling_seconds(rows: int, weights: int) -> float:
+    """The seconds of one core that a whole plan of sampling takes, by counting.
+
+    Args:
+        rows: training examples.
+        weights: of the network.
+
+    """
+    work = rows * weights
+    return USUAL_GRADIENTS * chains_for(work) * work / SPEED
 
 
 def fewest_gradients(chains: int) -> int:
@@ -397,7 +448,15 @@ def _chosen(row: Row, problem: Problem) -> Choice:
     reason = f"{title} for {describe(problem)}: {row.reason}"
     prior = row.prior if problem.weights is None else None
     return Choice(
-        row.name, row.method, reason, MappingProxyType(network), noise, prior, MappingProxyType(settings), holdout
+        row.name,
+        row.method,
+        reason,
+        MappingProxyType(network),
+        noise,
+        prior,
+        MappingProxyType(settings),
+        holdout,
+        row.recalibrate and holdout > 0 and problem.kind == "regression",
     )
 
 

@@ -45,7 +45,7 @@ def _ends_in(method: Method, x: Any) -> str | None:
     likelihood = method.likelihood
     if likelihood.kind != "classification":
         return None
-    rows = to_device(take(x, slice(min(_ROWS, count(x)))), method.network.initial.device)
+    rows = to_device(take(x, slice(min(_ROWS, count(x)))), method.network.device)
     try:
         with torch.no_grad():
             outputs = [

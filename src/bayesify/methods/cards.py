@@ -138,8 +138,12 @@ class Card:
 # Settings of `fit` that describe an optimisation.
 OF_OPTIMISATION = (
     *("epochs", "batch_size", "optimizer", "learning_rate", "schedule", "kl", "patience", "keep"),
-    *("precision", "accumulate", "clip_norm", "ema"),
+    *("precision", "accumulate", "clip_norm", "ema", "on_nan", "distributed"),
 )
+# How the processes that `torchrun` started share a training, beside the default: each draws its own weights, holds a
+# part of the weights, or both.
+OWN_DRAWS, SHARDED, SHARDED_OWN_DRAWS = "own-draws", "sharded", "sharded-own-draws"
+WAYS_TO_SHARE = (OWN_DRAWS, SHARDED, SHARDED_OWN_DRAWS)
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     {
@@ -153,8 +157,9 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "rho": Option(str, "where widths start, before softplus: -5, uniform:-5,-4"),
         "members": Option(int, "how many networks (default: 5)", "N"),
         "bootstrap": Option(bool, "train each member on its own resample of the data"),
-        "p": Option(float, "the dropout rate (default: 0.2; 0.05 for a table of numbers)", "RATE"),
+        "p": Option(float, "the dropout rate (default: 0.2; 0.005 for a table of numbers)", "RATE"),
         "hessian_init": Option(float, "where its curvature starts (default: found from the data)", "H"),
+        "adam_share": Option(float, "share of the steps in which its mean follows Adam (default: by size)", "SHARE"),
         "structure": Option(str, "diagonal, kronecker, full (default: kronecker)"),
         "predictive": Option(str, "linearised, weights"),
         "prior_precision": Option(str, "fixed, marginal_likelihood (default)"),
@@ -233,7 +238,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 colour="#3a9bd0",
                 marker="v",
                 dash=(0, (6, 1.5, 1, 1.5)),
-                options=("hessian_init",),
+                options=("hessian_init", "adam_share"),
                 prior=True,
                 draws_per_step=True,
                 own_update=True,

@@ -25,6 +25,26 @@ def split_r_hat(values: Array) -> Array:
     return np.maximum(_ratio(_normal_scores(halves)), _ratio(_normal_scores(folded)))
 
 
+def error_of_means(values: Array, spread: Array) -> float:
+    """How uncertain the mean prediction of all chains is, as a share of the predictive standard deviation.
+
+    The chains' means differ by chance, or because chains stay in different places. The standard error of their average
+    is compared with the spread of what is predicted, noise included. A single chain counts as its two halves.
+
+    Args:
+        values: predictions, `[chains, draws, quantities]`.
+        spread: the predictive standard deviation of each, `[quantities]`.
+
+    Returns:
+        The root mean square over quantities, over that of the spread.
+
+    """
+    means = (_halves(values) if len(values) == 1 else values).mean(1)
+    error = means.var(0, ddof=1) / len(means)
+    total = float(np.mean(spread**2))
+    return float(np.sqrt(error.mean() / total)) if total > 0 else 0.0
+
+
 def effective_draws(values: Array) -> Array:
     """The effective number of draws of each quantity, `[chains, draws, quantities]` -> `[quantities]`.
 

@@ -107,7 +107,7 @@ def check_prior(
 
 def few(network: Network, x: Any) -> Any:
     """The first two examples, on the device of the network."""
-    return to_device(take(x, slice(2)), network.initial.device)
+    return to_device(take(x, slice(2)), network.device)
 
 
 def shapes_of(x: Any) -> Shapes:
@@ -148,7 +148,7 @@ def check_precision(network: Network, precision: str) -> None:
         return
     if network.dtype != torch.float32:
         raise ValueError(f"precision='bfloat16' needs weights in float32, the network has {network.dtype}")
-    decided(precision, network.initial.device, network.dtype)
+    decided(precision, network.device, network.dtype)
 
 
 def check_last_batch(network: Network, examples: Examples, batch_size: int, accumulate: int = 1) -> None:
@@ -167,7 +167,7 @@ def check_last_batch(network: Network, examples: Examples, batch_size: int, accu
         which, remedy = "the last batch of an epoch would be", f"choose another batch_size than {batch_size}"
     if not single or examples.n_data == 1:
         return
-    first = to_device(take(examples.first()[0], slice(1)), network.initial.device)
+    first = to_device(take(examples.first()[0], slice(1)), network.device)
     try:
         with torch.no_grad():
             network.call(network.unflatten(network.initial), first, train=True)

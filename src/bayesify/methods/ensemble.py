@@ -21,7 +21,7 @@ from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.methods.point import noise_penalty, start_log_noise
 from bayesify.methods.stored_samples import check_room
 from bayesify.training import data_identity
-from bayesify.training.batches import Batch, Examples, TensorExamples
+from bayesify.training.batches import Batch, Examples, IndexedExamples, TensorExamples
 from bayesify.training.engines.fused import signed
 from bayesify.training.plan import Plan
 from bayesify.training.resampling import ResampledExamples
@@ -73,6 +73,7 @@ class Ensemble(Method):
     capturable: ClassVar[bool] = True
     independent_members: ClassVar[bool] = True
     noise_kind: ClassVar[str | None] = "learned"
+    first_member: int = 0
 
     def __init__(
         self,
@@ -108,6 +109,26 @@ class Ensemble(Method):
         """The number of members, and whether each has its own resample of the data."""
         return {"members": self.members} | ({"bootstrap": True} if self.bootstrap else {})
 
+    def keep_members(self, numbers: range) -> None:
+        """Keep some of the members, before training: each is trained as it would be among all, to rounding.
+
+        Args:
+            numbers: of the members to keep, one after the other.
+
+        """
+        rows = slice(numbers.start, numbers.stop)
+        self.theta = nn.Parameter(self.theta.detach()[rows].clone())
+        if self.log_noise is not None:
+            self.log_noise = nn.Parameter(self.log_noise.detach()[rows].clone())
+        for name in self.member_buffers:
+            self.register_buffer(name, self.get_buffer(name)[rows].clone())
+        self.members, self.first_member = len(numbers), self.first_member + numbers.start
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the members, which decide their starts, orders and masks."""
+        return range(self.first_member, self.first_member + self.members)
+
     def check_training_data(self, x: Any, y: Tensor) -> int:
         """The seed of the resamples, after a check that this is the data of the fit.
 
@@ -142,6 +163,10 @@ class Ensemble(Method):
             if not isinstance(examples, TensorExamples):
                 raise ValueError("bootstrap=True needs the data in memory, as (x, y): a loader gives its own batches")
             examples = ResampledExamples(examples.x, examples.y)
+        if self.first_member:
+            if not isinstance(examples, IndexedExamples):
+                raise ValueError("members are trained apart on data in memory: a loader gives its own batches")
+            examples.first_member = self.first_member
         return examples, checks
 
     def _begin(self, plan: Plan, examples: Examples) -> None:
@@ -169,7 +194,7 @@ class Ensemble(Method):
             The loss, its two parts, and the buffers after the pass.
 
         """
-        return self.objective_of(range(self.members), batches, step=step, share=share)
+        return self.objective_of(self.numbers, batches, step=step, share=share)
 
     def objective_of(
         self, members: Sequence[int | Tensor], batches: list[Batch], *, step: int, share: float

@@ -7,7 +7,8 @@ without any gets it before every weight layer but the first. Batch normalisation
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -56,6 +57,7 @@ class MCDropout(PointEstimate):
     """
 
     name: ClassVar[str] = "mc-dropout"
+    sharded: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all"})
     capturable: ClassVar[bool] = True
 
     def __init__(

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import torch
 
-# How torch says on a CPU and on an accelerator that an allocation failed.
-_ALLOCATION = ("defaultcpuallocator", "can't allocate memory", "out of memory", "not enough memory")
+from bayesify.training.recovery import is_out_of_memory
 
 
 def available(device: torch.device) -> int | None:
@@ -44,6 +43,6 @@ def explained_allocation(what: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as problem:
-        if not any(words in str(problem).lower() for words in _ALLOCATION):
+        if not is_out_of_memory(problem):
             raise
         raise MemoryError(f"not enough memory for {what}") from None

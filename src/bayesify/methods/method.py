@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bayesify import likelihoods, runs
+from bayesify.distributed import Group, active
 from bayesify.errors import TrainingError, at_least, first_line, whole_number
 from bayesify.functional import initialisation
 from bayesify.functional.network import Network
@@ -37,9 +38,18 @@ from bayesify.methods.checks import (
     shapes_of,
 )
 from bayesify.methods.elbo import ELBO
-from bayesify.methods.objective import Learning, Objective
-from bayesify.methods.over_processes import claimed, first_only, goes_on, over_processes, start_alike
+from bayesify.methods.objective import Objective
+from bayesify.methods.over_processes import (
+    as_the_run,
+    claimed,
+    first_only,
+    goes_on,
+    in_parts,
+    over_processes,
+    start_alike,
+)
 from bayesify.methods.readiness import collected, untrained
+from bayesify.methods.sharded import IN_PARTS, Shardable
 from bayesify.methods.summary import Summary, summarise
 from bayesify.predictive.recalibration import Recalibration
 from bayesify.priors import Prior, WeightPrior
@@ -48,6 +58,7 @@ from bayesify.training.batches import CountedExamples, Examples, TensorExamples,
 from bayesify.training.kl import KL
 from bayesify.training.loop import CUSTOM, History, Plan, Schedule, Trainer, extended, make_plan
 from bayesify.training.optimisation import OptimizerFactory, make_optimizer
+from bayesify.training.sharded_checkpoints import read_parts
 from bayesify.training.warnings import warn
 
 __all__ = ["Method", "NetworkLike", "Objective", "PriorLike"]
@@ -56,7 +67,7 @@ PriorLike = Prior | str | Mapping[str, Prior | str]
 NetworkLike = nn.Module | Callable[[], nn.Module]
 
 
-class Method(Learning):
+class Method(Shardable):
     """The base class of all methods: `fit`, `predict`, `save`, `resume` and `summary`.
 
     A subclass defines `objective` and `weights`, and what else differs: `docs/adding-a-method.md`.
@@ -264,6 +275,7 @@ class Method(Learning):
         augment: Callable[[Any], Any] | None = None,
         rates: Mapping[str, float] | None = None,
         recompute: Sequence[str] = (),
+        on_nan: str = "stop",
         callbacks: Sequence[Any] = (),
         distributed: bool | str = True,
     ) -> History:
@@ -312,10 +324,14 @@ class Method(Learning):
                 the words of `bayesian=`, later ones replace earlier ones.
             recompute: patterns of modules, such as `["blocks.*"]`, whose activations are computed again in the backward
                 pass instead of being kept: less memory, more time, the same result.
+            on_nan: where the loss stops being finite, `stop` with the last good state, or `rollback`: go on from the
+                last good epoch, or from the start where that did not help, with half the learning rate. After ten
+                rollbacks training stops.
             callbacks: objects with some of the methods of `bf.callbacks.Callback`.
             distributed: whether the processes that `torchrun` started train together, with the result of one process;
-                `own-draws` lets each of them draw its own weights, for less variance. Without `torchrun` it has no
-                effect.
+                `own-draws` lets each of them draw its own weights, for less variance; `sharded` lets each of them hold
+                a part of the weights, widths and moments, for networks that do not fit one device; and
+                `sharded-own-draws` does both. Without `torchrun` it has no effect.
 
         Returns:
             The history: one record per epoch, columns by name (`history["nll"]`).
@@ -354,6 +370,7 @@ class Method(Learning):
                 "augment": None if augment is None else CUSTOM,
                 "rates": None if rates is None else dict(rates),
                 "recompute": list(recompute) if modules_to_recompute(self.network.template, recompute) else None,
+                "on_nan": on_nan,
             },
         )
         if goes_on(run, plan):
@@ -369,16 +386,20 @@ class Method(Learning):
                 progress=progress,
                 augment=augment,
                 callbacks=callbacks,
+                distributed=distributed,
             )
         before = self.history["kl"]
         folder = claimed(run, overwrite=overwrite)
-        examples, checks = self._read(data, validation, n_data, device)
+        parts = in_parts(self, plan)
+        examples, checks = self._read(data, validation, n_data, device if parts is None else None)
         start_alike(self, examples, plan)
         check_last_batch(self.network, examples, batch_size, accumulate)
         self.unfinished = False
         check_precision(self.network, precision)
         self._begin(plan, examples)
         plan = self.plan or plan
+        if parts is not None:
+            examples, checks = self._cut(parts, device, examples, checks)
         trainer = Trainer(
             self,
             examples,
@@ -398,7 +419,8 @@ class Method(Learning):
             self.history = trainer.history
             trainer.save_checkpoint()
             self.complete = False
-            first_only(functools.partial(self.save, folder))
+            with self.whole(on_first=True):
+                first_only(functools.partial(self.save, folder))
         return self._carry_out(trainer, folder, before)
 
     @over_processes
@@ -417,6 +439,7 @@ class Method(Learning):
         progress: bool = True,
         augment: Callable[[Any], Any] | None = None,
         callbacks: Sequence[Any] = (),
+        distributed: bool | str = True,
     ) -> History:
         """Continue an interrupted run to the end of its plan, with the result of a run that was never interrupted.
 
@@ -432,6 +455,8 @@ class Method(Learning):
             progress: show a bar (never when the output is not a terminal).
             augment: the function that `fit` was given, where it was given one.
             callbacks: objects with some of the methods of `bf.callbacks.Callback`.
+            distributed: as for `fit`, with any number of processes. A run that was sharded is again, unless this is
+                given.
 
         Returns:
             The history of the whole run.
@@ -449,14 +474,20 @@ class Method(Learning):
         if not isinstance(run, str | Path):
             raise TypeError(f"run must be a run folder, got {type(run).__name__}: resume(data, run)")
         folder = Path(run)
-        plan, tensors, state = saving.to_resume(self, folder)
+        as_the_run(folder, distributed)
+        group = active()
+        sharded = group is not None and group.sharded
+        plan, tensors, state = saving.to_resume(self, folder, in_parts=sharded)
         if extend:
             plan = extended(plan, extend, state)
-        examples, checks = self._read(data, validation, n_data, device)
+        parts = in_parts(self, plan)
+        examples, checks = self._read(data, validation, n_data, device if parts is None else None)
         start_alike(self, examples, plan)
         data_identity.check_same(state.get("data"), examples, plan.batch_size, folder)
         check_precision(self.network, plan.precision)
         self._begin(plan, examples)
+        if parts is not None:
+            examples, checks = self._cut(parts, device, examples, checks)
         trainer = Trainer(
             self,
             examples,
@@ -469,6 +500,8 @@ class Method(Learning):
             callbacks=callbacks,
             show=progress,
         )
+        if self.shard is not None:
+            tensors, _ = read_parts(folder, self, trainer.optimizer, self.shard)
         trainer.restore(tensors, state)
         first_only(functools.partial(runs.delete_scores, folder))
         self.run, self.complete = folder.resolve(), False
@@ -663,6 +696,8 @@ class Method(Learning):
 
         """
         self._check_finished()
+        if self.shard is not None:
+            raise ValueError(IN_PARTS)
         return saving.save(self, Path(path), base=base)
 
     # What the above is made of.
@@ -681,7 +716,7 @@ class Method(Learning):
         """Refuse to finish a loop that did not collect what the method needs."""
 
     def _after_own_step(self, *_: Any) -> None:
-        zero = self.network.initial.new_zeros(())
+        zero = self.network.empty.new_zeros(())
         self.absorb(Objective(zero, zero, zero))
 
     def _conclude(self, examples: Examples) -> None:
@@ -711,6 +746,8 @@ class Method(Learning):
 
     def _check_ready(self) -> None:
         """Refuse to predict without what `fit` collects, and warn once of weights that have seen no data."""
+        if self.shard is not None:
+            raise ValueError(IN_PARTS)
         if self._under_way:
             return
         missing = collected(self)
@@ -748,6 +785,16 @@ class Method(Learning):
         self.recalibration, self.guarantees = None, {}
         return examples, checks
 
+    def _cut(
+        self, group: Group, device: torch.device | str | None, examples: Examples, checks: Examples | None
+    ) -> tuple[Examples, Examples | None]:
+        """Keep the part of this process alone, and move it and the data to the device."""
+        # The trace shows which layers read their weights alone; it needs all of them.
+        self.network.traced(few(self.network, self._by_name(examples.first()[0])))
+        self.cut(group, device)
+        where = next(self.parameters()).device
+        return examples.to(where), None if checks is None else checks.to(where)
+
     def check_examples(self, examples: Examples) -> None:
         """Run the network on a first batch, refuse targets that do not fit its outputs, and note the inputs' form.
 
@@ -776,8 +823,13 @@ class Method(Learning):
         self._under_way = True
         try:
             trainer.train()
+            self.join()
             self._conclude(trainer.examples)
+        except KeyboardInterrupt:
+            self.join()
+            raise
         except TrainingError as problem:
+            self.join()
             self.warnings = {**self._before_fit, "diverged": f"training diverged: {problem}"}
             raise
         finally:

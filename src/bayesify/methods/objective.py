@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from bayesify import noise
+from bayesify.distributed.sharding import Shard
 from bayesify.errors import at_least
+from bayesify.functional.sharded_pass import sharded_outputs
 from bayesify.methods.prediction import Prediction
 from bayesify.training.batches import Batch, as_inputs, to_device
 from bayesify.training.trainable import Objective
@@ -39,6 +41,11 @@ class Learning(Prediction):
     fusible: bool = True
     # Buffers that a training step neither reads nor changes, by name.
     outside_steps: Sequence[str] = ()
+    # The parameters and buffers with a number for each weight in their last axis, by name: for `all` weights or for the
+    # `random` ones. Each process can hold a part of them. A class that names none cannot be sharded.
+    sharded: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    # The part of this process in a sharded training; None where this process holds all weights.
+    shard: Shard | None = None
     # Whether a loop of one's own has trained it since the last `fit` or `finish`.
     unfinished: bool = False
 
@@ -165,7 +172,8 @@ class Learning(Prediction):
 
         """
         step = self._passes if step is None else step
-        return self._penalty(step, draws)
+        penalty = self._penalty(step, draws)
+        return penalty if self.shard is None else self.shard.total(penalty)
 
     def loss(self, x: Any, y: Tensor, n_data: int, step: int, draws: int = 1) -> Tensor:
         """The loss of one batch, for a training loop of one's own: mean negative log-likelihood + KL / n_data.
@@ -238,6 +246,14 @@ class Learning(Prediction):
 
         """
 
+    def lower_rate(self, factor: float) -> None:
+        """Change a learning rate that the method keeps for itself, after a rollback: here there is none.
+
+        Args:
+            factor: of the rate.
+
+        """
+
     def update_statistics(self, objective: Objective) -> None:
         """Update running statistics after a pass: their mean over the draws of the step.
 
@@ -245,10 +261,13 @@ class Learning(Prediction):
             objective: what `objective` or `backward` returned for the pass.
 
         """
-        kept = self.network.kept()
+        if not objective.buffers:
+            return
+        kept, means = self.network.kept(), {}
         for name, values in objective.buffers.items():
-            mean = values.double().mean(0) if values.is_floating_point() else values[0]
-            kept[name].copy_(mean)
+            several = values.is_floating_point() and values.shape[0] > 1
+            means[name] = values.double().mean(0) if several else values[0]
+        torch._foreach_copy_([kept[name] for name in means], list(means.values()))
 
     def clip_gradients(self, largest: float) -> None:
         """Scale the gradients of a step down where their norm over all parameters is larger.
@@ -257,7 +276,7 @@ class Learning(Prediction):
             largest: the norm.
 
         """
-        torch.nn.utils.clip_grad_norm_(list(self.parameters()), largest)
+        self._clip(list(self.parameters()), largest)
 
     def weight_parameters(self) -> list[tuple[nn.Parameter, int]]:
         """The parameters with a number for each weight in their last axis, and for how many weights.
@@ -268,6 +287,39 @@ class Learning(Prediction):
         """
         sizes = {"all": self.network.size, "random": self.network.random_size}
         return [(self.get_parameter(name), sizes[which]) for name, which in self.holds_weights.items()]
+
+    def _clip(self, parameters: list[nn.Parameter], largest: float) -> Tensor:
+        """Scale the gradients of some parameters down to a norm; return the norm that they had."""
+        if self.shard is None:
+            return torch.nn.utils.clip_grad_norm_(parameters, largest)
+        norm = torch.sqrt(sharded_squares(self, parameters))
+        torch.nn.utils.clip_grads_with_norm_(parameters, largest, norm)
+        return norm
+
+    @property
+    def _random_size(self) -> int:
+        """The number of random weights that this process holds."""
+        return self.network.random_size if self.shard is None else self.shard.random_size
+
+    def _run(self, theta: Tensor, x: Any, dropout: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
+        """Training passes at weights `[draws, P]`, of which this process may hold a part."""
+        if self.shard is None:
+            return self.network.outputs(theta, x, train=True, dropout=dropout)
+        rows = [row.unsqueeze(0) for row in theta.unbind()]
+        return sharded_outputs(self.network, self.shard, rows, x, dropout=dropout, keys=None)
+
+    def _run_own(
+        self, mean: Tensor, width: Tensor, keys: Tensor, x: Any, dropout: Tensor | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Training passes at this process's own draws, from the parts `[n]` of means and widths."""
+        assert self.shard is not None
+        rows = torch.stack((mean, torch.cat((width, torch.zeros_like(mean[width.shape[0] :])))))
+        return sharded_outputs(self.network, self.shard, [rows] * keys.shape[0], x, dropout=dropout, keys=keys)
+
+    @property
+    def _own_draws(self) -> bool:
+        """Whether this process holds a part of the weights and draws its own."""
+        return self.shard is not None and self.shard.group.own_draws
 
     def _note(self, step: int) -> None:
         """Remember the number of the step, where the update rule or `absorb` needs it."""
@@ -300,5 +352,19 @@ class Learning(Prediction):
         sites = self.network.traced(x).dropout_sites
         if sites is not None and not sites:
             return None
-        device = self.network.initial.device
+        device = self.network.device
         return noise.keys(self.seed, noise.Stream.DROPOUT, network, step + 1, range(draws), device)
+
+
+def sharded_squares(method: Learning, parameters: Sequence[nn.Parameter]) -> Tensor:
+    """The sum of the squares of gradients, over the parts of all processes; what all of them hold counts once."""
+    assert method.shard is not None
+    parts = {id(method.get_parameter(name)) for name in method.sharded if name in dict(method.named_parameters())}
+    with torch.no_grad():
+        zero = method.network.initial.new_zeros(())
+        squares = {True: zero, False: zero}
+        for parameter in parameters:
+            if parameter.grad is not None:
+                kind = id(parameter) in parts
+                squares[kind] = squares[kind] + parameter.grad.square().sum()
+        return method.shard.total(squares[True]) + squares[False]

@@ -19,6 +19,8 @@ from bayesify.distributed.group import Group, digest, local_device
 from bayesify.errors import RunError, choose
 from bayesify.functional.inputs import count
 from bayesify.launch import started_again
+from bayesify.methods.cards import OWN_DRAWS, SHARDED, SHARDED_OWN_DRAWS, WAYS_TO_SHARE
+from bayesify.runs import checkpoint
 from bayesify.training import data_identity
 from bayesify.training.batches import LoaderExamples, TensorExamples, as_inputs, take
 from bayesify.training.plan import Plan, resume_plan
@@ -31,9 +33,21 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-OWN_DRAWS = "own-draws"
+# Optimisers of torch whose step of a weight depends on other weights of its tensor.
+_NOT_BY_WEIGHT = ("adafactor", "muon")
 # What a run that is started again must share with the one in the folder.
-_SAME_RUN = ("epochs", "batch_size", "optimizer", "schedule", "kl", "seed", "precision", "accumulate", "clip_norm")
+_SAME_RUN = (
+    "epochs",
+    "batch_size",
+    "optimizer",
+    "schedule",
+    "kl",
+    "seed",
+    "precision",
+    "accumulate",
+    "clip_norm",
+    "on_nan",
+)
 
 
 def over_processes(function: Callable[P, R]) -> Callable[P, R]:
@@ -52,7 +66,7 @@ def over_processes(function: Callable[P, R]) -> Callable[P, R]:
         method: Any = args[0]
         wanted: Any = kwargs.get("distributed", True)
         if not isinstance(wanted, bool):
-            choose("distributed", wanted, (OWN_DRAWS,))
+            choose("distributed", wanted, WAYS_TO_SHARE)
         given: Any = kwargs.get("device")
         device = local_device(given) if wanted else given
         if device is not None:
@@ -60,10 +74,11 @@ def over_processes(function: Callable[P, R]) -> Callable[P, R]:
         with joined(_device(device, method), wanted=bool(wanted)) as group:
             if group is None:
                 return function(*args, **kwargs)
-            group.own_draws = wanted == OWN_DRAWS
+            group.own_draws = wanted in {OWN_DRAWS, SHARDED_OWN_DRAWS}
+            group.sharded = wanted in {SHARDED, SHARDED_OWN_DRAWS}
             if group.own_draws and not method.draws_per_step:
                 raise ValueError(
-                    f"{method.name} draws no weights in a step: leave out distributed={OWN_DRAWS!r}, which is for "
+                    f"{method.name} draws no weights in a step: leave out distributed={wanted!r}, which is for "
                     "variational and ivon"
                 )
             with nullcontext() if group.first else without_warnings():
@@ -131,7 +146,7 @@ def goes_on(run: str | Path | None, plan: Plan) -> bool:
 
     def found() -> bool:
         try:
-            known, _, _ = resume_plan(Path(run))
+            known, _, _ = resume_plan(Path(run), tensors=False)
         except RunError:
             return False
         return all(getattr(known, name) == getattr(plan, name) for name in _SAME_RUN)
@@ -157,7 +172,7 @@ def predicted_together(
         The outputs at all inputs, in every process.
 
     """
-    with joined(method.network.initial.device, wanted=wanted) as group:
+    with joined(method.network.device, wanted=wanted) as group:
         if group is None:
             return predict(x)
         x = as_inputs(x, method.network.dtype)
@@ -175,6 +190,63 @@ def predicted_together(
         with alone():
             part = predict(take(x, slice(first, first + rows)))
         return group.rows(part.narrow(1, 0, size), total, axis=1)
+
+
+def in_parts(method: Method, plan: Plan) -> Group | None:
+    """The processes, where each of them is to hold a part of a method; None where each holds all of it.
+
+    Args:
+        method: about to be trained.
+        plan: the settings.
+
+    Raises:
+        ValueError: the method or a setting does not allow it.
+
+    """
+    group = active()
+    if group is None or not group.sharded:
+        return None
+    check_sharded(method, plan, group)
+    return group
+
+
+def as_the_run(run: Path, wanted: bool | str) -> None:
+    """Go on in parts with a run that was trained in parts, unless the caller says how.
+
+    Args:
+        run: the run folder.
+        wanted: `distributed`, as it was given.
+
+    """
+    group = active()
+    if group is None or not isinstance(wanted, bool):
+        return
+    known = group.first_value(checkpoint.read_state(run).get("sharded") if group.first else None)
+    group.sharded, group.own_draws = known is not None, bool(known and known["own_draws"])
+
+
+def check_sharded(method: Method, plan: Plan, group: Group) -> None:
+    """Refuse to divide a method among processes where it cannot be.
+
+    Args:
+        method: about to be trained.
+        plan: the settings.
+        group: the processes.
+
+    Raises:
+        ValueError: with the reason.
+
+    """
+    reason = method.why_not_sharded(own_draws=group.own_draws)
+    if reason is not None:
+        raise ValueError(f"{method.name} cannot be sharded: {reason}, or leave out distributed={SHARDED!r}")
+    for name in ("rates", "recompute"):
+        if getattr(plan, name):
+            raise ValueError(f"{name}= does not work with distributed={SHARDED!r}: leave it out")
+    if plan.optimizer.partition(":")[0] in _NOT_BY_WEIGHT:
+        raise ValueError(
+            f"the steps of {plan.optimizer} depend on more than one weight, which other processes hold: use adam"
+        )
 
 
 def _check_supported(method: Method, plan: Plan | None, group: Group) -> None:

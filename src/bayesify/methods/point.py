@@ -54,6 +54,7 @@ class PointEstimate(Method):
 
     name: ClassVar[str] = "point"
     holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all"})
+    sharded: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all"})
     capturable: ClassVar[bool] = True
     noise_kind: ClassVar[str | None] = "learned"
 
@@ -133,12 +134,12 @@ class PointEstimate(Method):
         if self.prior is None:
             penalty = self.theta.new_zeros(())
         else:
-            penalty = -self.prior.log_density(self.theta[: self.network.random_size])
+            penalty = -self.prior.log_density(self.theta[: self._random_size])
         return penalty if self.log_noise is None else penalty + noise_penalty(self.noise_prior, self.log_noise)
 
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:
         dropout = self._training_dropout(x, step, draws)
-        return self.network.outputs(self.theta.expand(draws, -1), x, train=True, dropout=dropout)
+        return self._run(self.theta.expand(draws, -1), x, dropout)
 
 
 def start_log_noise(likelihood: Likelihood, like: Tensor, count: int) -> nn.Parameter | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -125,7 +126,7 @@ class Prediction(nn.Module, ABC):
     @property
     def inputs_at_once(self) -> int:
         """How many inputs are evaluated together at most, by default."""
-        return _INPUTS * _room("inputs", self.network.initial.device)
+        return _INPUTS * _room("inputs", self.network.device)
 
     def predict(
         self,
@@ -183,7 +184,7 @@ class Prediction(nn.Module, ABC):
         def evaluate(rows: Any) -> Tensor:
             if by == "moments":
                 return self._by_moments(rows, batch_size, precision, max_memory)
-            with passes_in(precision, self.network.initial.device, self.network.dtype):
+            with passes_in(precision, self.network.device, self.network.dtype):
                 return self._outputs(rows, numbers, seed, by, batch_size, max_memory)
 
         settings = (len(numbers), seed, by, precision)
@@ -250,7 +251,7 @@ class Prediction(nn.Module, ABC):
         inputs = max(1, max_memory // self._bytes_per_input(x, len(numbers)))
         if inputs < total:
             # Whole batches where possible: equal products have equal rounding.
-            batch = pieces(self.network.size, widest, min(batch_size, total), self.network.initial.device)[1]
+            batch = pieces(self.network.size, widest, min(batch_size, total), self.network.device)[1]
             inputs = inputs // batch * batch or inputs
         for start in range(0, total, inputs):
             rows = x if inputs >= total else take(x, slice(start, start + inputs))
@@ -285,7 +286,7 @@ class Prediction(nn.Module, ABC):
         # The widest layer has at least as many numbers as the output, so that few predictions need the exact number.
         at_most = draws * total * widest * 8
         if limit is None:
-            free = None if at_most <= _PART else memory.available(self.network.initial.device)
+            free = None if at_most <= _PART else memory.available(self.network.device)
             if free is None:
                 return
             limit = free // 2
@@ -411,7 +412,7 @@ class Prediction(nn.Module, ABC):
             )
         std = self.std
         assert isinstance(std, Tensor)
-        device = self.network.initial.device
+        device = self.network.device
         half = decided(precision, device, self.network.dtype) == "bfloat16"
         propagation = prediction_of(self.network, self.mean_weights, std, half=half, insist=precision == "bfloat16")
         x, widest, batch_size = self._looked_at(x, batch_size)
@@ -451,7 +452,7 @@ class Prediction(nn.Module, ABC):
     ) -> Tensor:
         x, widest, batch_size = self._looked_at(x, batch_size)
         self._check_memory(x, widest, len(numbers), max_memory)
-        device = self.network.initial.device
+        device = self.network.device
         total = count(x)
         chunk, batch_size = pieces(self.network.size, widest, min(batch_size, total), device)
         drawing = self._drawing(seed)
@@ -461,9 +462,11 @@ class Prediction(nn.Module, ABC):
             dropout = None if by == "mean" else self.dropout_keys(some, seed)
             kept = None if by == "mean" else self.draw_buffers(some, seed)
             rows = []
-            for start in range(0, total, batch_size):
-                part = to_device(take(x, slice(start, start + batch_size)), device)
-                rows.append(self.outputs_at(theta, part, dropout, kept))
+            # The weights of a chain are split by batched products, in several threads.
+            with nullcontext() if self.network.is_chain else self.network.same_weights(theta):
+                for start in range(0, total, batch_size):
+                    part = to_device(take(x, slice(start, start + batch_size)), device)
+                    rows.append(self.outputs_at(theta, part, dropout, kept))
             return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
 
         if by == "draws" and len(numbers) > 1 and self._may_share_prefix(drawing, numbers[:2]):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bayesify import likelihoods, networks, priors, runs
 from bayesify.errors import RunError, first_line, nearest
-from bayesify.files import reason, write_json, write_text
+from bayesify.files import reason, write_text
 from bayesify.functional.selection import select
 from bayesify.methods import adapter
 from bayesify.methods.after_fit import Checked
@@ -23,7 +23,7 @@ from bayesify.methods.elbo import ELBO
 from bayesify.methods.registry import METHODS
 from bayesify.predictive import recalibration
 from bayesify.priors import posterior
-from bayesify.runs import guarantees, tensor_files
+from bayesify.runs import checkpoint, guarantees, pair, tensor_files
 from bayesify.training.plan import History, resume_plan
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 OWN_FUNCTION = "a function of yours"
 # Settings that matter only at the start of training, which a resumed run has passed.
-_ONLY_AT_START = {"rho", "hessian_init", "initial"}
+_ONLY_AT_START = {"rho", "hessian_init", "warm_up", "initial"}
 # Numbers of which the tensors may have fewer than the description says, before a run is refused unbuilt.
 _ALWAYS_ALLOWED = 1 << 22
 _MOST_LAYERS = 10_000
@@ -54,8 +54,7 @@ def save(method: Method, folder: Path, *, base: bool = True) -> Path:
     if method.run != folder.resolve():
         runs.clear(folder)
         method.run = folder.resolve()
-    tensor_files.write(folder / runs.MODEL, tensors, {"method": method.name})
-    write_json(folder / runs.CONFIG, about)
+    pair.write(folder, about, tensors, {"method": method.name})
     save_guarantees(method, folder)
     if method.history.records:
         write_text(folder / runs.HISTORY, method.history.to_jsonl())
@@ -91,11 +90,13 @@ def load(
     config = runs.read_config(folder)
     if config.get("output") == OWN_FUNCTION and output is None:
         raise RunError(f"the method in {folder} picks its output by a function of yours: give output=")
-    file = folder / (runs.MODEL if config.get("complete", True) else runs.STATE)
-    _check_sizes(config, tensor_files.shapes(file), file, folder / runs.CONFIG, own_network=network is not None)
+    complete = config.get("complete", True)
+    file = folder / (runs.MODEL if complete else runs.STATE)
+    shapes = tensor_files.shapes(file) if complete else checkpoint.shapes(folder)
+    _check_sizes(config, shapes, file, folder / runs.CONFIG, own_network=network is not None)
     method = _rebuild(config, network, folder, output)
-    tensors, state = tensor_files.read(file)
-    if not config.get("complete", True):
+    tensors, state = tensor_files.read(file) if complete else checkpoint.read(folder)
+    if not complete:
         try:
             step = int(state["progress"]["step"])
         except (LookupError, TypeError, ValueError):
@@ -161,11 +162,12 @@ def _checked_of(config: dict[str, Any], folder: Path) -> Checked | None:
 
 
 def to_resume(
-    method: Method, folder: Path, grows: tuple[str, ...] = ()
+    method: Method, folder: Path, grows: tuple[str, ...] = (), *, in_parts: bool = False
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
     """The plan, tensors and state with which a method resumes a run; a RunError where it cannot.
 
-    Tensors whose names begin with one of `grows` may have another shape in the run.
+    Tensors whose names begin with one of `grows` may have another shape in the run. Where the method is to be held in
+    parts, the tensors are left out: each process reads its own later.
     """
     config = runs.read_config(folder)
     runs.use(folder)
@@ -174,16 +176,29 @@ def to_resume(
             f"{folder} is a run of {config.get('method')}, which {method.name} cannot resume: "
             f"use bayesify.load({str(folder)!r}).resume(...)"
         )
-    if not (folder / runs.STATE).exists():
+    if not checkpoint.exists(folder):
         raise RunError(
             f"{folder} has no checkpoint to resume from: save() writes only the result, "
             f"fit(data, run=...) writes checkpoints too"
         )
-    plan, tensors, state = resume_plan(folder, method.plan_type)
+    plan, tensors, state = resume_plan(folder, method.plan_type, tensors=not in_parts)
+    if config.get("complete", True) and _steps(state) == 0:
+        raise RunError(
+            f"{folder} was about to be replaced by another training when that was killed: its model is still the old "
+            "one, its checkpoint is not; train again with overwrite (overwrite=True, --overwrite)"
+        )
+    if in_parts:
+        _check_model(method, config, folder)
+        return plan, tensors, state
     model = {name.removeprefix("model/"): tensor for name, tensor in tensors.items() if name.startswith("model/")}
     _check_tensors(method, model, folder, grows)
     _check_model(method, config, folder)
     return plan, tensors, state
+
+
+def _steps(state: dict[str, Any]) -> Any:
+    progress = state.get("progress")
+    return progress.get("step") if isinstance(progress, dict) else None
 
 
 def describe(method: Method) -> dict[str, Any]:

@@ -15,8 +15,9 @@ draws is then stored with theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -82,6 +83,9 @@ class SWAG(PointEstimate):
     """
 
     name: ClassVar[str] = "swag"
+    sharded: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"theta": "all", "average": "all", "variance": "random", "deviations": "random"}
+    )
     noise_kind: ClassVar[str | None] = None
     estimator: ClassVar[str] = "weight"
     needs_finish: ClassVar[bool] = True
@@ -305,6 +309,16 @@ class SWAG(PointEstimate):
     def _columns(self) -> int:
         return min(int(self.count), self.rank)
 
+    def lower_rate(self, factor: float) -> None:
+        """Lower the constant rate of the snapshots, after a rollback.
+
+        Args:
+            factor: of the rate.
+
+        """
+        self.rate.mul_(factor)
+        self._rate = None
+
     def _hold_rate(self, optimizer: Optimizer, *_: Any) -> None:
         if self._steps is None or self._step < self._first:
             self.rate.zero_()
@@ -319,7 +333,7 @@ class SWAG(PointEstimate):
     @torch.no_grad()
     def _take(self) -> None:
         """Add a snapshot (Welford 1962): numerically safe where weights are large and their spread is small."""
-        number, size = int(self.count) + 1, self.network.random_size
+        number, size = int(self.count) + 1, self._random_size
         before = self.theta - self.average
         self.average += before / number
         after = (self.theta - self.average)[:size]

@@ -74,7 +74,7 @@ class WithELBO(Method):
             The ELBO over N examples.
 
         """
-        device = self.network.initial.device
+        device = self.network.device
         total = torch.zeros(draws, dtype=torch.float64, device=device)
         by_example = []
         keys = noise.keys(seed, noise.Stream.LOGITS, draws=range(draws), device=device)

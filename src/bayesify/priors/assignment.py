@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -89,11 +89,33 @@ class Group:
             if name in stored or len(set(values)) > 1
         }
 
+    def part(self, pieces: Sequence[tuple[int, int]]) -> tuple[Group, list[tuple[int, int]]]:
+        """The group in a vector that has only some pieces of the whole one.
+
+        Args:
+            pieces: ranges of the whole vector, in order.
+
+        Returns:
+            The group with its ranges in the shorter vector, and the ranges among the group's own weights.
+
+        """
+        ranges, own, at = [], [], 0
+        for start, stop in pieces:
+            before = 0
+            for first, last in self.ranges:
+                low, high = max(start, first), min(stop, last)
+                if low < high:
+                    ranges.append((at + low - start, at + high - start))
+                    own.append((before + low - first, before + high - first))
+                before += last - first
+            at += stop - start
+        return replace(self, ranges=tuple(ranges)), own
+
     def pick(self, vector: Tensor) -> Tensor:
         """The group's weights from vectors `[..., P]`."""
         if self.ranges == ((0, vector.shape[-1]),):
             return vector
-        pieces = [vector[..., start:stop] for start, stop in self.ranges]
+        pieces = [vector[..., start:stop] for start, stop in self.ranges] or [vector[..., :0]]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, -1)
 
 

@@ -13,6 +13,7 @@ non-centred coordinates `raw = (w - mean) / tau`, weights and scales are indepen
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -92,6 +93,7 @@ class WeightPrior(nn.Module):
                 buffer = values if stored else values.to(torch.get_default_dtype())
                 self.register_buffer(f"{name}_{index}", buffer, persistent=stored)
         self._missing = any(isinstance(prior, Posterior) and not prior.loaded for prior in self.assignments.values())
+        self.is_part = False
         self._initial: Tensor
         self.register_buffer("_initial", self._start().to(torch.get_default_dtype()), persistent=False)
 
@@ -334,6 +336,37 @@ class WeightPrior(nn.Module):
         empty = torch.zeros((*keys.shape[:-1], 0), dtype=self._initial.dtype, device=keys.device)
         return torch.cat([empty, *draws], -1).to(self._initial.dtype)
 
+    def part(self, pieces: Sequence[tuple[int, int]]) -> Self:
+        """The prior of a vector that has only some pieces of the whole one; its sums are over those.
+
+        Args:
+            pieces: ranges of the whole vector, in order.
+
+        Returns:
+            A prior of `sum of stop - start` weights. Only its densities and divergences can be used.
+
+        Examples:
+            >>> theta = torch.arange(bnn.prior.size) / 100
+            >>> halves = [(0, 60)], [(60, bnn.prior.size)]
+            >>> parts = [bnn.prior.part(half).log_density(theta[half[0][0] : half[0][1]]) for half in halves]
+            >>> torch.allclose(sum(parts), bnn.prior.log_density(theta))
+            True
+
+        """
+        part = copy.copy(self)
+        part.__dict__ = {**self.__dict__, "_buffers": dict(self._buffers)}
+        part.size = sum(stop - start for start, stop in pieces)
+        part.groups, part.is_part = [], True
+        for index, group in enumerate(self.groups):
+            shorter, own = group.part(pieces)
+            part.groups.append(shorter)
+            for name in (f"scale_{index}", f"mean_{index}"):
+                values = part._buffers.get(name)
+                if values is not None:
+                    kept = [values[start:stop] for start, stop in own]
+                    part._buffers[name] = torch.cat([values[:0], *kept])
+        return part
+
     def describe(self, name: str) -> str:
         """One tensor's prior as a summary prints it.
 
@@ -437,7 +470,7 @@ class WeightPrior(nn.Module):
         # Buffers are written again after every move, so that a cast to float64 gives float64's digits.
         move: Callable[..., object] = super()._apply
         move(fn, recurse)
-        for index, group in enumerate(self.groups):
+        for index, group in enumerate(() if self.is_part else self.groups):
             for name, values in group.varying().items():
                 if name not in group.stored:
                     self.get_buffer(f"{name}_{index}").copy_(values)

@@ -55,7 +55,7 @@ def simple_models(report: Report, results: Sequence[MethodResult]) -> None:
     report.section(
         "Simple models",
         "Trained on the same examples by scikit-learn with its default settings. A network that predicts no better "
-        "is not worth its trouble.",
+        "adds nothing.",
     )
     names = list(models[0].scores)
     heads = [Column(SCORES[name].heading, SCORES[name].form, better=SCORES[name].better) for name in names]

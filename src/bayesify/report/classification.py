@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +33,8 @@ def scores(report: Report, seeds: Seeds, *, unknown_name: str, at_least: float) 
     scoring.large_numbers(report, seeds, listed)
     draws = list_by_label({result.label: str(result.predictive.draws) for result in results})
     others = f" and {unknown:,} of {unknown_name}" if unknown else ""
-    cost = " Cost is against the plain network." if any(result.cost is not None for result in results) else ""
+    timed = any(result.cost is not None for result in results)
+    cost = " Cost is training time relative to the plain network." if timed else ""
     scoring.table(report, seeds, listed, f"{known:,} known test examples{others}. Draws: {draws}.{cost}")
     if len(seeds.runs) > 1:
         chosen = {"accuracy on known": listed["accuracy"]}
@@ -178,16 +180,21 @@ def galleries(
 
 
 def _about_entropies(results: Sequence[MethodResult]) -> str:
-    opening = "Entropy of the predictive distribution, in nats."
+    largest = math.log(results[0].predictive.probs.shape[-1])
+    opening = f"The entropy of each prediction. The largest possible one is {largest:.2f} nats."
     if all(result.unknown is None for result in results):
-        medians = list_by_label({result.label: f"{_median(result.predictive):.2f}" for result in results})
-        return f"{opening} Inputs at the right are worth a second look. Median: {medians}."
+        medians = list_by_label({result.label: _median(result.predictive, largest) for result in results})
+        return f"{opening} Inputs at the right are worth a second look. Median, in percent of the largest: {medians}."
     pairs = list_by_label(
-        {r.label: f"{_median(r.predictive):.2f} and {_median(r.unknown):.2f}" for r in results if r.unknown is not None}
+        {
+            r.label: f"{_median(r.predictive, largest)} and {_median(r.unknown, largest)}"
+            for r in results
+            if r.unknown is not None
+        }
     )
     return (
-        f"{opening} Known inputs should lie at the left, unknown ones (hatched) at the right. Medians of the known and "
-        f"the unknown: {pairs}."
+        f"{opening} Known inputs should lie at the left, unknown ones (hatched) at the right. Medians of "
+        f"the known and the unknown, in percent of the largest: {pairs}."
     )
 
 
@@ -206,8 +213,8 @@ def _about_risk(results: Sequence[MethodResult], curves: dict[str, Any]) -> tupl
     return risk, calibration
 
 
-def _median(predictive: Any) -> float:
-    return float(predictive.entropy.double().median())
+def _median(predictive: Any, largest: float) -> str:
+    return f"{float(predictive.entropy.double().median()) / largest:.0%}"
 
 
 def _unknown_count(results: Sequence[MethodResult]) -> int:

@@ -176,7 +176,7 @@ def _how_far(curve: PruningCurve) -> str:
         reached = fraction
     if reached == 0:
         return "The error grows by more than a tenth as soon as weights are removed."
-    return f"{reached:.0%} of the weights can go before the error grows by more than a tenth."
+    return f"{reached:.0%} of the weights can be removed before the error grows by more than a tenth."
 
 
 def _listed(cuts: Sequence[float]) -> str:

@@ -4,12 +4,11 @@ from bayesify.runs.folder import (
     CARD,
     CARD_MARK,
     CERTIFICATE,
-    CONFIG,
+    CONTINUAL,
     FORMAT,
     GUARANTEES,
     HISTORY,
     METRICS,
-    MODEL,
     STATE,
     UNKNOWN,
     VERSION,
@@ -17,18 +16,21 @@ from bayesify.runs.folder import (
     claim,
     clear,
     delete_scores,
+    is_history,
     read_config,
     read_history,
     use,
     versions,
 )
 from bayesify.runs.lock import holds_locks
+from bayesify.runs.pair import CONFIG, MODEL
 
 __all__ = [
     "CARD",
     "CARD_MARK",
     "CERTIFICATE",
     "CONFIG",
+    "CONTINUAL",
     "FORMAT",
     "GUARANTEES",
     "HISTORY",
@@ -42,6 +44,7 @@ __all__ = [
     "clear",
     "delete_scores",
     "holds_locks",
+    "is_history",
     "read_config",
     "read_history",
     "use",

@@ -22,18 +22,19 @@ import torch
 
 from bayesify import distributed
 from bayesify.errors import RunError, first_line
-from bayesify.files import check_regular, reason, remove_leftovers
-from bayesify.runs import lock
+from bayesify.files import check_regular, delete, reason, remove_leftovers
+from bayesify.runs import lock, pair
+from bayesify.runs.pair import CONFIG, MODEL
 
 VERSION = 1
 FORMAT = "bayesify-run"
-CONFIG, MODEL, HISTORY, METRICS = "config.json", "model.safetensors", "history.jsonl", "metrics.json"
+HISTORY, METRICS = "history.jsonl", "metrics.json"
 STATE = Path("checkpoint") / "state.safetensors"
 CARD, CARD_MARK = "README.md", "library_name: bayesify"
-UNKNOWN = "unknown.safetensors"
+UNKNOWN, CONTINUAL = "unknown.safetensors", "continual.safetensors"
 GUARANTEES, CERTIFICATE = "guarantees.json", "certificate.json"
 _PARTS = {
-    *(CONFIG, MODEL, HISTORY, METRICS, UNKNOWN, GUARANTEES, CERTIFICATE),
+    *(CONFIG, MODEL, HISTORY, METRICS, UNKNOWN, CONTINUAL, GUARANTEES, CERTIFICATE),
     *("checkpoint", "report.html", "report.json"),
 }
 
@@ -136,23 +137,24 @@ def use(folder: Path) -> None:
     lock.take(folder)
     for place in (folder, folder / "checkpoint"):
         remove_leftovers(place)
+    pair.settle(folder)
 
 
 def clear(folder: Path) -> None:
     """Delete what an earlier run left beside its model: its checkpoint, history, scores and pages."""
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-    (folder / HISTORY).unlink(missing_ok=True)
+    delete(folder / HISTORY)
     delete_scores(folder)
 
 
 def delete_scores(folder: Path) -> None:
     """Delete what no longer describes a model that is trained further: its scores, pages and model card."""
     for name in _PARTS - {CONFIG, MODEL, HISTORY, "checkpoint"}:
-        (folder / name).unlink(missing_ok=True)
+        delete(folder / name)
     # A README that a person wrote stays.
     card = folder / CARD
     if card.is_file() and CARD_MARK in card.read_text(encoding="utf-8", errors="replace")[:2000]:
-        card.unlink()
+        delete(card)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -163,7 +165,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise RunError(f"{folder} is a file, not a run folder")
     try:
         check_regular(folder / CONFIG)
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        text = (folder / CONFIG).read_text(encoding="utf-8")
+        config = pair.newer_config(folder) or json.loads(text)
     except FileNotFoundError:
         raise RunError(f"{folder} is not a run: it has no {CONFIG}") from None
     except OSError as problem:
@@ -203,16 +206,29 @@ def _check_types(path: Path, config: dict[str, Any]) -> None:
 
 def read_history(folder: Path) -> list[dict[str, Any]]:
     """The records of `history.jsonl`; lines that are damaged are left out, and a warning names them."""
-    records: list[dict[str, Any]] = []
-    damaged: list[int] = []
     path = folder / HISTORY
     try:
         check_regular(path)
-        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        records, damaged = _parse_history(path.read_bytes() if path.exists() else b"")
     except OSError as problem:
         logger.warning("%s cannot be read: %s", path, reason(problem))
-        return records
-    for number, line in enumerate(lines, 1):
+        return []
+    if damaged:
+        numbers = ", ".join(map(str, damaged[:5])) + (", ..." if len(damaged) > 5 else "")
+        logger.warning("%s is damaged: left out line%s %s", path, "" if len(damaged) == 1 else "s", numbers)
+    return records
+
+
+def is_history(data: bytes) -> bool:
+    """Whether these are the bytes of a whole `history.jsonl`."""
+    return not _parse_history(data)[1]
+
+
+def _parse_history(data: bytes) -> tuple[list[dict[str, Any]], list[int]]:
+    """The records, and the numbers of the lines that are none."""
+    records: list[dict[str, Any]] = []
+    damaged: list[int] = []
+    for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
         try:
@@ -223,10 +239,7 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
             records.append(record)
         else:
             damaged.append(number)
-    if damaged:
-        numbers = ", ".join(map(str, damaged[:5])) + (", ..." if len(damaged) > 5 else "")
-        logger.warning("%s is damaged: left out line%s %s", path, "" if len(damaged) == 1 else "s", numbers)
-    return records
+    return records, damaged
 
 
 def _is_record(record: Any) -> bool:

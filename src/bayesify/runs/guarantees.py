@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesify.errors import RunError, first_line
-from bayesify.files import check_regular, reason, write_json
+from bayesify.files import check_regular, delete, reason, write_json
 from bayesify.runs.folder import GUARANTEES
 
 FORMAT = "bayesify-guarantees"
@@ -25,7 +25,7 @@ def write(folder: Path, content: dict[str, Any], weights: str) -> None:
     """Write the guarantees of a run; an empty content deletes the file."""
     path = folder / GUARANTEES
     if not content:
-        path.unlink(missing_ok=True)
+        delete(path)
         return
     about = {"format": FORMAT, "version": VERSION, "checksum": checksum(content, weights), "weights": weights}
     write_json(path, about | {"content": content})
@@ -57,7 +57,11 @@ def read(folder: Path) -> tuple[dict[str, Any], str] | None:
     content, weights = plain.get("content"), plain.get("weights")
     if not isinstance(content, dict) or not isinstance(weights, str):
         raise RunError(f"{path} is damaged: content and weights are missing")
-    if plain.get("checksum") != checksum(content, weights):
+    try:
+        expected = checksum(content, weights)
+    except ValueError as problem:  # NaN or infinity, which are never written
+        raise RunError(f"{path} is damaged: {first_line(problem)}") from None
+    if plain.get("checksum") != expected:
         raise RunError(f"{path} is damaged: its content does not have its checksum; certify the run again")
     return content, weights
 

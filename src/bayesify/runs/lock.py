@@ -106,20 +106,41 @@ def _make(folder: Path) -> None:
     path = folder / LOCK
     unique = folder / f"{LOCK}.{os.getpid()}.{threading.get_ident()}"
     content = json.dumps(_identity())
-    for _ in range(_TRIES):
-        try:
-            unique.write_text(content, encoding="utf-8")
-            _create(unique, path, content)
-        except FileExistsError:
-            owner = _read(path)
-            if owner is not None and _is_alive(owner):
-                raise RunError(_busy(folder, owner)) from None
-            _remove_stale(path, owner, unique)
-        else:
-            return
-        finally:
-            unique.unlink(missing_ok=True)
+    with _one_at_a_time(folder):
+        for _ in range(_TRIES):
+            try:
+                unique.write_text(content, encoding="utf-8")
+                _create(unique, path, content)
+            except FileExistsError:
+                owner = _read(path)
+                if owner is not None and _is_alive(owner):
+                    raise RunError(_busy(folder, owner)) from None
+                _remove_stale(path, owner, unique)
+            else:
+                return
+            finally:
+                unique.unlink(missing_ok=True)
     raise RunError(f"cannot lock {folder}: delete {path} if nothing trains there")
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Let one process of this machine at a time look at a lock and take it over.
+
+    Without it a second process could move away the fresh lock of a first one, and a third could take the folder before
+    the second puts it back. Where the system cannot lock a folder, that window stays.
+    """
+    descriptor = None
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _create(unique: Path, path: Path, content: str) -> None:

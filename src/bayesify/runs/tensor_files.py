@@ -29,14 +29,15 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Write tensors and a JSON state to `path`, completely or not at all."""
-    flat = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any], known: str | None = None) -> None:
+    """Write tensors and a JSON state to `path`, completely or not at all; `known` is their checksum, if it is known."""
+    flat = _flat(tensors)
     size = sum(tensor.numel() * tensor.element_size() for tensor in flat.values())
     # One key in the header: several would be written in varying order, and files of equal runs would differ.
-    header = json.dumps({"format": FORMAT, "checksum": _checksum(flat, state), "state": state})
+    header = json.dumps({"format": FORMAT, "checksum": known or _checksum(flat, state), "state": state})
     try:
-        with replacing(path, size) as temporary:
+        # Safetensors writes to a temporary file of its own, which would stay after a kill.
+        with replacing(path, size, alone=True) as temporary:
             save_file(flat, temporary, {"bayesify": header})
     except (OSError, SafetensorError) as problem:
         raise RunError(f"cannot write {path}: {reason(problem)}; the previous checkpoint is kept") from None
@@ -56,7 +57,7 @@ def read(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tens
         RunError: the file is missing, damaged, or was not written by `write`.
 
     """
-    with _explained(path), safe_open(path, "pt") as file:
+    with explained(path), safe_open(path, "pt") as file:
         header = _header(file, path)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         state = header["state"]
@@ -70,7 +71,7 @@ def read(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tens
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of the tensors in a checkpoint, from its header alone."""
-    with _explained(path), safe_open(path, "pt") as file:
+    with explained(path), safe_open(path, "pt") as file:
         _header(file, path)
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
@@ -82,9 +83,25 @@ def _header(file: Any, path: Path) -> dict[str, Any]:
     return header
 
 
+def checksum(tensors: dict[str, Tensor], state: dict[str, Any]) -> str:
+    """The checksum that a file of these tensors and this state has in its header."""
+    return _checksum(_flat(tensors), state)
+
+
+def checksum_of(path: Path) -> str | None:
+    """The checksum in the header of a file, which alone is read; None in files of version 0.1."""
+    with explained(path), safe_open(path, "pt") as file:
+        found = _header(file, path).get("checksum")
+    return found if isinstance(found, str) else None
+
+
 def digest(tensors: dict[str, Tensor]) -> str:
     """A digest of tensors by name, wherever they are: equal for equal values."""
-    return _checksum({name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}, {})
+    return checksum(tensors, {})
+
+
+def _flat(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
 
 
 def _checksum(tensors: dict[str, Tensor], state: dict[str, Any]) -> str:
@@ -99,7 +116,7 @@ def _checksum(tensors: dict[str, Tensor], state: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Turn every error of a damaged file into a `RunError` that names it."""
     try:
         check_regular(path)

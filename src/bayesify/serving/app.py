@@ -174,4 +174,13 @@ async def _to_docs() -> Response:
 
 async def _on_error(_: Request, problem: Exception) -> Response:
     """The same form for every error, ours and the framework's."""
+    if isinstance(problem, RequestValidationError):
+        return error_response(HTTPException(422, _first_reason(problem)))
     return error_response(problem if isinstance(problem, HTTPException) else HTTPException(422, first_line(problem)))
+
+
+def _first_reason(problem: RequestValidationError) -> str:
+    """What is wrong with the first value that does not fit; the exception's own text holds all of the input."""
+    first = problem.errors()[0]
+    place = ".".join(str(part)[:40] for part in first["loc"][1:6])
+    return f"{place}: {first['msg']}"[:200] if place else str(first["msg"])[:200]

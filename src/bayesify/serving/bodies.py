@@ -7,6 +7,7 @@ watched: when the client leaves, the request's task is cancelled, and with it ev
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 
 # A byte of a body may become a 64-bit number.
 _GROWTH = 9
+_leaving: ContextVar[asyncio.Event | None] = ContextVar("_leaving", default=None)
+
+
+def client_has_left() -> bool:
+    """Whether the client that this code works for has closed its connection; also in the thread of a route."""
+    left = _leaving.get()
+    return left is not None and left.is_set()
 
 
 class BodyBudget:
@@ -76,6 +84,7 @@ class CountedBody:
     async def run(self, app: ASGIApp) -> None:
         """Let the application respond; returns without a response where the client has left."""
         self._task = asyncio.current_task()
+        _leaving.set(self._left)
         try:
             if not self._expected:
                 self._first = await self._next()

@@ -2,8 +2,13 @@
 
 uvicorn bounds neither the head of a request nor its time. Here a head has a size and a time, a body may not hide bytes
 in chunk extensions and trailers, and a client that does not read is dropped. When all connections are taken, one that
-is idle between two requests gives way; otherwise the new one comes into a small reserve, where only health checks are
-answered. A full reserve drops its oldest connection whose head is incomplete.
+is idle between two requests gives way, or one whose head is incomplete after two seconds; otherwise the new one comes
+into a small reserve, where only health checks are answered. A full reserve drops its oldest connection whose head is
+incomplete.
+
+Who is refused is told so. A socket that is closed while bytes of the client are unread resets the connection, and the
+client may lose the response: so a refused connection is first closed for writing, and what still arrives is thrown away
+for a second.
 """
 
 from __future__ import annotations
@@ -24,7 +29,12 @@ _PIPELINED = 8
 # Files beside connections: the listening socket, the event loop, the libraries, a run's data.
 _OTHER_FILES = 64
 # A health check is small: its head comes at once.
-_RESERVE_SECONDS = 2.0
+_RESERVE_SECONDS = _SLOW_SECONDS = 2.0
+# A client that was refused has this long to finish sending and to read the refusal.
+_LINGER_SECONDS = 1.0
+_MOST_LINGERING = 1000
+# Bodies of this many times the limit are read and thrown away, so that the client sees the refusal.
+_THROWN_AWAY = 4
 
 
 def connection_limit(limits: Limits) -> int:
@@ -32,14 +42,23 @@ def connection_limit(limits: Limits) -> int:
 
     The event loop accepts all connections that wait before it looks at the first: as many again stay free for them.
     """
+    return max(1, min(limits.connections, (_files() - _OTHER_FILES - 2 * limits.reserve) // 2))
+
+
+def lingering_limit(limits: Limits) -> int:
+    """The number of refused connections that may still read their refusal; further ones are closed at once."""
+    most = connection_limit(limits)
+    return max(limits.reserve, min(_MOST_LINGERING, _files() - _OTHER_FILES - limits.reserve - 2 * most))
+
+
+def _files() -> int:
+    """How many files the process may open."""
     try:
         import resource
     except ImportError:  # Windows has no such limit.
-        return limits.connections
+        return 1 << 20
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if files == resource.RLIM_INFINITY:
-        return limits.connections
-    return max(1, min(limits.connections, (files - _OTHER_FILES - limits.reserve) // 2))
+    return 1 << 20 if files == resource.RLIM_INFINITY else files
 
 
 def protocol_of(limits: Limits) -> type[BoundedProtocol]:
@@ -52,16 +71,21 @@ class ConnectionTable:
 
     def __init__(self, limits: Limits) -> None:
         self.most = connection_limit(limits)
+        self.most_lingering = lingering_limit(limits)
         self.reserve = limits.reserve
         self.ordinary: dict[BoundedProtocol, None] = {}
         self.reserved: dict[BoundedProtocol, None] = {}
         # Idle connections, those that have waited longest first.
         self.idle: dict[BoundedProtocol, None] = {}
+        # Refused, and closed for writing.
+        self.lingering: set[BoundedProtocol] = set()
 
     def admit(self, connection: BoundedProtocol) -> bool:
         """Give a new connection its place; False where there is none."""
-        if len(self.ordinary) >= self.most and self.idle:
-            next(iter(self.idle)).drop()
+        if len(self.ordinary) >= self.most:
+            others = self.idle or (other for other in self.ordinary if other.is_slow)
+            if other := next(iter(others), None):
+                other.drop()
         if len(self.ordinary) < self.most:
             self.ordinary[connection] = None
             return True
@@ -77,6 +101,7 @@ class ConnectionTable:
         """Free the place of a connection that has ended, or is about to."""
         for connections in (self.ordinary, self.reserved, self.idle):
             connections.pop(connection, None)
+        self.lingering.discard(connection)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -91,6 +116,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head = 0
         self._unread = 0
         self._silent = 0
+        self._since = 0.0
         self._complete = True
         self._problem: tuple[int, str] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -114,9 +140,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def drop(self) -> None:
         """Close the connection to make room for another one."""
         self.table.remove(self)
-        if self.in_head and self._head:
+        if self._head or self.cycle is None:
             self.refuse(503, "too many connections: try again in a moment")
         else:
+            # Between two requests: a client opens another connection by itself.
             self._close()
 
     def refuse(self, status: int, message: str) -> None:
@@ -129,7 +156,9 @@ class BoundedProtocol(HttpToolsProtocol):
             head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-length: {len(body)}\r\n".encode()
             safe = b"content-type: application/json\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
             self.transport.write(head + retry + safe + body)
-        self._close()
+            self._linger()
+        else:
+            self._close()
 
     def send_400_response(self, msg: str) -> None:
         self.refuse(*(self._problem or (400, "this is not an HTTP request")))
@@ -139,7 +168,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self.table.idle.pop(self, None)
         view, step = memoryview(data), self.limits.head
-        while view and not self.transport.is_closing():
+        if self in self.table.lingering:
+            self._throw_away(len(view))
+            return
+        while view and not self._is_over:
             if self.in_head:
                 room = step - self._head
                 if room <= 0:
@@ -155,7 +187,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 # Bytes that are no body: chunk extensions or trailers.
                 self._close()
         begun = self._head > 0 or not self._complete
-        if self.in_head and begun and "head" not in self._timers and not self.transport.is_closing():
+        if self.in_head and begun and "head" not in self._timers and not self._is_over:
             self._expect_head()
 
     def on_message_begin(self) -> None:
@@ -173,19 +205,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self.in_head, self._head, self._silent = False, 0, 0
         if len(self.pipeline) >= _PIPELINED:
             self._fail(400, "too many requests wait on this connection")
-        reserved = self in self.table.reserved
-        self.scope["state"][RESERVED] = reserved
+        self.scope["state"][RESERVED] = self in self.table.reserved
         super().on_headers_complete()
-        if reserved:
-            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._silent = 0
         if self.cycle.response_complete:
             # What follows a refusal is read and thrown away, so that the client sees the response, up to a point.
-            self._unread += len(body)
-            if self._unread > self.limits.body:
-                self._close()
+            self._throw_away(len(body))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -198,7 +225,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.transport.is_closing():
+        if self in self.table.reserved and not self.transport.is_closing():
+            # One request each: its place is for the next health check.
+            self._linger()
+        elif self.transport.is_closing():
             self._after("read", self.limits.seconds, self._abort)
         elif not self._complete:
             self._after("rest", self.limits.head_seconds, self._close)
@@ -219,6 +249,26 @@ class BoundedProtocol(HttpToolsProtocol):
 
     # Helpers
 
+    @property
+    def _is_over(self) -> bool:
+        return self.transport.is_closing() or self in self.table.lingering
+
+    def _linger(self) -> None:
+        """Close for writing and wait for the client to close, a little while."""
+        if len(self.table.lingering) >= self.table.most_lingering:
+            self._close()
+            return
+        self.table.remove(self)
+        self.table.lingering.add(self)
+        self._cancel("head")
+        self.transport.write_eof()
+        self._after("read", _LINGER_SECONDS, self._abort)
+
+    def _throw_away(self, count: int) -> None:
+        self._unread += count
+        if self._unread > _THROWN_AWAY * self.limits.body:
+            self._close()
+
     def _fail(self, status: int, message: str) -> None:
         """Stop the parser, whose caller then sends this refusal."""
         self._problem = status, message
@@ -234,7 +284,13 @@ class BoundedProtocol(HttpToolsProtocol):
         ):
             self.table.idle[self] = None
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether it has waited long enough for the rest of a head, when others wait for a connection."""
+        return self.in_head and "head" in self._timers and self.loop.time() - self._since > _SLOW_SECONDS
+
     def _expect_head(self) -> None:
+        self._since = self.loop.time()
         self._after("head", self._head_seconds, self._end_head)
 
     @property

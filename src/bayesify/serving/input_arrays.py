@@ -9,7 +9,6 @@ import io
 import json
 import math
 import struct
-import warnings
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +47,8 @@ async def body_of(request: Request) -> bytes:
 
 
 def too_large(limits: Limits) -> HTTPException:
-    """The error of a body beyond the limit; the connection closes without reading the rest."""
-    message = f"the body is larger than {limits.body:,} bytes: send fewer inputs"
-    return HTTPException(413, message, {"Connection": "close"})
+    """The error of a body beyond the limit; the rest of it is read and thrown away, up to a point."""
+    return HTTPException(413, f"the body is larger than {limits.body:,} bytes: send fewer inputs")
 
 
 def json_size(text: bytes) -> int:
@@ -62,12 +60,17 @@ def check_json_size(size: int, limits: Limits) -> None:
     """Raise a 413 error where JSON would take more memory than a request may."""
     if size > limits.decoded:
         message = "the JSON has too many values or lists: send fewer inputs, or send them as .npy"
-        raise HTTPException(413, message, {"Connection": "close"})
+        raise HTTPException(413, message)
 
 
 def parse_json(body: bytes, limits: Limits) -> Any:
     """A JSON value; NaN and infinity, which JSON does not have, are errors."""
     check_json_size(json_size(body), limits)
+    return read_json(body)
+
+
+def read_json(body: bytes) -> Any:
+    """A JSON value of a body that has been counted; in a thread of its own it lets the event loop have its turn."""
     try:
         return json.loads(body, parse_constant=_reject_constant, parse_float=_float, parse_int=_int)
     except (ValueError, RecursionError):
@@ -135,14 +138,12 @@ def example_from_image(body: bytes, preparation: Preparation, limits: Limits) ->
     most = min(limits.pixels, limits.decoded // 4)
     too_many_pixels = f"an image may have {most:,} pixels: send a smaller one"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
-            with PIL.Image.open(io.BytesIO(body), formats=("PNG", "JPEG")) as opened:
-                size = opened.width * opened.height
-                if size > limits.pixels or size * _pixel_bytes(opened) > limits.decoded:
-                    raise HTTPException(413, too_many_pixels)
-                opened.load()
-                image = PIL.ImageOps.exif_transpose(opened)
+        with PIL.Image.open(io.BytesIO(body), formats=("PNG", "JPEG")) as opened:
+            size = opened.width * opened.height
+            if size > limits.pixels or size * _pixel_bytes(opened) > limits.decoded:
+                raise HTTPException(413, too_many_pixels)
+            opened.load()
+            image = PIL.ImageOps.exif_transpose(opened)
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning):
         raise HTTPException(413, too_many_pixels) from None
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error):

@@ -45,7 +45,7 @@ class Limits:
     head: int = 32 << 10
     url: int = 8 << 10
     head_seconds: float = 15.0
-    connections: int = 200
+    connections: int = 400
     reserve: int = 16
     inputs: int = 1024
     draws: int = 1000

@@ -234,7 +234,7 @@ class _Run:
 def _read_runs(folders: Sequence[str | Path]) -> dict[str, _Run]:
     """The runs by name; a second folder of the same name gets a number."""
     by_name: dict[str, _Run] = {}
-    for folder in _run_folders(folders):
+    for folder in run_folders(folders):
         config = runs.read_config(folder)
         name, number = folder.resolve().name, 2
         while name in by_name:
@@ -244,11 +244,23 @@ def _read_runs(folders: Sequence[str | Path]) -> dict[str, _Run]:
     return by_name
 
 
-def _run_folders(folders: Sequence[str | Path]) -> list[Path]:
+def run_folders(folders: Sequence[str | Path]) -> list[Path]:
+    """The run folders that are named, or are inside those that are named.
+
+    Args:
+        folders: run folders, or folders of them.
+
+    Returns:
+        Folders in order; one that is neither is among them, so that reading it says what is wrong.
+
+    Raises:
+        RunError: none is named.
+
+    """
     if not folders:
         raise RunError("no run to serve: give a run folder")
-    run_folders: list[Path] = []
+    found: list[Path] = []
     for folder in map(Path, folders):
         inside = [] if (folder / runs.CONFIG).exists() or not folder.is_dir() else sorted(folder.iterdir())
-        run_folders += [part for part in inside if (part / runs.CONFIG).exists()] or [folder]
-    return run_folders
+        found += [part for part in inside if (part / runs.CONFIG).exists()] or [folder]
+    return found

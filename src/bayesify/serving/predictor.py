@@ -21,6 +21,7 @@ from bayesify import noise
 from bayesify.decisions.conformal import conformal_of
 from bayesify.errors import first_line
 from bayesify.functional import layer_chain
+from bayesify.functional.network import LOOK_UPS, Network
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
 from bayesify.serving.predictions import Table, table_of
@@ -61,6 +62,25 @@ def concatenate(parts: list[Prediction]) -> Prediction:
     return Prediction(torch.cat([part.outputs for part in parts], 1), table)
 
 
+def takes_whole_numbers(network: Network, x: Tensor) -> bool:
+    """Whether the network looks its inputs up, as words: a request has them as numbers of any kind.
+
+    Args:
+        network: the network.
+        x: one input.
+
+    """
+    if not any(isinstance(layer, LOOK_UPS) for layer in network.template.modules()):
+        return False
+    try:
+        with torch.no_grad():
+            network.call(network.unflatten(network.initial), x.to(network.device, torch.int64))
+    except Exception:  # noqa: BLE001 -- it takes other numbers, and says so itself where they are wrong
+        network.trace = None
+        return False
+    return True
+
+
 class Predictor:
     """A method as the worker thread uses it: `predict(x, draws, seed)` for prepared inputs.
 
@@ -78,6 +98,7 @@ class Predictor:
         self._promise = conformal_of(method)
         self._compile_for = None if compile_for is None else self.draws(compile_for)
         self._passes: dict[int, _Passes] = {}
+        self._whole_numbers: bool | None = None
 
     def draws(self, requested: int) -> int:
         """The draws of a prediction: as many as requested, or as the method holds if that is less."""
@@ -87,7 +108,9 @@ class Predictor:
         """The prediction for prepared inputs `[n, ...]`."""
         draws = self.draws(draws)
         network = self.method.network
-        x = x.to(network.initial.device, network.dtype)
+        if self._whole_numbers is None:
+            self._whole_numbers = takes_whole_numbers(network, x[:1])
+        x = x.to(network.device, torch.int64 if self._whole_numbers else network.dtype)
         with torch.no_grad():
             few = x[:1].expand(2, *x.shape[1:])
             drawn = self.cache.draw(self.method, few, draws, seed, SIZES[-1])
@@ -136,7 +159,9 @@ class Predictor:
         run = self._fused(few, drawn) if draws == self._compile_for else layer_chain.run
         widest = self.method.network.traced(few).widest
         sizes: list[int] = []
-        rows = _noise((SIZES[0], *few.shape[1:]), few)
+        rows = _noise((SIZES[0], *few.shape[1:]), self.method.network.empty)
+        if self._whole_numbers:
+            rows = (rows > 0).to(few.dtype)  # every vocabulary has two words
         expected = self._block(rows, SIZES[0], drawn, run) if SIZES[0] * widest <= _BLOCK_ELEMENTS else None
         for size in SIZES:
             if expected is None or size * widest > _BLOCK_ELEMENTS or (sizes and size * draws > _TRIAL_PASSES):
@@ -148,12 +173,12 @@ class Predictor:
                 break
         passes = _Passes(run, tuple(sizes) or (1,), 1)
         shape = self._outputs(few[:1], drawn, passes).shape
-        return _Passes(run, passes.sizes, self._table_rows(torch.Size((draws, _TABLE_ROWS, *shape[2:])), few))
+        return _Passes(run, passes.sizes, self._table_rows(torch.Size((draws, _TABLE_ROWS, *shape[2:]))))
 
-    def _table_rows(self, shape: torch.Size, like: Tensor) -> int:
+    def _table_rows(self, shape: torch.Size) -> int:
         if shape.numel() > _TABLE_ELEMENTS:
             return 1
-        outputs = 3.0 * _noise(shape, like)
+        outputs = 3.0 * _noise(shape, self.method.network.empty)
         expected = self._table(outputs, _TABLE_ROWS, 0)
         for shift in (1, 8, 37):
             moved = self._table(outputs.roll(shift, 1), _TABLE_ROWS, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -9,6 +10,8 @@ import signal
 import socket
 import sys
 import threading
+import time
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from types import FrameType
 
@@ -18,6 +21,9 @@ from fastapi import FastAPI
 from bayesify.serving.app import create_app
 from bayesify.serving.connections import protocol_of
 from bayesify.serving.models import Registry
+
+# Seconds for clients to notice, after SIGTERM, that their connection ends with the next response.
+_DRAINING = 1.0
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -62,6 +68,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._in_progress = in_progress
         self._closing = closing
+        self._drains = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit and sig == signal.SIGINT:
@@ -69,6 +76,7 @@ class Server(uvicorn.Server):
             sys.stdout.flush()
             os._exit(130)
         count = self._in_progress()
+        self._drains = sig == signal.SIGTERM
         # Before the message: the next interrupt may come while it is printed.
         super().handle_exit(sig, frame)
         if sig == signal.SIGINT and count:
@@ -79,7 +87,21 @@ class Server(uvicorn.Server):
         """End what does not end by itself, then finish the rest."""
         for close in self._closing:
             close()
+        if self._drains:
+            await self._drain()
         await super().shutdown(sockets)
+
+    async def _drain(self) -> None:
+        """Answer what clients send over open connections for a moment, and tell them to connect anew.
+
+        A request may be on its way when its connection is closed: a client that keeps one open would lose it.
+        """
+        for server in self.servers:
+            server.close()
+        self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
+        until = time.monotonic() + _DRAINING
+        while self.server_state.connections and time.monotonic() < until:  # noqa: ASYNC110 -- uvicorn has no event for it
+            await asyncio.sleep(0.01)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -110,6 +132,9 @@ def make_server(
             server.should_exit = True
         on_loaded()
 
+    # What a client's file makes Pillow remark on is not for the server's log. Filters belong to the process, not to a
+    # thread: they are set once, here.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     app = create_app(registry, host=host, hosts=hosts, token=token, pages=pages, on_loaded=loaded)
     protocol = protocol_of(registry.limits)
     config = uvicorn.Config(

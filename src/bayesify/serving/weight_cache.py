@@ -70,7 +70,7 @@ class WeightCache:
 
         """
         network = method.network
-        if draws * network.size * network.initial.element_size() > self.capacity:
+        if draws * network.size * network.empty.element_size() > self.capacity:
             # Too large to keep: drawn again, a chunk at a time, while it is used.
             return DrawnWeights(lambda: _chunks(method, few, draws, seed, rows), 0, seed)
         key = (id(method), draws, seed)

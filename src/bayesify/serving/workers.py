@@ -25,6 +25,7 @@ from bayesify.errors import first_line
 from bayesify.serving.metrics import forget_process
 from bayesify.serving.models import Registry
 from bayesify.serving.server import Server, listen
+from bayesify.serving.watched_folders import Watched
 
 # A worker that ends this soon after its start would end again.
 _SOON, _MOST_SOON = 5.0, 3
@@ -78,6 +79,7 @@ class Workers:
         sockets: one for each worker, see `listen_shared`.
         say: prints a line.
         threads: threads of torch in each worker.
+        watched: folders whose changes count as SIGHUP.
 
     """
 
@@ -88,8 +90,10 @@ class Workers:
         sockets: list[socket.socket],
         say: Callable[[str], None],
         threads: int = 1,
+        watched: Watched | None = None,
     ) -> None:
         self._read, self._make, self._sockets, self._say, self._threads = read, make, sockets, say, threads
+        self._folders = watched
         self._workers: dict[int, _Worker] = {}
         self._wanted: set[int] = set()
         self._soon = 0
@@ -116,7 +120,7 @@ class Workers:
         try:
             self._start_all(registry)
             on_ready(registry)
-            for number in _arriving(reading):
+            for number in _arriving(reading, self._folders):
                 if number == signal.SIGHUP:
                     registry = self._renew(registry)
                 elif number == signal.SIGCHLD:
@@ -215,11 +219,14 @@ class Workers:
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
-def _arriving(reading: int) -> Iterator[int]:
-    """Signals, as they come."""
+def _arriving(reading: int, watched: Watched | None) -> Iterator[int]:
+    """Signals, as they come; a change of the watched folders counts as SIGHUP."""
     while True:
-        select.select([reading], [], [])
-        yield from os.read(reading, 1)
+        ready, _, _ = select.select([reading], [], [], None if watched is None else watched.seconds)
+        if ready:
+            yield from os.read(reading, 1)
+        elif watched is not None and watched.changed():
+            yield signal.SIGHUP
 
 
 def _ended() -> Iterator[tuple[int, int]]:

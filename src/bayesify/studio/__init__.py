@@ -36,13 +36,15 @@ def attach(app: FastAPI, registry: Models, *, results: str | Path | None = None)
     from bayesify.studio import results_page as reproduced
     from bayesify.studio.compression import LEVEL, StudioCompression
     from bayesify.studio.models import ModelStore
+    from bayesify.studio.turns import Turns
 
-    store, trainings = ModelStore(registry), understand_page.Trainings()
+    turns = Turns()
+    store, trainings = ModelStore(registry, turns), understand_page.Trainings(turns)
     own = own_data.OwnRuns(store)
     if hasattr(app.state, "closing"):
         # A training in progress must not keep the server from ending, nor run on while the process ends.
-        app.state.closing.append(trainings.close)
-        app.state.ending.append(trainings.wait)
+        app.state.closing += [trainings.close, turns.close]
+        app.state.ending += [trainings.wait, turns.finish]
         app.state.ending.append(own.remove)
     app.add_middleware(StudioCompression, minimum_size=1000, compresslevel=LEVEL)
     for router in (

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bayesify.exact import Coin, Grid, LinearRegression
 from bayesify.studio.models import API
+from bayesify.studio.routes import StudioRoute
 
 POINTS = 201
 # The farthest point: the grid multiplies squares, which have to stay numbers.
@@ -40,7 +41,7 @@ class Dots(BaseModel):
 
 def router() -> APIRouter:
     """The routes of the coin and the line."""
-    routes = APIRouter(prefix=API)
+    routes = APIRouter(prefix=API, route_class=StudioRoute)
 
     @routes.post("/coin")
     def coin(tosses: Tosses) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""The demo's runs, which the studio shows where no others are given."""
+"""The runs that the studio shows where no others are given: on MNIST where that is here, else those of the demo."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.console import Console
 from bayesify.data.locations import cache
 from bayesify.errors import RunError
 from bayesify.runs import UNKNOWN, read_config
+from bayesify.studio import pad_networks
 from bayesify.workflows import demo
 from bayesify.workflows.load import load_run
 from bayesify.workflows.unknown_check import fit_check, training_inputs
@@ -19,21 +21,49 @@ HERE = Path("runs/demo")
 
 
 def find_demo() -> list[Path]:
-    """The demo's runs, from `runs/demo` or from the user's cache; an empty list where there are none."""
-    found = _complete(HERE) or _complete(_cached())
+    """The runs to show, where they are made already; an empty list where they are not."""
+    if pad_networks.mnist_here():
+        return pad_networks.complete(_cached("studio-mnist"))
+    found = _complete(HERE) or _complete(_cached("studio-demo"))
     add_checks(found)
     return found
 
 
-def make_demo(*, quick: bool = False, progress: bool = True, console: Console | None = None) -> list[Path]:
-    """Make the demo's runs in the user's cache (a minute)."""
-    demo.run(_cached(), quick=quick, progress=progress, console=console)
-    return _complete(_cached())
+def make_demo(
+    *,
+    quick: bool = False,
+    progress: bool = True,
+    console: Console | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> list[Path]:
+    """Make the runs in the user's cache: a minute for the demo's, two for those on MNIST.
+
+    Args:
+        quick: a fraction of the training, to check that everything works.
+        progress: show a progress bar (never when the output is not a terminal).
+        console: where the demo prints.
+        announce: called with a line before each training on MNIST.
+
+    Returns:
+        The run folders.
+
+    """
+    if pad_networks.mnist_here():
+        return pad_networks.make(_cached("studio-mnist"), quick=quick, progress=progress, announce=announce)
+    demo.run(_cached("studio-demo"), quick=quick, progress=progress, console=console)
+    return _complete(_cached("studio-demo"))
 
 
 def demo_runs(*, quick: bool = False) -> list[Path]:
-    """The demo's runs, found or made."""
+    """The runs to show, found or made."""
     return find_demo() or make_demo(quick=quick)
+
+
+def what_is_made() -> str:
+    """What `make_demo` would train, in words."""
+    if pad_networks.mnist_here():
+        return "training four networks on MNIST's 28 x 28 digits, once, which takes two to four minutes"
+    return "training the four networks of the demo on 8 x 8 digits, once, which takes a minute or two"
 
 
 def add_checks(folders: list[Path]) -> None:
@@ -43,8 +73,8 @@ def add_checks(folders: list[Path]) -> None:
             fit_check(load_run(folder), folder, training_inputs(folder))
 
 
-def _cached() -> Path:
-    return cache() / "studio-demo"
+def _cached(name: str) -> Path:
+    return cache() / name
 
 
 def _complete(folder: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from fastapi import APIRouter, HTTPException, Query, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, FiniteFloat
 from torch import Tensor
 
 from bayesify.data import DataError, open_data
@@ -17,10 +17,12 @@ from bayesify.data.locations import find
 from bayesify.predictive import Predictive
 from bayesify.studio import strokes
 from bayesify.studio.models import API, Model, ModelStore, describe, folder_of, sheet, title_of
+from bayesify.studio.routes import StudioRoute
 from bayesify.workflows.run_data import as_images
 
 CLOTHES = "fashion-mnist"
-Point = tuple[float, float]
+# Not NaN either, which JSON lacks and a text may spell.
+Point = tuple[FiniteFloat, FiniteFloat]
 Count = Annotated[int, Query(ge=0, lt=2**31)]
 # The pad's grid: a link has two base-64 digits for a coordinate, so that pad, link and export have the same numbers.
 STEPS = 4095
@@ -51,7 +53,7 @@ class Drawing(BaseModel):
 
 def router(store: ModelStore) -> APIRouter:
     """The page's routes."""
-    routes = APIRouter(prefix=API)
+    routes = APIRouter(prefix=API, route_class=StudioRoute)
 
     @routes.get("/models")
     def models() -> dict[str, Any]:
@@ -74,7 +76,11 @@ def router(store: ModelStore) -> APIRouter:
         }
 
     @routes.get("/draw/sample")
-    def sample(kind: Literal["test", "withheld", "clothes"], number: Count = 0, model: str | None = None) -> Response:
+    def sample(
+        kind: Literal["test", "withheld", "clothes"],
+        number: Count = 0,
+        model: Annotated[str | None, Query(max_length=200)] = None,
+    ) -> Response:
         return _png(sample_image(store, Sample(kind=kind, number=number, model=model)))
 
     return routes

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -23,6 +24,7 @@ from bayesify.errors import RunError, nearest
 from bayesify.methods import CARDS, Method, Variational
 from bayesify.predictive import Predictive
 from bayesify.studio.strokes import BOXED
+from bayesify.studio.turns import Turns
 from bayesify.workflows.run_data import as_images, examples_of
 
 # What a page can show; of a larger test set an evenly spread part is shown, and the page says so.
@@ -87,8 +89,9 @@ class Examples:
 class ModelStore:
     """The runs by name, each with its test examples and a copy for the studio, made when first used."""
 
-    def __init__(self, registry: Models) -> None:
+    def __init__(self, registry: Models, turns: Turns | None = None) -> None:
         self.registry = registry
+        self._turns = turns or Turns()
         self._lock = threading.Lock()
         self._copies: dict[str, tuple[Method, threading.Lock]] = {}
         self._examples: dict[str, Examples] = {}
@@ -113,13 +116,14 @@ class ModelStore:
         model: Model = self._own[name] if name in self._own else self.registry.get(name)
         return model
 
-    def copy_of(self, name: str) -> tuple[Method, threading.Lock]:
-        """A copy and its lock: long work must not hold up the server, nor share state with it."""
+    def copy_of(self, name: str) -> tuple[Method, AbstractContextManager[None]]:
+        """A copy and the turn to take for it: long work must not hold up the server, nor share state with it."""
         model = self.get(name)
         with self._lock:
             if name not in self._copies:
                 self._copies[name] = copy.deepcopy(model.method).cpu(), threading.Lock()
-            return self._copies[name]
+            method, lock = self._copies[name]
+        return method, self._turns.take(lock)
 
     def predict(self, name: str, x: Tensor, draws: int, seed: int) -> Predictive:
         method, lock = self.copy_of(name)
@@ -169,8 +173,10 @@ def describe(model: Model) -> dict[str, Any]:
         "drawable": why is None,
         "why": why,
         "colour": CARDS[method.name].colour if method.name in CARDS else None,
-        "gaussian": isinstance(method, Variational) and not method.annealed,
+        "gaussian": isinstance(method, Variational) and method.family == "mean_field",
         "boxed": data.get("name") in BOXED,
+        "examples": (data.get("examples") or {}).get("train"),
+        "checked": model.check is not None,
         # About the width of the strokes of the training digits, as a share of the pad.
         "pen": 0.13 if layout is not None and layout.height <= 8 else 0.09,
     }

@@ -14,6 +14,7 @@ import re
 import shutil
 import tempfile
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,10 @@ from pydantic import BaseModel, Field
 from bayesify.decisions import saved_check
 from bayesify.errors import RunError, TrainingError
 from bayesify.methods import CARDS, Method
+from bayesify.runs import HISTORY, is_history
+from bayesify.serving.bodies import client_has_left
 from bayesify.studio.models import API, DrawCount, ModelStore, Seed, describe
+from bayesify.studio.routes import StudioRoute
 from bayesify.training.interrupts import stop_when
 from bayesify.training.warnings import without_warnings
 from bayesify.workflows.load import load_run
@@ -46,7 +50,21 @@ if TYPE_CHECKING:
 
 MOST = 8
 SECONDS = 20.0
+# A table for longer training, or for a sampler that passes over all rows in each step, is for the command line.
+LONGEST = 120.0
+SAMPLED_ROWS = 5000
 SHOWN = 12
+_REFUSED = (
+    ValueError,
+    TypeError,
+    KeyError,
+    RuntimeError,
+    TrainingError,
+    RunError,
+    OSError,
+    MemoryError,
+    binascii.Error,
+)
 RUN_FILES = ("config.json", "model.safetensors", "history.jsonl", "metrics.json")
 
 
@@ -107,13 +125,17 @@ class OwnRuns:
     def __init__(self, store: ModelStore) -> None:
         self.store = store
         self._folder: Path | None = None
-        self._count = 0
+        self._count = self._last = 0
         self._lock = threading.Lock()
 
     def train(self, table: OwnTable) -> str:
         """Train on a table; the name of the new run."""
         if table.method != AUTO and table.method not in CARDS:
             raise HTTPException(422, f"method must be {AUTO} or one of {', '.join(CARDS)}, got {table.method!r}")
+        lines = table.text.count("\n")
+        if table.method in CARDS and not CARDS[table.method].optimised and lines > SAMPLED_ROWS:
+            most = f"{table.method} passes over all rows in each step: here a table may have {SAMPLED_ROWS:,}"
+            raise HTTPException(422, f"{most}, got about {lines:,}; train it with bayesify train")
         with self._place(table.name) as (name, folder):
             data = folder / f"{name}.csv"
             data.write_text(table.text, encoding="utf-8")
@@ -125,7 +147,8 @@ class OwnRuns:
                 time=SECONDS if table.method == AUTO else None,
             )
             with without_warnings():
-                trained = train(recipe, folder / "run", progress=False)
+                # The compiler takes long, and nothing can stop it.
+                trained = train(recipe, folder / "run", progress=False, compiled=False)
             self.store.add(OwnModel(name, trained.method, folder / "run", str(data)))
             return name
 
@@ -138,6 +161,9 @@ class OwnRuns:
             for file in RUN_FILES:
                 if file in dropped.files:
                     (folder / file).write_bytes(base64.b64decode(dropped.files[file], validate=True))
+            # Once and for all: every page that shows the run reads its history, and would remark on it in the log.
+            if (folder / HISTORY).exists() and not is_history((folder / HISTORY).read_bytes()):
+                raise RunError(f"{HISTORY} is damaged")
             if "posterior" in json.dumps(json.loads((folder / "config.json").read_bytes()).get("prior")).lower():
                 # Such a prior is read from another folder.
                 raise RunError("a run whose prior is another run's posterior cannot be dropped: serve it by its path")
@@ -157,7 +183,8 @@ class OwnRuns:
             if self._count >= MOST:
                 raise HTTPException(429, f"{MOST} runs were brought already: restart the server to bring others")
             self._count += 1
-            number = self._count
+            self._last += 1
+            number = self._last
             self._folder = self._folder or Path(tempfile.mkdtemp(prefix="bayesify-studio-"))
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(given).stem).strip("-")[:40] or "yours"
         name = stem if stem not in self.store.names() else f"{stem}-{number}"
@@ -165,35 +192,32 @@ class OwnRuns:
         folder.mkdir()
         try:
             yield name, folder
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            RuntimeError,
-            TrainingError,
-            RunError,
-            OSError,
-            binascii.Error,
-        ) as wrong:
+        except BaseException as wrong:
             shutil.rmtree(folder, ignore_errors=True)
             with self._lock:
                 self._count -= 1
+            if not isinstance(wrong, _REFUSED):
+                raise
             words = next(iter(str(wrong).strip().splitlines()), "").replace(f"{folder}/", "").replace(str(folder), name)
             raise HTTPException(422, words or f"{given[:60]} cannot be used: {type(wrong).__name__}") from None
 
 
 def router(own: OwnRuns, trainings: Trainings) -> APIRouter:
     """The routes for dropped tables and folders."""
-    routes = APIRouter(prefix=API)
+    routes = APIRouter(prefix=API, route_class=StudioRoute)
 
     @routes.post("/own/table")
     def table(given: OwnTable) -> dict[str, Any]:
         trainings.begin()
+        until = time.monotonic() + LONGEST
         try:
-            # A server that ends does not wait for it.
-            with stop_when(trainings.closed.is_set):
+            # A server that ends does not wait for it, and nobody does who has left.
+            with stop_when(lambda: trainings.closed.is_set() or client_has_left() or time.monotonic() > until):
                 return describe(own.store.get(own.train(given)))
         except (KeyboardInterrupt, InterruptedTrainingError):
+            if time.monotonic() > until:
+                message = f"training takes longer than {LONGEST:g} s, the most here: train it with bayesify train"
+                raise HTTPException(422, message) from None
             raise HTTPException(503, "the server is shutting down, and training ended with it") from None
         finally:
             trainings.end()

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from bayesify.studio import coin_and_line, decide_page, draw_page, understand_page, weights_page
 from bayesify.studio.decide_page import SCORES
 from bayesify.studio.models import API, ModelStore
+from bayesify.studio.routes import StudioRoute
 from bayesify.studio.watched_training import TrainingRequest
 
 
@@ -32,7 +33,7 @@ class ExportedDrawing(draw_page.Drawing):
 
 def router(store: ModelStore) -> APIRouter:
     """One route for each page; it takes the settings of the page."""
-    routes = APIRouter(prefix=f"{API}/python")
+    routes = APIRouter(prefix=f"{API}/python", route_class=StudioRoute)
 
     @routes.post("/draw")
     def of_drawing(drawing: ExportedDrawing) -> dict[str, Any]:

@@ -93,17 +93,27 @@ def _card(number: int, path: Path) -> dict[str, Any]:
     """A result for the gallery: its question, the first sentence of its answer, and its figures."""
     read = _read(path)
     content = read["content"] or {}
-    answer = _text(content, "answer", "claim", "summary", "conclusion", "description")
+    heading, opening = ("", "") if _text(content, "title") else _page(path)
+    answer = _text(content, "answer", "claim", "summary", "conclusion", "description") or opening
     return {
         "number": number,
         "name": path.stem,
-        "title": _text(content, "title") or path.stem.replace("-", " "),
+        "title": _text(content, "title") or heading or path.stem.replace("-", " "),
         "question": _text(content, "question"),
         "answer": first_sentence(answer),
         "command": _text(content, "command"),
         "figures": read["figures"],
         "problem": read.get("problem"),
     }
+
+
+def _page(path: Path) -> tuple[str, str]:
+    """The heading and the first paragraph of the page beside a result that has no words of its own."""
+    try:
+        heading, *rest = path.with_suffix(".md").read_text(encoding="utf-8").strip().split("\n\n")
+    except OSError:
+        return "", ""
+    return heading.lstrip("# "), " ".join(rest[0].split()) if rest else ""
 
 
 def first_sentence(text: str, longest: int = 220) -> str:
@@ -121,13 +131,16 @@ def first_sentence(text: str, longest: int = 220) -> str:
         'It takes 1.5 seconds.'
 
     """
-    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z])", text.strip())
+    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z0-9])", text.strip())
     # An answer may repeat its question first.
     sentence = next((part for part in sentences if not part.endswith("?")), sentences[0])
     if len(sentence) <= longest:
         return sentence
-    clause = sentence.split("; ", 1)[0]
-    return f"{clause}." if len(clause) < longest else f"{sentence[:longest].rsplit(' ', 1)[0]} …"
+    # A clause with a number says what was found.
+    clauses = sentence.split("; ")
+    clause = next((part for part in clauses if any(map(str.isdigit, part))), clauses[0])
+    clause = clause[:1].upper() + clause[1:].rstrip(".")
+    return f"{clause}." if len(clause) < longest else f"{clause[:longest].rsplit(' ', 1)[0]} …"
 
 
 def _text(content: dict[str, Any], *names: str) -> str:

@@ -9,7 +9,6 @@ recognition, 1998). The 8x8 digits: a bitmap of 32 x 32, as high as the digit, c
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import math
 import struct
@@ -95,9 +94,10 @@ def file_ink(path: str | Path) -> Ink:
 def picture_ink(encoded: str) -> Ink:
     """A PNG or JPEG in base64 as ink: grey levels, inverted where the background is light."""
     try:
-        return _read_ink(base64.b64decode(encoded, validate=True))
-    except binascii.Error:
+        data = base64.b64decode(encoded, validate=True)
+    except ValueError:  # binascii.Error, or letters that are not ASCII
         raise DataError("the image could not be read: expected a PNG or JPEG") from None
+    return _read_ink(data)
 
 
 def _read_ink(data: bytes) -> Ink:

@@ -5,33 +5,38 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import StreamingResponse
 from torch import Tensor
 
-from bayesify.errors import TrainingError
+from bayesify.errors import TrainingError, first_line
 from bayesify.methods import CARDS, Method
 from bayesify.studio import asking, watched_training
 from bayesify.studio.models import API, DrawCount, Seed
+from bayesify.studio.routes import StudioRoute
+from bayesify.studio.turns import Turns
 from bayesify.studio.watched_training import Square, TrainingRequest
 
 KEPT = 16
 AT_ONCE = 2
+logger = logging.getLogger("bayesify")
 _BUSY = f"{AT_ONCE} networks are training already: wait for one to finish"
 
 
 class Trainings:
     """Trainings in progress, and the last few trained methods, for their draws."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns | None = None) -> None:
         self.closed = threading.Event()
+        self._turns, self._lock = turns or Turns(), threading.Lock()
         self._trained: OrderedDict[str, tuple[Method, Square]] = OrderedDict()
         self._inputs: dict[str, Tensor] = {}
         self._stops: set[Callable[[], None]] = set()
@@ -109,6 +114,13 @@ class Trainings:
             raise HTTPException(404, "this network is no longer in memory: train it again")
         return self._trained[name]
 
+    @contextlib.contextmanager
+    def turn(self, name: str) -> Iterator[tuple[Method, Square]]:
+        """A kept network, to work with while no other request does."""
+        kept = self.get(name)
+        with self._turns.take(self._lock):
+            yield kept
+
     def inputs(self, name: str) -> Tensor:
         """The points that a kept network was trained on, `[points, 2]`."""
         self.get(name)
@@ -117,7 +129,7 @@ class Trainings:
 
 def router(trainings: Trainings) -> APIRouter:
     """The page's routes."""
-    routes = APIRouter(prefix=API)
+    routes = APIRouter(prefix=API, route_class=StudioRoute)
 
     @routes.get("/understand/options")
     def options() -> dict[str, Any]:
@@ -151,14 +163,14 @@ def router(trainings: Trainings) -> APIRouter:
 
     @routes.get("/understand/draws")
     def draws(trained: str, draws: DrawCount = 6, seed: Seed = 0) -> dict[str, Any]:
-        method, square = trainings.get(trained)
-        surfaces = watched_training.surfaces(method, square, draws, seed)
+        with trainings.turn(trained) as (method, square):
+            surfaces = watched_training.surfaces(method, square, draws, seed)
         return {"side": watched_training.LATTICE, "held": method.held, "draws": surfaces}
 
     @routes.get("/understand/units")
     def units(trained: str, activation: Literal["tanh", "relu", "gelu"] = "tanh", seed: Seed = 0) -> dict[str, Any]:
-        method, square = trainings.get(trained)
-        shown = watched_training.hidden_units(method, square, activation, seed)
+        with trainings.turn(trained) as (method, square):
+            shown = watched_training.hidden_units(method, square, activation, seed)
         return {"side": watched_training.LATTICE, "units": shown}
 
     @routes.get("/understand/ask")
@@ -167,9 +179,9 @@ def router(trainings: Trainings) -> APIRouter:
         by: Annotated[str, Query(max_length=40)] = "batchbald",
         n: Annotated[int, Query(ge=1, le=10)] = 5,
     ) -> dict[str, Any]:
-        method, square = trainings.get(trained)
         try:
-            return {"places": asking.places(method, square, trainings.inputs(trained), by, n)}
+            with trainings.turn(trained) as (method, square):
+                return {"places": asking.places(method, square, trainings.inputs(trained), by, n)}
         except ValueError as problem:
             raise HTTPException(422, str(problem)) from None
 
@@ -194,8 +206,10 @@ async def _events(request: TrainingRequest, trainings: Trainings) -> AsyncIterat
             send(("done", {"trained": trainings.keep(method, request)}))
         except watched_training.Stopped:
             pass
-        except (ValueError, TypeError, RuntimeError, TrainingError) as problem:
-            send(("problem", {"detail": str(problem).splitlines()[0]}))
+        except Exception as problem:  # noqa: BLE001 -- the page is told, whatever it was
+            if not isinstance(problem, ValueError | TypeError | RuntimeError | TrainingError):
+                logger.error("training in the studio: %s: %s", type(problem).__name__, first_line(problem))  # noqa: TRY400
+            send(("problem", {"detail": next(iter(str(problem).splitlines()), type(problem).__name__)}))
         finally:
             trainings.end()
             send(None)

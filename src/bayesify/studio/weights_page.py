@@ -21,6 +21,7 @@ _SAMPLED = 200_000
 _NO_WIDTH = (
     "it has no posterior width for each weight, so it has no signal-to-noise ratios and cannot be pruned by them"
 )
+_CORRELATED = "its weights are correlated, so they cannot be judged and removed one by one"
 
 
 def router(store: ModelStore) -> APIRouter:
@@ -78,9 +79,16 @@ def describe(method: Method) -> dict[str, Any]:
         "weights": int(method.network.size),
     }
     described["prior"] = _prior_density(method, 0.5 * (edges[1:] + edges[:-1]))
-    if not isinstance(method, Variational) or method.annealed:
-        return described | {"snr": None, "graph": None, "why": _NO_WIDTH}
+    if not isinstance(method, Variational) or not_prunable(method) is not None:
+        return described | {"snr": None, "graph": None, "why": not_prunable(method)}
     return described | {"snr": _snr(method), "single": _single(method), "graph": graph(method), "why": None}
+
+
+def not_prunable(method: Method) -> str | None:
+    """Why a method's weights cannot be removed one by one; None where they can."""
+    if not isinstance(method, Variational) or method.annealed:
+        return _NO_WIDTH
+    return None if method.family == "mean_field" else _CORRELATED
 
 
 def graph(method: Variational, most_nodes: int = 24) -> dict[str, Any] | None:
@@ -171,7 +179,8 @@ def _snr(method: Variational) -> dict[str, Any]:
 
 def _single(method: Variational, count: int = 6) -> list[dict[str, Any]]:
     """Some weights from the largest signal-to-noise ratio to the smallest, each with its Gaussian."""
-    prunable = prunable_weights(method)
+    # Weights that were pruned before are zero and have no width.
+    prunable = prunable_weights(method) & (method.std > 0)
     order = torch.argsort(torch.where(prunable, scores(method, "snr"), -torch.inf), descending=True)
     chosen = order[torch.linspace(0, int(prunable.sum()) - 1, count).round().long()].tolist()
     mean, std = method.mean_weights.detach().cpu(), method.std.cpu()
@@ -186,8 +195,8 @@ def _single(method: Variational, count: int = 6) -> list[dict[str, Any]]:
 
 def _measure(store: ModelStore, name: str, fraction: float, by: str, draws: int, seed: int) -> dict[str, Any]:
     method, lock = store.copy_of(name)
-    if not isinstance(method, Variational) or method.annealed:
-        raise HTTPException(422, f"{name} cannot be pruned: {_NO_WIDTH}")
+    if not isinstance(method, Variational) or not_prunable(method) is not None:
+        raise HTTPException(422, f"{name} cannot be pruned: {not_prunable(method)}")
     examples = store.examples(name)
     with lock:
         small = prune(method, fraction, by)

@@ -125,7 +125,14 @@ class Examples(ABC):
 
 
 class IndexedExamples(Examples):
-    """Examples that can be read by number."""
+    """Examples that can be read by number.
+
+    Attributes:
+        first_member: the number of the first member, where some members of an ensemble are trained apart.
+
+    """
+
+    first_member: int = 0
 
     @property
     def device(self) -> torch.device | None:
@@ -162,7 +169,8 @@ class IndexedExamples(Examples):
             Numbers of the examples, `[members, n]`.
 
         """
-        keys = [noise.keys(seed, noise.Stream.SHUFFLE, member, epoch, device=device) for member in range(members)]
+        numbers = range(self.first_member, self.first_member + members)
+        keys = [noise.keys(seed, noise.Stream.SHUFFLE, member, epoch, device=device) for member in numbers]
         return noise.permutation(torch.cat(keys), self.n_data)
 
     def count_batches(self, batch_size: int) -> int:
@@ -204,7 +212,9 @@ class TensorExamples(IndexedExamples):
         return self.fetch(torch.linspace(0, self.n_data - 1, rows).long())
 
     def to(self, device: torch.device) -> TensorExamples:
-        return TensorExamples(to_device(self.x, device), self.y.to(device))
+        moved = TensorExamples(to_device(self.x, device), self.y.to(device))
+        moved.first_member = self.first_member
+        return moved
 
 
 class KeptRows:

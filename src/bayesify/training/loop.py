@@ -6,11 +6,12 @@ that number. If the loss stops being finite, training ends with an error, and th
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from bayesify.distributed import Group, active
 from bayesify.distributed.group import digest
 from bayesify.errors import TrainingError
 from bayesify.functional.recomputing import modules_to_recompute
-from bayesify.runs import tensor_files
+from bayesify.runs import checkpoint
 from bayesify.training import checkpoints, data_identity, histograms
 from bayesify.training.batches import Examples
 from bayesify.training.callbacks import Callbacks, StopTraining
@@ -35,11 +36,23 @@ from bayesify.training.optimisation import OptimizerFactory
 from bayesify.training.plan import CUSTOM, History, Plan, Progress, Schedule, extended, make_plan, resume_plan
 from bayesify.training.progress_bar import progress_bar
 from bayesify.training.rate_schedules import as_function
+from bayesify.training.recovery import (
+    MOST_ROLLBACKS,
+    Snapshot,
+    empty_cache,
+    is_out_of_memory,
+    rate_factor_after,
+    splits,
+)
 from bayesify.training.schedule import StepSchedule
+from bayesify.training.sharded_checkpoints import cut_tensors, write_in_parts
+from bayesify.training.trainable import shared_parameters
 
 if TYPE_CHECKING:
     from bayesify.training.trainable import Trainable
 
+logger = logging.getLogger("bayesify")
+_PRIOR = "prior."
 __all__ = ["CUSTOM", "History", "Plan", "Schedule", "Trainer", "extended", "make_plan", "resume_plan"]
 
 
@@ -106,9 +119,14 @@ class Trainer:
         self.optimizer = method.make_optimizer(optimizer or plan.optimizer, rate)
         self.batches = examples.count_batches(plan.batch_size)
         self.kl = KL.parse(plan.kl)
-        step_schedule = StepSchedule(
+        if plan.on_nan == "rollback" and plan.learning_rate is None:
+            raise ValueError("on_nan='rollback' halves the learning rate: give a learning_rate, or leave out on_nan=")
+        self._factor = as_function(
+            plan.schedule if schedule is None else schedule, self.optimizer, plan.epochs * self.batches
+        )
+        self._step_schedule = StepSchedule(
             [(self.kl, self.optimizer.param_groups[0]["lr"])],
-            as_function(plan.schedule if schedule is None else schedule, self.optimizer, plan.epochs * self.batches),
+            lambda share: self._factor(share) * rate_factor_after(self.progress.rollbacks),
             epochs=plan.epochs,
             batches=self.batches,
             batch_size=plan.batch_size,
@@ -116,9 +134,11 @@ class Trainer:
         )
         self.callbacks = Callbacks(callbacks)
         self.average = None if plan.ema is None else MovingAverage(list(method.parameters()), plan.ema)
-        watched = self.callbacks.each_step or self.average is not None
-        self.engine = Engine(method, examples, plan, self.optimizer, step_schedule, augment=augment, watched=watched)
+        self._augment = augment
+        self.engine = self._make_engine(plan)
         self.progress = Progress()
+        self._snapshot: Snapshot | None = None  # of the last good epoch
+        self._start: Snapshot | None = None
         self.history = History(method=method.name)
         # Of several processes, the first alone shows a bar and writes.
         self.group = active()
@@ -141,6 +161,15 @@ class Trainer:
         """What identifies the data, so that resuming with other data is refused."""
         return data_identity.mark(self.examples, self.plan.batch_size)
 
+    def _make_engine(self, plan: Plan) -> Engine:
+        watched = self.callbacks.each_step or self.average is not None
+        method, examples = self.method, self.examples
+        made = Engine(
+            method, examples, plan, self.optimizer, self._step_schedule, augment=self._augment, watched=watched
+        )
+        self._rates = [group["lr"] for group in self.optimizer.param_groups]
+        return made
+
     def train(self) -> History:
         """Train from the current progress to the end of the plan.
 
@@ -154,29 +183,42 @@ class Trainer:
         """
         bar = progress_bar(total=self.total_steps, initial=self.progress.step, unit="step", show=self.show)
         self.method.train()
-        good = self._state()
         network = self.method.network
         network.training_precision = self.plan.precision
         network.recomputed = modules_to_recompute(network.template, self.plan.recompute or ())
         self.callbacks.call("on_fit_start", self.method, self.plan)
+        self._take_snapshot(first=True)
         try:
-            self._train(bar, good)
+            self._train(bar)
         finally:
             network.training_precision, network.recomputed = "full", []
             self.callbacks.call("on_fit_end", self.method, self.history)
         return self.history
 
-    def _train(self, bar: Any, good: dict[str, Tensor]) -> None:
+    def _train(self, bar: Any) -> None:
+        good = self._state()
         with bar, deferred_interrupts() as arrived:
             interrupted = self._agreed(arrived)
             while self._unfinished():
-                whole = self._epoch(bar, interrupted)
+                try:
+                    whole = self._epoch(bar, interrupted)
+                except (RuntimeError, MemoryError) as problem:
+                    if not self._can_split(problem):
+                        raise
+                    whole = None
+                if whole is None:
+                    self._go_back(bar, replace(self.plan, compiled=False, accumulate=2 * self.plan.accumulate))
+                    continue
                 kl = self._kl()
                 if not (math.isfinite(self.progress.nll_sum) and math.isfinite(kl) and self._finite()):
+                    if self._can_roll_back():
+                        self._roll_back(bar)
+                        continue
                     self._give_up(good)
                 if whole:
                     self._close_epoch(bar, kl)
                     good = self._state()
+                    self._take_snapshot()
                 if interrupted() and self._unfinished():
                     self.save_checkpoint()
                     raise KeyboardInterrupt
@@ -193,6 +235,63 @@ class Trainer:
     def _unfinished(self) -> bool:
         return self.progress.step < self.total_steps and not self.progress.done
 
+    def _take_snapshot(self, *, first: bool = False) -> None:
+        """Keep what a rollback needs: the last good epoch, or at least the start, where memory may run out."""
+        if self.plan.on_nan == "rollback" or (first and self._on_accelerator and self.group is None):
+            self._snapshot = Snapshot.of(*self._checkpoint())
+        if first:
+            self._start = self._snapshot
+
+    def _can_roll_back(self) -> bool:
+        return self.plan.on_nan == "rollback" and self.progress.rollbacks < MOST_ROLLBACKS
+
+    def _roll_back(self, bar: Any) -> None:
+        """Go back to the last good epoch, with half the learning rate for all later steps.
+
+        Weights may be finite and yet beyond help: where the same epochs diverge a third time, go back to the start.
+        """
+        epoch = -(-self.progress.step // self.batches)
+        rollbacks, again = self.progress.rollbacks + 1, self.progress.failed
+        if again and epoch <= again + 1 and rollbacks > 2:
+            self._snapshot = self._start
+        self._go_back(bar, self.plan)
+        self.method.lower_rate(rate_factor_after(rollbacks - self.progress.rollbacks))
+        self.progress.rollbacks, self.progress.failed = rollbacks, epoch
+        assert self.plan.learning_rate is not None
+        logger.warning(
+            "the loss diverged in epoch %d: back to %s, with the learning rate times %g (%.3g) from there",
+            epoch,
+            f"epoch {self.progress.step // self.batches}" if self.progress.step else "the start",
+            rate_factor_after(rollbacks),
+            self.plan.learning_rate * rate_factor_after(rollbacks),
+        )
+
+    def _can_split(self, problem: BaseException) -> bool:
+        """Whether an error is one of memory that computing the gradient in more parts, from a good state, may cure."""
+        able = self._snapshot is not None and is_out_of_memory(problem) and self.group is None
+        return able and splits(self.plan.batch_size, 2 * self.plan.accumulate, self.method)
+
+    def _go_back(self, bar: Any, plan: Plan) -> None:
+        """Restore the newest good state: the last checkpoint, or the snapshot where that is newer or the only one."""
+        assert self._snapshot is not None
+        device, step = next(self.method.parameters()).device, self.progress.step
+        empty_cache(device)
+        saved = self._snapshot.taken(device)
+        if self.run is not None and plan.on_nan != "rollback":
+            tensors, state = checkpoint.read(self.run)
+            saved = {name: tensor.to(device) for name, tensor in tensors.items()}, state
+        self.restore(*saved)
+        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate
+        self.method.train()
+        self.method.plan = plan
+        self.engine = self._make_engine(plan)
+        bar.update(self.progress.step - step)
+
+    @property
+    def _on_accelerator(self) -> bool:
+        return next(self.method.parameters()).device.type != "cpu"
+
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Restore a checkpoint.
 
@@ -201,20 +300,36 @@ class Trainer:
             state: the rest of the checkpoint.
 
         """
-        self.method.load_state_dict(_part(tensors, "model/"))
+        model = _part(tensors, "model/")
+        self._load(model)
         checkpoints.unpack_optimizer(self.optimizer, tensors, state["optimizer"])
         self.progress = Progress(**state["progress"])
         self.history = History(state["history"], state.get("stopped", ""), self.method.name)
-        self.best_state = _part(tensors, "best/") or None
+        best = _part(tensors, "best/")
+        # A prior does not change in training: a sharded checkpoint has it once.
+        of_prior = {name: tensor for name, tensor in model.items() if name.startswith(_PRIOR)}
+        self.best_state = {**of_prior, **best} if best else None
         if self.average is not None:
             self.average.restore(_part(tensors, "ema/"))
 
     def save_checkpoint(self) -> None:
         """Write a checkpoint and the history to the run folder, where there is one."""
-        if self.run is None or not (self.group is None or self.group.first):
+        shard = self.method.shard
+        if self.run is None or not (self.group is None or self.group.first or shard is not None):
             return
+        tensors, state = self._checkpoint()
+        if shard is None:
+            checkpoint.write(self.run, tensors, state)
+        else:
+            write_in_parts(self.run, shard, tensors, cut_tensors(self.method, self.optimizer, tensors), state)
+        if shard is not None and not shard.group.first:
+            return
+        files.write_text(self.run / "history.jsonl", self.history.to_jsonl())
+
+    def _checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, packed = checkpoints.pack_optimizer(self.optimizer)
-        tensors |= {f"model/{name}": tensor for name, tensor in self.method.state_dict().items()}
+        model = self.method.state_dict() if self.method.shard is None else self.method.state_of_parts()
+        tensors |= {f"model/{name}": tensor for name, tensor in model.items()}
         tensors |= {f"best/{name}": tensor for name, tensor in (self.best_state or {}).items()}
         if self.average is not None:
             tensors |= {f"ema/{name}": tensor for name, tensor in self.average.tensors().items()}
@@ -224,10 +339,11 @@ class Trainer:
             "optimizer": packed,
             "history": self.history.records,
             "stopped": self.history.stopped,
-            "data": self.data,
+            "data": self.data if self.run is not None else None,
         }
-        tensor_files.write(self.run / "checkpoint" / "state.safetensors", tensors, state)
-        files.write_text(self.run / "history.jsonl", self.history.to_jsonl())
+        if self.method.shard is not None:
+            state["sharded"] = {"own_draws": self.method.shard.group.own_draws}
+        return tensors, state
 
     def _epoch(self, bar: Any, interrupted: Callable[[], bool]) -> bool:
         """Train to the end of the epoch or to an interrupt; return whether the end was reached."""
@@ -270,6 +386,8 @@ class Trainer:
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "seconds": progress.seconds,
         }
+        if progress.rollbacks:
+            record["rollbacks"] = progress.rollbacks
         if self.method.has_elbo:
             # The whole KL, whatever the temperature or the warm-up of the objective.
             record["elbo"] = -self.examples.n_data * nll - kl
@@ -298,7 +416,7 @@ class Trainer:
             self.progress.done, self.history.stopped = True, stopped
         group.check_same(
             "weights after an epoch",
-            digest(list(self.method.parameters())),
+            digest(shared_parameters(self.method)),
             "something in the network or in a callback depends on the process",
         )
 
@@ -335,7 +453,7 @@ class Trainer:
         assert self.validation is not None
         method, likelihood = self.method, self.method.likelihood
         nll = correct = total = rows = 0.0
-        with self._averaged():
+        with self._averaged(), self.method.whole():
             for x, targets in self.validation.in_order(method.inputs_at_once):
                 predictive = method.predict(x, draws=self.plan.validation_draws, seed=self.plan.seed)
                 y = targets.to(predictive.outputs.device)
@@ -358,14 +476,27 @@ class Trainer:
         return nullcontext() if self.average is None else self.average.shown()
 
     def _state(self) -> dict[str, Tensor]:
-        return {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
+        in_parts, state = self.method.shard is not None, self.method.state_dict()
+        return {
+            name: tensor.detach().clone()
+            for name, tensor in state.items()
+            if not (in_parts and name.startswith(_PRIOR))
+        }
+
+    def _load(self, state: dict[str, Tensor]) -> None:
+        if self.method.shard is None:
+            self.method.load_state_dict(state)
+        else:
+            self.method.load_parts(state)
 
     def _finite(self) -> bool:
-        return all(bool(torch.isfinite(p).all()) for p in self.method.parameters())
+        finite = all(bool(torch.isfinite(p).all()) for p in self.method.parameters())
+        # Each process may see a part of the weights alone.
+        return finite if self.method.shard is None else not self.method.shard.group.any(not finite)
 
     def _give_up(self, good: dict[str, Tensor]) -> None:
         epoch = self.progress.step // self.batches
-        self.method.load_state_dict(good)
+        self._load(good)
         self.method.eval()
         kept = "at the start" if epoch == 1 else f"after epoch {epoch - 1}"
         rate = self.plan.learning_rate
@@ -380,7 +511,7 @@ class Trainer:
 
     def _finish(self) -> None:
         if self.plan.keep == "best" and self.best_state is not None:
-            self.method.load_state_dict(self.best_state)
+            self._load(self.best_state)
         elif self.average is not None:
             self.average.store()
         self.method.eval()

@@ -13,9 +13,10 @@ from typing import Any
 from torch import Tensor
 
 from bayesify.errors import RunError, at_least, choose, positive, whole_number
-from bayesify.runs import STATE, tensor_files
+from bayesify.runs import checkpoint
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
+from bayesify.training.recovery import ON_NAN
 from bayesify.training.warnings import brief
 
 logger = logging.getLogger("bayesify")
@@ -50,6 +51,8 @@ class Plan:
         augment: `custom` where a function changes the inputs of each batch.
         rates: factors of the learning rate, by pattern of tensors or modules.
         recompute: patterns of the modules whose activations are computed again in the backward pass.
+        on_nan: what happens where the loss stops being finite: `stop`, or `rollback` to the last good epoch, with half
+            the learning rate.
 
     Raises:
         ValueError: if a setting is out of its range, with the name of the setting.
@@ -84,6 +87,7 @@ class Plan:
     augment: str | None = None
     rates: dict[str, float] | None = None
     recompute: list[str] | None = None
+    on_nan: str = "stop"
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "draws", "validation_draws", "checkpoint_every", "accumulate"):
@@ -91,6 +95,7 @@ class Plan:
         if self.learning_rate is not None:
             positive("learning_rate", self.learning_rate)
         choose("keep", self.keep, ("last", "best"))
+        choose("on_nan", self.on_nan, ON_NAN)
         whole_number("seed", self.seed)
         KL.parse(self.kl)
         if self.schedule != CUSTOM:
@@ -118,6 +123,8 @@ class Progress:
         best: best validation NLL so far.
         best_epoch: epoch of the best validation NLL.
         done: whether training stopped early.
+        rollbacks: how often training went back to a good epoch; each halved the learning rate.
+        failed: the last epoch that was rolled back.
 
     """
 
@@ -128,6 +135,8 @@ class Progress:
     best: float | None = None
     best_epoch: int = 0
     done: bool = False
+    rollbacks: int = 0
+    failed: int = 0
 
 
 @dataclass(repr=False)
@@ -219,12 +228,15 @@ def extended(plan: Plan, more: int, state: dict[str, Any]) -> Plan:
     return longer
 
 
-def resume_plan(run: Path, plan_type: type[Any] = Plan) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
+def resume_plan(
+    run: Path, plan_type: type[Any] = Plan, *, tensors: bool = True
+) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
     """Read the checkpoint of a run.
 
     Args:
         run: the run folder.
         plan_type: class of the plan; HMC has its own.
+        tensors: False leaves the tensors out.
 
     Returns:
         The plan, the tensors by name, and the state.
@@ -233,9 +245,9 @@ def resume_plan(run: Path, plan_type: type[Any] = Plan) -> tuple[Any, dict[str, 
         RunError: if there is no checkpoint that this version can read.
 
     """
-    tensors, state = tensor_files.read(run / STATE)
+    found, state = checkpoint.read(run) if tensors else ({}, checkpoint.read_state(run))
     try:
-        return plan_type(**state["plan"]), tensors, state
+        return plan_type(**state["plan"]), found, state
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise RunError(f"the checkpoint in {run} was written by another version: {problem}") from None
 

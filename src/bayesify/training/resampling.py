@@ -52,11 +52,13 @@ class ResampledExamples(TensorExamples):
             Numbers of the examples, `[members, n]`.
 
         """
-        drawn = resample(seed if self.resample_seed is None else self.resample_seed, members, self.n_data)
+        every = self.first_member + members
+        drawn = resample(seed if self.resample_seed is None else self.resample_seed, every, self.n_data)
+        drawn = drawn[self.first_member :]
         places = super().orders(seed, epoch, members, device)
         return drawn.to(places.device).gather(1, places)
 
     def to(self, device: torch.device) -> TensorExamples:
         moved = ResampledExamples(to_device(self.x, device), self.y.to(device))
-        moved.resample_seed = self.resample_seed
+        moved.resample_seed, moved.first_member = self.resample_seed, self.first_member
         return moved

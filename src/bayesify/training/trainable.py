@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
+    from bayesify.distributed.sharding import Shard
     from bayesify.functional.network import Network
     from bayesify.likelihoods import Likelihood
     from bayesify.predictive import Predictive
@@ -50,6 +52,9 @@ class Trainable(Protocol):
     fusible: bool
     # Buffers that a step neither reads nor changes, by name.
     outside_steps: Sequence[str]
+    # The part of this process in a sharded training, and the parameters and buffers that are cut, by name.
+    shard: Shard | None
+    sharded: ClassVar[Mapping[str, str]]
 
     @property
     def name(self) -> str: ...
@@ -63,9 +68,13 @@ class Trainable(Protocol):
     def absorb(self, objective: Objective) -> None: ...
     def update_statistics(self, objective: Objective) -> None: ...
     def made_step(self, step: int) -> None: ...
+    def lower_rate(self, factor: float) -> None: ...
     def clip_gradients(self, largest: float) -> None: ...
     def weight_parameters(self) -> list[tuple[nn.Parameter, int]]: ...
     def kl(self, step: int | None = None, draws: int = 1) -> Tensor: ...
+    def whole(self, *, on_first: bool = False) -> AbstractContextManager[None]: ...
+    def state_of_parts(self) -> dict[str, Tensor]: ...
+    def load_parts(self, state: dict[str, Tensor]) -> None: ...
     def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float) -> Optimizer: ...
     def predict(self, x: Any, *, draws: int, seed: int) -> Predictive: ...
     @property
@@ -82,3 +91,16 @@ class Trainable(Protocol):
 def declares(method: object, attribute: str) -> bool:
     """Whether the class of a method sets an attribute to True itself; a subclass may change the step."""
     return bool(vars(type(method)).get(attribute, False))
+
+
+def cut_parameters(method: Trainable) -> list[nn.Parameter]:
+    """The parameters of which this process holds a part, in a sharded training."""
+    if method.shard is None:
+        return []
+    return [parameter for name, parameter in method.named_parameters() if name in method.sharded]
+
+
+def shared_parameters(method: Trainable) -> list[nn.Parameter]:
+    """The parameters that every process holds as a whole."""
+    cut = set() if method.shard is None else set(method.sharded)
+    return [parameter for name, parameter in method.named_parameters() if name not in cut]

@@ -19,13 +19,14 @@ from bayesify.errors import BayesifyWarning
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import PRIOR_OF_WIDE_REGRESSIONS, WIDE, sampled_noise, units_for_tables
+from bayesify.methods.defaults import PRIOR_OF_LAST_LAYER, sampled_noise
 from bayesify.methods.variational.natural_gradient import LARGEST
 from bayesify.workflows.prepare import PreparedData
 from bayesify.workflows.recipe import Recipe
+from bayesify.workflows.table_defaults import FEWEST_EPOCHS, last_layer_alone, table_settings
 
 # A few hundred examples make a handful of steps per epoch, so small data needs more epochs.
-FEWEST_EPOCHS, FEWEST_STEPS = 10, 2000
+FEWEST_STEPS = 2000
 
 
 def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
@@ -46,14 +47,14 @@ def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
     card = CARDS[recipe.method]
     settings = card.settings_for(data.kind, images=images)
     if not images and recipe.network == "mlp":
-        settings["units"] = units_for_tables(data.kind, len(data.train[0]))
-        if recipe.method == "variational" and data.kind == "regression" and max(recipe.units or (0,)) >= WIDE:
-            settings["prior"] = PRIOR_OF_WIDE_REGRESSIONS
+        settings |= table_settings(recipe, data)
     weights_alone = recipe.setting("family") in {"full_rank", "low_rank"} or recipe.setting("gradient")
     if weights_alone or recipe.setting("bound"):
         settings.pop("estimator", None)
     if recipe.dropout is not None or ":" in recipe.network:
         settings.pop("p", None)
+    if last_layer_alone(recipe, data):
+        recipe = replace(recipe, bayesian=("last_layer",), prior=PRIOR_OF_LAST_LAYER)
     missing = {name: value for name, value in settings.items() if value is not None and recipe.setting(name) is None}
     filled = recipe.with_settings(missing)
     if _by_natural_gradients(recipe, filled, data):
@@ -130,6 +131,8 @@ def fit_settings(recipe: Recipe, examples: int) -> dict[str, Any]:
         "accumulate": recipe.accumulate,
         "clip_norm": recipe.clip_norm,
         "ema": recipe.ema,
+        "on_nan": recipe.on_nan,
+        "distributed": True if recipe.distributed is None else recipe.distributed,
         "seed": recipe.seed,
         "device": recipe.device,
         # Otherwise short epochs would spend most of their time writing checkpoints.

@@ -22,7 +22,7 @@ from bayesify.decisions import Certificate, Conformal, Refusal, conformal_of
 from bayesify.decisions.martingale import Reference, certainty_of, input_scores
 from bayesify.decisions.refusal import promised, refusal_of
 from bayesify.errors import RunError, first_line
-from bayesify.files import check_regular, reason, write_json
+from bayesify.files import check_regular, delete, reason, write_json
 from bayesify.methods import Method, saving
 from bayesify.predictive import Predictive
 from bayesify.runs import guarantees
@@ -139,7 +139,7 @@ def write(method: Method, run: Path) -> dict[str, Any]:
     if certificates:
         write_json(run / runs.CERTIFICATE, content)
     else:
-        (run / runs.CERTIFICATE).unlink(missing_ok=True)
+        delete(run / runs.CERTIFICATE)
     return content
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from bayesify import runs
 from bayesify.errors import RunError, first_line
 from bayesify.methods import Method, saving
-from bayesify.runs import tensor_files
+from bayesify.runs import checkpoint
 from bayesify.workflows.build import user_factory
 from bayesify.workflows.recipe import Recipe, make_recipe, settings_of_run
 
@@ -129,7 +129,7 @@ def is_complete(run: Path) -> bool:
 
 def training_state(run: Path) -> dict[str, Any]:
     """The JSON state of a run's checkpoint."""
-    state: dict[str, Any] = tensor_files.read(run / runs.STATE)[1]
+    state = checkpoint.read_state(run)
     if not {"plan", "progress"} <= set(state):
         raise RunError(f"the checkpoint in {run} was written by another version: train again, or use that version")
     return state

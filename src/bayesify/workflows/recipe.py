@@ -16,7 +16,7 @@ from typing import Any
 
 from bayesify.errors import choose, first_line, positive
 from bayesify.files import check_regular, reason
-from bayesify.methods.cards import CARDS, OF_OPTIMISATION, OPTIONS, Card
+from bayesify.methods.cards import CARDS, OF_OPTIMISATION, OPTIONS, WAYS_TO_SHARE, Card
 
 # Posterior draws per prediction by default: the same in Python, on the command line and in the server.
 DRAWS = 100
@@ -91,6 +91,9 @@ class Recipe:
         accumulate: parts in which the gradient of a step is computed.
         clip_norm: the largest norm of a step's gradient.
         ema: the decay of the moving average of the weights that is kept in the end.
+        on_nan: where the loss stops being finite: `stop`, or `rollback` to the last good epoch with half the rate.
+        distributed: how the processes that `torchrun` started share the training: `own-draws`, `sharded` or
+            `sharded-own-draws`; None is the training of one process.
         seed: of initial weights, noise and shuffling.
         device: as torch names it.
         options: settings that only some methods have, by name (`bayesify.methods.cards.OPTIONS`).
@@ -140,6 +143,8 @@ class Recipe:
     accumulate: int = 1
     clip_norm: float | None = None
     ema: float | None = None
+    on_nan: str = "stop"
+    distributed: str | None = None
     seed: int = 0
     device: str = "cpu"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -159,6 +164,7 @@ class Recipe:
             ("missing", ("impute", "refuse")),
             ("header", ("yes", "no")),
             ("class_weights", ("balanced",)),
+            ("distributed", WAYS_TO_SHARE),
         ):
             if getattr(self, name) is not None:
                 choose(name, getattr(self, name), known)

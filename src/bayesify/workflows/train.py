@@ -20,6 +20,7 @@ from bayesify.files import plain
 from bayesify.launch import is_first_process
 from bayesify.methods import Method
 from bayesify.methods.cards import CARDS
+from bayesify.workflows.auto.held_out import recalibrated
 from bayesify.workflows.auto.recipe_choice import resolve
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
 from bayesify.workflows.load import load_run, recipe_of, steps_done, training_state
@@ -53,7 +54,9 @@ class Trained:
     notes: dict[str, Any]
 
 
-def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool = True) -> Trained:
+def train(
+    recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool = True, compiled: bool | None = None
+) -> Trained:
     """Train by a recipe and save the run.
 
     Args:
@@ -61,6 +64,7 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
         out: the folder of the run.
         overwrite: replace a run that is already there.
         progress: show a progress bar (never when the output is not a terminal).
+        compiled: compile the training step; None decides by how long training would take.
 
     Returns:
         The trained run.
@@ -80,10 +84,11 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
     began = time.perf_counter()
     check_device(recipe.device)
     prepared = prepare_data(recipe)
-    allowed, reason = recipe.time, None
+    allowed, reason, recalibrate = recipe.time, None, False
     if recipe.method == AUTO:
         resolved = resolve(recipe, prepared)
         recipe, prepared, reason = resolved.recipe, resolved.data, resolved.reason
+        recalibrate = resolved.recalibrate
     recipe = with_defaults(recipe, prepared)
     method = make_method(recipe, prepared)
     if reason is not None:
@@ -100,8 +105,11 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, progress: bool 
             progress=progress,
             run=out,
             overwrite=overwrite,
+            compiled=compiled,
             **settings,
         )
+    if recalibrate and prepared.validation is not None:
+        recalibrated(method, prepared.validation, out)
     return Trained(method, out, method.notes)
 
 

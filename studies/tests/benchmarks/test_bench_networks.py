@@ -38,10 +38,14 @@ def test_the_page_has_the_ratios_of_the_rows_and_a_later_file_replaces_rows(tmp_
         row("variational", 45.0, path="eager"),
         row("plain", 10.0, path="eager", part="b"),
         row("point", 10.0),
+        row("torch.compile", 15.0, path="torch.compile", compile_seconds=20.0),
         row("variational", 20.0, peak_gib=2.0),
         row("ivon", 1.0) | {"failed": "out of memory"},
     ]
-    second = [row("variational", 12.0, peak_gib=1.5)]
+    second = [
+        row("variational", 12.0, peak_gib=1.5, compile_seconds=50.0),
+        row("variational", 12.5, compile_seconds=5.0, again=True),
+    ]
     files = []
     for number, rows in enumerate((first, second)):
         files.append(tmp_path / f"{number}.jsonl")
@@ -57,5 +61,7 @@ def test_the_page_has_the_ratios_of_the_rows_and_a_later_file_replaces_rows(tmp_
     assert "| BERT-base, bfloat16 | variational | 45.00 | 30.00 | 1.50 |" in text
     assert "| eager step / eager plain step | 1.8 | 1.50 to 1.50 | reached |" in text
     assert "| memory peak / eager plain training with Adam | 1.8 | 1.50 to 1.50 | reached |" in text
-    assert "| ensemble of 5 as one / 5 plain trainings | 0.7 | not measured |  |" in text
+    assert "| ensemble of 5 as one / 5 plain trainings, compiled alike | 0.7 | not measured |  |" in text
+    assert "| compile time / torch.compile of the plain step | 1.5 | 2.50 to 2.50 | reached by 0 of 1 |" in text
+    assert "| BERT-base, bfloat16 | variational | 50 | 10 | 20 | 2.50 | 5 |" in text
     assert "IVON" not in text

@@ -116,12 +116,24 @@ def test_one_seed_of_everything_comes_first_and_hopeless_cells_never():
     size = Size()
     order = missing({}, size)
     assert len({cell.key for cell in order}) == len(order)
-    count = len(PROBLEMS) * len(cells.METHODS)
+    count = len(PROBLEMS) * (len(cells.METHODS) - len(cells.SLOW))
     first = [cell for cell in order if cell.part == "default"][:count]
     assert {cell.seed for cell in first} == {0}
+    assert "auto" in {cell.method for cell in first}
     assert order.index(Cell("try", "moons", "point", 0, "wide")) > order.index(Cell("default", "moons", "point", 1))
     slow = {"default|mnist|hmc|0|default": {"status": "unaffordable", "reason": "by counting"}}
     assert not [cell for cell in missing(slow, size) if (cell.problem, cell.method) == ("mnist", "hmc")]
+
+
+def test_baselines_and_posteriors_of_another_run_are_taken_over_once(tmp_path):
+    known = tmp_path / "known.jsonl"
+    keys = ["baseline|gap|boosting|0|default", "default|gap|point|0|default", "default|moons|swag|1|default"]
+    known.write_text("".join(json.dumps({"key": key, "status": "fine"}) + "\n" for key in keys))
+    assert [run.take_over(known, tmp_path / "out") for _ in range(2)] == [2, 0]
+    assert list(read(tmp_path / "out" / FILE)) == [keys[0], keys[2]]
+    assert not run.still_true("default|moons|swag|0|default", "unaffordable")
+    with pytest.raises(ValueError, match="is not a file of cells"):
+        run.take_over(tmp_path / "nothing", tmp_path / "out")
 
 
 def test_every_try_is_a_recipe_that_its_method_takes():
@@ -268,7 +280,7 @@ def test_the_page_counts_what_the_cells_say(tmp_path, monkeypatch):
     assert said["Auto: 90% intervals hold 87 to 93%"] == "0 of 1"
     assert said["Auto: RMSE at most 1.1 times that of boosting"] == "1 of 1"
     assert said["HMC's answers: auto"] == "2 of 2 circles, 2 of 2 moons"
-    assert said["HMC's answers: the other methods"] == "4 of 8 such fits gave a warning"
+    assert said["HMC's answers: the other methods"] == "4 of 8 such fits gave a warning, 4 a note in summary()"
     assert said["posteriordb: hmc"] == "0 of 1 posteriors"
     assert said["posteriordb: full rank"] == "1 of 1 posteriors"
     assert results["numbers"]["auto_on_tables"][0]["splits"] == 3

@@ -18,6 +18,7 @@ from bayesify.evaluation.seed_statistics import (
     settled,
     settled_together,
 )
+from bayesify.jobs import make_engine
 from bayesify_studies import experiments
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
@@ -172,12 +173,14 @@ def test_pages_and_published_copies_say_the_same(tmp_path, experiment):
 def test_parts_in_processes_of_their_own_are_the_same(tmp_path):
     parts = {f"root-{n}": (root, n) for n in (4, 9, 16)}
     alone = Work(tmp_path / "a", {}, progress=False).every(parts)
-    several = Work(tmp_path / "b", {}, jobs=2, progress=False).every(parts)
+    several = Work(tmp_path / "b", {}, engine=make_engine(jobs=2), progress=False).every(parts)
     assert {name: part["root"] for name, part in alone.items()} == {
         name: part["root"] for name, part in several.items()
     }
     with pytest.raises(ValueError, match=r"math domain error|nonnegative"):
-        Work(tmp_path / "b", {}, jobs=2, progress=False).every({"bad": (root, -1), "worse": (root, -2)})
+        Work(tmp_path / "b", {}, engine=make_engine(jobs=2), progress=False).every(
+            {"bad": (root, -1), "worse": (root, -2)}
+        )
 
 
 def root(number):

@@ -52,7 +52,7 @@ def test_a_line_says_which_is_nearer_and_which_errs_more(loss, error, said):
     nearer = {
         (-7.0, 0.01): "under N(0, 1) the one nearer to the posterior errs more.",
         (-7.0, -0.01): "under N(0, 1) the one nearer to the posterior errs less.",
-        (7.0, 0.0): "under N(0, 1) the one nearer to the posterior errs neither more nor less, as far as can be told.",
+        (7.0, 0.0): "under N(0, 1) the one nearer to the posterior errs neither more nor less, by a 95% interval.",
         (0.0, 0.01): "",
     }
     assert nearness.answer({prior: "N(0, 1)"}, found).endswith(nearer[loss, error])

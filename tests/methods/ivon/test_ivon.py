@@ -36,6 +36,8 @@ class Line:
     def method(self, prior: str = "normal:1", **settings) -> IVON:
         torch.manual_seed(0)
         network = nn.Linear(3, 1, bias=False).double()
+        # Near the curvature: the published algorithm, without a warm-up.
+        settings = {"hessian_init": 2 * float(self.hessian.mean()), **settings}
         return IVON(network, bf.likelihoods.Gaussian(NOISE), prior=prior, **settings)
 
 
@@ -187,33 +189,57 @@ def test_what_it_cannot_do_is_one_clear_line(settings, plan, words):
 # Where it starts when nothing is said.
 
 
-def test_the_hessian_starts_at_the_mean_curvature_of_a_quadratic():
+def test_a_small_network_starts_narrow_and_follows_adam_for_half_of_the_steps():
     line = Line()
-    method = line.method()
-    method.fit((line.x, line.y), epochs=1, batch_size=N, progress=False)
-    # One vector of signs for each of N examples: the exact diagonal in expectation. A quadratic has no signs to average
-    # (one output), so it is exact; the noise of the weights may have raised it by steps of 10^(1/3).
-    steps = math.log10(method.hessian_init / float(line.hessian.mean())) * 3
-    assert steps == pytest.approx(round(steps), abs=1e-3)
-    assert 0 <= round(steps) <= 3
-
-
-@pytest.mark.parametrize(("rows", "batch_size", "rate"), [(24, 24, 0.2), (24, 2, 1 / 12), (24, 1, 1 / 24)])
-def test_the_rate_follows_the_number_of_batches(rows, batch_size, rate):
-    line = Line()
-    method = line.method()
-    history = method.fit((line.x[:rows], line.y[:rows]), epochs=1, batch_size=batch_size, progress=False)
-    assert method.plan.learning_rate == pytest.approx(rate)
-    assert method.plan.schedule == "cosine"
-    assert len(history) == 1
-    method.fit((line.x[:rows], line.y[:rows]), epochs=1, learning_rate=0.01, progress=False)
+    method = line.method(hessian_init=None)
+    method.fit((line.x, line.y), epochs=10, batch_size=N, progress=False)
+    assert (method.adam_share, method.plan.learning_rate, method.plan.schedule) == (0.5, 0.1, "cosine")
+    assert float(method.start_std()[0]) == pytest.approx(0.003, rel=1e-3)
+    optimizer = method.make_optimizer("adam", 0.1)
+    assert [optimizer.update_rule().numbers(0.1, done)[3] for done in (0, 4, 5, 9)] == [1, 1, 0, 0]
+    method.fit((line.x, line.y), epochs=1, learning_rate=0.01, progress=False)
     assert (method.plan.learning_rate, method.plan.schedule) == (0.01, "constant")
+
+
+def test_a_step_of_the_warm_up_is_adams():
+    line = Line()
+    method = line.method(adam_share=0.9)
+    plain = nn.Parameter(method.mean.detach().clone())
+    adam = torch.optim.Adam([plain], lr=0.01)
+    method.fit((line.x, line.y), epochs=10, batch_size=N, learning_rate=0.1, progress=False)
+    optimizer = method.make_optimizer("adam", 0.1)
+    optimizer.prior_precision.zero_()
+    with torch.no_grad():
+        method.mean.copy_(plain)
+    for number in range(3):
+        gradient = torch.tensor([1.0, -2.0, 0.1], dtype=torch.float64) * (number + 1)
+        method.mean.grad, method.hessian.grad = gradient.clone(), torch.ones(3, dtype=torch.float64)
+        plain.grad = gradient.clone()
+        optimizer.step()
+        adam.step()
+        assert torch.allclose(method.mean, plain, rtol=1e-9, atol=1e-12)
+
+
+def test_the_found_start_learns_a_curve_where_wide_widths_end_at_a_constant():
+    x = torch.linspace(-2, 2, 80)[:, None]
+    y = torch.sin(3 * x) + 0.1 * torch.randn(80, 1, generator=torch.Generator().manual_seed(0))
+
+    def error(**settings):
+        torch.manual_seed(0)
+        method = IVON(bf.networks.mlp(1, 1, units=20), "gaussian:learned", **settings)
+        with bf.training.warnings.without_warnings():
+            method.fit((x, y), epochs=800, batch_size=80, learning_rate=0.1, schedule="cosine", progress=False)
+        return float((method.predict(x, draws=30).mean.reshape(-1, 1) - y).square().mean() / y.var())
+
+    assert error() < 0.1
+    assert error(hessian_init=1.0) > 0.5
 
 
 def test_a_found_start_is_saved_and_resumed_to_the_same_bits(tmp_path, blobs):
     def make():
         torch.manual_seed(0)
-        return IVON(bf.networks.mlp(2, 3, units=4), "categorical")
+        # A warm-up is a share of all steps, which a longer run has more of.
+        return IVON(bf.networks.mlp(2, 3, units=4), "categorical", adam_share=0.0)
 
     whole = make()
     whole.fit(blobs, epochs=4, schedule="constant", progress=False)

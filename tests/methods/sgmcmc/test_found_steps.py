@@ -11,11 +11,12 @@ from scipy import integrate, stats
 from torch import nn
 
 import bayesify as bf
+from bayesify.methods.agreement import disagreement
 from bayesify.methods.sgmcmc.adaptation import Phases
 from bayesify.methods.sgmcmc.burn_in import settled
 from bayesify.methods.sgmcmc.sghmc import SGHMC
 from bayesify.methods.sgmcmc.sgld import SGLD
-from bayesify.training.warnings import without_warnings
+from bayesify.training.warnings import CHAIN_ERROR, without_warnings
 
 
 class Regression:
@@ -253,10 +254,17 @@ def test_chains_that_disagree_name_the_cure():
     x, y = torch.randn(40, 2, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2
     torch.manual_seed(0)
     method = SGLD(bf.networks.mlp(2, 2, units=20, layers=1, activation="tanh"), "categorical")
-    with pytest.warns(bf.BayesifyWarning, match=r"4 chains disagree .* sample longer \(epochs=160 or more\)"):
+    with without_warnings():
         method.fit((x, y), epochs=80, progress=False)
-    assert method.history["r_hat"][-1] > 1.2
+    found = method.history.records[-1]
+    assert found["r_hat"] > 1.2
     assert "R-hat of predictions" in method.facts()
+    # Labels without structure: the mean of the chains is certain enough, as all are unsure.
+    assert found["chain_error"] < CHAIN_ERROR
+    assert "chains_disagree" not in method.warnings
+    text = disagreement(found | {"chain_error": 0.3}, 4, 50, epochs=80, found_rate=True)
+    assert "4 chains disagree" in text
+    assert "sample longer (epochs=160 or more)" in text
 
 
 def test_a_large_network_has_one_chain_a_small_one_four_and_cycles_follow_the_adaptation():

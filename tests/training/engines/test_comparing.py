@@ -87,3 +87,15 @@ def test_tensors_are_as_before_after_a_trial_that_fails():
     with pytest.raises(RuntimeError, match="trial"):
         trial()
     assert torch.equal(tensor, torch.ones(3))
+
+
+def test_a_change_of_signs_may_differ_by_more_where_the_moments_agree():
+    before, right = torch.zeros(100), torch.ones(100)
+    other = right.clone()
+    other[0] = -1.0  # a gradient near zero with another sign: the update is off by a fifth of its length
+    check_same([right], [other], [before], names=["mu"], rounded=["mu"])
+    with pytest.raises(ValueError, match="in mu by 20%"):
+        check_same([right], [other], [before], names=["mu"])
+    other[1] = -1.0
+    with pytest.raises(ValueError, match="in mu by 28%"):
+        check_same([right], [other], [before], names=["mu"], rounded=["mu"])

@@ -98,6 +98,26 @@ def test_a_large_table_stops_early_on_rows_that_it_sets_aside(monkeypatch):
     assert method.plan.keep == "best"
 
 
+@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
+def test_the_rows_that_decide_when_to_stop_scale_the_intervals_of_numbers(monkeypatch, tmp_path):
+    monkeypatch.setattr("bayesify.methods.auto_table.SPEED", 1.0)
+    torch.manual_seed(0)
+    x, new = torch.randn(2400, 2), torch.randn(2000, 2)
+    y = x[:, 0] + torch.randn(2400)
+    auto = bf.Auto(likelihood="gaussian")
+    method = auto.fit((x, y), progress=False, epochs=4, run=tmp_path / "run")
+    assert method.recalibration.name == "variance"
+    assert bf.load(tmp_path / "run").recalibration == method.recalibration
+    low, high = method.predict(new).interval(0.9)
+    targets = new[:, 0] + torch.randn(2000)
+    # 240 rows fix a scale to 4.6%, which moves the share by 1.8 points; three times that.
+    assert float(((targets >= low) & (targets <= high)).double().mean()) == pytest.approx(0.9, abs=0.055)
+    labels = (x[:, 0] > 0).long()
+    assert bf.Auto(likelihood="categorical").fit((x, labels), progress=False, epochs=1).recalibration is None
+    # Too few rows are left alone.
+    assert auto.fit((x[:600], y[:600]), progress=False, epochs=1).recalibration is None
+
+
 def test_sampling_gets_the_plan_that_the_time_allows_or_none(plane):
     method, examples = bf.HMC(small, "categorical", chains=16), TensorExamples(*plane)
     assert sampling_within(method, examples, 1e6) == sampling_plan(1e9, few_chains=False)

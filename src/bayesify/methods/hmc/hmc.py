@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +25,9 @@ from bayesify import runs
 from bayesify.errors import nearest
 from bayesify.functional.inputs import count
 from bayesify.methods import saving
+from bayesify.methods.agreement import DRAWS, agreement, predictive_spread
 from bayesify.methods.arguments import explained_arguments
 from bayesify.methods.arviz_tree import tree_of
-from bayesify.methods.convergence import arviz_installed
 from bayesify.methods.hmc.chains import Chains
 from bayesify.methods.hmc.diagnostics import Diagnosis, diagnose, sample_statistics
 from bayesify.methods.hmc.log_joint import LogJoint, whole
@@ -39,7 +40,7 @@ from bayesify.priors import WeightPrior
 from bayesify.training import data_identity
 from bayesify.training.batches import Examples, as_inputs
 from bayesify.training.loop import History
-from bayesify.training.warnings import DISAGREE_FROM
+from bayesify.training.warnings import chains_disagree
 
 # A step without a compiler costs about this much per activation of a chain; compiling costs seconds.
 _SECONDS_PER_ACTIVATION = 4e-9
@@ -254,21 +255,22 @@ class HMC(Chains):
         return diagnose(self, x)
 
     def own_checks(self, x: Any) -> dict[str, str | None]:
-        """Whether the chains predict differently, by the largest R-hat (needs `bayesify[mcmc]`).
+        """Whether the chains predict so differently that their mean is uncertain.
 
         Args:
             x: not used: convergence is judged at the inputs that `fit` chose.
 
         """
-        if not arviz_installed() or self.chains < 2 or self.store.drawn < _FEWEST_DRAWS or not self.inputs.numel():
+        if self.chains < 2 or self.store.drawn < _FEWEST_DRAWS or not self.inputs.numel():
             return {}
-        r_hat = self.diagnose().r_hat
-        if r_hat < DISAGREE_FROM:
-            return {}
-        return {
-            "chains_disagree": f"the {self.chains} chains disagree on predictions (largest R-hat {r_hat:.2f}): sample "
-            "longer, with more warm_up= and samples=, or use a narrower prior"
-        }
+        predictions = self.predictions_by_chain()
+        spread = predictive_spread(predictions, self.predict(self.inputs, draws=DRAWS, seed=self.seed))
+        found = agreement(predictions, self.noise_by_chain, spread)
+        cure = "sample longer, with more warm_up= and samples=, or use a narrower prior"
+        error = found.get("chain_error", math.inf)
+        drawn = int(predictions.shape[1])
+        text = chains_disagree(found["r_hat"], found["effective_draws"], self.chains, drawn, cure, error)
+        return {"chains_disagree": text}
 
     def to_arviz(self, x: Any = None, *, data: Any = None, draws: int = 1000, seed: int = 0) -> Any:
         """The draws by tensor name, sample statistics and predictions, for ArviZ (needs `bayesify[mcmc]`).

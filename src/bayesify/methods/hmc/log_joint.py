@@ -129,7 +129,7 @@ class LogJoint:
         A flat prior has no draws: its weights start from a standard normal. The noise starts around the spread of the
         targets, whatever its prior: far below it the log-likelihood is too steep to follow.
         """
-        device = self.network.initial.device
+        device = self.network.device
         total = max(chains, _DRAWS_OF_THE_PRIOR)
         keys = noise.keys(seed, noise.Stream.HMC, network=1, draws=range(total), device=device)
         with torch.no_grad():
@@ -213,7 +213,7 @@ class LogJoint:
         if self.prior.proper:
             return self.prior
         proper = {pattern: prior if prior.proper else Normal() for pattern, prior in self.prior.patterns.items()}
-        return WeightPrior(proper, self.prior.weights).to(self.network.initial)
+        return WeightPrior(proper, self.prior.weights).to(self.network.empty)
 
     def _of_data(self, theta: Tensor, log_noise: Tensor | None = None) -> Tensor:
         """The gradient of the log-likelihood with respect to the weights, `[chains, P]`, and the log noise, if any."""

@@ -30,7 +30,7 @@ from bayesify.errors import positive
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.arguments import explained_arguments
-from bayesify.methods.ivon.start import RATE, first_hessian, first_rate
+from bayesify.methods.ivon.start import RATE, first_hessian, first_rate, first_warm_up
 from bayesify.methods.ivon.update import NaturalGradient, hessian_rate, ivon_update
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.with_elbo import WithELBO
@@ -53,7 +53,7 @@ class IVON(WithELBO):
         m <- m - rate * (v / (1 - beta1^t) + delta m) / (h + delta)
 
     `fit(learning_rate=)` is the share of a Newton step. A constant rate r with M batches per epoch adds up to r M / 2
-    of the posterior variance to the mean: keep it below 1 / M, which is the default (with `schedule="cosine"`).
+    of the posterior variance to the mean: keep it below 1 / M, or let it fall (`schedule="cosine"`, the default).
     Parameters without a posterior (normalisation layers, learned observation noise) follow Adam at the same rate.
 
     Args:
@@ -67,7 +67,10 @@ class IVON(WithELBO):
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
         hessian_init: where the Hessian estimate h starts; sigma starts at 1 / sqrt(N (hessian_init + delta)). `fit`
-            finds it from a few examples where it is None: the mean curvature, or more where noise does harm.
+            finds it where it is None: networks of up to 100,000 weights start with widths of 0.003, larger ones from
+            the mean curvature of a few examples.
+        adam_share: the share of the steps in which the mean follows Adam first, at a tenth of the rate. None is a half
+            for up to 100,000 weights where `hessian_init` is None, and 0 otherwise.
         beta1: the decay of the running mean of gradients.
         beta2: the decay of the running mean of Hessian estimates in the long run; early steps average over less.
         seed: of the starting weights; `fit(seed=)` sets the seed of training.
@@ -90,6 +93,7 @@ class IVON(WithELBO):
 
     name: ClassVar[str] = "ivon"
     holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"mean": "all"})
+    sharded: ClassVar[Mapping[str, str]] = MappingProxyType({"mean": "all", "hessian": "random"})
     prior_kind: ClassVar[str] = "gaussian"
     estimator: ClassVar[str] = "weight"
     capturable: ClassVar[bool] = True
@@ -105,6 +109,7 @@ class IVON(WithELBO):
         output: str | int | Callable[[Any], Tensor] | None = None,
         start: str = "given",
         hessian_init: float | None = None,
+        adam_share: float | None = None,
         beta1: float = 0.9,
         beta2: float = 0.99999,
         seed: int = 0,
@@ -115,6 +120,7 @@ class IVON(WithELBO):
             raise ValueError(f"no weight is random: bayesian={bayesian!r} selects none, use bayesian='all'")
         # Where it is None, `fit` computes it; until then the posterior is as narrow as at 1.
         self.hessian_init = None if hessian_init is None else positive("hessian_init", hessian_init)
+        self.adam_share = None if adam_share is None else _share("adam_share", adam_share)
         self.beta1, self.beta2 = _share("beta1", beta1), _share("beta2", beta2)
         theta, size = initialisation.start_weights(self.network, start, seed), self.network.random_size
         self.mean = nn.Parameter(theta)
@@ -130,11 +136,16 @@ class IVON(WithELBO):
         self.register_load_state_dict_post_hook(_copy_prior_means)  # type: ignore[no-untyped-call]
         # The size of the data according to the plan; the buffer holds the one that training used.
         self._planned_data: float | None = None
-        self._batches, self._natural, self._finds_rate = 1, False, False
+        self._batches, self._warm_up_steps, self._natural, self._finds_rate = 1, 0, False, False
 
     def settings(self) -> dict[str, Any]:
-        """Where the Hessian estimate starts, and the two decays."""
-        return {"hessian_init": self.hessian_init, "beta1": self.beta1, "beta2": self.beta2}
+        """Where the Hessian estimate starts, the warm-up, and the two decays."""
+        return {
+            "hessian_init": self.hessian_init,
+            "adam_share": self.adam_share,
+            "beta1": self.beta1,
+            "beta2": self.beta2,
+        }
 
     @property
     def std(self) -> Tensor:
@@ -154,8 +165,7 @@ class IVON(WithELBO):
 
         Args:
             data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; x may be any pytree.
-            learning_rate: the share of a Newton step. None is 1 / M for M batches in an epoch, from 0.02 to 0.2;
-                0.2 for more than 100,000 weights.
+            learning_rate: the share of a Newton step. None is 0.1, and 0.2 for more than 100,000 weights.
             schedule: as for every method. None is `cosine` where no learning rate is given, and `constant` otherwise.
             **settings: the other arguments of `Method.fit`: `epochs`, `batch_size`, `validation`, `run` and so on.
 
@@ -201,7 +211,11 @@ class IVON(WithELBO):
             self.effective_data.fill_(data)
         std = self._std(data)
         drawn = self._carrying_price(std.detach()) if self._natural else std
-        outputs, buffers = self._pass(self._draw(drawn, self._keys(step, draws)), x, step)
+        if self._own_draws:
+            dropout = self._training_dropout(x, step, draws)
+            outputs, buffers = self._run_own(self.mean, drawn, self._keys(step, draws), x, dropout)
+        else:
+            outputs, buffers = self._pass(self._draw(drawn, self._keys(step, draws)), x, step)
         nll, kl = self._nll(outputs, y, step), self._divergence(std)
         return Objective(nll + kl / data, nll, kl, buffers)
 
@@ -255,7 +269,7 @@ class IVON(WithELBO):
 
         """
         others = [parameter for parameter in self.parameters() if parameter is not self.hessian]
-        norm = torch.nn.utils.clip_grad_norm_(others, largest)
+        norm = self._clip(others, largest)
         if self.hessian.grad is not None:
             self.hessian.grad.mul_((largest / (norm + 1e-6)).clamp(max=1.0))
 
@@ -269,6 +283,21 @@ class IVON(WithELBO):
 
     def _end(self) -> None:
         self._planned_data = None
+
+    def use_prior(self, prior: WeightPrior, pieces: Sequence[tuple[int, int]] | None) -> None:
+        """Take the prior of the weights that this process holds, with its means and precisions.
+
+        Args:
+            prior: of all weights.
+            pieces: the ranges of the random weights that this process holds; None for all of them.
+
+        """
+        super().use_prior(prior, pieces)
+        for name, values in zip(("prior_mean", "prior_precision"), _gaussian(prior), strict=True):
+            held = values
+            if pieces is not None and values.numel() > 1:
+                held = torch.cat([values[:0], *(values[start:stop] for start, stop in pieces)])
+            self.register_buffer(name, held.to(self.mean), persistent=False)
 
     def make_optimizer(self, optimizer: str | OptimizerFactory, learning_rate: float) -> Optimizer:
         """IVON's update rule; any other optimiser is refused.
@@ -295,6 +324,8 @@ class IVON(WithELBO):
             beta1=self.beta1,
             beta2=self.beta2,
             batches=self._batches,
+            warm_up=self._warm_up_steps,
+            fixed=self.network.size > self.network.random_size,
         )
 
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
@@ -327,7 +358,10 @@ class IVON(WithELBO):
         self._batches = examples.count_batches(plan.batch_size)
         self._planned_data = examples.n_data / kl.temperature
         if self._finds_rate:
-            self.plan = replace(plan, learning_rate=first_rate(self._batches, self.network.random_size))
+            self.plan = replace(plan, learning_rate=first_rate(self.network.random_size))
+        if self.adam_share is None:
+            self.adam_share = first_warm_up(self.network.random_size) if self.hessian_init is None else 0.0
+        self._warm_up_steps = round(self.adam_share * plan.epochs * self._batches)
         if self.hessian_init is None:
             self.hessian_init = first_hessian(self, examples, self._planned_data)
             with torch.no_grad():
@@ -356,7 +390,8 @@ class IVON(WithELBO):
 
     def _draw(self, std: Tensor, keys: Tensor) -> Tensor:
         size = std.shape[0]
-        eps = noise.normal(keys, size).to(self.mean.dtype)
+        eps = noise.normal(keys, size) if self.shard is None else self.shard.normal(keys)
+        eps = eps.to(self.mean.dtype)
         theta = self.mean[:size] + std * eps
         if size < self.mean.shape[0]:
             theta = torch.cat((theta, self.mean[size:].expand(theta.shape[0], -1)), 1)
@@ -368,7 +403,7 @@ class IVON(WithELBO):
 
     def _pass(self, theta: Tensor, x: Any, step: int) -> tuple[Tensor, dict[str, Tensor]]:
         dropout = self._training_dropout(x, step, theta.shape[0])
-        return self.network.outputs(theta, x, train=True, dropout=dropout)
+        return self._run(theta, x, dropout)
 
     def _keys(self, step: int, draws: int) -> Tensor:
         return noise.keys(self.seed, noise.Stream.TRAINING, step=step, draws=range(draws), device=self.mean.device)
@@ -401,7 +436,7 @@ def _gaussian(prior: WeightPrior) -> tuple[Tensor, Tensor]:
 
 def _copy_prior_means(method: IVON, _: Any) -> None:
     """After loading: the means that a pretrained prior stores may be others than those at construction."""
-    if isinstance(method.prior, WeightPrior) and method.prior.pretrained:
+    if method.shard is None and isinstance(method.prior, WeightPrior) and method.prior.pretrained:
         method.prior_mean.copy_(method.prior.means())
 
 

@@ -2,13 +2,17 @@
 
 The formulas are those of `ivon.py` (Shen et al. 2024). Other parameters follow Adam (Kingma and Ba 2015) at the same
 rate. The optimiser finds the gradient at the drawn weights in `mean.grad` and Price's curvature in `hessian.grad`.
+
+In the first `warm_up` steps the mean follows Adam too, at a tenth of the rate, while h is already estimated: Newton
+steps with a curvature from before anything was learned lead small networks to a constant prediction.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +24,8 @@ from bayesify.training.engines.updates import UpdateRule
 # How fast h may follow its noisy estimates: see `hessian_rate`.
 FASTEST, PER_EPOCH, MEMORY = 0.01, 0.2, 2.0
 _ADAM_BETAS, _ADAM_EPS = (0.9, 0.999), 1e-8
+# Adam's rate in the warm-up is this share of the Newton rate.
+ADAM_SHARE = 0.1
 
 
 def ivon_update(
@@ -81,8 +87,16 @@ class NaturalGradient(Optimizer):
         beta1: the decay of the running mean of gradients.
         beta2: the decay of the running mean of Hessian estimates in the long run.
         batches: the number of batches in an epoch.
+        warm_up: the number of first steps in which the mean follows Adam.
+        fixed: whether some weights of the network have no posterior. None is whether the mean is longer than the
+            estimates; a process that holds a part of the weights may have none of them.
 
     """
+
+    # The weights that its state is for, where it is not for all weights of the parameter.
+    slots: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"momentum": "random", "squares": "random", "first": "fixed", "second": "fixed"}
+    )
 
     def __init__(
         self,
@@ -96,11 +110,14 @@ class NaturalGradient(Optimizer):
         beta1: float,
         beta2: float,
         batches: int,
+        warm_up: int = 0,
+        fixed: bool | None = None,
     ) -> None:
         groups = [{"params": [mean, hessian]}, *([{"params": list(others)}] if others else [])]
         super().__init__(groups, {"lr": positive("learning_rate", learning_rate)})
         self.prior_mean, self.prior_precision = prior_mean, prior_precision
-        self.beta1, self.beta2, self.batches = beta1, beta2, batches
+        self.beta1, self.beta2, self.batches, self.warm_up = beta1, beta2, batches, warm_up
+        self.fixed = mean.shape[0] > hessian.shape[0] if fixed is None else fixed
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -128,11 +145,14 @@ class NaturalGradientRule(UpdateRule):
 
     def numbers(self, rate: float, done: int) -> tuple[float, ...]:
         optimizer, (first, second) = self.optimizer, _ADAM_BETAS
+        warming = done < optimizer.warm_up
+        of_adam = ADAM_SHARE * rate if warming else rate
         return (
             rate,
             hessian_rate(done, optimizer.batches, optimizer.beta2),
             1 - optimizer.beta1 ** (done + 1),
-            rate / (1 - first ** (done + 1)),
+            float(warming),
+            of_adam / (1 - first ** (done + 1)),
             1 / math.sqrt(1 - second ** (done + 1)),
         )
 
@@ -146,7 +166,8 @@ class NaturalGradientRule(UpdateRule):
         optimizer, size = self.optimizer, self.size
         (mean, hessian, *others), (gradient, curvature, *slopes) = parameters, gradients
         (momentum, *tail), _, *rest = state
-        rate, follow, debias, *adam = numbers
+        squares = tail.pop(0) if optimizer.warm_up else None
+        rate, follow, debias, warming, *adam = numbers
         gradient = torch.zeros_like(mean) if gradient is None else gradient
         curvature = torch.zeros_like(hessian) if curvature is None else curvature
         new = ivon_update(
@@ -162,6 +183,15 @@ class NaturalGradientRule(UpdateRule):
             hessian_rate=follow,
             debias=debias,
         )
+        if squares is not None:
+            pull = optimizer.prior_precision * (mean[:size] - optimizer.prior_mean)
+            second = _ADAM_BETAS[1]
+            squares.copy_(second * squares + (1 - second) * (gradient[:size] + pull).square())
+            average = new[2] / debias + pull
+            by_adam = mean[:size] - ADAM_SHARE * rate * average / (torch.sqrt(squares) * adam[1] + _ADAM_EPS)
+            if isinstance(warming, Tensor):
+                by_adam = torch.where(warming > 0, by_adam, new[0])
+            new = (by_adam if isinstance(warming, Tensor) or warming else new[0], *new[1:])
         if tail:
             _adam(mean[size:], gradient[size:], tail, adam)
         for old, value in zip((mean[:size], hessian, momentum), new, strict=True):
@@ -188,9 +218,11 @@ class NaturalGradientRule(UpdateRule):
         if not state:
             if parameter is mean:
                 state |= {"steps": 0, "momentum": torch.zeros_like(hessian, requires_grad=False)}
-            if adam.numel():
+                if self.optimizer.warm_up:
+                    state |= {"squares": torch.zeros_like(hessian, requires_grad=False)}
+            if adam.numel() or (parameter is mean and self.optimizer.fixed):
                 state |= {"first": torch.zeros_like(adam), "second": torch.zeros_like(adam)}
-        return [state[name] for name in ("momentum", "first", "second") if name in state]
+        return [state[name] for name in ("momentum", "squares", "first", "second") if name in state]
 
 
 def _adam(

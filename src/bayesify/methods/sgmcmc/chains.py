@@ -22,11 +22,19 @@ from torch.optim import Optimizer
 from bayesify.distributed import active
 from bayesify.errors import at_least
 from bayesify.functional.inputs import count
+from bayesify.methods.agreement import (
+    DRAWS,
+    FEWEST_SAMPLES,
+    JUDGED_INPUTS,
+    agreement,
+    disagreement,
+    predictive_spread,
+    too_few,
+)
 from bayesify.methods.arguments import explained_arguments
 from bayesify.methods.hmc.log_joint import spread_of_targets
 from bayesify.methods.sample_collection import Calendar, check_whole_plan
 from bayesify.methods.sgmcmc.adaptation import FoundMoves, Phases
-from bayesify.methods.sgmcmc.agreement import FEWEST_SAMPLES, JUDGED_INPUTS, agreement, disagreement, too_few
 from bayesify.methods.sgmcmc.moves import Moves
 from bayesify.methods.sgmcmc.stored_chains import StoredChains
 from bayesify.methods.sgmcmc.whole_data import ChainExamples, WholeGradient, in_memory
@@ -231,8 +239,10 @@ class StochasticGradientMCMC(StoredChains):
         if self.chains < 2 and not found_rate:
             return {}
         rows = torch.linspace(0, count(x) - 1, min(JUDGED_INPUTS, count(x))).long()
-        predictions = self.predictions_by_chain(take(x, rows))
-        found = agreement(predictions, None if self.log_noise is None else self.noise_by_chain)
+        judged = take(x, rows)
+        predictions = self.predictions_by_chain(judged)
+        spread = predictive_spread(predictions, self.predict(judged, draws=DRAWS, seed=self.seed))
+        found = agreement(predictions, None if self.log_noise is None else self.noise_by_chain, spread)
         self.history.records[-1] |= found
         text = disagreement(found, self.chains, stored, epochs=plan.epochs, found_rate=found_rate)
         return {"chains_disagree": text}

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from bayesify.errors import at_least, positive
 from bayesify.likelihoods import Likelihood
+from bayesify.methods.agreement import described
 from bayesify.methods.convergence import predictions_of
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.sample_collection import Calendar
-from bayesify.methods.sgmcmc.agreement import described
 from bayesify.methods.sgmcmc.positions import ChainPositions
 from bayesify.methods.stored_samples import check_room, shuffled
 from bayesify.priors import Normal, WeightPrior

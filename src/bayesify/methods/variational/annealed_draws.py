@@ -52,7 +52,7 @@ class AnnealedDraws(PosteriorBase):
         if self.family != ANNEALED:
             return
         self._check_model()
-        n, zeros = self._variables.random, self.network.initial.new_zeros
+        n, zeros = self._variables.random, self.network.empty.new_zeros
         self.register_buffer("annealed_draws", zeros(paths, n))
         # Log-likelihood and log weight of every draw.
         self.register_buffer("annealed_weights", zeros(paths, 2, dtype=torch.float64))

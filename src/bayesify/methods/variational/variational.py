@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bayesify import noise
+from bayesify.distributed.sharding import Shard
 from bayesify.errors import choose
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Gaussian, Likelihood
@@ -111,6 +112,7 @@ class Variational(NaturalSteps, AnnealedDraws):
 
     name: ClassVar[str] = "variational"
     holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"mu": "all", "rho": "random"})
+    sharded: ClassVar[Mapping[str, str]] = MappingProxyType({"mu": "all", "rho": "random"})
     capturable: ClassVar[bool] = True
     stackable: ClassVar[bool] = True
     hyperpriors: ClassVar[bool] = True
@@ -294,8 +296,14 @@ class Variational(NaturalSteps, AnnealedDraws):
 
         """
         ((x, y),) = batches
-        if self._unused_draws(x):
+        if self._unused_draws(x) or (self._own_draws and self._closed_kl):
             theta, mean, width = self._without_draws(draws)
+        elif self._own_draws:
+            assert self.shard is not None
+            # The KL of the weights of this process, over the draws of all processes.
+            with noise.own_draws(0):
+                keys = self._keys(step, draws * self.shard.group.size)
+            theta, mean, width = self._posterior(self.mu, self.rho, self._noise(keys))
         else:
             theta, mean, width = self._posterior(self.mu, self.rho, self._noise(self._keys(step, draws)))
         if self.bound == "importance_weighted":
@@ -364,6 +372,34 @@ class Variational(NaturalSteps, AnnealedDraws):
         if self.estimator == "moments" and plan.precision != "full":
             raise ValueError("estimator='moments' needs all digits of its variances: leave out precision='bfloat16'")
 
+    def why_not_sharded(self, *, own_draws: bool) -> str | None:
+        """Why its weights cannot be divided among processes; None where they can.
+
+        Args:
+            own_draws: whether each process is to draw its own weights.
+
+        """
+        if self.family != "mean_field":
+            return f"family={self.family!r} has correlations between the weights of different processes"
+        if self._variables.random > self.network.random_size or self._variables.learned_scales:
+            return "scales or a noise that are variables belong to no process: give them numbers"
+        if self.kept_weights.numel():
+            return "the network was pruned"
+        if own_draws and self.estimator != "weight":
+            return f"own draws need estimator='weight', got {self.estimator!r}"
+        return super().why_not_sharded(own_draws=own_draws)
+
+    def use_shard(self, shard: Shard | None) -> None:
+        """Take up the part of the weights of this process, or all of them again.
+
+        Args:
+            shard: the part; None for all.
+
+        """
+        super().use_shard(shard)
+        sizes = (self.network.size, self.network.random_size) if shard is None else (shard.size, shard.random_size)
+        self._variables = Variables(*sizes, 0, 0, 0)
+
     def start_std(self) -> Tensor:
         """Where the posterior's standard deviations started, `[R]`."""
         return F.softplus(self.first_rho(self.seed))
@@ -407,7 +443,7 @@ class Variational(NaturalSteps, AnnealedDraws):
         """Whether no draw enters the KL."""
         assert self.prior is not None
         plain = self.family == "mean_field" and self.bound == "elbo" and self.gradient == "reparametrised"
-        return plain and self._variables.random == self.network.random_size and self.prior.has_closed_kl
+        return plain and self._variables.random == self._random_size and self.prior.has_closed_kl
 
     def _unused_draws(self, x: Any) -> bool:
         """Whether no draw of a weight enters the loss: every random weight is in a layer with local noise."""
@@ -423,7 +459,7 @@ class Variational(NaturalSteps, AnnealedDraws):
     def _divergence(self, mean: Tensor, width: Tensor, theta: Tensor, *, exact: bool = False) -> Tensor:
         """The KL; `exact` takes the closed form, where there is one, whatever the gradient."""
         assert self.prior is not None
-        size, family, log_scales = self.network.random_size, self._family, self._variables.pick_log_scales(theta)
+        size, family, log_scales = self._random_size, self._family, self._variables.pick_log_scales(theta)
         if self.gradient == "stick_the_landing" and not exact:
             factor = None if self.factor is None else self.factor.detach()
             return -self._log_ratio(theta, mean.detach(), width.detach(), factor).mean(0)
@@ -463,7 +499,7 @@ class Variational(NaturalSteps, AnnealedDraws):
     def _log_prior(self, theta: Tensor) -> Tensor:
         assert self.prior is not None
         log_scales = self._variables.pick_log_scales(theta)
-        log_prior = self.prior.log_density(theta[:, : self.network.random_size], log_scales, self._kept_or_none())
+        log_prior = self.prior.log_density(theta[:, : self._random_size], log_scales, self._kept_or_none())
         if self._variables.noises:
             log_prior = log_prior + self._log_prior_of_noise(theta)
         return log_prior if log_scales is None else log_prior + self.prior.log_density_of_scales(log_scales)
@@ -540,9 +576,13 @@ class Variational(NaturalSteps, AnnealedDraws):
         return noise.keys(self.seed, noise.Stream.TRAINING, step=step, draws=range(draws), device=self.mu.device)
 
     def _noise(self, keys: Tensor) -> Tensor:
+        if self.shard is not None:
+            return self.shard.normal(keys).to(self.mu.dtype)
         return noise.normal(keys, self._family.noise_size(self.rho.shape[0])).to(self.mu.dtype)
 
     def _noisy(self, theta: Tensor, mean: Tensor, std: Tensor, x: Any, step: int) -> tuple[Tensor, dict[str, Tensor]]:
+        if self.shard is not None:
+            return self._noisy_in_parts(theta, mean, std, x, step)
         draws, size = theta.shape[0], self.network.size
         if self.estimator == "moments":
             mean, std = mean[:size], std[: self.network.random_size]
@@ -554,6 +594,28 @@ class Variational(NaturalSteps, AnnealedDraws):
         layers = stochastic_layers(self.network, self.network.traced(x))
         keys = noise.keys(self.seed, noise.Stream.LOCAL, step=step, draws=range(draws), device=self.mu.device)
         mean, std = mean[:size], std[: self.network.random_size]
+        return noisy_outputs(self.network, self.estimator, layers, mean, std, theta, x, keys=keys, dropout=dropout)
+
+    def _noisy_in_parts(
+        self, theta: Tensor, mean: Tensor, std: Tensor, x: Any, step: int
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The same from the parts of this process; estimators other than `weight` gather all means and widths."""
+        shard = self.shard
+        assert shard is not None
+        draws = theta.shape[0]
+        if self.estimator == "weight":
+            if not shard.group.own_draws:
+                return self._run(theta, x, self._training_dropout(x, step, draws))
+            draws = draws if self._closed_kl else draws // shard.group.size
+            return self._run_own(mean, std, self._keys(step, draws), x, self._training_dropout(x, step, draws))
+        mean, std = shard.whole(mean), shard.whole(std, "random")
+        if self.estimator == "moments":
+            return moment_outputs(self.network, mean, std, x, self.likelihood, train=True), {}
+        unused = self._unused_draws(x)
+        theta = mean.expand(draws, -1) if unused else torch.stack([shard.whole(row) for row in theta.unbind()])
+        keys = noise.keys(self.seed, noise.Stream.LOCAL, step=step, draws=range(draws), device=self.mu.device)
+        layers = stochastic_layers(self.network, self.network.traced(x))
+        dropout = self._training_dropout(x, step, draws)
         return noisy_outputs(self.network, self.estimator, layers, mean, std, theta, x, keys=keys, dropout=dropout)
 
     def _penalty(self, step: int, draws: int) -> Tensor:

@@ -13,6 +13,7 @@ const PAGES = {
   runs: () => import("./pages/runs.js"),
 };
 const main = document.getElementById("main");
+const nav = document.querySelector("nav");
 let leave = null;
 let turn = 0;
 
@@ -23,7 +24,7 @@ async function show() {
   leave = null;
   document.body.classList.toggle("hide-controls", controlsHidden());
   for (const link of document.querySelectorAll("nav a[data-page]")) {
-    if (link.dataset.page === name) link.setAttribute("aria-current", "page");
+    if (link.dataset.page === name) { link.setAttribute("aria-current", "page"); nav.scrollTo({ left: link.offsetLeft - nav.clientWidth / 2 + link.clientWidth / 2 }); }
     else link.removeAttribute("aria-current");
   }
   document.title = `${name[0].toUpperCase()}${name.slice(1)} · bayesify studio`;

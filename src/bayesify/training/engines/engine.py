@@ -27,12 +27,14 @@ from bayesify.training.engines.batch_graphs import BatchGraphs, batch_graphs
 from bayesify.training.engines.compiling import worth_compiling
 from bayesify.training.engines.fused import FusedStep, fused_step
 from bayesify.training.engines.graphs import GraphedSteps
+from bayesify.training.engines.member_streams import member_streams
 from bayesify.training.engines.plain import plain_step
 from bayesify.training.engines.side_by_side import SideBySideSteps, members_side_by_side
 from bayesify.training.engines.single import graphed_steps
 from bayesify.training.engines.spread import same_batches
 from bayesify.training.layer_rates import LayerRates
 from bayesify.training.plan import Plan, Progress
+from bayesify.training.recovery import GradientMemoryError, empty_cache, splits
 from bayesify.training.schedule import StepSchedule
 from bayesify.training.trainable import declares
 
@@ -135,7 +137,22 @@ class Engine:
             nll = run(batch, step, share, rate)
             method.made_step(step)
             return nll
-        return plain_step(method, self.optimizer, self.plan, batch, step, share, self._layer_rates)
+        while True:
+            try:
+                return plain_step(method, self.optimizer, self.plan, batch, step, share, self._layer_rates)
+            except GradientMemoryError as problem:
+                if not self._split(size):
+                    raise (problem.__cause__ or problem) from None
+            # Only here, without the error and what its frames hold, is the memory free.
+            empty_cache(self._device)
+
+    def _split(self, size: int) -> bool:
+        """Compute the gradients of this and all later steps in twice as many parts; whether that is possible."""
+        parts = 2 * self.plan.accumulate
+        if parts > size or not splits(self.plan.batch_size, parts, self.method):
+            return False
+        self.plan = self.method.plan = replace(self.plan, accumulate=parts)
+        return True
 
     def _replays(
         self, graphed: GraphedSteps | SideBySideSteps, epoch: int, skip: int, progress: Progress, total: Tensor
@@ -201,7 +218,8 @@ class Engine:
             if self._graphed is not None:
                 self._fused = self._graphed.fused
             elif in_memory is None or not self._on_gpu:  # on a GPU, `_faster` has tried to fuse the step
-                self._fused = fused_step(method, self.optimizer, plan.draws, batch)
+                members = member_streams(method, self.optimizer, batch) if self._on_gpu else None
+                self._fused = members or fused_step(method, self.optimizer, plan.draws, batch)
                 if self._fused is not None and self._on_gpu:
                     self._replayed = batch_graphs(self._fused, batch)
             tell(None)

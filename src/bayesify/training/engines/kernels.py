@@ -17,6 +17,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from bayesify.noise import Stream
+from bayesify.noise_kernel import mix
 
 _STEP_OF_ANGLE = tl.constexpr(2 * math.pi / 2**24)
 _MINUS_TWO_LN_TWO = tl.constexpr(-2 * math.log(2))
@@ -223,14 +224,7 @@ def _write_keys(seeds, now, found, networks: tl.constexpr, draws: tl.constexpr, 
 
 @triton.jit
 def _fold(value, word, position: tl.constexpr):
-    return _mix((value ^ word) + ((0x9E3779B9 * (position + 1)) & 0xFFFFFFFF))
-
-
-@triton.jit
-def _mix(v):
-    v = (v ^ (v >> 16)) * 0x7FEB352D
-    v = (v ^ (v >> 15)) * 0x846CA68B
-    return v ^ (v >> 16)
+    return mix((value ^ word) + ((0x9E3779B9 * (position + 1)) & 0xFFFFFFFF))
 
 
 @triton.jit
@@ -280,8 +274,8 @@ def _hardware(instruction: tl.constexpr, x):
 def _two_normals(keys, draw, pair, coarse: tl.constexpr):
     a = tl.load(keys + 2 * draw).to(tl.uint32, bitcast=True)
     b = tl.load(keys + 2 * draw + 1).to(tl.uint32, bitcast=True)
-    h = _mix(_mix(pair.to(tl.uint32) ^ a) + b)
-    g = _mix(h ^ 0x5BD1E995)
+    h = mix(mix(pair.to(tl.uint32) ^ a) + b)
+    g = mix(h ^ 0x5BD1E995)
     unit = tl.minimum((h >> 8).to(tl.float32) * 2**-24 + 2**-25, 1 - 2**-24)
     if coarse:
         # Near one a rounded logarithm may have either sign.

@@ -18,8 +18,10 @@ from torch import Tensor
 
 from bayesify import noise
 from bayesify.distributed import active
+from bayesify.errors import first_line
 from bayesify.training.batches import Batch, take
 from bayesify.training.engines.spread import add_parts, part_of_gradient
+from bayesify.training.recovery import GradientMemoryError, is_out_of_memory
 from bayesify.training.trainable import Objective
 
 if TYPE_CHECKING:
@@ -53,14 +55,14 @@ def plain_step(
     Returns:
         The batch's mean NLL, summed over members.
 
+    Raises:
+        GradientMemoryError: the gradient needs more memory than there is; nothing has changed.
+
     """
     optimizer.zero_grad(set_to_none=True)
     group = active()
     with _explained():
-        if plan.accumulate == 1:
-            objective = _backward(method, batches, step=step, share=share, draws=plan.draws)
-        else:
-            objective = _in_parts(method, plan, batches, step, share)
+        objective = _gradient(method, plan, batches, step, share)
     if group is not None:
         objective = add_parts(group, method, objective)
         method.note_objective(objective)
@@ -85,6 +87,20 @@ def _explained() -> Iterator[None]:
             "the network runs a part again in the backward pass, where it no longer has the drawn weights: switch its "
             "activation checkpointing off, and name the part in fit(recompute=[...])"
         ) from problem
+
+
+def _gradient(method: Trainable, plan: Plan, batches: list[Batch], step: int, share: float) -> Objective:
+    parts = plan.accumulate
+    try:
+        if parts == 1:
+            return _backward(method, batches, step=step, share=share, draws=plan.draws)
+        return _in_parts(method, plan, batches, step, share)
+    except (RuntimeError, MemoryError) as problem:
+        # Between parts, running statistics have changed. Of several processes only one may be out of memory.
+        changed = parts > 1 and bool(method.network.buffer_names)
+        if not is_out_of_memory(problem) or changed or active() is not None:
+            raise
+        raise GradientMemoryError(first_line(problem)) from problem
 
 
 def _backward(method: Trainable, batches: list[Batch], *, step: int, share: float, draws: int) -> Objective:

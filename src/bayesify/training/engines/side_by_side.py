@@ -174,8 +174,10 @@ def members_side_by_side(
         return None  # parameters of the likelihood are shared by all members
     try:
         check_capturable(method, optimizer, batches)
-        rule, objective = update_rule(optimizer), _Member(method)
-        step = RowStep(method, objective, [_member_row(objective, rule, m) for m in range(method.members)], rule)
+        rule, objective = update_rule(optimizer), MemberObjective(method)
+        step = RowStep(
+            method, objective, [member_row(objective, rule, slice(m, m + 1)) for m in range(method.members)], rule
+        )
         step.compile(batches[:1])
     except Exception as problem:  # noqa: BLE001 -- no compiler or a layer that cannot be captured: other engines work
         logger.info("members are not trained side by side (%s)", first_line(problem)[:160])
@@ -183,7 +185,7 @@ def members_side_by_side(
     return SideBySideSteps(step, lambda _, places: (take(examples.x, places), examples.y[places]), batch_size)
 
 
-class _Member(nn.Module):
+class MemberObjective(nn.Module):
     """The objective of one member: parameters and buffers have that member's row alone."""
 
     seed: Tensor
@@ -192,8 +194,9 @@ class _Member(nn.Module):
     def __init__(self, method: Any) -> None:
         super().__init__()
         self.method: Any = method
-        self.register_buffer("seed", torch.tensor(signed(method.seed)))
-        self.register_buffer("member", torch.zeros((), dtype=torch.int32))
+        where = next(method.parameters()).device
+        self.register_buffer("seed", torch.tensor(signed(method.seed), device=where))
+        self.register_buffer("member", torch.zeros((), dtype=torch.int32, device=where))
 
     def forward(self, batches: list[Batch], step: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         seed, self.method.seed = self.method.seed, self.seed
@@ -212,10 +215,12 @@ def row_of(
     return [*parameters, *(buffers.get(name, buffer) for name, buffer in objective.named_buffers()), *slots]
 
 
-def _member_row(objective: _Member, rule: UpdateRule, member: int) -> list[Tensor]:
-    row, method = slice(member, member + 1), objective.method
+def member_row(objective: MemberObjective, rule: UpdateRule, row: slice) -> list[Tensor]:
+    """The state of the members in a slice, in the order of `FusedStep.state`."""
+    method = objective.method
     buffers = {f"method.{name}": method.get_buffer(name)[row] for name in method.member_buffers}
-    buffers["member"] = torch.tensor(member, dtype=torch.int32)
+    number = method.numbers[row.start or 0]
+    buffers["member"] = torch.tensor(number, dtype=torch.int32, device=objective.member.device)
     return row_of(
         objective,
         (parameter.detach()[row] for parameter in objective.parameters()),

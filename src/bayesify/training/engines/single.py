@@ -18,6 +18,7 @@ from bayesify.errors import first_line
 from bayesify.training.batches import Batch, TensorExamples
 from bayesify.training.engines.fused import check_capturable, fused_step
 from bayesify.training.engines.graphs import GraphedSteps
+from bayesify.training.engines.member_streams import member_streams
 from bayesify.training.engines.stacked import Stack
 from bayesify.training.engines.stacked_step import StackedStep
 from bayesify.training.engines.staged_graphs import StagedSteps
@@ -71,7 +72,7 @@ def graphed_steps(
     staged = staged_steps(method, optimizer, draws, examples, batch_size, batches)
     if staged is not None:
         return staged
-    fused = fused_step(method, optimizer, draws, batches)
+    fused = member_streams(method, optimizer, batches) or fused_step(method, optimizer, draws, batches)
     return None if fused is None else GraphedSteps(fused, examples, batch_size, method.members)
 
 

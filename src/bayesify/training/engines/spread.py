@@ -6,6 +6,9 @@ A part of B_r examples has the share B_r / B of the step's KL, so the KL is coun
 that they have in the whole batch, and batch normalisation sees the whole batch. The result is that of one process, up
 to rounding. With draws of its own, each process draws other weights: the mean over the processes has less variance.
 What is nonlinear in the noise (the curvature of IVON) is computed from a process's own gradient before it is added.
+
+Where each process holds a part of the weights, the gradients of the drawn weights are added in the backward pass, and
+the KL is that of the part: its gradient has no share, and its value is added.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from torch.utils import _pytree as pytree
 from bayesify import noise
 from bayesify.distributed import Group, global_batch_statistics
 from bayesify.training.batches import Batch, Examples, IndexedExamples, take
-from bayesify.training.trainable import Objective
+from bayesify.training.trainable import Objective, shared_parameters
 
 if TYPE_CHECKING:
     from bayesify.training.trainable import Trainable
@@ -55,10 +58,12 @@ def part_of_gradient(
     weight = size / total
     own = noise.own_draws(group.rank) if group.own_draws else nullcontext()
     statistics = global_batch_statistics(group, rows, total, counted=size > 0)
+    if method.shard is not None:
+        method.shard.weight = weight
     with noise.part_of_batch(before + first, rows, whole), statistics, own:
         objective = backward(part, step=step, share=share * rows / total, draws=draws)
     with torch.no_grad():
-        for parameter in method.parameters():
+        for parameter in shared_parameters(method):
             if parameter.grad is not None:
                 parameter.grad.mul_(weight)
     # Running statistics are means over examples: those of the whole batch are the weighted mean.
@@ -67,8 +72,9 @@ def part_of_gradient(
     }
     if running:
         group.sum(list(running.values()))
-    buffers = {**objective.buffers, **running}
-    return Objective(objective.loss.detach() * weight, objective.nll.detach() * weight, objective.kl.detach(), buffers)
+    buffers, nll, kl = {**objective.buffers, **running}, objective.nll.detach() * weight, objective.kl.detach()
+    loss = objective.loss.detach() * weight if method.shard is None else nll + share / total * kl
+    return Objective(loss, nll, kl, buffers)
 
 
 def add_parts(group: Group, method: Trainable, objective: Objective) -> Objective:
@@ -83,13 +89,13 @@ def add_parts(group: Group, method: Trainable, objective: Objective) -> Objectiv
         The objective of the whole batch.
 
     """
-    gradients = [parameter.grad for parameter in method.parameters() if parameter.grad is not None]
+    gradients = [parameter.grad for parameter in shared_parameters(method) if parameter.grad is not None]
     like = gradients[0] if gradients else objective.nll
     stop = like.new_tensor(float(group.wants_to_stop()))
-    loss, nll = objective.loss.to(like.dtype).clone(), objective.nll.to(like.dtype).clone()
-    group.sum([*gradients, loss, nll, stop])
+    loss, nll, kl = (value.to(like.dtype).clone() for value in (objective.loss, objective.nll, objective.kl))
+    group.sum([*gradients, loss, nll, stop, *([] if method.shard is None else [kl])])
     group.stopping = bool(stop > 0)
-    return Objective(loss, nll, objective.kl, objective.buffers)
+    return Objective(loss, nll, kl, objective.buffers)
 
 
 def whole_gradient(group: Group | None, method: Trainable, backward: Backward) -> Backward:

@@ -20,7 +20,7 @@ from bayesify.evaluation import Evaluation, evaluate
 from bayesify.functional.copying import as_module
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS
-from bayesify.methods.auto_table import Choice, Problem, choose
+from bayesify.methods.auto_table import Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.requirements import check_network
@@ -28,7 +28,8 @@ from bayesify.methods.method import Method, NetworkLike, PriorLike
 from bayesify.methods.summary import Summary
 from bayesify.predictive import Predictive
 from bayesify.training.batches import Examples, TensorExamples, as_examples
-from bayesify.workflows.auto.model import named_prior, network_for, settled_likelihood
+from bayesify.workflows.auto.held_out import recalibrated
+from bayesify.workflows.auto.model import network_for, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
 from bayesify.workflows.build import enough_epochs
 
@@ -159,6 +160,8 @@ class Auto:
             parts[0], validation=parts[1], seed=seed, device=device, progress=progress, run=run, overwrite=overwrite,
             **plan,
         )  # fmt: skip
+        if self.choice.recalibrate and parts[1] is not None:
+            recalibrated(method, parts[1], run)
         self.method = method
         return method
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bayesify import likelihoods, networks
 from bayesify.likelihoods import Gaussian, Likelihood
-from bayesify.methods.auto_table import FIRST_LAYER, LAST_LAYER, Choice
+from bayesify.methods.auto_table import Choice
 from bayesify.methods.defaults import sampled_noise
 
 
@@ -78,21 +78,6 @@ def network_for(x: Tensor, outputs: int, settings: Mapping[str, Any]) -> Callabl
         location=location.tolist(),
         scale=scale.tolist(),
     )
-
-
-def named_prior(prior: str, first_layer: int, hidden: int) -> str:
-    """A prior of the table, with the names of the network's layers in it.
-
-    Args:
-        prior: with `FIRST_LAYER` and `LAST_LAYER`.
-        first_layer: its place in the network; an activation follows each layer.
-        hidden: the number of hidden layers.
-
-    Returns:
-        The text form of the prior.
-
-    """
-    return prior.replace(FIRST_LAYER, f"{first_layer}.*").replace(LAST_LAYER, f"{first_layer + 2 * hidden}.*")
 
 
 def _units(targets: Tensor) -> tuple[float | list[float], float | list[float]]:

@@ -13,29 +13,28 @@ import torch
 from bayesify import likelihoods, networks
 from bayesify.functional.network import Network
 from bayesify.likelihoods.text import likelihood_class, spec_text
-from bayesify.methods.auto_table import Choice, Problem, choose
+from bayesify.methods.auto_table import Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS, OF_OPTIMISATION
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.requirements import check_network
 from bayesify.methods.method import Method
 from bayesify.training.batches import TensorExamples, as_examples
-from bayesify.workflows.auto.model import named_prior, settled_likelihood
+from bayesify.workflows.auto.model import settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
 from bayesify.workflows.build import fit_settings, make_likelihood, make_method, make_network, with_defaults
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import OF_NETWORK, Recipe
-
-# The first layer of a perceptron, after the flattening.
-_FIRST_LAYER = 1
+from bayesify.workflows.table_defaults import FIRST_LAYER
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A recipe with a method, the data prepared for it, and the reason of the choice."""
+    """A recipe with a method, the data prepared for it, the reason, and whether validation rows scale the widths."""
 
     recipe: Recipe
     data: PreparedData
     reason: str
+    recalibrate: bool = False
 
 
 def resolve(recipe: Recipe, data: PreparedData) -> Resolved:
@@ -78,7 +77,7 @@ def resolve(recipe: Recipe, data: PreparedData) -> Resolved:
             if choice.method != "hmc" or not problem.can_sample:
                 raise
             problem = replace(problem, can_sample=False)
-    return Resolved(chosen, prepared, choice.reason)
+    return Resolved(chosen, prepared, choice.reason, choice.recalibrate)
 
 
 def _problem(recipe: Recipe, data: PreparedData) -> Problem:
@@ -138,7 +137,7 @@ def _with_choice(recipe: Recipe, choice: Choice, data: PreparedData, *, made: bo
         units = tuple(choice.network["units"])
         settings |= {"units": units, "layers": len(units), "activation": choice.network["activation"]}
         if recipe.prior is None and choice.prior is not None:
-            settings["prior"] = named_prior(choice.prior, _FIRST_LAYER, len(units))
+            settings["prior"] = named_prior(choice.prior, FIRST_LAYER, len(units))
     settings["likelihood"] = _likelihood_text(recipe, choice, data)
     base = replace(recipe, method=choice.method, time=None)
     return base.with_settings(settings)

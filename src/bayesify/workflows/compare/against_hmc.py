@@ -18,10 +18,11 @@ from typing import Any
 
 from bayesify import files
 from bayesify.errors import RunError, at_least, choose
+from bayesify.jobs import Engine, Part, UnfinishedError, make_engine, run_parts
 from bayesify.methods.cards import CARDS
 from bayesify.workflows.build import make_likelihood, make_method, with_defaults
 from bayesify.workflows.compare import hmc_report
-from bayesify.workflows.compare.hmc_seed import data_of_seed, scores_of_seed
+from bayesify.workflows.compare.hmc_seed import SCORED, data_of_seed, score_seed, scores_of_seed
 from bayesify.workflows.compare.hmc_settings import CANDIDATES, REFERENCE, SETUPS, RecipeCandidate, recipe_for
 from bayesify.workflows.prepare import PreparedData
 from bayesify.workflows.recipe import METHOD_NAMES, Recipe
@@ -51,6 +52,7 @@ def compare_against(
     seeds: int = SEEDS,
     draws: int = DRAWS,
     overwrite: bool = False,
+    engine: Engine | None = None,
     progress: bool = True,
 ) -> AgainstHMC:
     """Compare methods with HMC over several seeds, or resume it, and write everything under `out`.
@@ -63,6 +65,7 @@ def compare_against(
         seeds: the number of seeds, from `settings["seed"]` on.
         draws: posterior draws per prediction; a method that has fewer uses all of them, and HMC always does.
         overwrite: replace an experiment that is in the folder.
+        engine: where the seeds run; None is this process.
         progress: show progress bars (never when the output is not a terminal).
 
     Returns:
@@ -70,14 +73,20 @@ def compare_against(
 
     Raises:
         RunError: the folder holds something else.
+        UnfinishedError: seeds are left to other shares of the engine.
         ValueError: a method or a setting is refused; nothing has been trained then.
 
     """
     at_least("seeds", seeds, 1)
+    engine = engine or make_engine()
     first = int(settings.get("seed", 0))
     comparison = Comparison(settings, methods=methods, draws=draws)
     question = comparison.question(range(first, first + seeds))
     _claim(out, question, overwrite=overwrite)
+    parts = comparison.parts(out, question["seeds"], progress=progress and engine.inside)
+    missing = run_parts(parts, engine, shared=comparison.shared, unit="seed", progress=progress)
+    if missing:
+        raise UnfinishedError(len(missing), len(parts))
     by_seed = [comparison.scores(out, seed, progress=progress) for seed in question["seeds"]]
     results = hmc_report.summarise(question, comparison.candidates, by_seed)
     files.write_json(out / RESULTS, results)
@@ -135,6 +144,25 @@ class Comparison:
 
         """
         return data_of_seed(self.recipes["HMC"], seed)
+
+    @property
+    def shared(self) -> tuple[Any, ...]:
+        """What the parts of all seeds need."""
+        return self.candidates, self.recipes, self.draws
+
+    def parts(self, out: Path, seeds: Sequence[int], *, progress: bool) -> list[Part]:
+        """The experiment by its seeds.
+
+        Args:
+            out: the folder of the experiment.
+            seeds: which.
+            progress: show progress bars.
+
+        Returns:
+            A part for each seed; each has its data with it.
+
+        """
+        return [Part(out / f"seed-{seed}", score_seed, (self.prepared(seed), seed, progress), SCORED) for seed in seeds]
 
     def scores(self, out: Path, seed: int, *, progress: bool = True) -> dict[str, dict[str, Any]]:
         """The scores of every method on the data of a seed; those that are already in the folder are read.

@@ -98,12 +98,15 @@ def takes(card: Card, setting: str) -> bool:
     return card.prior if setting == "prior" else card.takes(setting)
 
 
-def read_methods(methods: Sequence[MethodLike], kind: str = "classification") -> list[Candidate]:
+def read_methods(
+    methods: Sequence[MethodLike], kind: str = "classification", *, expand: bool = True
+) -> list[Candidate]:
     """The candidates of a comparison; an ensemble with the whole budget is followed by one that shares it.
 
     Args:
         methods: names, candidates, or `(label, name, settings)`; labels must differ.
         kind: `classification` or `regression`, for the defaults of methods given by name.
+        expand: add the ensemble that shares the budget.
 
     Returns:
         The candidates, in order.
@@ -123,7 +126,7 @@ def read_methods(methods: Sequence[MethodLike], kind: str = "classification") ->
     shown: list[Candidate] = []
     for entry in listed:
         shown.append(entry)
-        alone = not any(other.name == entry.name and other.share < 1 for other in listed)
+        alone = expand and not any(other.name == entry.name and other.share < 1 for other in listed)
         members = entry.settings.get("members", MEMBERS)
         if entry.name == "ensemble" and entry.share == 1 and members > 1 and alone:
             shown.append(replace(entry, label=f"{entry.label}, shared budget", share=1 / members))

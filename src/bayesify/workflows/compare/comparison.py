@@ -44,9 +44,11 @@ __all__ = [
     "TrainedResult",
     "compare",
     "compare_seeds",
+    "make_candidate",
     "read_methods",
     "summarise",
     "table",
+    "with_cost",
 ]
 
 _OF_SAMPLING = ("warm_up", "samples", "thin", "validation", "device", "progress", "n_data")
@@ -76,6 +78,7 @@ def compare(
     draws: int = 100,
     notes: Mapping[str, Any] | None = None,
     progress: bool = True,
+    expand: bool = True,
     on_start: Callable[[Candidate, int, int], None] | None = None,
     on_finish: Callable[[TrainedResult], None] | None = None,
     **training: Any,
@@ -96,6 +99,7 @@ def compare(
         draws: posterior draws per prediction; a method that has fewer uses all of them.
         notes: on the data, saved with the runs.
         progress: show a progress bar for each method (never when the output is not a terminal).
+        expand: show an ensemble whose share is not set twice, as above.
         on_start: called with each candidate, its place from 0 and the number of candidates.
         on_finish: called with each result; its cost is known if the plain network came first.
         training: other arguments of `fit`, for all methods.
@@ -109,29 +113,49 @@ def compare(
     """
     at_least("epochs", epochs, 1)
     shared = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
-    candidates = read_methods(methods, shared.kind)
+    candidates = read_methods(methods, shared.kind, expand=expand)
     fit = {"batch_size": batch_size, "learning_rate": learning_rate, "progress": progress, **training}
     at_least("draws", draws, 1)
 
-    def make(candidate: Candidate) -> Method:
-        # A likelihood may have parameters (a learned noise), which methods must not share.
-        method = METHODS[candidate.name](network, copy.deepcopy(shared), seed=seed, **candidate.settings)
-        method.notes = dict(notes or {})
-        return method
-
     for candidate in candidates:
         # Errors in the settings appear before anything is trained.
-        make(candidate)
+        make_candidate(candidate, network, shared, seed=seed)
     results: list[TrainedResult] = []
     for place, candidate in enumerate(candidates):
         if on_start is not None:
             on_start(candidate, place, len(candidates))
-        ready = partial(make, candidate)
+        ready = partial(make_candidate, candidate, network, shared, seed=seed, notes=notes)
         result = _train_and_score(candidate, ready, (train, test, unknown), fit, budget=epochs, seed=seed, draws=draws)
-        results.append(_with_cost(result, [*results, result]))
+        results.append(with_cost(result, [*results, result]))
         if on_finish is not None:
             on_finish(results[-1])
-    return [_with_cost(result, results) for result in results]
+    return [with_cost(result, results) for result in results]
+
+
+def make_candidate(
+    candidate: Candidate,
+    network: nn.Module | Callable[[], nn.Module],
+    likelihood: Likelihood,
+    *,
+    seed: int,
+    notes: Mapping[str, Any] | None = None,
+) -> Method:
+    """The untrained method of a candidate.
+
+    Args:
+        candidate: the method and its settings.
+        network: a module or a function that makes one.
+        likelihood: copied: it may have parameters (a learned noise), which methods must not share.
+        seed: of the starting weights.
+        notes: on the data, saved with the run.
+
+    Returns:
+        The method.
+
+    """
+    method = METHODS[candidate.name](network, copy.deepcopy(likelihood), seed=seed, **candidate.settings)
+    method.notes = dict(notes or {})
+    return method
 
 
 def compare_seeds(seeds: Sequence[int], *arguments: Any, **settings: Any) -> list[list[TrainedResult]]:
@@ -283,7 +307,17 @@ def warm_up(method: Method, train: Any, settings: Mapping[str, Any]) -> None:
         method.fit((take(x, rows), take(y, rows)), **{**settings, **alone})
 
 
-def _with_cost(result: TrainedResult, results: Sequence[TrainedResult]) -> TrainedResult:
+def with_cost(result: TrainedResult, results: Sequence[TrainedResult]) -> TrainedResult:
+    """The result with its training time over the plain network's, where that is among the results.
+
+    Args:
+        result: of one method.
+        results: of the methods with the same seed.
+
+    Returns:
+        The same result with `cost`.
+
+    """
     plain = next((other for other in results if other.name == "point"), None)
     return result if plain is None else replace(result, cost=result.seconds / plain.seconds)
 

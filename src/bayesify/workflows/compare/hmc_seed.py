@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bayesify import runs
+from bayesify import files, runs
 from bayesify.data import DataSet, load
 from bayesify.data.partition import train_and_test_rows
 from bayesify.methods import HMC, Method, saving
@@ -27,6 +27,8 @@ from bayesify.workflows.compare.hmc_settings import REFERENCE, SETUPS, RecipeCan
 from bayesify.workflows.prepare import PreparedData, open_for, prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify.workflows.train import write_metrics
+
+SCORED = "scored.json"
 
 
 def data_of_seed(recipe: Recipe, seed: int) -> PreparedData:
@@ -72,6 +74,31 @@ def scores_of_seed(
         scores[candidate.label] = {"method": candidate.method, "seconds": seconds, **measured}
         write_metrics(run, scores[candidate.label])
     return scores
+
+
+def score_seed(
+    folder: Path,
+    candidates: Sequence[RecipeCandidate],
+    recipes: Mapping[str, Recipe],
+    draws: int,
+    prepared: PreparedData,
+    seed: int,
+    progress: bool,
+) -> None:
+    """Compute the scores of a seed as a part of the experiment; the file `SCORED` names the methods that have them.
+
+    Args:
+        folder: of the seed.
+        candidates: the methods, the reference first.
+        recipes: of the methods, by label.
+        draws: posterior draws per prediction.
+        prepared: the data of the seed.
+        seed: which.
+        progress: show progress bars.
+
+    """
+    scores = scores_of_seed(candidates, recipes, prepared, folder, seed, draws, progress=progress)
+    files.write_json(folder / SCORED, {"methods": sorted(scores)})
 
 
 def _subsample(raw: DataSet, setup: Setup, seed: int) -> DataSet:

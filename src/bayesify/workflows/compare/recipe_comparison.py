@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,11 +12,12 @@ from bayesify import files
 from bayesify.errors import at_least, choose
 from bayesify.evaluation.results import Spread
 from bayesify.files import plain
+from bayesify.jobs import Engine, make_engine
 from bayesify.methods.cards import CARDS
 from bayesify.workflows.beside import simple_models_of
-from bayesify.workflows.build import epochs_for, make_likelihood, make_network, with_defaults
 from bayesify.workflows.compare.candidates import USUAL, Candidate, candidate, read_methods, takes
-from bayesify.workflows.compare.comparison import Row, TrainedResult, compare_seeds, summarise
+from bayesify.workflows.compare.comparison import Row, TrainedResult, summarise
+from bayesify.workflows.compare.comparison_parts import PARTS, ComparisonParts
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import DRAWS, Recipe
 from bayesify.workflows.run_data import as_images
@@ -42,6 +44,7 @@ def compare(
     folds: int | None = None,
     draws: int = DRAWS,
     overwrite: bool = False,
+    engine: Engine | None = None,
     progress: bool = True,
 ) -> Compared:
     """Train each method by the recipe, compare them, and write everything under `out`.
@@ -55,6 +58,7 @@ def compare(
         folds: cross-validate instead: train and test as often, each time with another part of the rows for testing.
         draws: posterior draws per prediction.
         overwrite: replace runs that are in the folder.
+        engine: where trainings run; None is this process. An interrupted comparison goes on with the next training.
         progress: show progress bars (never when the output is not a terminal).
 
     Returns:
@@ -62,6 +66,7 @@ def compare(
 
     Raises:
         RunError: the folder cannot be used.
+        UnfinishedError: trainings are left to other shares of the engine.
         ValueError: a method or a setting is refused, or no method takes a setting.
 
     """
@@ -70,7 +75,9 @@ def compare(
         raise ValueError("folds repeat the training on other parts of the data: leave out seeds and fold")
     names = [choose("method", name.strip(), CARDS) for name in methods]
     _check_taken(settings or {}, names)
-    check_device(recipe.device)
+    engine = engine or make_engine()
+    if engine.here:
+        check_device(recipe.device)
     recipes = [recipe]
     if folds is not None:
         at_least("folds", folds, 2)
@@ -81,12 +88,14 @@ def compare(
         raise ValueError("a comparison needs test examples: leave out --test none")
     candidates = read_methods([candidate(name, prepared.kind, settings) for name in names])
     folders = {entry.label: out / _folder(entry) for entry in candidates}
+    parts = ComparisonParts(recipes, every, candidates, range(recipe.seed, recipe.seed + seeds), draws)
+    parts.check()
     with claimed(*folders.values(), overwrite=overwrite):
-        results: list[list[TrainedResult]] = []
-        for one, data in zip(recipes, every, strict=True):
-            beside = simple_models_of(data)
-            found = _train_all(one, data, candidates, seeds, draws=draws, progress=progress)
-            results += [[replace(result, baselines=beside) for result in same] for same in found]
+        parts.claim(out, overwrite=overwrite)
+        results = parts.run(out, engine, progress=progress)
+        for place, data in enumerate(every):
+            beside, same = simple_models_of(data), slice(place * seeds, (place + 1) * seeds)
+            results[same] = [[replace(result, baselines=beside) for result in row] for row in results[same]]
         rows = summarise(results)
         for result in results[0]:
             result.method.save(folders[result.label])
@@ -94,39 +103,8 @@ def compare(
         comparison = {"seeds": seeds, **({"folds": folds} if folds else {}), "rows": [row.to_dict() for row in rows]}
         files.write_json(out / "comparison.json", plain(comparison))
         report = _report(out, results, prepared, "folds" if folds else "seeds")
+        shutil.rmtree(out / PARTS)
     return Compared(rows, report, folders, _baseline_rows(results))
-
-
-def _train_all(
-    recipe: Recipe, prepared: PreparedData, candidates: Sequence[Candidate], seeds: int, *, draws: int, progress: bool
-) -> list[list[TrainedResult]]:
-    """Every method with every seed, on one division of the data."""
-    # The settings that all methods share are those of the method that comparisons are about.
-    recipe = with_defaults(replace(recipe, method="variational"), prepared)
-    likelihood = make_likelihood(recipe, prepared)
-    outputs = likelihood.width(likelihood.prepare(prepared.train[1]))
-    return compare_seeds(
-        range(recipe.seed, recipe.seed + seeds),
-        prepared.train,
-        prepared.test,
-        make_network(recipe, tuple(prepared.train[0].shape[1:]), outputs),
-        likelihood,
-        unknown=prepared.unknown if prepared.unknown is not None and len(prepared.unknown) else None,
-        methods=candidates,
-        epochs=epochs_for(recipe, len(prepared.train[0])),
-        batch_size=recipe.batch_size,
-        learning_rate=recipe.learning_rate or 1e-3,
-        draws=draws,
-        notes={**prepared.notes, "outputs": outputs},
-        progress=progress,
-        optimizer=recipe.optimizer or "adam",
-        schedule=recipe.schedule or "constant",
-        kl=recipe.kl,
-        validation=prepared.validation,
-        patience=recipe.patience,
-        keep=recipe.keep,
-        device=recipe.device,
-    )
 
 
 def _baseline_rows(results: Sequence[Sequence[TrainedResult]]) -> list[Row]:

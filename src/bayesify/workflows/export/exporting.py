@@ -124,7 +124,7 @@ def export(
         bnn.save(target, base=False)
         bnn.run = run  # the method still belongs to its own run
         return Exported(target, format, sum(file.stat().st_size for file in target.iterdir()), bnn.held or 0)
-    if bnn.network.initial.device.type != "cpu":
+    if bnn.network.device.type != "cpu":
         bnn = copy.deepcopy(bnn).to("cpu")  # the draws are the same everywhere
     graph = format in {"onnx", "torch-export"}
     promise = promise_of(bnn, max_error) if graph and at_least is None and at_most is None else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -23,6 +23,7 @@ from bayesify import evaluation, files, networks
 from bayesify.data import DataError
 from bayesify.errors import RunError, TrainingError, at_least, choose
 from bayesify.fleets import Fleet
+from bayesify.jobs import Engine, Part, make_engine, run_parts
 from bayesify.likelihoods import Categorical
 from bayesify.methods import saving
 from bayesify.methods.variational.variational import Variational
@@ -87,6 +88,8 @@ class Search:
         per_fleet: networks trained at once.
         precision: of the matrix products: `float32`, `tf32` or `bfloat16`.
         seed: of initial weights, noise and shuffling.
+        trials: settings of an adaptive search (`adaptive.py`), within the ranges of the grid; None is the whole grid.
+        chosen: the settings that an adaptive search has chosen so far.
 
     Raises:
         ValueError: a setting is out of range, or halving does not fit the epochs or the optimiser.
@@ -111,6 +114,8 @@ class Search:
     per_fleet: int = 27
     precision: str = "float32"
     seed: int = 0
+    trials: int | None = None
+    chosen: tuple[Setting, ...] | None = None
 
     def __post_init__(self) -> None:
         choose("grid", self.grid, GRIDS)
@@ -125,13 +130,20 @@ class Search:
             raise ValueError(f"halving needs the optimiser sgd, which has no state, got {self.optimizer}")
 
     def settings(self) -> list[Setting]:
-        """The settings of the grid, in order."""
+        """The settings of the grid, in order, or those that were chosen."""
+        if self.chosen is not None:
+            return list(self.chosen)
         return GRIDS[self.grid](self.batch_size)
 
     def fleets(self) -> dict[str, list[int]]:
         """The sub-fleets by name: the numbers of their settings in the grid."""
         settings = self.settings()
-        fleets = {}
+        fleets: dict[str, list[int]] = {}
+        if self.chosen is not None:
+            for number, setting in enumerate(settings):
+                name = f"round-{number // self.per_fleet}-draws-{setting.draws}"
+                fleets.setdefault(name, []).append(number)
+            return fleets
         for draws in sorted({setting.draws for setting in settings}):
             numbers = [number for number, setting in enumerate(settings) if setting.draws == draws]
             for place, first in enumerate(range(0, len(numbers), self.per_fleet)):
@@ -145,7 +157,13 @@ def with_usual_normalisation(search: Search) -> Search:
 
 
 def sweep(
-    search: Search, out: Path, *, only: Sequence[str] = (), device: str = "cpu", progress: bool = True
+    search: Search,
+    out: Path,
+    *,
+    only: Sequence[str] = (),
+    device: str = "cpu",
+    engine: Engine | None = None,
+    progress: bool = True,
 ) -> dict[str, Any]:
     """Train the sub-fleets that are not finished, and sum up the search.
 
@@ -154,6 +172,7 @@ def sweep(
         out: the folder; one that holds the same search is resumed.
         only: names of the sub-fleets to train now; none means all.
         device: as torch names it.
+        engine: where sub-fleets are trained; None is this process.
         progress: show a progress bar (never when the output is not a terminal).
 
     Returns:
@@ -166,20 +185,73 @@ def sweep(
         TrainingError: every network diverged.
 
     """
-    check_device(device)
+    engine = engine or make_engine()
     fleets = search.fleets()
     for name in only:
         choose("sub-fleet", name, fleets)
+    prepared = begin(search, out, device, engine)
+    parts = fleet_parts(search, out, only or fleets, device, progress=progress and engine.inside)
+    run_parts(parts, engine, shared=(search, prepared), unit="fleet", progress=progress)
+    return conclude(search, out, prepared)
+
+
+def begin(search: Search, out: Path, device: str, engine: Engine) -> PreparedData:
+    """Prepare the data of a search and claim its folder.
+
+    Args:
+        search: the settings.
+        out: the folder.
+        device: as torch names it.
+        engine: where networks are trained.
+
+    Returns:
+        The data.
+
+    Raises:
+        DataError: the data cannot be read, or has no classes.
+        RunError: the folder holds another search.
+
+    """
+    if engine.here:
+        check_device(device)
     prepared = prepare_data(_recipe(search))
     if prepared.kind != "classification":
         target = f"the target {prepared.notes['target_name']!r} of {search.data} is a number"
         raise DataError(f"a search is for classes, but {target}: name another column as the target")
     _claim(search, out)
-    for name in only or fleets:
-        folder = out / name
-        if not (folder / SCORES).exists():
-            _train(search, fleets[name], folder, prepared, device=device, progress=progress)
-    return conclude(search, out, prepared)
+    return prepared
+
+
+def fleet_parts(search: Search, out: Path, names: Iterable[str], device: str, *, progress: bool) -> list[Part]:
+    """The sub-fleets as parts for an engine, which also takes `shared=(search, prepared)`.
+
+    Args:
+        search: the settings.
+        out: the folder of the search.
+        names: of the sub-fleets.
+        device: as torch names it.
+        progress: show a progress bar in each.
+
+    Returns:
+        The parts.
+
+    """
+    fleets = search.fleets()
+    return [Part(out / name, train_fleet, (fleets[name], device, progress), SCORES) for name in names]
+
+
+def read_rows(out: Path, names: Iterable[str]) -> list[dict[str, Any]]:
+    """The scores of finished sub-fleets: a row for each network, with its number.
+
+    Args:
+        out: the folder of the search.
+        names: of the sub-fleets.
+
+    Returns:
+        The rows, by number.
+
+    """
+    return sorted((row for name in names for row in _read(out / name / SCORES)["rows"]), key=lambda row: row["number"])
 
 
 def conclude(search: Search, out: Path, prepared: PreparedData) -> dict[str, Any]:
@@ -191,7 +263,7 @@ def conclude(search: Search, out: Path, prepared: PreparedData) -> dict[str, Any
     rows = sorted((row for fleet in finished.values() for row in fleet["rows"]), key=lambda row: row["number"])
     table = describe_table(prepared.notes)
     result: dict[str, Any] = {
-        "search": asdict(search),
+        "search": {name: value for name, value in asdict(search).items() if name != "chosen"},
         "target": prepared.notes["target_name"] if table else None,
         "understood": table,
         "settings": len(search.settings()),
@@ -219,8 +291,8 @@ def hyperparameters(row: dict[str, Any]) -> dict[str, str]:
         "learning rate": f"{row['learning_rate']:.3g}",
         "draws per step": str(row["draws"]),
         "pi": pi,
-        "-log sigma1": f"{0 - math.log(float(wide)):.0f}",
-        "-log sigma2": f"{0 - math.log(float(narrow)):.0f}",
+        "-log sigma1": f"{0 - round(math.log(float(wide)), 2):g}",
+        "-log sigma2": f"{0 - round(math.log(float(narrow)), 2):g}",
     }
 
 
@@ -234,10 +306,20 @@ def by_hyperparameter(result: dict[str, Any]) -> dict[str, dict[str, list[float]
     return errors
 
 
-def _train(
-    search: Search, numbers: list[int], folder: Path, prepared: PreparedData, *, device: str, progress: bool
+def train_fleet(
+    folder: Path, search: Search, prepared: PreparedData, numbers: list[int], device: str, progress: bool
 ) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    """Train one sub-fleet and write its scores and its best network.
+
+    Args:
+        folder: of the sub-fleet; what an interrupted training left there is gone on with.
+        search: the settings of the search.
+        prepared: the data.
+        numbers: of the sub-fleet's settings in the grid.
+        device: as torch names it.
+        progress: show a progress bar.
+
+    """
     settings, began = search.settings(), time.perf_counter()
     alive = list(numbers)
     methods = {number: _network(search, settings[number], number, prepared) for number in alive}
@@ -346,7 +428,7 @@ def _recipe(search: Search) -> Recipe:
 
 def _claim(search: Search, out: Path) -> None:
     file = out / "search.json"
-    settings = json.loads(json.dumps(asdict(search)))
+    settings = json.loads(json.dumps({**asdict(search), "chosen": None}))
     # A search of an earlier version lacks the settings that were added later.
     if file.exists() and {**dict.fromkeys(settings), **_read(file)} != settings:
         raise RunError(f"{out} holds another search: choose another folder")

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 import bayesify as bf
 from bayesify.likelihoods import Categorical
 from bayesify.training.batches import TensorExamples
-from bayesify.training.engines import fused
+from bayesify.training.engines import compiling, fused, member_streams
 from bayesify.training.engines.batch_graphs import batch_graphs
 from bayesify.training.loop import Plan
 from bayesify_studies.benchmarks import timing
@@ -49,7 +49,14 @@ PRECISIONS = {"bfloat16": "bfloat16", "tf32": "full"}
 N_DATA, RATE, MEMBERS = 50_000, 1e-3, 5
 _TURNS = 9
 _lock: Any = None
-_engine: Any = fused  # its compiler is replaced for some measurements
+_engines: tuple[Any, ...] = (fused, member_streams)  # their compiler is replaced for some measurements
+
+
+def warm_up(device: str) -> None:
+    """Start the GPU and load what every measurement needs, before this process waits for its turn."""
+    torch.ones(8, device=device).add_(1)
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 def share_device(lock: str) -> None:
@@ -60,30 +67,39 @@ def share_device(lock: str) -> None:
 
     """
     global _lock
-    _lock = Path(lock).open("w")  # noqa: SIM115 -- held until the process ends
-    fcntl.flock(_lock, fcntl.LOCK_EX)
-    original = _engine.compile_function
+    _lock = Path(lock).open("w")  # noqa: SIM115 -- open until the process ends
+    original = compiling.compile_function
 
-    def compiling(*given: Any, **settings: Any) -> Any:
+    def elsewhere(*given: Any, **settings: Any) -> Any:
         with _elsewhere():
             return original(*given, **settings)
 
-    _engine.compile_function = compiling
+    for engine in _engines:
+        engine.compile_function = elsewhere
+
+
+def _take_turn() -> None:
+    """Wait until no other process uses the device."""
+    if _lock is not None:
+        fcntl.flock(_lock, fcntl.LOCK_EX)
+
+
+def end_turn() -> None:
+    """Let another process use the device."""
+    if _lock is not None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        fcntl.flock(_lock, fcntl.LOCK_UN)
 
 
 @contextmanager
 def _elsewhere() -> Iterator[None]:
     """While this process compiles, another one may measure."""
-    if _lock is None:
-        yield
-        return
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    fcntl.flock(_lock, fcntl.LOCK_UN)
+    end_turn()
     try:
         yield
     finally:
-        fcntl.flock(_lock, fcntl.LOCK_EX)
+        _take_turn()
 
 
 def measure(
@@ -105,14 +121,17 @@ def measure(
         torch.backends.cudnn.allow_tf32 = True
         torch.cuda.empty_cache()
     case = known(network, tiny=tiny, batch=batch)
+    plain = method in {"plain", "torch.compile"}
+    made = case.make() if plain else _method(method, case)
+    _take_turn()
     case.x, case.y = case.x.to(device), case.y.to(device)
     row: dict[str, Any] = {"network": network, "method": method, "precision": precision, "compiled": compiled}
     with _said() as said:
-        if method in {"plain", "torch.compile"}:
-            step, known_facts = _plain(case, precision, compiled=method == "torch.compile")
+        if plain:
+            step, known_facts = _plain(case, made, precision, compiled=method == "torch.compile")
             row["peak_gib"] = _peak(step, device)
         else:
-            step, known_facts = _ours(case, method, precision, compiled, device)
+            step, known_facts = _ours(case, made, method, precision, compiled, device)
     row |= known_facts | {"ms": _milliseconds(step, device), "batch": len(case.y)}
     if device == "cuda":
         gc.collect()
@@ -127,8 +146,9 @@ def prediction(*, device: str = "cuda", tiny: bool = False, precision: str = "fu
         torch.set_float32_matmul_precision("high")
     rows, together = (8, 4) if tiny else (10_000, 500)
     case = known("resnet18", tiny=tiny, batch=rows)
-    x, plain = case.x.to(device), case.make().to(device).eval()
-    ours = bf.Variational(case.make(), "categorical", prior="normal:0.1").to(device)
+    unplaced = bf.Variational(case.make(), "categorical", prior="normal:0.1")
+    _take_turn()
+    x, plain, ours = case.x.to(device), case.make().to(device).eval(), unplaced.to(device)
     where = torch.device(device).type
 
     def passes(times: int) -> None:
@@ -156,6 +176,7 @@ def last_layer_laplace(
 ) -> dict[str, Any]:
     """Seconds of a Laplace approximation over a last layer of 2048 x classes weights, from 50,000 rows of features."""
     rows, features, classes = (64, 8, 3) if tiny else (50_000, 2048, classes)
+    _take_turn()
     torch.manual_seed(0)
     x, y = torch.randn(rows, features, device=device), torch.randint(0, classes, (rows,), device=device)
     laplace = bf.LaplaceApproximation(
@@ -174,8 +195,10 @@ def last_layer_laplace(
     }
 
 
-def _plain(case: Known, precision: str, *, compiled: bool) -> tuple[Callable[[], Any], dict[str, Any]]:
-    network, x, y = case.make().to(case.x.device).train(), case.x, case.y
+def _plain(
+    case: Known, made: torch.nn.Module, precision: str, *, compiled: bool
+) -> tuple[Callable[[], Any], dict[str, Any]]:
+    network, x, y = made.to(case.x.device).train(), case.x, case.y
     optimizer = torch.optim.Adam(network.parameters(), lr=RATE, fused=True)
 
     def loss() -> Any:
@@ -200,9 +223,9 @@ def _plain(case: Known, precision: str, *, compiled: bool) -> tuple[Callable[[],
 
 
 def _ours(
-    case: Known, name: str, precision: str, compiled: bool, device: str
+    case: Known, unplaced: Any, name: str, precision: str, compiled: bool, device: str
 ) -> tuple[Callable[[], Any], dict[str, Any]]:
-    method, x, y = _method(name, case).to(device), case.x, case.y
+    method, x, y = unplaced.to(device), case.x, case.y
     rate = 1e-3 if name in {"sgld", "sghmc"} else RATE
     plan = Plan(epochs=1000, batch_size=len(y), learning_rate=rate, precision=PRECISIONS[precision])
     method._begin(plan, TensorExamples(x, y))  # noqa: SLF001 -- these steps are made without the training loop
@@ -212,8 +235,12 @@ def _ours(
     facts: dict[str, Any] = {"weights": method.network.size, "path": "eager", "compile_seconds": 0.0}
     numbers = itertools.count()
     began = time.perf_counter()
+    made: fused.FusedStep | None = None
     with _keeping_noise() if name.endswith("-kept") else nullcontext():
-        made = fused.fused_step(method, optimizer, 1, batches) if compiled else None
+        if compiled and device == "cuda":
+            made = member_streams.member_streams(method, optimizer, batches)
+        if compiled and made is None:
+            made = fused.fused_step(method, optimizer, 1, batches)
     if made is None:
 
         def eager() -> None:
@@ -231,7 +258,6 @@ def _ours(
     timing.wait_for(device)
     facts |= {"compile_seconds": made.compile_seconds, "first_step_seconds": time.perf_counter() - began}
     facts |= {"path": "compiled", "peak_gib": _peak(compiled_step, device)}
-    facts["compiled_ms"] = _milliseconds(compiled_step, device)
     replayed = batch_graphs(made, batches) if device == "cuda" else None
     if replayed is None:
         return compiled_step, facts
@@ -240,12 +266,12 @@ def _ours(
 
 @contextmanager
 def _keeping_noise() -> Iterator[None]:
-    original = _engine.compile_function
-    _engine.compile_function = lambda function, example, **_: original(function, example)
+    original = _engines[0].compile_function
+    _engines[0].compile_function = lambda function, example, **_: original(function, example)
     try:
         yield
     finally:
-        _engine.compile_function = original
+        _engines[0].compile_function = original
 
 
 def _method(name: str, case: Known) -> Any:

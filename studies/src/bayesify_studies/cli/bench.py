@@ -16,6 +16,7 @@ from bayesify.cli.recipe_flags import given_flags
 
 BENCHMARKS = {
     "step": "a training step against a plain one",
+    "samplers": "a step of SGLD and SGHMC against a plain one",
     "graphs": "the same on a GPU, both compiled and captured in a graph",
     "epochs": "a whole fit of 60,000 images",
     "predict": "answers by draws and by moments against plain passes",

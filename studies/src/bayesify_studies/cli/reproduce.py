@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bayesify.cli.engine_flags import Address, EngineName, Jobs, PartOf, Threads, engine_of, unfinished_is_fine
 from bayesify.cli.options import Json
 from bayesify.cli.output import FAILED, CommandError, emit
 
@@ -17,7 +18,8 @@ def register(app: typer.Typer) -> None:
         epilog="Examples:\n\n"
         "bayesify reproduce --list\n\n"
         "bayesify reproduce coin line --preset quick --json\n\n"
-        "bayesify reproduce mnist-table --preset full --device cuda"
+        "bayesify reproduce mnist-table --preset full --device cuda\n\n"
+        "bayesify reproduce sbc --preset full --engine ray --address auto"
     )(reproduce)
 
 
@@ -33,8 +35,12 @@ def reproduce(
         typer.Option(metavar="FOLDER", help="Copy pages, numbers and figures there, as docs/results has them."),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda.")] = "cpu",
-    jobs: Annotated[int, typer.Option(help="Processes for parts that do not depend on each other.")] = 1,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Do again what is there.")] = False,
+    engine: EngineName = "local",
+    address: Address = None,
+    jobs: Jobs = 1,
+    threads: Threads = None,
+    part: PartOf = None,
     as_json: Json = False,
 ) -> None:
     """Run the studies' experiments: what was published, what we find, and what the difference means.
@@ -54,11 +60,13 @@ def reproduce(
         _list(as_json=as_json)
         return
     told: dict[str, Any] = {}
+    where = engine_of(engine, address, jobs, threads, part, device)
     for experiment in chosen:
-        results = _run(experiment, out, publish, preset=preset, device=device, jobs=jobs, overwrite=overwrite)
-        told[experiment.name] = results
-        if not as_json:
-            _print(results, out / f"{experiment.name}-{preset}")
+        with unfinished_is_fine(as_json=as_json):
+            results = _run(experiment, out, publish, preset=preset, device=device, engine=where, overwrite=overwrite)
+            told[experiment.name] = results
+            if not as_json:
+                _print(results, out / f"{experiment.name}-{preset}")
     if as_json:
         emit({"results": told})
 
@@ -68,7 +76,8 @@ def _run(experiment: Any, out: Path, publish: Path | None, **settings: Any) -> d
     from bayesify_studies.experiments.framework.experiment import reproduce as run
     from bayesify_studies.experiments.framework.publishing import publish as copy
 
-    check_device(settings["device"])
+    if settings["engine"].here:
+        check_device(settings["device"])
     folder = out / f"{experiment.name}-{settings['preset']}"
     try:
         results = run(experiment, folder, **settings)

@@ -147,7 +147,7 @@ def _line(name: str, judged: Mapping[str, Uniformity], calibrated: bool) -> Line
         METHODS[name],
         "uniform ranks, if the posterior is right",
         f"smallest p {min(worst.chi_square, worst.ecdf):.2g}",
-        "calibrated, as far as can be told" if calibrated else f"not calibrated: {worst.words}",
+        "no significant deviation" if calibrated else f"not calibrated: {worst.words}",
     )
 
 

@@ -27,7 +27,7 @@ class Diagonal(Curvature):
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.values: Tensor
-        self.register_buffer("values", network.initial.new_zeros(network.random_size))
+        self.register_buffer("values", network.empty.new_zeros(network.random_size))
 
     def start(self) -> None:
         self.values.zero_()

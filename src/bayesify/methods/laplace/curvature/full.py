@@ -38,7 +38,7 @@ class Full(Curvature):
                 'subset="last_layer"'
             )
         self.matrix: Tensor
-        zeros = torch.zeros(size, size, dtype=torch.float64, device=network.initial.device)
+        zeros = torch.zeros(size, size, dtype=torch.float64, device=network.device)
         self.register_buffer("matrix", zeros)
         self._factored: tuple[object, Tensor, Tensor] | None = None
 

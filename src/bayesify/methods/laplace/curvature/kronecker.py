@@ -48,8 +48,8 @@ class Kronecker(Curvature):
             )
         for index, block in enumerate(self.blocks):
             for factor, size in (("input", block.inputs), ("output", block.outputs)):
-                self.register_buffer(f"{factor}_vectors_{index}", torch.eye(size).to(network.initial))
-                self.register_buffer(f"{factor}_values_{index}", network.initial.new_zeros(size))
+                self.register_buffer(f"{factor}_vectors_{index}", torch.eye(size).to(network.empty))
+                self.register_buffer(f"{factor}_values_{index}", network.empty.new_zeros(size))
         self._sums: list[tuple[Tensor, Tensor]] = []
         self._rows = torch.zeros(0, dtype=torch.float64)
 

@@ -1,12 +1,12 @@
-"""Layers whose gradient is a sum of outer products g a': the inputs and the output gradients of Linear and Conv2d.
+"""Layers whose gradient is a sum of outer products g a': the inputs and output gradients of Linear and Conv2d.
 
 For inputs a (with a 1 appended for the bias) and pulled-back outputs g at each position t, an example's gradient of
-[W b] is `sum over t of g_t a_t'` (Martens and Grosse 2015; Grosse and Martens 2016 for convolutions).
+[W b] is `sum over t of g_t a_t'` (Martens and Grosse 2015; Grosse and Martens 2016 for convolutions). The layer that
+GPT-2 calls Conv1D is a Linear whose weight is stored the other way round, `[inputs, outputs]`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,18 +26,24 @@ class Block:
     """The random tensors of one layer, as one matrix `[outputs, inputs (+ 1)]`."""
 
     name: str
-    layer: nn.Linear | nn.Conv2d
+    layer: Any  # Linear, Conv2d or Conv1D
     weight: Place | None
     bias: Place | None
 
     @property
+    def transposed(self) -> bool:
+        """Whether the weight is stored as `[inputs, outputs]`."""
+        return _is_conv1d(self.layer)
+
+    @property
     def outputs(self) -> int:
-        return int(self.layer.weight.shape[0])
+        return int(self.layer.weight.shape[1 if self.transposed else 0])
 
     @property
     def inputs(self) -> int:
         """Columns of the matrix: the inputs that one output sums over, and one for the bias."""
-        return (0 if self.weight is None else math.prod(self.layer.weight.shape[1:])) + (self.bias is not None)
+        columns = self.layer.weight.numel() // self.outputs
+        return (0 if self.weight is None else columns) + (self.bias is not None)
 
     @property
     def size(self) -> int:
@@ -48,7 +54,10 @@ class Block:
         parts = []
         if self.weight is not None:
             flat = vector[..., self.weight.start : self.weight.stop]
-            parts.append(flat.reshape(*flat.shape[:-1], self.outputs, -1))
+            if self.transposed:
+                parts.append(flat.reshape(*flat.shape[:-1], -1, self.outputs).mT)
+            else:
+                parts.append(flat.reshape(*flat.shape[:-1], self.outputs, -1))
         if self.bias is not None:
             parts.append(vector[..., self.bias.start : self.bias.stop].unsqueeze(-1))
         return torch.cat(parts, -1)
@@ -59,7 +68,7 @@ class Block:
             vector[..., self.bias.start : self.bias.stop] = matrix[..., -1]
         if self.weight is not None:
             inner = matrix[..., :-1] if self.bias is not None else matrix
-            vector[..., self.weight.start : self.weight.stop] = inner.flatten(-2)
+            vector[..., self.weight.start : self.weight.stop] = (inner.mT if self.transposed else inner).flatten(-2)
 
 
 def unknown(network: Network) -> str | None:
@@ -70,7 +79,8 @@ def unknown(network: Network) -> str | None:
         owner = owner_of(place.name)
         layer = network.template.get_submodule(owner)
         grouped = type(layer) is nn.Conv2d and layer.groups > 1
-        plain = type(layer) in {nn.Linear, nn.Conv2d} and place.name.removeprefix(f"{owner}.") in {"weight", "bias"}
+        known = type(layer) in {nn.Linear, nn.Conv2d} or _is_conv1d(layer)
+        plain = known and place.name.removeprefix(f"{owner}.") in {"weight", "bias"}
         if grouped or not plain:
             return f"{type(layer).__name__}{' with groups' if grouped else ''} (layer {owner!r})"
     return None
@@ -102,9 +112,7 @@ def blocks(network: Network) -> list[Block]:
             tensors.setdefault(owner, {})[place.name.rpartition(".")[2]] = place
     result = []
     for name, places in tensors.items():
-        layer = network.template.get_submodule(name)
-        assert isinstance(layer, nn.Linear | nn.Conv2d)
-        result.append(Block(name, layer, places.get("weight"), places.get("bias")))
+        result.append(Block(name, network.template.get_submodule(name), places.get("weight"), places.get("bias")))
     return result
 
 
@@ -139,6 +147,11 @@ def factors(
             yield [_positions(block, gradient) for block, gradient in zip(layers, gradients, strict=True)]
 
     return [_inputs(block, inputs_by_name[block.name]) for block in layers], gradients_by_column()
+
+
+def _is_conv1d(layer: nn.Module) -> bool:
+    # By name: the library that has it may not be installed.
+    return type(layer).__name__ == "Conv1D" and type(layer).__module__.startswith("transformers.")
 
 
 def _inputs(block: Block, x: Tensor) -> Tensor:

@@ -30,7 +30,8 @@ export function axes({ width = 520, height = 310, x, y, label }) {
     },
     cut(value, words) {
       const place = at.x(value);
-      const end = place > width * 0.7;
+      // Words stand where they have room: to the left of the line near the right edge.
+      const end = place + 7.2 * words.length > width - right;
       this.add(s("line", { class: "cut", x1: place, x2: place, y1: top, y2: height - bottom }));
       return this.add(s("text", { class: "cut-name", x: place + (end ? -6 : 6), y: top + 10, "text-anchor": end ? "end" : "start" }, words));
     },

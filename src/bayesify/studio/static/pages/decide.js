@@ -1,5 +1,5 @@
 // Decide: one threshold over the whole test set; what is accepted, what is refused, and which wrong answers were kept.
-import { h, slider, select, number, announce, problem, percent, modelName, figure, missingRun, settings, lookOf, ofLargest } from "../dom.js";
+import { h, slider, select, number, announce, problem, percent, modelName, figure, missingRun, settings, lookOf, ofLargest, narrow } from "../dom.js";
 import { pageState } from "../state.js";
 import { models, get, blob } from "../api.js";
 import { axes, legend } from "../charts/axes.js";
@@ -7,7 +7,7 @@ import { exporting } from "../export.js";
 import { promiseChooser } from "./promise.js";
 
 const NAMES = { confidence: "confidence", entropy: "total uncertainty (entropy)", epistemic: "epistemic uncertainty" };
-const MOST = 30;
+const MOST = narrow() ? 12 : 30;
 
 export async function show(place) {
   const head = h("div", { class: "head" }, h("div", {}, h("h1", {}, "Decide"), h("p", { class: "lead" },

@@ -16,10 +16,19 @@ const NONE = "none of the classes";
 const KINDS = ["test", "withheld", "clothes"];
 const OWN = "own";
 
+// What the networks have learned, and how far that goes: nobody should wonder why a digit is refused.
+function learned(drawable) {
+  const kinds = new Map(drawable.map((model) => [`${model.data}/${model.image.height}/${model.withheld}`, model]));
+  const list = new Intl.ListFormat("en").format([...kinds.values()].map(({ data, examples, image, withheld }) =>
+    `${examples ? `${examples.toLocaleString("en")} images` : "images"} of ${data === "mnist" ? "MNIST" : data}, ${image.width} × ${image.height} pixels${withheld.length ? `, without ${withheld.join(" and ")}` : ""}`));
+  const checked = drawable.every((model) => model.checked) ? " A drawing unlike those images is refused, however sure a network is." : "";
+  const small = drawable.some((model) => model.data === "digits") ? " Images this small are far from what people draw: about half of the digits drawn here are refused as well. With MNIST in $BAYESIFY_DATA, bayesify serve trains its networks on 28 × 28 pixels." : "";
+  return `They have only seen ${list}.${checked}${small}`;
+}
+
 export async function show(place) {
   const answers = h("div", { class: "answers", "data-picture": "" });
-  const heading = h("h1", {}, "Draw");
-  place.append(h("div", { class: "head" }, h("div", {}, heading, h("p", { class: "lead" },
+  place.append(h("div", { class: "head" }, h("div", {}, h("h1", {}, "Does it know when it does not know?"), h("p", { class: "lead" },
     "Each network answers as you draw. Each dot is one version of the network; dots far apart mean it is unsure."))));
   const known = await models(() => announce("The runs are still being read"));
   const drawable = known.models.filter((model) => model.drawable);
@@ -86,8 +95,9 @@ export async function show(place) {
 
   function render() {
     if (!shown) {
-      answers.style.setProperty("--columns", 1);
-      answers.replaceChildren(h("p", { class: "empty" }, "The pad is empty. Draw a digit, or take a ready example."));
+      answers.style.setProperty("--columns", columns(drawable.length));
+      answers.replaceChildren(...drawable.map(waiting), h("div", { class: "empty across stack" }, h("p", {}, "The pad is empty. Draw a digit, or something that is none."),
+        h("div", { class: "row try", role: "group", "aria-label": "Begin with" }, button("Try a digit", () => put(DIGITS[7], null, "7"), { class: "main" }), button("Try a letter", () => put(LETTERS.K, null, NONE)), button("Try a scribble", () => put(scribble(state.scribble), null, NONE)))));
       renderTruths();
       seenCanvas.getContext("2d").clearRect(0, 0, 64, 64);
       seenCanvas.setAttribute("aria-label", "What the network sees: nothing yet");
@@ -142,6 +152,8 @@ export async function show(place) {
     const fit = width < 440 ? 2 : Math.floor((width + GAP) / (205 + GAP));
     return Math.ceil(number / Math.ceil(number / fit));
   }
+
+  const waiting = (model) => h("div", { class: `card answer waits ${lookOf(known.models, model.name)}` }, h("h2", {}, modelName(model)), h("p", { class: "small" }, "waits for a drawing"));
 
   function card(answer) {
     const sure = accepted(answer);
@@ -245,9 +257,8 @@ export async function show(place) {
     slider({ label: "Posterior draws", min: 1, max: 100, step: 1, value: state.draws, oninput: (draws) => { state.set({ draws }); ask(); } }),
     slider({ label: "Pen", min: 0.03, max: 0.2, step: 0.01, value: state.pen, format: (v) => percent(v, 0), oninput: (pen) => { state.set({ pen }); pad.pen = pen; pad.draw(); ask(); } }),
     number({ label: "Seed", value: state.seed, onchange: (seed) => { state.set({ seed }); ask(); } }));
-  const learned = [...new Set(drawable.map((model) => model.data))].join(" and ");
   const fool = h("section", { class: "card stack fool", "aria-label": "Fool it" }, h("h2", {}, "Fool it"),
-    h("p", { class: "note" }, `These networks have only seen ${learned}. Draw something else, or an odd digit, and say what it really is: a network that is sure and wrong has made a confident mistake.`),
+    h("p", { class: "note" }, "Draw something that is no digit, or an odd one, and say what it really is. A network that is sure and wrong has made a confident mistake."),
     truths, tally, h("div", { class: "row" }, button("Save a card to share", share, { class: "main" }), button("Start counting again", () => { rounds.clear(); render(); })));
   const examples = h("section", { class: "card examples", "aria-label": "Ready examples" },
     h("h2", {}, "Ready examples"),
@@ -274,7 +285,7 @@ export async function show(place) {
       h("p", { class: "small pad-words", id: "pad-help" }, "Mouse, finger, or keys: arrows move, space puts the pen down or up, Backspace takes a stroke back, Delete clears. A picture can be dropped here.")),
       examples,
       h("section", { class: "card seen", "aria-label": "What the network sees" }, h("div", { "data-picture": "" }, seenCanvas), h("div", {}, h("h2", {}, "What the network sees"), seenWords))),
-    h("div", { class: "column stack" }, threshold, h("section", { "aria-label": "Answers", class: "stack answers-part" }, answers,
+    h("div", { class: "column stack" }, threshold, h("section", { "aria-label": "Answers", class: "stack answers-part" }, answers, h("p", { class: "note", id: "learned" }, learned(drawable)),
       known.models.some((model) => !model.drawable) ? h("p", { class: "note" }, `Not asked: ${known.models.filter((m) => !m.drawable).map((m) => `${m.name} (${m.why})`).join("; ")}.`) : null), fool, controls)));
   await open();
   return () => clearTimeout(saving);

@@ -1,4 +1,4 @@
-// Moons and circles: points, a small network and a method; training streams into surfaces of the answer and of its doubt.
+// Moons and circles: points, a small network and a method; training streams into surfaces of the answer and of its uncertainty.
 import { h, s, slider, select, number, button, announce, problem, percent, short, table, settings, seconds, figure } from "../dom.js";
 import { pageState, packPoints, unpackPoints } from "../state.js";
 import { get, stream } from "../api.js";
@@ -299,14 +299,14 @@ export async function show(place, head) {
   ramp(doubtRamp, doubtColours());
   const ten = tenMethods({ methods: options.methods, lesson, state });
   place.append(h("div", { class: "page lesson" }, controls, h("div", { class: "stack" },
-    h("div", { class: "top-tools" }, trainButton, toolRow, counted),
+    h("div", { class: "top-tools" }, trainButton, button(`All ${options.methods.length} methods`, () => { ten.element.scrollIntoView({ block: "start", behavior: "smooth" }); ten.train(); }), toolRow, counted),
     h("div", { class: "boards", "data-picture": "" },
       h("section", { class: "card stack" }, answerTitle, board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure")),
       h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Uncertainty"), h("div", { class: "surface" }, doubtCanvas, doubtMarks), h("div", { class: "legend" }, "0%", doubtRamp, "100%"))),
-    trouble, bar, player, status,
+    trouble, bar, player, status, ten.element,
     h("div", { class: "card bar-tools" }, select({ label: "Uncertainty", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }), askButtons, askingPart(() => trained, board), h("div", { class: "row" }, drawsButton, unitsButton),
       h("p", { class: "small", id: "points-help" }, "Keys: arrows move the cross, a adds ●, b adds ▲, Enter picks up or puts down the nearest point, Delete removes it. The line is where both are equally likely.")),
-    ten.element, lossCard, drawsPlace, unitsPlace, numbers)));
+    drawsPlace, unitsPlace, lossCard, numbers)));
   const all = state.all;
   await fresh();
   // The page opens with something trained; a link to all methods trains them after it.

@@ -38,9 +38,10 @@ async function gallery(place, urls) {
 const link = (result) => `?${new URLSearchParams({ page: "results", of: result.name })}`;
 
 function card(result, urls) {
-  const cover = result.figures.length ? image(result, 0, urls, "picture") : h("div", { class: "plain-cover", "aria-hidden": "true" }, "numbers only");
-  return h("li", { class: "card", "data-result": result.name }, cover, h("h2", {}, h("a", { href: link(result) }, result.title)),
-    result.question ? h("p", { class: "small" }, result.question) : null, result.answer ? h("p", {}, result.answer) : null, result.problem ? problem(result.problem) : null);
+  const cover = result.figures.length ? image(result, 0, urls, "picture") : h("div", { class: "plain-cover", "aria-hidden": "true" }, result.title);
+  return h("li", { class: "card", "data-result": result.name }, h("a", { href: link(result), tabindex: -1, "aria-label": result.title }, cover), h("h2", {}, h("a", { href: link(result) }, result.title)),
+    result.question ? h("p", { class: "small" }, result.question) : null, result.answer ? h("p", { class: "told" }, result.answer) : null, result.problem ? problem(result.problem) : null,
+    h("p", { class: "small" }, h("a", { href: link(result), "aria-label": `${result.title}: numbers and command` }, "Numbers and command")));
 }
 
 function image(result, number, urls, kind = null) {

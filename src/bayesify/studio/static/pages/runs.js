@@ -5,7 +5,7 @@ import { pageState } from "../state.js";
 import { axes, legend } from "../charts/axes.js";
 import { exporting } from "../export.js";
 
-const CURVES = { loss: "loss", nll: "training NLL (nats)", kl: "KL to the prior (nats)", validation_nll: "validation NLL (nats)", validation_error: "validation error" };
+const CURVES = { loss: "training loss (nats an example)", nll: "training NLL (nats)", kl: "KL to the prior (nats)", validation_nll: "validation NLL (nats)", validation_error: "validation error" };
 const MOST_BYTES = 6_000_000;
 
 export async function show(place) {

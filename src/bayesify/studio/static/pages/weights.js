@@ -62,7 +62,7 @@ export async function show(place) {
     drawDensities();
     if (!about.snr) {
       const other = known.models.find((model) => model.gaussian);
-      content.replaceChildren(h("p", { class: "empty", "data-why": "" }, `${modelName({ ...about, name: about.model })} has no posterior width for each weight, so this page cannot show its signal-to-noise ratios or prune by them; its weights by layer are below. ${other ? `Choose ${modelName(other)} to see them.` : "A variational run has them."}`), density);
+      content.replaceChildren(h("p", { class: "empty", "data-why": "" }, `About ${modelName({ ...about, name: about.model })}: ${about.why}. Its weights by layer are below. ${other ? `Choose ${modelName(other)} to see signal-to-noise ratios.` : "A variational run has them."}`), density);
       return;
     }
     drawSingles();

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,24 +123,30 @@ def posterior_folder() -> Path:
 def _in_order(lines: Lines, size: Size) -> Iterator[Cell]:
     fast = [method for method in size.methods if method not in SLOW]
     slow = [method for method in size.methods if method in SLOW]
-    yield from _defaults(size, [*slow, *fast], [0])
-    yield from (Cell("posterior", name, method, 0) for name in _posteriors() for method in posteriors.METHODS)
-    early = range(min(5, size.distance_seeds))
-    yield from (Cell("distance", data, "all", seed) for seed in early for data in distances.DATA)
+    quick = replace(size, problems=tuple(name for name in size.problems if name not in COSTLY))
+    yield from _defaults(size, fast, [0])
+    yield from _defaults(quick, slow, [0])
+    yield from _distances(range(min(5, size.distance_seeds)))
     yield from _defaults(size, fast, range(1, min(2, size.seeds)))
-    yield from _searched(lines, size, fast, range(min(1, size.tuned_seeds)))
-    yield from _defaults(size, fast, range(2, size.seeds))
-    late = range(len(early), size.distance_seeds)
-    yield from (Cell("distance", data, "all", seed) for seed in late for data in distances.DATA)
-    yield from _searched(lines, size, fast, range(1, size.tuned_seeds))
-    yield from _defaults(size, slow, range(1, min(3, size.seeds)))
+    yield from (Cell("posterior", name, method, 0) for name in _posteriors() for method in posteriors.METHODS)
+    yield from _distances(range(5, size.distance_seeds))
+    yield from _searched(lines, quick, fast, range(min(1, size.tuned_seeds)))
+    yield from _defaults(size, fast, range(2, min(3, size.seeds)))
+    yield from _defaults(size, slow, [0])
+    yield from _defaults(size, fast, range(3, size.seeds))
+    yield from _searched(lines, size, fast, range(size.tuned_seeds))
+    yield from _defaults(quick, slow, range(1, min(3, size.seeds)))
     yield from _searched(lines, size, slow, range(size.tuned_seeds))
     if "auto" in size.methods:
         for seed in range(size.seeds, size.splits):
             tables = [name for name in TABLES if name in size.problems and seed < PROBLEMS[name].splits]
             yield from (Cell("default", name, "auto", seed) for name in tables)
             yield from (Cell("baseline", name, "boosting", seed) for name in tables)
-    yield from _defaults(size, slow, range(3, size.seeds))
+    yield from _defaults(size, slow, range(1, size.seeds))
+
+
+def _distances(seeds: Iterable[int]) -> Iterator[Cell]:
+    return (Cell("distance", data, "all", seed) for seed in seeds for data in distances.DATA)
 
 
 def _defaults(size: Size, methods: Iterable[str], seeds: Iterable[int]) -> Iterator[Cell]:

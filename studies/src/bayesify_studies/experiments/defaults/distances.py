@@ -65,6 +65,7 @@ def compared(data: str, seed: int) -> dict[str, Any]:
                 "accuracy": _accuracy(prediction, y),
                 "total_variation": distance(prediction, whole).total_variation,
                 "warnings": sorted(method.warnings),
+                "notes": sorted(method.checked.notes) if method.checked is not None else [],
                 "seconds": time.perf_counter() - started,
             }
     return {

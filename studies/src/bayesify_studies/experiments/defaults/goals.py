@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from bayesify.methods.approximation import MEASURED
 from bayesify_studies.experiments.defaults.cells import FINE, Cell, Lines
 from bayesify_studies.experiments.defaults.distances import ANNEALED, COMPARED, DATA
 from bayesify_studies.experiments.defaults.problems import TABLES
@@ -61,6 +62,7 @@ class FromHMC:
     seeds: int
     near: int
     flagged: int
+    noted: int
     unflagged: int
     worst_accuracy: float
     total_variation: float
@@ -100,10 +102,12 @@ def from_hmc(lines: Lines) -> list[FromHMC]:
     for data in DATA:
         seeds = [line for key, line in lines.items() if _of_distance(key, data) and line["status"] == FINE]
         for method in COMPARED if seeds else ():
-            fits = [(line["methods"][method], line["hmc_accuracy"]) for line in seeds]
+            fits = [(line["methods"][method], line["hmc_accuracy"]) for line in seeds if method in line["methods"]]
             far = [fit for fit, accuracy in fits if not _near(method, fit, accuracy)]
             scored = [(fit, accuracy) for fit, accuracy in fits if "error" not in fit]
             flagged = sum(bool(fit["warnings"]) for fit in far)
+            # The note depends on nothing but the method and the size of the network and the data.
+            noted = sum(method in MEASURED and not fit["warnings"] for fit in far)
             found.append(
                 FromHMC(
                     data,
@@ -111,7 +115,8 @@ def from_hmc(lines: Lines) -> list[FromHMC]:
                     len(fits),
                     len(fits) - len(far),
                     flagged,
-                    len(far) - flagged,
+                    noted,
+                    len(far) - flagged - noted,
                     max((abs(fit["accuracy"] - accuracy) for fit, accuracy in scored), default=math.nan),
                     fmean([fit["total_variation"] for fit, _ in scored] or [math.nan]),
                     max((fit["total_variation"] for fit, _ in scored), default=math.nan),

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import default_settings, units_for_tables
-from bayesify.workflows.build import FEWEST_EPOCHS, FEWEST_STEPS
+from bayesify.methods.defaults import MANY_ROWS, MANY_STEPS, default_settings, units_for_tables
+from bayesify.workflows.build import FEWEST_STEPS
+from bayesify.workflows.table_defaults import FEWEST_EPOCHS
 from bayesify_studies.experiments.defaults.problems import Problem
 
 DEFAULT = "default"
@@ -45,8 +46,8 @@ def settings_of(name: str, problem: Problem, method: str, rows: int) -> dict[str
     if name == "long":
         # SGLD and SGHMC choose their own steps, and HMC has none.
         finds = not card.optimised or card.finds_rate
-        steps = max(FEWEST_EPOCHS, -(-FEWEST_STEPS // -(-rows // _BATCH)))
-        return None if finds else {"epochs": 3 * steps}
+        usual = MANY_STEPS if problem.kind == "regression" and rows >= MANY_ROWS else FEWEST_STEPS
+        return None if finds else {"epochs": 3 * max(FEWEST_EPOCHS, -(-usual // -(-rows // _BATCH)))}
     return _other_model(problem, method)
 
 
@@ -60,7 +61,7 @@ def _wide(problem: Problem, method: str, rows: int) -> dict[str, Any]:
     """Two hidden layers of tanh for HMC, as Auto has; else one that is several times wider."""
     if method == "hmc":
         return {"units": (30, 30), "layers": 2, "activation": "tanh"}
-    return {"units": (4 * units_for_tables(problem.kind, rows)[0],)}
+    return {"units": (4 * units_for_tables(problem.kind, rows, method)[0],)}
 
 
 def _other_model(problem: Problem, method: str) -> dict[str, Any] | None:

@@ -19,13 +19,14 @@ from typing import Any
 import bayesify
 from bayesify import files
 from bayesify.errors import RunError, choose
+from bayesify.jobs import Engine
 from bayesify_studies.experiments.framework.findings import Findings
-from bayesify_studies.experiments.framework.work import Work, on_accelerator
+from bayesify_studies.experiments.framework.work import QUESTION, Work, on_accelerator
 
 PRESETS = ("quick", "full")
 # The code that a result depends on: this package and the library.
 SOURCES = (Path(__file__).parents[2], Path(bayesify.__file__).parent)
-QUESTION, RESULTS = "experiment.json", "results.json"
+RESULTS = "results.json"
 
 
 @dataclass(frozen=True)
@@ -57,18 +58,18 @@ def reproduce(
     *,
     preset: str = "quick",
     device: str = "cpu",
-    jobs: int = 1,
+    engine: Engine | None = None,
     overwrite: bool = False,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Run an experiment, or what is left of it, and write `results.json`, its figures and its pages under `out`.
 
-    With several `jobs`, parts that do not depend on each other run in processes of their own, one thread each.
+    The engine runs parts that do not depend on each other.
     """
     from bayesify_studies.experiments.framework.page import write_pages
 
     settings = experiment.settings(preset)
-    work = Work(out, settings, device=device, jobs=jobs, progress=progress)
+    work = Work(out, settings, device=device, engine=engine, progress=progress)
     claim(out, experiment, preset, overwrite=overwrite)
     done = out / RESULTS
     if done.is_file():
@@ -132,7 +133,8 @@ def commit() -> str | None:
 def _git(*words: str) -> str:
     try:
         told = subprocess.run(  # noqa: S603
-            ["git", "-C", str(SOURCES[0]), *words],  # noqa: S607
+            # Without the lock of the index, which would stay after a kill and stop the user's next commit.
+            ["git", "--no-optional-locks", "-C", str(SOURCES[0]), *words],  # noqa: S607
             capture_output=True,
             text=True,
             check=True,

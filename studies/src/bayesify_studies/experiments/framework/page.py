@@ -12,6 +12,7 @@ from markupsafe import Markup
 from bayesify.files import write_text
 from bayesify.report import page as html
 from bayesify.report.figures import Picture
+from bayesify_studies.experiments.framework.verdicts import verdict
 
 _WORDS_OF_A_NUMBER = 4  # 0.1 ± 0.2 points
 COLUMNS = ("", "published", "ours", "what the difference means")
@@ -32,15 +33,21 @@ def write_pages(out: Path, results: Mapping[str, Any]) -> None:
 
 def markdown(results: Mapping[str, Any], figures: str) -> str:
     """The page for the docs; `figures` comes before every file's name."""
-    parts = [f"# {results['title']}", results["question"], f"**{_once(results['answer'])}**"]
+    short, answer = _once(verdict(results)), _once(results["answer"])
+    parts = [f"# {results['title']}", results["question"], f"**{short}**"]
+    first, *others = [
+        f"![{_once(picture['caption'])}]({figures}{picture['file']})\n\n{picture['caption']}"
+        for picture in results["pictures"]
+    ] or [""]
+    parts += [first] if first else []
     parts.append(
         _table(COLUMNS, [[line[key] for key in ("what", "published", "ours", "meaning")] for line in results["lines"]])
     )
+    parts += ["## In more detail", answer] if answer != short else []
     for table in results["tables"]:
         parts += [f"## {table['title']}", _table(table["headings"], table["rows"])]
         parts += [table["note"]] if table["note"] else []
-    for picture in results["pictures"]:
-        parts.append(f"![{_once(picture['caption'])}]({figures}{picture['file']})\n\n{picture['caption']}")
+    parts += others
     if results["shortfalls"]:
         parts += ["## What is missing or weaker than hoped", "\n".join(f"- {one}" for one in results["shortfalls"])]
     if "±" in "".join(parts):
@@ -76,7 +83,9 @@ def webpage(results: Mapping[str, Any], figures: Path) -> str:
         sections.append(("How to read it", html.paragraph(_reading(results))))
     command = Markup("<pre>{}</pre>").format(results["command"])
     sections.append(("How it was run", command + html.paragraph("; ".join(_how(results)))))
-    opening = [html.paragraph(results["answer"], "headline")]
+    short = verdict(results)
+    opening = [html.paragraph(short, "headline")]
+    opening += [html.paragraph(results["answer"])] if results["answer"] != short else []
     footer = f"bayesify, experiment {results['name']}, preset {results['preset']}"
     return html.page(results["title"], results["question"], opening, sections, footer)
 

@@ -1,6 +1,6 @@
 """Copying a finished experiment to where results are shown: `docs/results/NAME.{md,json}` and its figures.
 
-The folder's `README.md` lists everything that was published there, each with its question and its answer.
+The folder's `README.md` is a gallery of everything that was published there: picture, question, answer.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from bayesify import files
 from bayesify.errors import RunError
 from bayesify_studies.experiments import NAMES
 from bayesify_studies.experiments.framework.experiment import RESULTS
 from bayesify_studies.experiments.framework.page import READING, markdown
+from bayesify_studies.experiments.framework.verdicts import verdict
 
 # What else is measured: the file, what it holds, and the command.
 BESIDE = (
@@ -65,21 +67,36 @@ def publish(folder: Path, to: Path) -> list[Path]:
 
 
 def contents(folder: Path) -> str:
-    """A page that lists the published experiments in the order in which they are named."""
-    lines = ["# Results", "", "Each page has what was published, what we find and what the difference means; the JSON"]
-    lines += ["beside it has every number, and the command that repeats it.", "", READING, ""]
-    lines += ["| experiment | study | question | answer |", "| --- | --- | --- | --- |"]
+    """A gallery of the published experiments, in the order in which they are named."""
+    lines = [
+        "# Results",
+        "",
+        "One picture, one question and one answer for each experiment. The page behind it has the",
+    ]
+    lines += ["published numbers, ours, and what is missing; the JSON beside it has every number.", "", READING, ""]
     for name in NAMES:
         file = folder / f"{name}.json"
         if file.is_file():
-            found = json.loads(file.read_text(encoding="utf-8"))
-            preset = "" if found["preset"] == "full" else f" ({found['preset']})"
-            cells = (f"[{name}]({name}.md){preset}", found["study"], found["question"], found["answer"])
-            lines.append("| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |")
+            lines += _entry(name, json.loads(file.read_text(encoding="utf-8")))
     missing = [name for name in NAMES if not (folder / f"{name}.json").is_file()]
     if missing:
-        lines += ["", f"Not here: {', '.join(missing)}. They can be run and have no full result yet."]
+        lines += [f"Not here: {', '.join(missing)}. They can be run and have no full result yet.", ""]
     beside = [f"- [{file}]({file}): {what} (`{how}`)" for file, what, how in BESIDE if (folder / file).is_file()]
     if beside:
-        lines += ["", "Beside the experiments:", "", *beside]
+        lines += ["## Other measurements", "", *beside]
     return "\n".join(lines) + "\n"
+
+
+def _entry(name: str, found: dict[str, Any]) -> list[str]:
+    """An experiment in the gallery: title, picture, question and answer."""
+    preset = "" if found["preset"] == "full" else f" ({found['preset']} preset)"
+    study = f"Study {found['study']}" if len(found["study"]) == 1 else found["study"].capitalize()
+    entry = [f"## [{found['title']}]({name}.md){preset}", "", f"{study}. {_line(found['question'])}", ""]
+    if found["pictures"]:
+        picture = found["pictures"][0]
+        entry += [f"[![{_line(picture['caption'])}]({picture['file']})]({name}.md)", ""]
+    return [*entry, f"**{_line(verdict(found))}**", ""]
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

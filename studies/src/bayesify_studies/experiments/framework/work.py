@@ -15,6 +15,7 @@ import torch
 
 from bayesify import files, runs
 from bayesify.errors import at_least
+from bayesify.jobs import Engine, Part, UnfinishedError, make_engine, run_parts
 from bayesify.methods import saving
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
 
@@ -27,23 +28,37 @@ if TYPE_CHECKING:
     from bayesify.workflows.prepare import PreparedData
     from bayesify.workflows.recipe import Recipe
 
+# The file that says which experiment a folder holds.
+QUESTION = "experiment.json"
+
 
 class Work:
     """Runs the parts of an experiment once each, and remembers them by name."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, Any], *, device: str = "cpu", jobs: int = 1, progress: bool = True
+        self,
+        folder: Path,
+        settings: Mapping[str, Any],
+        *,
+        device: str = "cpu",
+        engine: Engine | None = None,
+        progress: bool = True,
     ) -> None:
         self.folder, self.settings = folder, dict(settings)
-        self.device, self.jobs, self.progress = device, at_least("jobs", jobs, 1), progress
+        self.device, self.engine, self.progress = device, engine or make_engine(), progress
 
     def __getitem__(self, name: str) -> Any:
         """A setting of the preset."""
         return self.settings[name]
 
+    @property
+    def jobs(self) -> int:
+        """Processes at once on this machine."""
+        return int(getattr(self.engine, "jobs", 1))
+
     def on_processor(self) -> Work:
         """The same work without its accelerator, for networks so small that one would wait for Python."""
-        return Work(self.folder, self.settings, device="cpu", jobs=self.jobs, progress=self.progress)
+        return Work(self.folder, self.settings, device="cpu", engine=self.engine, progress=self.progress)
 
     @property
     def seeds(self) -> range:
@@ -71,14 +86,20 @@ class Work:
         return self._read(file)
 
     def every(self, parts: Mapping[str, tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
-        """Many parts, each `(compute, *arguments)`, in order or in as many processes as `jobs` says.
+        """Many parts, each `(compute, *arguments)`, in order or where the engine runs them.
 
-        In a process of its own a part has one thread; `compute` is then a function of a module, and its arguments are
-        what can be sent to another process (a `Work` can).
+        In another process `compute` is a function of a module, and its arguments are what can be sent there (a `Work`
+        can). Parts that are left to other jobs of an array end the experiment for now.
         """
-        missing = {name: part for name, part in parts.items() if not self._file(name).is_file()}
-        if self.jobs > 1 and len(missing) > 1:
-            _in_processes(self, missing)
+        if not self.engine.inside or self.engine.share != (1, 1):
+            home = self.folder.resolve()
+            asked = [
+                Part(home, _elsewhere, (home, name, part, self.device), str(self._file(name).relative_to(self.folder)))
+                for name, part in parts.items()
+            ]
+            missing = run_parts(asked, self.engine, progress=self.progress)
+            if missing:
+                raise UnfinishedError(len(missing), len(asked))
         return {name: self.once(name, *part) for name, part in parts.items()}
 
     def trained(self, name: str, recipe: Recipe, prepared: PreparedData, **settings: Any) -> Method:
@@ -172,20 +193,14 @@ def on_accelerator(words: str) -> bool:
     return re.match(r"([^,]+, )?\d+ (CPU )?thread", words) is None
 
 
-def _in_processes(work: Work, parts: Mapping[str, tuple[Any, ...]]) -> None:
-    """Each part in one of several processes; the first failure stops the rest."""
-    # Only the core is needed to list experiments: what starts processes is loaded where it is used.
-    from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(min(work.jobs, len(parts)), get_context("spawn"), _one_thread) as pool:
-        running = [pool.submit(work.once, name, *part) for name, part in parts.items()]
-        done, waiting = wait(running, return_when=FIRST_EXCEPTION)
-        for one in waiting:
-            one.cancel()
-        for one in done:
-            one.result()
+def _elsewhere(folder: Path, home: Path, name: str, part: tuple[Any, ...], device: str) -> None:
+    """A part in another process: in the folder of the experiment where it is seen from there, otherwise in `folder`."""
+    where = home if (home / QUESTION).is_file() else folder
+    compute, *arguments = part
+    # Everything costly that a part does goes through its `Work`, which writes where the part does.
+    at_home = [_moved(argument, where) if isinstance(argument, Work) else argument for argument in arguments]
+    Work(where, {}, device=device, progress=False).once(name, compute, *at_home)
 
 
-def _one_thread() -> None:
-    torch.set_num_threads(1)
+def _moved(work: Work, where: Path) -> Work:
+    return Work(where, work.settings, device=work.device, progress=False)

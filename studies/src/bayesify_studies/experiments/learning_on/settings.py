@@ -6,46 +6,41 @@ from typing import Any
 
 FULL: dict[str, Any] = {
     "data": "mnist",
-    "seeds": 3,
+    "seeds": 20,
     "tasks": 10,
     "examples": None,
     "coreset": 200,
-    "epochs": 30,
+    "epochs": 40,
     "rehearsals": 60,
-    "rehearsal_batch_size": 128,
-    "joint_epochs": 6,
-    "batch_size": 1024,
-    "rate": 3e-3,
-    "rho": -3.0,
-    "prior": "normal:0.1",
-    "units": 400,
-    "strength": 1.0,
+    "rehearsal_batch_size": 256,
+    "joint_epochs": 10,
+    "batch_size": 512,
     "tries": {
         "posterior": [
-            {"units": 400, "prior": "normal:0.1"},
-            {"units": 100, "prior": "normal:1"},
+            {"units": 400, "prior": prior, "rho": -4.0, "rate": rate}
+            for prior in (0.1, 0.2, 0.4, 1.0)
+            for rate in (1e-3, 3e-3)
         ],
         "ewc": [
-            {"units": 400, "strength": 1.0},
-            {"units": 400, "strength": 10.0},
-            {"units": 400, "strength": 100.0},
-            {"units": 1000, "strength": 10.0},
+            {"units": 400, "strength": strength, "rate": rate}
+            for strength in (1.0, 10.0, 100.0, 1000.0)
+            for rate in (1e-3, 3e-3)
         ],
     },
 }
 # The 8x8 digits of scikit-learn in the place of MNIST.
 QUICK: dict[str, Any] = FULL | {
     "data": "digits",
-    "seeds": 2,
+    "seeds": 5,
     "tasks": 5,
     "coreset": 50,
-    "epochs": 30,
-    "rehearsals": 10,
+    "epochs": 60,
+    "rehearsals": 20,
     "joint_epochs": 20,
     "batch_size": 64,
     "rehearsal_batch_size": 64,
     "tries": {
-        "posterior": [{"units": 100, "prior": "normal:0.3"}],
-        "ewc": [{"units": 100, "strength": 1.0}, {"units": 100, "strength": 10.0}, {"units": 100, "strength": 100.0}],
+        "posterior": [{"units": 100, "prior": prior, "rho": -4.0, "rate": 3e-3} for prior in (0.1, 0.3)],
+        "ewc": [{"units": 100, "strength": strength, "rate": 3e-3} for strength in (1.0, 10.0, 100.0)],
     },
 }

@@ -56,7 +56,7 @@ def answer(names: Mapping[str, str], found: Found) -> str:
         loss, error = _differences(found, prior)
         nearer, errs = settled(loss), settled(error)
         if nearer:
-            word = {1: "less", -1: "more", 0: "neither more nor less, as far as can be told"}[nearer * errs]
+            word = {1: "less", -1: "more", 0: "neither more nor less, by a 95% interval"}[nearer * errs]
             said.append(f"under {name} the one nearer to the posterior errs {word}")
     return f" Of two small networks, {', '.join(said)}." if said else ""
 

@@ -1,0 +1,91 @@
+"""The network and the data that HMC was run on (Izmailov et al. 2021, arXiv:2104.14421), and HMC's answers.
+
+A ResNet-20 with filter response normalisation instead of batch normalisation, swish, and biases; pixels in 0..1, less
+(0.49, 0.48, 0.44), divided by 0.2; no augmentation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bayesify.data import DataError, load
+from bayesify.data.locations import roots
+
+MEAN, SCALE = (0.49, 0.48, 0.44), 0.2
+
+
+class FilterResponseNorm(nn.Module):
+    """x / sqrt(mean of x^2 over the image), with a learned scale and shift for each channel (Singh and Krishnan 2020).
+
+    Its weights are random like all others: it is none of torch's normalisation layers.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(channels, 1, 1))
+        self.shift = nn.Parameter(torch.zeros(channels, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The normalised images."""
+        power = x.float().square().mean((-2, -1), keepdim=True)
+        return self.scale * (x * torch.rsqrt(power + 1e-6)) + self.shift
+
+
+class Block(nn.Module):
+    """Two convolutions and a shortcut, which is a 1 x 1 convolution where the size changes."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1), FilterResponseNorm(outputs), nn.SiLU())
+        self.second = nn.Sequential(nn.Conv2d(outputs, outputs, 3, 1, 1), FilterResponseNorm(outputs))
+        same = stride == 1 and inputs == outputs
+        self.shortcut = nn.Identity() if same else nn.Conv2d(inputs, outputs, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The block's output."""
+        return nn.functional.silu(self.second(self.first(x)) + self.shortcut(x))
+
+
+def resnet20(width: int = 16) -> nn.Sequential:
+    """Three stages of three blocks: 273,066 weights at width 16."""
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, 1, 1), FilterResponseNorm(width), nn.SiLU()]
+    inputs = width
+    for stage in range(3):
+        outputs = width * 2**stage
+        for block in range(3):
+            layers.append(Block(inputs, outputs, 2 if stage > 0 and block == 0 else 1))
+            inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10))
+
+
+def images(examples: int, tested: int, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The first training images and their labels, and the first test images and theirs."""
+    data = load("cifar10")
+    location = torch.tensor(MEAN, device=device)[:, None, None]
+
+    def scaled(x: Tensor) -> Tensor:
+        return (x.to(device).float() / 255 - location) / SCALE
+
+    return (
+        scaled(data.x_train[:examples]),
+        data.y_train[:examples].to(device),
+        scaled(data.x_test[:tested]),
+        data.y_test[:tested].to(device),
+    )
+
+
+def answers_of_hmc() -> Tensor:
+    """Class probabilities of the test images, `[10000, 10]`, in the order of the test batch."""
+    for root in roots():
+        file = root / "hmc-cifar10" / "probs.npz"
+        if file.is_file():
+            with np.load(file, allow_pickle=False) as arrays:
+                return torch.from_numpy(arrays["probs"])
+    raise DataError("hmc-cifar10/probs.npz is not in $BAYESIFY_DATA: it has HMC's answers, and cannot be downloaded")
+
+
+def labels(tested: int) -> Tensor:
+    """The labels of the first test images."""
+    return load("cifar10").y_test[:tested]

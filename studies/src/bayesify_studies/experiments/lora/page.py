@@ -1,0 +1,122 @@
+"""What the page of `lora` says: each way to adapt, and Bayesian LoRA against the others seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from bayesify.evaluation.seed_statistics import between, estimate, paired, percent, settled, written
+from bayesify_studies.experiments.framework.findings import Findings, Line, Table
+from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.lora.adapting import MEMBERS, SCORES, WAYS, Setting
+from bayesify_studies.experiments.lora.network import ALPHA, RANK
+
+# By way and score, one value for each seed.
+Values = Mapping[str, Mapping[str, list[float]]]
+OURS = "exact"
+_HEADS = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE"}
+_SAID = {1: "better", -1: "worse", 0: "not significantly different"}
+_SIGN = {"accuracy": 1, "nll": -1, "ece": -1}
+
+
+def findings(
+    work: Work, values: Values, chosen: Mapping[str, Setting], tried: Mapping[str, int], old: list[float]
+) -> Findings:
+    """The page's sentences, tables and numbers."""
+    gaps = {
+        (other, score): paired(values[OURS][score], values[other][score])
+        for other in WAYS
+        if other != OURS
+        for score in SCORES
+    }
+    return Findings(
+        answer=_answer(work, values, gaps),
+        lines=[_line(other, values, gaps) for other in WAYS if other != OURS],
+        numbers={
+            "old_accuracy": estimate(old),
+            "values": {way: {score: estimate(own[score]) for score in SCORES} for way, own in values.items()},
+            "exact_less": {f"{other} {score}": gap for (other, score), gap in gaps.items()},
+            "chosen": {way: list(setting) for way, setting in chosen.items()},
+            "tried": dict(tried),
+        },
+        tables=[_scores(values), _settings(chosen, tried)],
+        shortfalls=_shortfalls(work),
+    )
+
+
+def _answer(work: Work, values: Values, gaps: Mapping[Any, dict[str, Any]]) -> str:
+    def of(way: str) -> str:
+        own = values[way]
+        return (
+            f"{percent(estimate(own['accuracy']), 1)} accuracy, NLL {written(estimate(own['nll']))}, "
+            f"ECE {written(estimate(own['ece']))}"
+        )
+
+    compared = "; ".join(
+        f"{_HEADS[score]} {_SAID[_SIGN[score] * settled(gaps['plain', score])]} "
+        f"({between(gaps['plain', score], '+.3f')})"
+        for score in SCORES
+    )
+    best = {score: max(WAYS, key=partial(_goodness, values, score)) for score in SCORES}
+    leaders = ", ".join(f"{_HEADS[score]}: {WAYS[way]}" for score, way in best.items())
+    return (
+        f"{work['count']} texts of each new intent. Bayesian LoRA by the ELBO: {of(OURS)}. LoRA: {of('plain')}. An "
+        f"ensemble of {MEMBERS}: {of('ensemble')}. Bayesian less plain, paired over seeds: {compared}. Best mean by "
+        f"{leaders}."
+    )
+
+
+def _goodness(values: Values, score: str, way: str) -> float:
+    return _SIGN[score] * _mean(values, way, score)
+
+
+def _mean(values: Values, way: str, score: str) -> float:
+    return float(estimate(values[way][score])["mean"])
+
+
+def _line(other: str, values: Values, gaps: Mapping[Any, dict[str, Any]]) -> Line:
+    own = ", ".join(f"{_HEADS[score]} {_mean(values, other, score):.3f}" for score in SCORES)
+    meaning = "; ".join(
+        f"{_HEADS[score]} {_SAID[_SIGN[score] * settled(gaps[other, score])]} ({between(gaps[other, score], '+.3f')})"
+        for score in SCORES
+    )
+    return Line(f"Bayesian LoRA (ELBO) against {WAYS[other]}", "none", own, meaning)
+
+
+def _scores(values: Values) -> Table:
+    rows = [
+        [
+            name,
+            percent(estimate(values[way]["accuracy"]), 1),
+            written(estimate(values[way]["nll"])),
+            written(estimate(values[way]["ece"])),
+        ]
+        for way, name in WAYS.items()
+    ]
+    return Table("Scores on test texts of the new intents", ["", "accuracy", "NLL", "ECE"], rows)
+
+
+def _settings(chosen: Mapping[str, Setting], tried: Mapping[str, int]) -> Table:
+    rows = [
+        [WAYS[way], f"{scale:g}", f"{rate:g}", f"{temperature:g}" if temperature else "", str(tried[way])]
+        for way, (scale, rate, temperature) in chosen.items()
+    ]
+    return Table(
+        "Chosen on validation texts",
+        ["", "prior's standard deviation", "learning rate", "temperature of the KL", "settings tried"],
+        rows,
+        "By NLL, with a seed of its own. The ensemble and both Laplace approximations take the settings of LoRA, and "
+        "Laplace rescales the prior by the marginal likelihood.",
+    )
+
+
+def _shortfalls(work: Work) -> list[str]:
+    return [
+        (
+            f"One transformer ({work['blocks']} blocks of width {work['width']}), one way to split the domains, rank "
+            f"{RANK} and alpha {ALPHA:g}: nothing is said of large language models."
+        ),
+        "Words that only the second half has keep random vectors, which no way of adapting can change.",
+        f"{len(work.seeds)} seeds, and settings chosen with one more.",
+    ]

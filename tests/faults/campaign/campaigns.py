@@ -1,0 +1,20 @@
+"""The campaigns by their names on the command line, and the module of each. A module has `rows(ledger, short)`."""
+
+# Those that need the layer of `failing_io.c`, which is loaded when the command starts.
+LAYERED = {"disk", "clock"}
+CAMPAIGNS = {
+    "kills": "kills",
+    "disk": "disk_errors",
+    "small-disk": "small_disk",
+    "clock": "clock",
+    "files": "mutated_files",
+    "combinations": "combinations",
+    "requests": "malformed_requests",
+    "connections": "many_connections",
+    "slow-clients": "slow_clients",
+    "largest": "largest_requests",
+    "served-models": "changed_models",
+    "attacks": "attacks",
+    "sigterm": "ended_servers",
+    "soak": "soak",
+}

@@ -1,0 +1,87 @@
+"""Clients of one event loop: each keeps a connection, asks, and notes what became of every request."""
+
+import asyncio
+import collections
+import json
+import time
+
+from served import image
+
+HANG = 60.0
+
+
+class Client:
+    """A client that asks for predictions until told to stop.
+
+    Args:
+        server: its `host` and `port` are asked.
+        number: makes its inputs its own.
+        polite: waits as long as a refusal asks it to; otherwise it asks again at once.
+
+    """
+
+    def __init__(self, server, number, *, polite):
+        self.server, self.polite = server, polite
+        body = json.dumps(image(number)).encode()
+        self.request = b"POST /v1/predict?model=variational&draws=10 HTTP/1.1\r\nHost: localhost\r\n"
+        self.request += b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        self.counts = collections.Counter()
+        self.seconds = []
+        self.longest_wait = 0.0
+
+    async def ask_until(self, end, pause=0.0):
+        """Ask again and again until a moment of the monotonic clock."""
+        reader = writer = None
+        served = time.monotonic()
+        while time.monotonic() < end:
+            fresh = writer is None
+            began = time.monotonic()
+            try:
+                if writer is None:
+                    reader, writer = await asyncio.wait_for(
+                        asyncio.open_connection(self.server.host, self.server.port), HANG
+                    )
+                writer.write(self.request)
+                status, headers = await asyncio.wait_for(_response(reader), HANG)
+            except TimeoutError:
+                kind = "hang"
+            except (ConnectionError, asyncio.IncompleteReadError, OSError):
+                # A kept connection may be closed while it is idle: the client opens another one.
+                kind = "reset" if fresh else "idle connection closed"
+            else:
+                kind = str(status)
+                if status in {429, 503} and b"retry-after" not in headers:
+                    kind = f"{status} without Retry-After"
+            self.counts[kind] += 1
+            if kind == "200":
+                self.seconds.append(time.monotonic() - began)
+                self.longest_wait = max(self.longest_wait, time.monotonic() - served)
+                served = time.monotonic()
+            if kind != "200" or b"connection: close" in headers:
+                if writer is not None:
+                    writer.close()
+                reader = writer = None
+                if kind != "idle connection closed" and self.polite:
+                    await asyncio.sleep(min(1.0, max(0.0, end - time.monotonic())))
+            await asyncio.sleep(pause)
+        self.longest_wait = max(self.longest_wait, end - served)
+        if writer is not None:
+            writer.close()
+
+
+async def _response(reader):
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = int(head.partition(b"content-length: ")[2].split(b"\r\n")[0])
+    await reader.readexactly(length)
+    return int(head.split()[1]), head
+
+
+def ask_together(clients, seconds, pauses=None):
+    """Let all clients ask for a while, in this thread."""
+
+    async def together():
+        end = time.monotonic() + seconds
+        pauses_ = pauses or [0.0] * len(clients)
+        await asyncio.gather(*(client.ask_until(end, pause) for client, pause in zip(clients, pauses_, strict=True)))
+
+    asyncio.run(together())

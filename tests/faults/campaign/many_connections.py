@@ -1,0 +1,46 @@
+"""More clients than the server takes connections: 480 that ask without a pause and 20 that wait when they are told to. Lost: a
+request with neither an answer nor a 429 or 503 with Retry-After, and a polite client that is never answered."""
+
+import collections
+import sys
+import time
+
+from many_clients import Client, ask_together
+from rows import Row
+from served import Reference, serving
+
+REFUSED = ("429", "503")
+
+
+def rows(ledger, short):
+    """One row."""
+    greedy, polite, seconds = (420, 20, 5.0) if short else (480, 20, 60.0)
+    began = time.monotonic()
+    with serving("--threads", 1, "--no-studio") as server:
+        good = Reference(server)
+        clients = [Client(server, number, polite=number < polite) for number in range(greedy + polite)]
+        ask_together(clients, seconds)
+        right = all(good.holds(number) for number in range(4))
+        code, said = server.end()
+    counts = collections.Counter()
+    for client in clients:
+        counts.update(client.counts)
+    friends = clients[:polite]
+    starved = [client for client in friends if not client.counts["200"]]
+    answered, refused = counts["200"], sum(counts[code] for code in REFUSED)
+    closed = counts["idle connection closed"]
+    tried = sum(counts.values()) - closed
+    lost = tried - answered - refused + len(starved) + (not right) + (code != 0 or bool(said))
+    of_friends = sum(client.counts["200"] for client in friends)
+    share = of_friends / max(1, sum(sum(client.counts.values()) for client in friends))
+    fair = (of_friends / polite) / max(1.0, answered / len(clients))
+    note = (
+        f"{greedy + polite} clients at once; {answered:,} answered, {refused:,} told to come back; the {polite} that wait when told: "
+        f"{share:.0%} of their requests answered, {fair:.1f} times the mean of all clients, longest wait "
+        f"{max(client.longest_wait for client in friends):.1f} s"
+    )
+    if lost:
+        print(dict(counts), len(starved), right, code, said[:500], file=sys.stderr)
+    lost = min(lost, tried)
+    yield Row(fault="too many connections", part="server", tried=tried, survived=tried - lost, lost=lost,
+              seconds=time.monotonic() - began, note=note)  # fmt: skip

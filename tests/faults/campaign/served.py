@@ -1,0 +1,208 @@
+"""A real `bayesify serve` process on this machine, small runs for it, and plain clients."""
+
+import contextlib
+import csv
+import functools
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from pathlib import Path
+
+JSON = {"Content-Type": "application/json"}
+# The columns and the classes of the table that `bands` and `houses` are trained on.
+ROW = {"area": 100.0, "kind": "flat"}
+
+
+@functools.cache
+def runs():
+    """A folder with four small runs: images by two methods, a table of classes, a table of numbers."""
+    from bayesify.workflows.recipe import Recipe
+    from bayesify.workflows.train import train
+
+    place = Path(tempfile.mkdtemp(prefix="bayesify-faults-"))
+    table(place / "bands.csv", classes=True)
+    table(place / "houses.csv", classes=False)
+    digits = {"data": "digits", "units": (32,), "layers": 1, "epochs": 3, "learning_rate": 0.01}
+    recipes = {
+        "plain": Recipe(method="point", **digits),
+        "variational": Recipe(method="variational", withhold=("3",), **digits),
+        "bands": Recipe(data=str(place / "bands.csv"), target="price", method="variational", epochs=5),
+        "houses": Recipe(data=str(place / "houses.csv"), target="price", method="point", epochs=5),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, recipe in recipes.items():
+            train(recipe, place / "runs" / name, progress=False)
+    return place / "runs"
+
+
+def table(path, *, classes):
+    """A table with a column of numbers, one of categories, and a price in two classes or as a number."""
+    generator = random.Random(0)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["area", "kind", "price"])
+        for _ in range(120):
+            area, kind = generator.uniform(30, 200), generator.choice(["flat", "house"])
+            price = 1000 * area + 20_000 * (kind == "house") + generator.gauss(0, 3000)
+            writer.writerow(
+                [f"{area:.1f}", kind, ("dear" if price > 125_000 else "cheap") if classes else round(price)]
+            )
+
+
+def image(number=0):
+    """An 8 x 8 image as nested lists."""
+    return [[(row * 3 + column * 5 + number) % 17 for column in range(8)] for row in range(8)]
+
+
+class Process:
+    """A server process: its address, its memory, its processor time and what it printed."""
+
+    def __init__(self, *arguments, folder=None, environment=None, wrap=()):
+        command = [*wrap, sys.executable, "-m", "bayesify", "serve", str(folder or runs())]
+        command += ["--port", "0", "--json", *map(str, arguments)]
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- lives as long as the process
+        threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            cwd=(folder or runs()).parent,
+            env={**os.environ, **threads, **(environment or {})},
+        )
+        self.number = self.process.pid
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the server did not start: {self.said()}")
+        place = json.loads(line)["url"].rpartition("//")[2]
+        self.host, port = place.rsplit(":", 1)
+        self.port = int(port)
+
+    def said(self):
+        """What it has printed as errors."""
+        self.errors.seek(0)
+        return self.errors.read()
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def memory(self):
+        """Bytes in memory now."""
+        return self._status("VmRSS")
+
+    def peak(self):
+        """The most bytes in memory since `forget_peak`."""
+        return self._status("VmHWM")
+
+    def forget_peak(self):
+        Path(f"/proc/{self.number}/clear_refs").write_text("5")
+
+    def seconds(self):
+        """Processor time so far."""
+        fields = Path(f"/proc/{self.number}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _status(self, name):
+        lines = Path(f"/proc/{self.number}/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
+
+    def connect(self, seconds=30.0):
+        return socket.create_connection((self.host, self.port), timeout=seconds)
+
+    def ask(self, method, path, body=None, headers=None, seconds=60.0):
+        """Status, headers and body of one request on a connection of its own."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+        finally:
+            connection.close()
+
+    def post(self, path, content, seconds=60.0, **headers):
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        return self.ask("POST", path, body, JSON | headers, seconds)
+
+    def end(self, number=signal.SIGTERM, seconds=60.0):
+        """Ask it to end; its exit code and what it printed as errors."""
+        if self.alive():
+            self.process.send_signal(number)
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        return code, self.said()
+
+
+@contextlib.contextmanager
+def serving(*arguments, **options):
+    """A server process that ends with the block."""
+    process = Process(*arguments, **options)
+    try:
+        yield process
+    finally:
+        process.end()
+        process.process.stdout.close()
+        process.errors.close()
+
+
+class Reference:
+    """Good requests whose answers are known to the bit; any other answer is a wrong number."""
+
+    def __init__(self, server, draws=10):
+        self.server = server
+        self.requests = [
+            (f"/v1/predict?model={model}&draws={draws}", json.dumps(inputs).encode())
+            for model, inputs in (("plain", image(1)), ("variational", image(2)), ("bands", ROW), ("houses", ROW))
+        ]
+        self.expected = [self._answer(number) for number in range(len(self.requests))]
+
+    def holds(self, number=0):
+        """Whether a good request is answered, with the numbers of the first time."""
+        number %= len(self.requests)
+        try:
+            return self._answer(number) == self.expected[number]
+        except OSError:
+            return False
+
+    def _answer(self, number):
+        path, body = self.requests[number]
+        status, _, answer = self.server.ask("POST", path, body, JSON, 30.0)
+        if status != 200:
+            raise ConnectionError(f"a good request got {status}: {answer[:200]!r}")
+        return answer
+
+
+def in_threads(function, count):
+    """Call `function(0 ... count - 1)` in threads, and wait."""
+    threads = [threading.Thread(target=function, args=(number,), daemon=True) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def wait_until(condition, seconds=30.0):
+    """Whether it came about in time."""
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def quantile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

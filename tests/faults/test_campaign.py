@@ -1,0 +1,77 @@
+"""The campaign counts rightly, goes on where it was stopped, finds a fault that is there, and its page agrees."""
+
+import json
+import os
+import signal
+
+import forked
+import pytest
+from campaigns import CAMPAIGNS
+from ledger import Ledger
+from page import PAGE, rendered
+from rows import FULL, Row, put, read, table
+from trainings import result
+
+
+def test_the_page_shows_the_counts_of_the_results():
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == rendered(text, read(FULL)), "run: python tests/faults/campaign/page.py"
+
+
+def test_nothing_was_lost_in_the_published_campaign():
+    rows = read(FULL)
+    assert sum(row.lost for row in rows) == 0
+    assert {row.campaign for row in rows} <= set(CAMPAIGNS)
+    assert len({(row.fault, row.part) for row in rows}) == len(rows)
+
+
+def test_a_row_must_add_up():
+    with pytest.raises(ValueError, match="3 tried, 2 \\+ 0 counted"):
+        Row("a", "b", 3, 2, 0, 1.0)
+
+
+def test_a_new_row_replaces_the_one_of_the_same_fault_and_part(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    for row in (Row("a", "x", 1, 1, 0, 1.0), Row("a", "y", 2, 2, 0, 1.0), Row("a", "x", 5, 4, 1, 1.0)):
+        put(path, row)
+    assert [(row.part, row.tried) for row in read(path)] == [("x", 5), ("y", 2)]
+    assert table(read(path))[-1].split() == ["all", "7", "6", "1"]
+
+
+def test_a_stopped_campaign_goes_on_where_it_was(tmp_path):
+    path, made = tmp_path / "trials.jsonl", []
+
+    def trial(key):
+        return Ledger(path).trial(key, lambda: made.append(key) or {"why": ""})
+
+    trial("a")
+    with path.open("a") as stream:
+        stream.write('{"key": "b", "wh')  # killed while writing
+    trial("a")
+    trial("b")
+    assert made == ["a", "b"]
+
+
+def test_a_child_is_killed_and_a_hang_is_seen():
+    child = forked.Child(signal.pause)
+    assert child.wait(0.05) is None
+    assert child.kill()
+    assert child.code == -signal.SIGKILL
+    child.text()
+    code, text, _ = forked.run(lambda: os.write(1, b"hello") - 2)
+    assert (code, text) == (3, "hello")
+    assert forked.run(signal.pause, seconds=0.1)[0] is None
+    assert forked.run(lambda: 1 / 0)[0] == 98
+
+
+def test_other_bits_and_what_was_left_behind_are_seen(tmp_path):
+    (tmp_path / "history.jsonl").write_text(json.dumps({"epoch": 1, "nll": 0.5, "seconds": 1.0}) + "\n")
+    (tmp_path / "model.safetensors").write_bytes(b"12")
+    before = result(tmp_path)
+    (tmp_path / "history.jsonl").write_text(json.dumps({"epoch": 1, "nll": 0.5, "seconds": 2.0}) + "\n")
+    assert result(tmp_path) == before  # only the time differs
+    (tmp_path / "model.safetensors").write_bytes(b"13")
+    assert result(tmp_path) != before
+    (tmp_path / f".model.safetensors.{os.getpid()}.1").touch()
+    with pytest.raises(AssertionError, match="left behind"):
+        result(tmp_path)
