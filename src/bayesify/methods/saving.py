@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 OWN_FUNCTION = "a function of yours"
 # Settings that matter only at the start of training, which a resumed run has passed.
 _ONLY_AT_START = {"rho", "hessian_init", "warm_up", "initial"}
+# Settings that are None until `fit` finds them.
+_FOUND_BY_FIT = {"adam_share"}
 # Numbers of which the tensors may have fewer than the description says, before a run is refused unbuilt.
 _ALWAYS_ALLOWED = 1 << 22
 _MOST_LAYERS = 10_000
@@ -328,14 +330,17 @@ def _sizes(config: Mapping[str, Any], most: int, *, own_network: bool) -> tuple[
 def _check_model(method: Method, config: dict[str, Any], folder: Path) -> None:
     """Refuse to resume with another prior, likelihood or settings than those of the run.
 
-    The tensors would have the same shapes, so nothing else would notice the change.
+    The tensors would have the same shapes, so nothing else would notice the change. Where a setting was left to `fit`
+    to find, the method takes what the run found.
     """
     here = json.loads(json.dumps(describe(method)))
     for key in ("prior", "likelihood", "settings"):
         current, saved = (value if isinstance(value, dict) else {key: value} for value in (here[key], config.get(key)))
         # Names that only one version knows are not compared.
         for name in sorted(current.keys() & saved.keys() - _ONLY_AT_START):
-            if current[name] != saved[name]:
+            if name in _FOUND_BY_FIT and current[name] is None:
+                setattr(method, name, saved[name])
+            elif current[name] != saved[name]:
                 what = name if key in {name, "settings"} else f"{key}'s {name}"
                 raise RunError(
                     f"{folder} was trained with the {what} {saved[name]!r}, this method has {current[name]!r}: "
