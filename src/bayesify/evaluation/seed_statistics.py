@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
@@ -23,6 +23,27 @@ def estimate(values: Sequence[float]) -> dict[str, Any]:
     error = stdev(values) / math.sqrt(count)
     reach = float(stdtrit(count - 1, 0.975)) * error
     return {"mean": mean, "standard_error": error, "interval": [mean - reach, mean + reach], "values": list(values)}
+
+
+def of_one_more(estimated: Mapping[str, Any]) -> tuple[float, float]:
+    """The 95% prediction interval for the value of one more seed, with which a single published run is compared.
+
+        mean ± t * sd * sqrt(1 + 1 / n)
+
+    It is wider than the interval of the mean, which says where the average of many seeds lies.
+
+    Args:
+        estimated: what `estimate` gives, of at least two values.
+
+    Returns:
+        Its two ends.
+
+    """
+    from scipy.special import stdtrit
+
+    count = len(estimated["values"])
+    reach = float(stdtrit(count - 1, 0.975)) * stdev(estimated["values"]) * math.sqrt(1 + 1 / count)
+    return estimated["mean"] - reach, estimated["mean"] + reach
 
 
 def error_of_share(share: float, count: int) -> float:

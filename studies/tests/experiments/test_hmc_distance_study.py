@@ -1,9 +1,11 @@
 """The distance to HMC as an experiment: from parts alone, resumed, and with words that follow the intervals."""
 
 import json
+import math
 import shutil
 
 import pytest
+import torch
 
 import bayesify as bf
 from bayesify import files
@@ -11,11 +13,14 @@ from bayesify.workflows.compare.against_hmc import Comparison
 from bayesify.workflows.compare.hmc_settings import SETUPS, Setup
 from bayesify_studies.experiments import hmc_distance
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
+from bayesify_studies.experiments.study_c import elbo_of_solutions
 
 TINY = {
     "data": ["moons", "gap"],
     "seeds": 1,
     "draws": 8,
+    "elbo": ["moons"],
+    "elbo_draws": 8,
     "given": {"epochs": 4, "warm_up": 20, "samples": 4, "chains": 2, "units": [3]},
 }
 
@@ -115,3 +120,44 @@ def test_nothing_is_claimed_of_a_reference_that_has_not_converged():
         row["scores"]["total_variation"]["mean"] = 0.1
     claim, _ = hmc_distance._lines("moons", clear)
     assert claim.meaning.startswith("not settled here")
+
+
+def test_the_objective_prefers_what_has_the_higher_bound():
+    """The words follow the paired intervals of the ELBO, whichever way they point."""
+
+    def parts(warmed, annealed):
+        of = {elbo_of_solutions.MEAN_FIELD: [-160.0, -158.0, -161.0]}
+        of |= {elbo_of_solutions.WARMED: warmed, elbo_of_solutions.ANNEALED: annealed}
+        return [
+            {"solutions": {label: {"elbo": each[seed], "accuracy": 0.7} for label, each in of.items()}}
+            for seed in range(3)
+        ]
+
+    prior = elbo_of_solutions.summary(parts([-167.0, -165.0, -169.0], [-135.0, -134.0, -137.0]))
+    told = elbo_of_solutions.said(prior)
+    assert "what the objective prefers" in told
+    assert "by 7.3 nats" in told
+    assert "the annealed family is 24.3 nats higher" in told
+    stuck = elbo_of_solutions.said(elbo_of_solutions.summary(parts([-150.0, -147.0, -152.0], [-160.0, -158.5, -160.7])))
+    assert "a failure to find the optimum" in stuck
+    assert "annealed" not in stuck
+    level = elbo_of_solutions.said(elbo_of_solutions.summary(parts([-167.0, -150.0, -161.0], [-160.0, -158.5, -160.7])))
+    assert "not settled" in level
+
+
+def test_the_bound_of_the_prior_is_the_mean_log_likelihood_of_its_networks(tmp_path):
+    work = hmc_distance.Work(tmp_path, TINY | {"draws": 4000}, progress=False)
+    prepared = Comparison({"data": "moons"}, methods=["variational"], draws=8).prepared(0)
+    found = elbo_of_solutions._knows_nothing(prepared, work["given"], 0, work["draws"])
+    prior, constant = found[elbo_of_solutions.PRIOR], found[elbo_of_solutions.CONSTANT]
+    # By hand: a network of three tanh units whose weights are standard normal, 4,000 times.
+    x, y = (value.double() for value in prepared.train)
+    generator = torch.Generator().manual_seed(1)
+    first, bias, last, offset = (
+        torch.randn(4000, *shape, generator=generator, dtype=torch.float64) for shape in ((3, 2), (3,), (2, 3), (2,))
+    )
+    logits = torch.tanh(x @ first.mT + bias[:, None]) @ last.mT + offset[:, None]
+    each = logits.log_softmax(-1)[:, torch.arange(len(y)), y.long()].sum(1)
+    error = float(each.std()) / 4000**0.5
+    assert abs(prior["elbo"] - float(each.mean())) < 4 * (error**2 + prior["standard_error"] ** 2) ** 0.5
+    assert constant["elbo"] == pytest.approx(len(y) * math.log(0.5), rel=1e-2)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayesify.evaluation.seed_statistics import estimate, paired, percent, settled, signed
+from bayesify.evaluation.seed_statistics import estimate, of_one_more, paired, percent, settled, signed
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Table
 from bayesify_studies.experiments.framework.work import Work
@@ -119,12 +119,12 @@ def _answer(gain: dict[str, dict[str, Any]]) -> str:
     said = {1: "hurts", -1: "helps", 0: "makes no difference that can be told"}
     told = "; ".join(f"{IN_WORDS[way]}: it {said[settled(gain[way])]} ({words.points(gain[way])})" for way in WAYS)
     told = told[0].upper() + told[1:]
-    there = gain["study"].get("interval", (0.0, 0.0))
-    inside = there[0] <= PUBLISHED <= there[1]
+    low, high = of_one_more(gain["study"]) if "interval" in gain["study"] else (0.0, 0.0)
+    inside = low <= PUBLISHED <= high
     return f"Does KL re-weighting lower the test error? {told}. The published gain of 0.3 points " + (
-        "lies inside our interval for the study's own training."
+        "lies inside the 95% prediction interval for one pair of runs trained as the study did."
         if inside
-        else "is not what the study's own training gives over several seeds."
+        else "lies outside the 95% prediction interval for one pair of runs trained as the study did."
         if "interval" in gain["study"]
         else "cannot be judged from one seed."
     )

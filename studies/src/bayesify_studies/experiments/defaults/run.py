@@ -63,7 +63,7 @@ def work_through(
     import torch
 
     from bayesify_studies.experiments.defaults import cells
-    from bayesify_studies.experiments.framework.experiment import commit
+    from bayesify_studies.experiments.framework.provenance import commit
     from bayesify_studies.experiments.framework.work import machine
 
     # Before a fork: a pool of threads does not survive it.

@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import bayesify
 from bayesify import files
 from bayesify.errors import RunError, choose
 from bayesify.jobs import Engine
 from bayesify_studies.experiments.framework.findings import Findings
+from bayesify_studies.experiments.framework.provenance import commit
 from bayesify_studies.experiments.framework.work import QUESTION, Work, on_accelerator
 
 PRESETS = ("quick", "full")
-# The code that a result depends on: this package and the library.
-SOURCES = (Path(__file__).parents[2], Path(bayesify.__file__).parent)
 RESULTS = "results.json"
 
 
@@ -76,10 +73,10 @@ def reproduce(
         found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
         return found
     findings = experiment.run(work)
-    seconds, machines = work.cost()
+    cost = work.cost()
     # Parts may have been computed elsewhere: the command is the one that repeats them, not the one that read them.
     # Where only some needed a GPU, the others can be repeated there too.
-    where = "cuda" if device == "cpu" and any(map(on_accelerator, machines)) else device
+    where = "cuda" if device == "cpu" and any(map(on_accelerator, cost.machines)) else device
     results = {
         "name": experiment.name,
         "title": experiment.title,
@@ -89,9 +86,10 @@ def reproduce(
         "command": f"bayesify reproduce {experiment.name} --preset {preset}"
         + ("" if where == "cpu" else f" --device {where}"),
         "settings": settings,
-        "commit": commit(),
-        "machines": machines,
-        "seconds": seconds,
+        "commit": " and ".join(cost.commits) or commit(),
+        "dates": cost.dates,
+        "machines": cost.machines,
+        "seconds": cost.seconds,
         **findings.to_dict(),
     }
     write_pages(out, results)
@@ -122,23 +120,3 @@ def _clear(out: Path) -> None:
         shutil.rmtree(out / name, ignore_errors=True)
     for name in (RESULTS, "page.md", "report.html", "report.json"):
         (out / name).unlink(missing_ok=True)
-
-
-def commit() -> str | None:
-    """The commit of the checkout that this package is run from, with a mark where the package differs from it."""
-    commit, changed = _git("rev-parse", "--short", "HEAD"), _git("status", "--porcelain", "--", *map(str, SOURCES))
-    return f"{commit}-dirty" if commit and changed else commit or None
-
-
-def _git(*words: str) -> str:
-    try:
-        told = subprocess.run(  # noqa: S603
-            # Without the lock of the index, which would stay after a kill and stop the user's next commit.
-            ["git", "--no-optional-locks", "-C", str(SOURCES[0]), *words],  # noqa: S607
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return told.stdout.strip()

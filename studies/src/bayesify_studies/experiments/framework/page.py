@@ -96,7 +96,9 @@ def _how(results: Mapping[str, Any]) -> list[str]:
         f"machine: {' and '.join(results['machines'])}",
         f"{results['seconds']:,.0f} s",
     ]
-    return told + ([f"commit {results['commit']}"] if results.get("commit") else [])
+    dates = results.get("dates") or []
+    when = f" on {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
+    return told + ([f"computed at commit {results['commit']}{when}"] if results.get("commit") else [])
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bayesify.evaluation.seed_statistics import settled, settled_together
+from bayesify_studies.experiments.study_c.elbo_of_solutions import WARMED
 
 Numbers = Mapping[str, Any]
 LONGEST = 40
@@ -137,10 +138,14 @@ def _hmc_distance(numbers: Numbers) -> str:
         nearest.append(min(far, key=far.__getitem__))
         ahead += far["Ensemble of 5"] < far["Variational"]
     names = " or ".join(dict.fromkeys(nearest))
-    return (
+    told = (
         f"{names} is nearest to HMC on all {len(nearest)} data sets. The ensemble of 5 is nearer than mean-field VI on "
         f"{ahead} of {len(nearest)}."
     )
+    circles = numbers.get("elbo", {}).get("circles")
+    if circles is not None and settled(circles[WARMED]["less_mean_field"]) == -1:
+        told += " On circles mean-field VI learns nothing, and its objective prefers that."
+    return told
 
 
 def _hyperpriors(numbers: Numbers) -> str:

@@ -8,8 +8,9 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -18,6 +19,7 @@ from bayesify.errors import at_least
 from bayesify.jobs import Engine, Part, UnfinishedError, make_engine, run_parts
 from bayesify.methods import saving
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
+from bayesify_studies.experiments.framework.provenance import commit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +32,15 @@ if TYPE_CHECKING:
 
 # The file that says which experiment a folder holds.
 QUESTION = "experiment.json"
+
+
+class Cost(NamedTuple):
+    """Seconds of all parts together, the machines that computed them, the commits of their code, and the days."""
+
+    seconds: float
+    machines: list[str]
+    commits: list[str]
+    dates: list[str]
 
 
 class Work:
@@ -81,7 +92,12 @@ class Work:
             began = time.perf_counter()
             found = json.loads(json.dumps(dict(compute(*arguments)), allow_nan=False))
             file.parent.mkdir(parents=True, exist_ok=True)
-            spent = {"seconds": time.perf_counter() - began, "machine": machine(self.device)}
+            spent = {
+                "seconds": time.perf_counter() - began,
+                "machine": machine(self.device),
+                "commit": commit(),
+                "date": datetime.now(UTC).date().isoformat(),
+            }
             files.write_json(file, spent | found)
         return self._read(file)
 
@@ -166,10 +182,13 @@ class Work:
         file.write_bytes(drawn.content)
         return file.name
 
-    def cost(self) -> tuple[float, list[str]]:
-        """Seconds of all parts together, and the machines that they were computed on."""
+    def cost(self) -> Cost:
+        """What all parts together took, where, when and by which code; parts of earlier versions name no commit."""
         parts = [self._read(file) for file in sorted((self.folder / "parts").glob("*.json"))]
-        return sum(part["seconds"] for part in parts), sorted({part["machine"] for part in parts})
+        dates, commits, machines = (
+            sorted({part[name] for part in parts if part.get(name)}) for name in ("date", "commit", "machine")
+        )
+        return Cost(sum(part["seconds"] for part in parts), machines, commits, dates)
 
     def _file(self, name: str) -> Path:
         return self.folder / "parts" / f"{name}.json"

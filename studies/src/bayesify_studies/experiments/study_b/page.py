@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from bayesify.evaluation.seed_statistics import percent
+from bayesify.evaluation.seed_statistics import of_one_more, percent
 from bayesify_studies.experiments.framework.findings import Findings, Line
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_b import tables, training
@@ -169,9 +169,9 @@ def _set_against(work: Work, ours: Mapping[str, Any], told: float | None) -> str
     away = 100 * (ours["mean"] - told)
     if "interval" not in ours:
         return f"{away:+.2f} points; one seed: no interval"
-    low, high = ours["interval"]
+    low, high = of_one_more(ours)
     inside = "inside" if low <= told <= high else "below" if told < low else "above"
-    return f"{away:+.2f} points; the published value is {inside} our 95% interval over seeds"
+    return f"{away:+.2f} points; the published run is {inside} the 95% prediction interval for one run of ours"
 
 
 def _shortfalls(work: Work, published: Published, tested: Parts, best: int) -> list[str]:
