@@ -8,6 +8,7 @@ import torch
 import bayesify as bf
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_d import nearness
+from bayesify_studies.experiments.study_d.knows_nothing import least_loss
 from bayesify_studies.experiments.study_d.training import Images, Trained
 
 
@@ -30,10 +31,10 @@ def test_the_loss_is_minus_the_elbo_of_a_model_whose_elbo_is_known(tmp_path):
 @pytest.mark.parametrize(
     ("loss", "error", "said"),
     [
-        (-7.0, 0.01, "local is nearer to the posterior and errs more"),
-        (-7.0, -0.01, "local is nearer to the posterior and errs less"),
-        (7.0, 0.0, "local is farther from it and the errors are not significantly different"),
-        (0.0, 0.01, "neither is nearer and errs more"),
+        (-7.0, 0.01, "local has the higher ELBO and errs more"),
+        (-7.0, -0.01, "local has the higher ELBO and errs less"),
+        (7.0, 0.0, "local has the lower ELBO and the errors are not significantly different"),
+        (0.0, 0.01, "the ELBOs are not settled and errs more"),
     ],
 )
 def test_a_line_says_which_is_nearer_and_which_errs_more(loss, error, said):
@@ -47,12 +48,31 @@ def test_a_line_says_which_is_nearer_and_which_errs_more(loss, error, said):
     ]
     prior = "normal:1"
     found = {(prior, "weight"): rows(0, 0), (prior, "local"): local}
-    (line,) = nearness.lines({prior: "N(0, 1)"}, found)
-    assert line.meaning == said
+    floors = {prior: {"loss": 19.0, "nll": 2.3, "kl": 16.7}}
+    (line,) = nearness.lines({prior: "N(0, 1)"}, found, floors)
+    assert line.meaning == f"{said}; {'local' if loss < 0 else 'neither'} beats 19.00, the floor"
     nearer = {
-        (-7.0, 0.01): "under N(0, 1) the one nearer to the posterior errs more.",
-        (-7.0, -0.01): "under N(0, 1) the one nearer to the posterior errs less.",
-        (7.0, 0.0): "under N(0, 1) the one nearer to the posterior errs neither more nor less, by a 95% interval.",
+        (-7.0, 0.01): "under N(0, 1) the one with the higher ELBO errs more.",
+        (-7.0, -0.01): "under N(0, 1) the one with the higher ELBO errs less.",
+        (7.0, 0.0): "under N(0, 1) the one with the higher ELBO errs neither more nor less, by a 95% interval.",
         (0.0, 0.01): "",
     }
-    assert nearness.answer({prior: "N(0, 1)"}, found).endswith(nearer[loss, error])
+    told = nearness.answer({prior: "N(0, 1)"}, found, floors)
+    assert nearer[loss, error] in told
+    assert ("knows nothing is reached by 1 of these 2." in told) == (loss < 0)
+    assert ("knows nothing is reached by none of these 2." in told) == (loss > 0)
+
+
+def test_the_floor_is_the_loss_of_a_network_that_knows_nothing():
+    """One unit per layer and inputs of zero: only biases act, and the best widths balance NLL and KL."""
+    x, y = torch.zeros(40, 2), torch.arange(40) % 2
+    images = Images((x, y), (x, y), (x, y))
+    found = least_loss(images, "normal:1", 1)
+    # By hand: under the prior the KL is zero, and two logits differ by sqrt(2) times a normal and what a unit adds.
+    assert found["loss"] == pytest.approx(found["nll"] + found["kl"])
+    assert math.log(2) < found["loss"] < 1.0
+    assert found["nll"] >= math.log(2)
+    # As many weights as there are, each with the KL of its width to N(0, 1).
+    kl = {s: -math.log(s) + (s * s - 1) / 2 for s in (found["hidden"], found["last"])}
+    hidden, last = 2 + 1 + 1 + 1, 2 + 2
+    assert found["kl"] == pytest.approx((hidden * kl[found["hidden"]] + last * kl[found["last"]]) / 40, rel=1e-4)

@@ -1,7 +1,8 @@
-"""Does a network err less the nearer it is to the posterior of its prior? Two estimators stop at different distances.
+"""Does a network err less the higher its ELBO is? Two estimators stop at different ones.
 
 The loss per example, `E[-log p(y | x, w)] + KL / N`, is minus the ELBO over N: what the ELBO lacks of the log evidence
-is the KL from the posterior, so of two networks under one prior the one with the lower loss is nearer. The local
+is the KL from the posterior, so of two networks under one prior the one with the lower loss is nearer to it. Whether
+either is near is another question: a floor is the loss of a network that knows nothing (`knows_nothing.py`). The local
 estimator's gradients are less noisy and get farther in the same epochs. Small networks on a processor.
 """
 
@@ -17,6 +18,7 @@ from bayesify.evaluation.seed_statistics import between, estimate, paired, perce
 from bayesify_studies.experiments.framework.findings import Line, Table
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_d import training, words
+from bayesify_studies.experiments.study_d.knows_nothing import least_loss
 from bayesify_studies.experiments.study_d.training import CONVERGED, Trained
 
 ESTIMATORS = ("weight", "local")
@@ -25,6 +27,8 @@ _LOSS_DRAWS = 20
 
 # By prior and estimator, a row for each seed.
 Found = Mapping[tuple[str, str], list[dict[str, float]]]
+# By prior, what a network that knows nothing reaches.
+Floors = Mapping[str, Mapping[str, float]]
 
 
 def cell(work: Work, prior: str, estimator: str) -> dict[str, Any]:
@@ -49,24 +53,52 @@ def cell(work: Work, prior: str, estimator: str) -> dict[str, Any]:
     )
 
 
-def answer(names: Mapping[str, str], found: Found) -> str:
-    """What the nearer of two small networks does, prior by prior; nothing where neither is nearer."""
+def floor(work: Work, prior: str) -> dict[str, Any]:
+    """The loss of a network that knows nothing, on the images of the small networks."""
+    asked = work["nearness"]
+    work = Work(work.folder, work.settings | {"examples": asked["examples"]}, progress=work.progress)
+    return least_loss(training.images(work), prior, asked["units"])
+
+
+def below_the_floor(found: Found, floors: Floors) -> list[tuple[str, str]]:
+    """The cells whose mean loss beats that of a network that knows nothing."""
+    return [
+        (prior, one)
+        for (prior, one), rows in found.items()
+        if sum(row["loss"] for row in rows) / len(rows) < floors[prior]["loss"]
+    ]
+
+
+def answer(names: Mapping[str, str], found: Found, floors: Floors) -> str:
+    """What the better of two small networks does, prior by prior; nothing where neither has the higher ELBO."""
     said = []
     for prior, name in names.items():
         loss, error = _differences(found, prior)
         nearer, errs = settled(loss), settled(error)
         if nearer:
             word = {1: "less", -1: "more", 0: "neither more nor less, by a 95% interval"}[nearer * errs]
-            said.append(f"under {name} the one nearer to the posterior errs {word}")
-    return f" Of two small networks, {', '.join(said)}." if said else ""
+            said.append(f"under {name} the one with the higher ELBO errs {word}")
+    if not said:
+        return ""
+    good, every = len(below_the_floor(found, floors)), len(found)
+    beat = f"{good or 'none'} of these {every}" if good < every else f"all {every}"
+    return (
+        f" Of two small networks, {', '.join(said)}. An ELBO above that of a network that knows nothing is reached by "
+        f"{beat}."
+    )
 
 
-def lines(names: Mapping[str, str], found: Found) -> list[Line]:
-    """For each prior: what the nearer of the two does."""
-    return [_line(name, *_differences(found, prior)) for prior, name in names.items()]
+def lines(names: Mapping[str, str], found: Found, floors: Floors) -> list[Line]:
+    """For each prior: what the one with the higher ELBO does."""
+    good = below_the_floor(found, floors)
+    told = []
+    for prior, name in names.items():
+        beat = " and ".join(one for one in ESTIMATORS if (prior, one) in good) or "neither"
+        told.append(_line(name, *_differences(found, prior), f"{beat} beats {floors[prior]['loss']:.2f}, the floor"))
+    return told
 
 
-def table(work: Work, names: Mapping[str, str], found: Found) -> Table:
+def table(work: Work, names: Mapping[str, str], found: Found, floors: Floors) -> Table:
     """The loss, its parts and the error of every cell."""
     asked = work["nearness"]
     rows = []
@@ -76,20 +108,22 @@ def table(work: Work, names: Mapping[str, str], found: Found) -> Table:
             rows.append(
                 [name, one, *(written(own[key], ".3f") for key in ("loss", "nll", "kl")), percent(own["error"])]
             )
+        rows.append([name, "knows nothing", *(f"{floors[prior][key]:.3f}" for key in ("loss", "nll", "kl")), "–"])
     return Table(
-        "How near to the posterior",
+        "The ELBO of small networks",
         ["prior", "estimator", "loss per example", "of which NLL", "of which KL", "validation error"],
         rows,
         f"Two hidden layers of {asked['units']}, {asked['examples']:,} images, {asked['epochs']} epochs of Adam with a "
         f"falling rate, widths from softplus({RHO:g}); the loss is minus the ELBO per example, by {_LOSS_DRAWS} draws "
-        "of whole weights for both estimators.",
+        "of whole weights for both estimators. The network that knows nothing has means of zero and the best two "
+        "widths of a grid. A higher loss than its own is a worse ELBO than that of learning nothing.",
     )
 
 
-def numbers(found: Found) -> dict[str, Any]:
-    """Everything, by prior and estimator."""
+def numbers(found: Found, floors: Floors) -> dict[str, Any]:
+    """Everything, by prior and estimator, and the floors."""
     keys = ("loss", "nll", "kl", "error")
-    return {
+    return {f"{prior} knows nothing": dict(one) for prior, one in floors.items()} | {
         f"{prior} {one}": {key: estimate([row[key] for row in rows]) for key in keys}
         for (prior, one), rows in found.items()
     }
@@ -101,14 +135,14 @@ def _differences(found: Found, prior: str) -> tuple[dict[str, Any], ...]:
     return tuple(paired([row[key] for row in ours], [row[key] for row in others]) for key in ("loss", "error"))
 
 
-def _line(name: str, loss: dict[str, Any], error: dict[str, Any]) -> Line:
-    nearer = {-1: "local is nearer to the posterior", 1: "local is farther from it", 0: "neither is nearer"}
+def _line(name: str, loss: dict[str, Any], error: dict[str, Any], floor: str) -> Line:
+    nearer = {-1: "local has the higher ELBO", 1: "local has the lower ELBO", 0: "the ELBOs are not settled"}
     errs = {-1: "and errs less", 1: "and errs more", 0: "and the errors are not significantly different"}
     return Line(
         f"a small network under {name}: the local estimator less the weight estimator",
         "not asked",
         f"loss {between(loss, '+.2f')}; error {words.points(error)} ({between(error, '+.2f', 100)})",
-        f"{nearer[settled(loss)]} {errs[settled(error)]}",
+        f"{nearer[settled(loss)]} {errs[settled(error)]}; {floor}",
     )
 
 

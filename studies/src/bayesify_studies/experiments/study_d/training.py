@@ -110,7 +110,7 @@ def train(
     """
     labels = [(label, seed) for label in members for seed in seeds]
     every = [members[label] for label, _ in labels]
-    methods = [_network(way, data, one["prior"], units, seed) for one, (_, seed) in zip(every, labels, strict=True)]
+    methods = [network(way, data, one["prior"], units, seed) for one, (_, seed) in zip(every, labels, strict=True)]
     if way.miscounted:
         # A fleet has one objective, that of its first network.
         miscount(methods[0])
@@ -262,7 +262,7 @@ def errors(data: Images, *, draws: int, repeats: int = 0) -> Callable[[Trained],
     return measure
 
 
-def _network(way: Way, data: Images, prior: str, units: int, seed: int) -> Variational:
+def network(way: Way, data: Images, prior: str, units: int, seed: int) -> Variational:
     inputs, classes = data.train[0].shape[1], int(data.train[1].max()) + 1
     return Variational(
         lambda: networks.mlp(inputs, classes, units=units),
