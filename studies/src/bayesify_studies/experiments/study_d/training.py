@@ -1,4 +1,4 @@
-"""Study D's networks (A. Singh, Bayesian Neural Networks), trained as it trained them or until the posterior is there.
+"""Study D's networks (A. Singh, Bayesian Neural Networks), trained as it trained them or with Adam and a falling rate.
 
 The study's loss is `KL * share + sum of the batch's -log p`, ours is that divided by the batch's size: its SGD step of
 1e-3 at batches of 100 is 0.1 here. Its code counts the entropy of layer 2 twice and that of layer 3 never, which is an
