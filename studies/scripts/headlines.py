@@ -11,6 +11,8 @@ import json
 import re
 from pathlib import Path
 
+from bayesify_studies import marks
+
 ROOT = Path(__file__).parents[2]
 _TV = "scores.total_variation"
 _HMC = "hmc-distance:numbers.data"
@@ -347,22 +349,13 @@ def fill(text: str, folder: Path) -> str:
 
 def refreshed(readme: str, folder: Path) -> str:
     """The README with everything that is measured between its marks."""
-    readme = _between(readme, "headlines", f"\n{table(STRONGEST, folder, 'docs/results/')}\n")
-    return _between(readme, "demo", fill(DEMO, folder))
+    rows = f"\n{table(STRONGEST, folder, 'docs/results/')}\n"
+    return marks.filled(readme, {"headlines": rows, "demo": fill(DEMO, folder)})
 
 
 def all_numbers(page: str, folder: Path) -> str:
     """The page of all numbers, with everything that is measured between its marks."""
-    return _between(page, "headlines", f"\n{table(ROWS, folder, '')}\n")
-
-
-def _between(readme: str, name: str, text: str) -> str:
-    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, found, rest = readme.partition(start)
-    _, ended, after = rest.partition(end)
-    if not found or not ended:
-        raise ValueError(f"the README needs {start} and, after it, {end}")
-    return f"{before}{start}{text}{end}{after}"
+    return marks.filled(page, {"headlines": f"\n{table(ROWS, folder, '')}\n"})
 
 
 def _number(folder: Path, file: str, path: str, form: str) -> str:
