@@ -260,8 +260,8 @@ EXPERIMENT = Experiment(
     name="hmc-distance",
     title="How far every method is from HMC",
     study="C",
-    question="With the same network, likelihood, prior and data: how far is each method's predictive from that of a "
-    "converged HMC run, and is a deep ensemble closer to it than variational inference?",
+    question="With the same network, likelihood, prior and data, how far are each method's predictions from those "
+    "of a converged HMC run? Is a deep ensemble closer than variational inference?",
     run=run,
     quick={
         "data": ["moons", "gap"],

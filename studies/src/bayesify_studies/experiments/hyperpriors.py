@@ -191,7 +191,7 @@ EXPERIMENT = Experiment(
     name="hyperpriors",
     title="Priors and hyperpriors on noisy moons and circles",
     study="E",
-    question="Is a hyperprior over the scale almost always better than a tuned scale, especially on noisy data?",
+    question="Is a hyperprior on the scale almost always better than a tuned scale, especially on noisy data?",
     run=run,
     quick={
         "seeds": 3,

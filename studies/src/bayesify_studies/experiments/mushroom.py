@@ -259,7 +259,7 @@ EXPERIMENT = Experiment(
     name="mushroom",
     title="The mushroom bandit",
     study="F",
-    question="Does Thompson sampling with a variational network regret less than greedy play?",
+    question="Does Thompson sampling with a variational network have a lower regret than greedy play?",
     run=run,
     quick={
         "seeds": 2,

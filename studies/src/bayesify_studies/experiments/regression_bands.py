@@ -213,9 +213,10 @@ def _table(found: Mapping[str, Any]) -> Table:
 
 EXPERIMENT = Experiment(
     name="regression-bands",
-    title="Bands that widen off the data",
+    title="Uncertainty bands away from the data",
     study="F",
-    question="Do the quartile bands of a variational network widen where there is no data, as others' do?",
+    question="Do the quartile bands of a variational network widen where there is no data, as those of other "
+    "methods do?",
     run=run,
     quick={
         "seeds": 2,

@@ -197,9 +197,9 @@ def _picture(rows: Mapping[str, list[dict[str, Any]]]) -> Any:
 
 EXPERIMENT = Experiment(
     name="learning-on",
-    title="Learning on",
+    title="Learning one task after another",
     study="beyond the studies",
-    question="Does the posterior as the next prior keep what earlier tasks taught?",
+    question="Does using the posterior as the next prior keep what was learned on earlier tasks?",
     run=run,
     quick=QUICK,
     full=FULL,
