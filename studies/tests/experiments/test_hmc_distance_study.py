@@ -114,4 +114,4 @@ def test_nothing_is_claimed_of_a_reference_that_has_not_converged():
     for row in clear["rows"]:
         row["scores"]["total_variation"]["mean"] = 0.1
     claim, _ = hmc_distance._lines("moons", clear)
-    assert claim.meaning.startswith("not settled here")
+    assert claim.meaning.startswith("not significant here")

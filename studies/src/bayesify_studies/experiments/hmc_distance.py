@@ -172,7 +172,7 @@ def _learned(data: str, results: Mapping[str, Any]) -> str:
 
 def _said(data: str, results: Mapping[str, Any]) -> str:
     if not results["reference"]["converged"]:
-        return f"On {data} nothing is settled: {hmc_report.verdict(results)}"
+        return f"On {data} nothing can be said: {hmc_report.verdict(results)}"
     best, alike = closest(results)
     told = f"On {data} the closest to HMC is {best}"
     told += (
@@ -189,7 +189,7 @@ def _said(data: str, results: Mapping[str, Any]) -> str:
 def _lines(data: str, results: Mapping[str, Any]) -> list[Line]:
     scores = {row["label"]: row["scores"] for row in results["rows"]}
     apart = results["paired"]["total_variation"]
-    words = {1: "the claim fails here", -1: "the claim holds here", 0: "not settled here"}
+    words = {1: "the claim fails here", -1: "the claim holds here", 0: "not significant here"}
     # A distance to chains that disagree is none to the posterior.
     sign = settled(apart) if results["reference"]["converged"] else 0
     best, _ = closest(results)

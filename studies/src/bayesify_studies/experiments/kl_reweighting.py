@@ -116,7 +116,7 @@ def networks(work: Work, way: str) -> dict[str, Any]:
 
 
 def _answer(gain: dict[str, dict[str, Any]]) -> str:
-    said = {1: "hurts", -1: "helps", 0: "makes no difference that can be told"}
+    said = {1: "hurts", -1: "helps", 0: "makes no significant difference"}
     told = "; ".join(f"{IN_WORDS[way]}: it {said[settled(gain[way])]} ({words.points(gain[way])})" for way in WAYS)
     told = told[0].upper() + told[1:]
     there = gain["study"].get("interval", (0.0, 0.0))
