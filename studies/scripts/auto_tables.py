@@ -3,19 +3,16 @@
     python studies/scripts/auto_tables.py results.jsonl --splits 0,1 --tables boston,concrete
 
 A split that is in the file already is not fitted again, so that the command can be stopped and repeated.
-`docs/choosing.md` shows the summary (`--summary`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
@@ -28,14 +25,13 @@ import bayesify as bf
 
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
-# The best published row of each set, as test NLL (sources in docs/choosing.md).
-PUBLISHED = {"boston": 2.35, "concrete": 2.93, "energy": 0.60, "naval": -6.12, "power": 2.79, "protein": 2.63}
-TABLES = (*PUBLISHED, "diabetes", "friedman1", "friedman2")
+UCI = ("boston", "concrete", "energy", "naval", "power", "protein")
+TABLES = (*UCI, "diabetes", "friedman1", "friedman2")
 
 
 def load(table: str, split: int) -> Split:
     """Training inputs and targets, then those for testing: a published split, or one by its seed."""
-    if table in PUBLISHED:
+    if table in UCI:
         data = bf.data.load(f"uci/{table}", split=split)
         x, y, x_test, y_test = (part.numpy() for part in (data.x_train, data.y_train, data.x_test, data.y_test))
         return x, y, x_test, y_test
@@ -79,40 +75,15 @@ def score(table: str, split: int) -> dict[str, Any]:
     }
 
 
-def summary(results: list[dict[str, Any]]) -> list[str]:
-    """The rows of the table in docs/choosing.md."""
-    columns = ("table", "rows", "method", "splits", "test NLL", "best published", "90% intervals hold")
-    columns += ("RMSE over boosting's", "CPU s")
-    lines = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
-    for table in TABLES:
-        found = [result for result in results if result["table"] == table]
-        if not found:
-            continue
-        nll = [result["nll"] for result in found]
-        error = f" ± {stdev(nll) / math.sqrt(len(nll)):.3f}" if len(nll) > 1 else ""
-        inside = sum(r["inside"] * r["tested"] for r in found) / sum(r["tested"] for r in found)
-        ratio = mean(r["rmse"] for r in found) / mean(r["boosting_rmse"] for r in found)
-        lines.append(
-            f"| {table} | {found[0]['rows']:,} | {found[0]['method']} | {len(found)} | {mean(nll):.3f}{error} | "
-            f"{PUBLISHED.get(table, '')} | {100 * inside:.1f}% | {ratio:.2f} | "
-            f"{mean(r['cpu_seconds'] for r in found):.0f} |"
-        )
-    return lines
-
-
 def main() -> None:
-    """Score the splits that the file lacks, or print the summary."""
+    """Score the splits that the file lacks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--splits", default="0")
     parser.add_argument("--tables", default=",".join(TABLES))
-    parser.add_argument("--summary", action="store_true")
     arguments = parser.parse_args()
     lines = arguments.file.read_text().splitlines() if arguments.file.exists() else []
     results = [json.loads(line) for line in lines]
-    if arguments.summary:
-        print("\n".join(summary(results)))
-        return
     done = {(result["table"], result["split"]) for result in results}
     for split in map(int, arguments.splits.split(",")):
         for table in arguments.tables.split(","):

@@ -11,6 +11,8 @@ import json
 import re
 from pathlib import Path
 
+from bayesify_studies import marks
+
 ROOT = Path(__file__).parents[2]
 _TV = "scores.total_variation"
 _HMC = "hmc-distance:numbers.data"
@@ -23,7 +25,7 @@ _FOUR = ("plain", "ensemble", "dropout", "variational")
 ROWS = (
     *(
         (
-            f"{data}, chosen on validation, 400, 1200 units: test error of a scale mixture; MC dropout; plain networks",
+            f"{data}, settings chosen on validation: test error at 400, 1200 units: scale mixture; MC dropout; plain",
             "; ".join(
                 ", ".join(f"{{{page}:numbers.error.ours-{kind}-{units}-{by}.mean:.2%}}" for units in (400, 1200))
                 for kind, by in (("mixture", "draws"), ("dropout", "draws"), ("plain", "mean"))
@@ -34,27 +36,27 @@ ROWS = (
         for page, data in (("mnist-table", "MNIST"), ("fashion-table", "Fashion-MNIST"))
     ),
     (
-        "MNIST, 784-400-400-10, scale mixture, the whole KL, 30 epochs: test error",
+        "MNIST, 784-400-400-10, scale mixture, full KL, 30 epochs: test error",
         "{mnist:summary.error.mean:.2f} ± {mnist:summary.error.standard_error:.2f}%",
         "mnist.json",
         "python studies/scripts/mnist.py",
     ),
     (
-        "the same networks, Fashion-MNIST as unknown: AUROC of the entropy",
+        "the same networks, with Fashion-MNIST as unknown inputs: AUROC of the entropy",
         "{mnist:summary.auroc_fashion.mean:.3f} ± {mnist:summary.auroc_fashion.standard_error:.3f}",
         "mnist.json",
         "python studies/scripts/mnist.py",
     ),
     (
-        "the same networks, 75% of the weights pruned by signal-to-noise: error added",
+        "the same networks, 75% of the weights pruned by signal-to-noise: increase of the test error",
         "{mnist:summary.added_by_pruning.mean:.2f} ± {mnist:summary.added_by_pruning.standard_error:.2f} points",
         "mnist.json",
         "python studies/scripts/mnist.py",
     ),
     *(
         (
-            f"{said}: total variation to converged HMC of SGHMC, the ensemble, mean-field VI",
-            ", ".join(
+            f"{said}: total variation to converged HMC: SGHMC; ensemble; mean-field VI",
+            "; ".join(
                 f"{{{_HMC}.{data}.rows[label={name}].{_TV}.mean:.3f}}"
                 for name in ("SGHMC", "Ensemble of 5", "Variational")
             ),
@@ -65,8 +67,8 @@ ROWS = (
     ),
     (
         (
-            "MNIST, 784-400-400-10: error of the best of three scale mixtures (by validation) and of N(0, 1), with "
-            "Adam and a falling rate; as study D trained them, in 150 of its 600 epochs"
+            "MNIST, 784-400-400-10: test error of the best of three scale mixtures (by validation) and of N(0, 1): "
+            "with Adam and a falling rate; with study D's training (150 of its 600 epochs)"
         ),
         (
             "{priors:numbers.errors.converged_wide.mean:.2%} and {priors:numbers.errors.converged_gaussian.mean:.2%}; "
@@ -76,15 +78,15 @@ ROWS = (
         "bayesify reproduce priors --preset full --device cuda",
     ),
     (
-        "study E's CNN on MNIST, a tenth of the KL, 100 draws: test error",
+        "study E's convolutional network on MNIST, a tenth of the KL, 100 draws: test error",
         "{mnist-cnn:numbers.error.mean:.2%} ± {mnist-cnn:numbers.error.standard_error:.2%}",
         "mnist-cnn.md",
         "bayesify reproduce mnist-cnn --preset full --device cuda",
     ),
     (
         (
-            "Gaussian logits, 30% of 1s and 7s relabelled: AUROC of the spread for them, log_expected; expected; of a "
-            "plain network's entropy"
+            "Gaussian logits, 30% of 1s and 7s relabelled: AUROC for finding 1s and 7s: spread with log_expected; "
+            "spread with expected; entropy of a plain network"
         ),
         "; ".join(
             f"{{{_LOGITS}-{cell}_auroc.mean:.3f}}"
@@ -94,7 +96,7 @@ ROWS = (
         "bayesify reproduce gaussian-logits --preset full --device cuda",
     ),
     (
-        "moons from 50 to 1600 examples: slope of log epistemic uncertainty in log examples, by HMC; aleatoric",
+        "moons, 50 to 1,600 examples, HMC: slope of log uncertainty against log examples: epistemic; aleatoric",
         "; ".join(
             f"{{{_SLOPES}.{kind}.mean:.2f}} ± {{{_SLOPES}.{kind}.standard_error:.2f}}"
             for kind in ("epistemic", "aleatoric")
@@ -103,7 +105,7 @@ ROWS = (
         "bayesify reproduce uncertainty-kinds --preset full",
     ),
     (
-        "moons and circles: accuracy with a hyperprior less that with a tuned scale; with the KL warmed up",
+        "moons and circles: accuracy with a hyperprior minus accuracy with a tuned scale: full KL; KL warm-up",
         "; ".join(
             f"{{{_HYPER}.{way}.pooled.mean:+.1%}} ± {{{_HYPER}.{way}.pooled.standard_error:.1%}}"
             for way in ("plain", "warm")
@@ -112,7 +114,7 @@ ROWS = (
         "bayesify reproduce hyperpriors --preset full",
     ),
     (
-        "mushroom bandit, regret after 50,000 steps, mean and median of ten games: Thompson sampling; greedy",
+        "mushroom bandit, 50,000 steps, ten games: mean and median regret: Thompson sampling; greedy",
         "; ".join(
             f"{{mushroom:numbers.regret.{agent}.mean:,.0f}} ± {{mushroom:numbers.regret.{agent}.standard_error:,.0f}}, "
             f"{{mushroom:numbers.median.{agent}:,.0f}}"
@@ -123,8 +125,8 @@ ROWS = (
     ),
     (
         (
-            "mushroom bandit, regret after 50,000 steps, 20 games: logistic Thompson sampling; upper bounds; greedy; "
-            "linear Thompson sampling"
+            "mushroom bandit, 50,000 steps, 20 games: mean regret: logistic Thompson sampling; logistic upper bounds; "
+            "logistic greedy; linear Thompson sampling"
         ),
         "; ".join(
             f"{{bandits:numbers.regret.mushroom.{agent}.mean:,.0f}} ± "
@@ -136,8 +138,8 @@ ROWS = (
     ),
     (
         (
-            "ten tasks of permuted MNIST one after another, mean accuracy: posterior as the next prior with coresets; "
-            "without; elastic weight consolidation; fine-tuning; all at once"
+            "ten tasks of permuted MNIST, one after another: mean accuracy: posterior as the next prior, with "
+            "coresets; without coresets; elastic weight consolidation; fine-tuning; all tasks at once"
         ),
         "; ".join(
             f"{{learning-on:numbers.accuracy.permuted.{way}.mean:.1%}}"
@@ -147,7 +149,7 @@ ROWS = (
         "bayesify reproduce learning-on --preset full --device cuda",
     ),
     (
-        "MNIST from 20 labels, ten more at a time: test accuracy with 90 labels: BatchBALD; random labels",
+        "MNIST, starting with 20 labels and adding ten at a time: test accuracy with 90 labels: BatchBALD; random",
         "; ".join(
             f"{{active-learning:numbers.accuracy.{by}.mean:.1%}} ± "
             f"{{active-learning:numbers.accuracy.{by}.standard_error:.1%}}"
@@ -158,8 +160,8 @@ ROWS = (
     ),
     (
         (
-            "MNIST networks shown Fashion-MNIST, notMNIST, AUROC: entropy of a variational network; of an ensemble; "
-            "distance between pixels (the default check)"
+            "MNIST networks with Fashion-MNIST, notMNIST as unknown inputs: AUROC: entropy of a variational network; "
+            "entropy of an ensemble; distance between pixels (the default check)"
         ),
         "; ".join(
             ", ".join(f"{{ood:numbers.auroc.{kind}.{pair}.mean:.3f}}" for kind in ("fashion-mnist", "notmnist"))
@@ -170,8 +172,8 @@ ROWS = (
     ),
     (
         (
-            "MNIST, 784-1200-1200-10, prior and temperature chosen on validation, in a second round made up after the "
-            "first had been tested: test error; with 98% of the weights pruned by signal-to-noise"
+            "MNIST, 784-1200-1200-10, prior and temperature chosen on validation (in a second round, planned after the "
+            "first had been tested): test error; with 98% of the weights pruned by signal-to-noise"
         ),
         (
             "{pruning:numbers.chosen.unpruned.mean:.2%} ± {pruning:numbers.chosen.unpruned.standard_error:.2%}; "
@@ -182,8 +184,9 @@ ROWS = (
     ),
     (
         (
-            "CIFAR-10 without horses, chosen at equal budgets, refitted on all: accuracy on the nine known classes; "
-            "AUROC of the entropy for horses: plain network, ensemble of 5, MC dropout, variational"
+            "CIFAR-10 without horses, settings chosen at equal budgets, then refitted on all images: accuracy on the "
+            "nine known classes; AUROC of the entropy for horses: each for plain network, ensemble of 5, MC dropout, "
+            "variational"
         ),
         "; ".join(
             ", ".join(f"{{unseen-class:numbers.refit-{kind}.{score}}}" for kind in _FOUR)
@@ -194,8 +197,8 @@ ROWS = (
     ),
     (
         (
-            "5 labelled pictures of each of five new classes, accuracy on MNIST, Fashion-MNIST: the discounted old "
-            "posterior as the prior; its means and widths as a start alone; fine-tuning; from scratch"
+            "5 labelled pictures of each of five new classes: accuracy on MNIST, Fashion-MNIST: the discounted old "
+            "posterior as the prior; the old posterior only as the start; fine-tuning; from scratch"
         ),
         "; ".join(
             f"{{transfer:numbers.values.mnist {way} 5.accuracy.mean:.1%}}, "
@@ -206,15 +209,15 @@ ROWS = (
         "bayesify reproduce transfer --preset full",
     ),
     (
-        "time to train an ensemble of 5 as one over that of five networks one after the other: two CPU cores; one H200",
+        "time to train an ensemble of 5 as one, relative to five separate trainings: two CPU cores; one H200",
         "{speed:cpu.parts.fleet/ensemble.ratio:.2f}; {speed:cuda.parts.fleet/ensemble.ratio:.2f} times",
         "speed.md",
         "make bench; python studies/scripts/speed.py --device cuda --only fleet/ensemble",
     ),
     (
         (
-            "time of a compiled variational step (scale mixture, Normal prior) over that of a plain step with fused "
-            "Adam; over that of a plain step compiled too; two CPU cores"
+            "time of a compiled variational step (scale mixture, normal prior) on two CPU cores: relative to an eager "
+            "plain step with fused Adam; relative to a compiled plain step"
         ),
         "; ".join(
             f"{{speed:cpu.parts.step/mixture.{key}:.2f}}, {{speed:cpu.parts.step/normal.{key}:.2f}} times"
@@ -225,8 +228,8 @@ ROWS = (
     ),
     (
         (
-            "the same step over a plain one on one H200, both compiled and captured in graphs, products of TF32: 400 "
-            "units; 1200 units"
+            "the same on one H200, relative to a plain step, both compiled and captured in graphs, TF32 precision: "
+            "400 units; 1200 units"
         ),
         "; ".join(
             f"{{speed:cuda.parts.graphs/{units}mixture.ratio:.2f}}, "
@@ -237,19 +240,19 @@ ROWS = (
         "python studies/scripts/speed.py --device cuda --only graphs",
     ),
     (
-        "600 epochs of 60,000 images at 400 units on one H200, compiling and all, products of TF32",
+        "time for 600 epochs of 60,000 images with 400 units on one H200, including compiling, TF32 precision",
         "{speed:cuda.parts.epochs/400.seconds:.1f} s",
         "speed.md",
         "python studies/scripts/speed.py --device cuda --only epochs/400",
     ),
     (
-        "the 324 settings of the paper's grid, 600 epochs each with 1, 2, 5 and 10 draws, all trained on one H200",
+        "time to train the 324 settings of the paper's grid (600 epochs; 1, 2, 5 and 10 draws) on one H200",
         "{paper-grid:numbers.minutes:.1f} minutes",
         "paper-grid.md",
         "bayesify reproduce paper-grid --preset full --device cuda",
     ),
     (
-        "the best of the 324 on validation: test error; what 10 draws a step add to the error of 1 (± over 81 pairs)",
+        "the best of the 324 on validation: test error; error with 10 draws a step minus that with 1 (± over 81 pairs)",
         f"{{paper-grid:numbers.test.error:.2%}}; {{{_DRAWS}.mean:+.2%}} ± {{{_DRAWS}.standard_error:.2%}}",
         "paper-grid.md",
         "bayesify reproduce paper-grid --preset full --device cuda",
@@ -347,22 +350,13 @@ def fill(text: str, folder: Path) -> str:
 
 def refreshed(readme: str, folder: Path) -> str:
     """The README with everything that is measured between its marks."""
-    readme = _between(readme, "headlines", f"\n{table(STRONGEST, folder, 'docs/results/')}\n")
-    return _between(readme, "demo", fill(DEMO, folder))
+    rows = f"\n{table(STRONGEST, folder, 'docs/results/')}\n"
+    return marks.filled(readme, {"headlines": rows, "demo": fill(DEMO, folder)})
 
 
 def all_numbers(page: str, folder: Path) -> str:
     """The page of all numbers, with everything that is measured between its marks."""
-    return _between(page, "headlines", f"\n{table(ROWS, folder, '')}\n")
-
-
-def _between(readme: str, name: str, text: str) -> str:
-    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, found, rest = readme.partition(start)
-    _, ended, after = rest.partition(end)
-    if not found or not ended:
-        raise ValueError(f"the README needs {start} and, after it, {end}")
-    return f"{before}{start}{text}{end}{after}"
+    return marks.filled(page, {"headlines": f"\n{table(ROWS, folder, '')}\n"})
 
 
 def _number(folder: Path, file: str, path: str, form: str) -> str:

@@ -8,8 +8,9 @@ import argparse
 import json
 from pathlib import Path
 
+from bayesify_studies import marks
+
 DOCS = Path(__file__).parents[2] / "docs"
-START, END = "<!-- distance -->", "<!-- end -->"
 REFERENCE = "hmc"
 # Name in the JSON, heading and form; one that no data set of a page has is left out.
 COLUMNS = (
@@ -20,10 +21,16 @@ COLUMNS = (
     ("cost", "cost", ".1f"),
 )
 CLOSING = """\
-Means over {seeds} seeds, each with its own data set, with standard errors: total variation to HMC's predictive, the
-share of inputs with HMC's label, the distance of means in HMC's standard deviations (numbers), the predictive standard
-deviation over HMC's, and training seconds over the point estimate's (rough). The floor is one half of HMC's chains
-against the other. Settings, figures and all methods: [docs/results/hmc-distance.md](../results/hmc-distance.md)."""
+Each number is the mean over {seeds} seeds, each with its own data set; ± is the standard error.
+
+- **Total variation**: the distance between the method's predictive distribution and HMC's. The **floor** is that
+  between two halves of HMC's chains; no method can be expected below it.
+- **Agreement**: the share of inputs that get the same label as from HMC.
+- **Means apart**, for regression: the distance between the predicted means, in HMC's standard deviations.
+- **Std ratio**: the mean predictive standard deviation divided by HMC's. Below 1 is too confident.
+- **Cost**: training time divided by that of a point estimate (rough).
+
+Settings, figures and all methods: [docs/results/hmc-distance.md](../results/hmc-distance.md)."""
 
 
 def blocks(results: dict) -> dict[str, str]:
@@ -35,9 +42,7 @@ def blocks(results: dict) -> dict[str, str]:
 
 def refreshed(page: str, block: str) -> str:
     """A page with another block between its marks."""
-    if page.count(START) != 1 or page.count(END) != 1 or page.index(START) > page.index(END):
-        raise ValueError(f"a page needs {START} and, after it, {END}, once each")
-    return page[: page.index(START)] + f"{START}\n\n{block}\n\n" + page[page.index(END) :]
+    return marks.filled(page, {"distance": f"\n\n{block}\n\n"})
 
 
 def _block(method: str, data: dict) -> str:

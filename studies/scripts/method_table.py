@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from bayesify.methods.cards import CARDS, Card
+from bayesify_studies import marks
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods" / "README.md"
-START, END = "<!-- methods -->", "<!-- end of methods -->"
 
 
 def table() -> str:
@@ -16,9 +16,7 @@ def table() -> str:
 
 def refreshed(page: str) -> str:
     """The page with the table between its marks."""
-    before, _, rest = page.partition(START)
-    _, _, after = rest.partition(END)
-    return f"{before}{START}\n{table()}\n{END}{after}"
+    return marks.filled(page, {"methods": f"\n{table()}\n"})
 
 
 def _row(card: Card) -> str:

@@ -1,83 +1,213 @@
-"""Measured numbers in the text and tables of docs/, filled from docs/results: `python studies/scripts/page_numbers.py`.
+"""Measured numbers in the pages of docs/, filled from docs/results: `python studies/scripts/page_numbers.py`.
 
-A text has places such as `{speed:cpu.parts.hmc.ratio_eager:.1f}`, as in headlines.py, and stands in its page once, with
-numbers in those places and lines broken anywhere. The words are changed by hand, here and in the page; the numbers by
-this. A test fails where a page and the files disagree.
+A number or a table stands on a page between two marks, `<!-- step-ivon -->0.9<!-- end -->`. The name says which one of
+`stated` it is; all other words of a page are free. A test fails where a page and the files disagree. Within a paragraph
+a mark must not begin a line: Markdown would end the paragraph there.
 """
 
-import re
+import json
+import math
+from collections.abc import Iterable
 from pathlib import Path
 
 from headlines import fill
+from scipy import integrate, special, stats
+
+from bayesify_studies import marks
 
 DOCS = Path(__file__).parents[2] / "docs"
-NUMBER = r"[-+]?[\d.,]*\d%?"
-
 CPU = "speed:cpu.parts"
-OURS = f"{CPU}.peers.rows"
+ROWS = f"{CPU}.peers.rows"
 HMC = f"{CPU}.hmc"
-BITS = "moments:bfloat16"
 NETWORKS = "moments:networks"
-PERCEPTRON = f"{NETWORKS}.perceptron.answers.moments"
 LAPLACE = "pages:laplace"
 
-NORMAL = f"{{{CPU}.step/normal.ratio:.1f}}"
-NORMAL_TO_COMPILED = f"{{{CPU}.step/normal.ratio_to_compiled_plain:.1f}}"
-LOCAL, FLIPOUT, IVON, SGHMC, KRONECKER, DIAGONAL = (
-    f"{{{path}.ratio:.1f}}"
-    for path in (
-        f"{CPU}.step/local-normal",
-        *(
-            f"{OURS}[what={what}]"
-            for what in ("flipout, normal", "ivon", "sghmc", "laplace, kronecker", "laplace, diagonal")
-        ),
-    )
-)
-BY_MOMENTS = f"{{{CPU}.predict.ratio_of_moments:.1f}}"
-ON_ONE_CORE = "{moments:cost.ratio:.1f}"
+NUMBERS = {
+    # docs/demo.md
+    "demo-nll": "{pages:demo.nll:.3f}",
+    "demo-auroc": "{pages:demo.auroc:.3f}",
+    "demo-sure": "{pages:demo.sure:.0%}",
+    # docs/gotchas.md
+    "diabetes-rows": "{pages:intervals.rows:d}",
+    "diabetes-rmse-50": "{pages:intervals.units.50.rmse.mean:.0f}",
+    "diabetes-rmse-10": "{pages:intervals.units.10.rmse.mean:.0f}",
+    # Times of a step or of a fit, over those of a plain one.
+    "step-normal": f"{{{CPU}.step/normal.ratio:.1f}}",
+    "step-mixture": f"{{{CPU}.step/mixture.ratio:.1f}}",
+    "step-normal-both-compiled": f"{{{CPU}.step/normal.ratio_to_compiled_plain:.1f}}",
+    "step-mixture-both-compiled": f"{{{CPU}.step/mixture.ratio_to_compiled_plain:.1f}}",
+    "step-local": f"{{{CPU}.step/local-normal.ratio:.1f}}",
+    "step-flipout": f"{{{ROWS}[what=flipout, normal].ratio:.1f}}",
+    "step-ivon": f"{{{ROWS}[what=ivon].ratio:.1f}}",
+    "step-sghmc": f"{{{ROWS}[what=sghmc].ratio:.1f}}",
+    "fit-kronecker": f"{{{ROWS}[what=laplace, kronecker].ratio:.1f}}",
+    "fit-diagonal": f"{{{ROWS}[what=laplace, diagonal].ratio:.1f}}",
+    "ensemble-as-one": f"{{{CPU}.fleet/ensemble.ratio:.2f}}",
+    # Predictions by moments.
+    "moments-products": "{moments:cost.products_in_plain_passes:.1f}",
+    "moments-one-core": "{moments:cost.ratio:.1f}",
+    "moments-two-cores": f"{{{CPU}.predict.ratio_of_moments:.1f}}",
+    "moments-two-cores-auto": f"{{{CPU}.predict.ratio_of_moments_auto:.1f}}",
+    "moments-tv": f"{{{NETWORKS}.perceptron.answers.moments.total_variation:.5f}}",
+    "moments-tv-bfloat16": "{moments:bfloat16.moments.total_variation:.5f}",
+    "moments-tv-largest": f"{{{NETWORKS}.perceptron.answers.moments.largest_total_variation:.4f}}",
+    "moments-tv-largest-bfloat16": "{moments:bfloat16.moments.largest_total_variation:.4f}",
+    # HMC beside NumPyro's NUTS.
+    "hmc-warm-up": f"{{{HMC}.warm_up:d}}",
+    "hmc-samples": f"{{{HMC}.samples:d}}",
+    "hmc-chains": f"{{{HMC}.chains:d}}",
+    "hmc-eager": f"{{{HMC}.ratio_eager:.1f}}",
+    "hmc-compiled": f"{{{HMC}.ratio_compiled:.1f}}",
+    "hmc-compilation-counted": f"{{{HMC}.ratio_compiled_with_compilation:.1f}}",
+    # Milliseconds of a step, for docs/peers.md.
+    **{
+        f"ms-{library}-{name}": f"{{{ROWS}[library={library}&what={what}].ms:{',.0f' if slow else '.3g'}}}"
+        for name, what, libraries in (
+            ("mixture", "variational, mixture", ("torch-uncertainty",)),
+            ("normal", "variational, normal", ("posteriors", "bayesian-torch")),
+            ("flipout", "flipout, normal", ("bayesian-torch",)),
+            ("kronecker", "laplace, kronecker", ("laplace-torch",)),
+            ("diagonal", "laplace, diagonal", ("laplace-torch",)),
+            ("sghmc", "sghmc", ("posteriors",)),
+            ("ivon", "ivon", ("ivon-opt",)),
+        )
+        for library in ("bayesify", *libraries)
+        for slow in [(library, name) == ("laplace-torch", "diagonal")]
+    },
+    # docs/methods/laplace.md
+    "laplace-wide-weights": f"{{{LAPLACE}.wide.weights.mean:.2f}}",
+    "laplace-wide-linearised": f"{{{LAPLACE}.wide.linearised.mean:.2f}}",
+}
 
 
-def change(how: str, forms: tuple[str, str, str, str, str]) -> str:
+def stated(folder: Path) -> dict[str, str]:
+    """Every number and table of the pages, by the name of its marks, from the files of a folder."""
+    tables = {
+        "bfloat16-changes": bfloat16_changes(),
+        "hmc-cost": hmc_cost(),
+        "laplace-structures": laplace_structures(),
+        "moments-layers": layers(),
+        "moments-classes": classes(),
+        "moments-line": line(),
+    }
+    found = {name: fill(text, folder) for name, text in NUMBERS.items()}
+    found |= {name: f"\n{fill(text, folder)}\n" for name, text in tables.items()}
+    found["auto-tables"] = f"\n{auto_tables(folder)}\n"
+    return found | spans(folder) | computed()
+
+
+def read(folder: Path, name: str) -> dict:
+    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def spans(folder: Path) -> dict[str, str]:
+    """Smallest and largest of several numbers, and numbers that are computed from several."""
+
+    def span(values: Iterable[float], form: str) -> str:
+        found = sorted(values)
+        return f"{found[0]:{form}} to {found[-1]:{form}}"
+
+    data = read(folder, "hmc-distance")["numbers"]["data"]
+    diagnoses = [one for name in ("moons", "circles") for one in data[name]["reference"]["diagnoses"]]
+    logits = read(folder, "speed")["cpu"]["parts"]["predict"]["gaussian_logits"]
+    units = read(folder, "pages")["intervals"]["units"]
+    demo = read(folder, "demo")
+    won = sum(demo["Variational"][digit]["auroc"] > plain["auroc"] for digit, plain in demo["Plain network"].items())
+    older = map(json.loads, (folder / "auto-tables.jsonl").read_text(encoding="utf-8").splitlines())
+    (power,) = (one for one in older if one["table"] == "power")
+    return {
+        "auto-older-nll": f"{power['nll']:.3f}",
+        "auto-older-rmse": f"{power['rmse'] / power['boosting_rmse']:.2f}",
+        "r-hat-of-weights": span((one["r_hat_weights"] for one in diagnoses), ".3f"),
+        "logits-eager": span((row["ratio"] for row in logits), ".2f"),
+        "logits-both-compiled": span((row["ratio_to_compiled_plain"] for row in logits), ".2f"),
+        "diabetes-covered-50": span(units["50"]["coverage"]["values"], ".0%"),
+        "diabetes-covered-10": span(units["10"]["coverage"]["values"], ".0%"),
+        "demo-won": f"{won} of the {len(demo['Variational'])}",
+    }
+
+
+def computed() -> dict[str, str]:
+    """Numbers of docs/gotchas.md that need no run: the mean of a sigmoid, and the KL of a fresh network."""
+    average, _ = integrate.quad(lambda z: special.expit(z) * stats.norm.pdf(z, 2, 3), -25, 29)
+    width = math.log1p(math.exp(-3))
+    kl = 478_410 * (-math.log(width) - 0.5 + width**2 / 2)
+    return {
+        "sigmoid-of-mean": f"{special.expit(2):.2f}",
+        "mean-of-sigmoid": f"{average:.2f}",
+        "first-kl-millions": f"{kl / 1e6:.1f}",
+        "first-kl-per-example": f"{kl / 60_000:.0f}",
+    }
+
+
+def table(headings: list[str], lines: list[list[str]], numbers: bool = True) -> str:
+    rule = ["---", *["---:" if numbers else "---"] * (len(headings) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rule, *lines))
+
+
+def auto_tables(folder: Path) -> str:
+    """Auto on the tables of numbers, with the number of their training rows."""
+    found = read(folder, "defaults")
+    rows = {problem: examples.split()[0] for problem, _, examples, _ in found["tables"][0]["rows"]}
+    lines = []
+    for one in found["numbers"]["auto_on_tables"]:
+        error = "" if one["error"] is None else f" ± {one['error']:.3f}"
+        published = "–" if one["published"] is None else f"{one['published']:.2f}"
+        cells = [one["table"], rows[one["table"]], one["used"], str(one["splits"]), f"{one['nll']:.3f}{error}"]
+        lines.append(
+            [*cells, published, f"{one['coverage']:.1%}", f"{one['over_boosting']:.2f}", f"{one['seconds']:.0f}"]
+        )
+    headings = ["table", "rows", "method", "splits", "test NLL", "best published NLL", "inside 90% intervals"]
+    return table([*headings, "RMSE / boosting's RMSE", "CPU s"], lines)
+
+
+def bfloat16_changes() -> str:
     """What bfloat16 changes in answers by draws or by moments."""
-    names = ("largest_change", "change", "largest_change_of_entropy", "largest_change_of_epistemic")
-    places = [
-        f"{{{BITS}.{how}.{name}:{form}}}" for name, form in zip((*names, "largest_change_of_nll"), forms, strict=True)
+    scores = {
+        "largest_change": (".4f", ".5f"),
+        "change": (".6f", ".6f"),
+        "largest_change_of_entropy": (".4f", ".5f"),
+        "largest_change_of_epistemic": (".4f", ".4f"),
+        "largest_change_of_nll": (".5f", ".6f"),
+    }
+    lines = [
+        [label, *(f"{{moments:bfloat16.{how}.{score}:{forms[column]}}}" for score, forms in scores.items())]
+        for column, (label, how) in enumerate((("100 draws", "draws"), ("moments", "moments")))
     ]
-    return (
-        "the largest change of a probability was {} (the mean one {}), of an entropy {}, of its epistemic part {} and "
-        "of the mean negative log-likelihood {}; no label changed"
-    ).format(*places)
+    headings = ["", "probability", "probability, mean", "entropy", "epistemic uncertainty", "NLL"]
+    return table(headings, lines)
 
 
-def of_peers() -> list[str]:
-    """Milliseconds of each other library's step beside ours, and the effective draws of HMC."""
-
-    def ms(what: str, library: str = "bayesify", form: str = ".3g") -> str:
-        return f"{{{OURS}[library={library}&what={what}].ms:{form}}}"
-
-    def both(what: str, library: str) -> str:
-        return f"{ms(what, library)} ms there and {ms(what)} ms here"
-
-    normal, kronecker, diagonal = "variational, normal", "laplace, kronecker", "laplace, diagonal"
-    return [
-        f"under a scale mixture takes {both('variational, mixture', 'torch-uncertainty')}",
-        f"{ms(kronecker, 'laplace-torch')} ms a batch there and {ms(kronecker)} ms here",
-        f"The diagonal takes {ms(diagonal)} ms here and {ms(diagonal, 'laplace-torch', ',.0f')} ms there",
-        f"{both(normal, 'posteriors')}; a step of SGHMC {ms('sghmc', 'posteriors')} ms and {ms('sghmc')} ms",
-        (
-            f"{both(normal, 'bayesian-torch')}; with flipout {ms('flipout, normal', 'bayesian-torch')} ms and "
-            f"{ms('flipout, normal')} ms"
-        ),
-        f"a step takes {both('ivon', 'ivon-opt')}, ours compiled",
-        (
-            f"our HMC has {{{HMC}.ratio_eager:.1f}} times the effective draws per second of its NUTS, "
-            f"{{{HMC}.ratio_compiled:.1f}} times compiled, and {{{HMC}.ratio_compiled_with_compilation:.1f}} times with"
-        ),
+def hmc_cost() -> str:
+    labels = {
+        "bayesify, not compiled": ("eager", "8,000"),
+        "bayesify, compiled": ("compiled", "8,000"),
+        "NumPyro's NUTS, 500 + 500 iterations of two chains": ("numpyro", "1,000"),
+    }
+    lines = [
+        [
+            label,
+            f"{{{HMC}.{who}.leapfrogs:.0f}}",
+            f"{{{HMC}.{who}.r_hat:.3f}}",
+            f"{{{HMC}.{who}.ess_min:,.0f}} of {draws}",
+        ]
+        for label, (who, draws) in labels.items()
     ]
+    return table(["", "leapfrog steps per trajectory", "largest R-hat", "smallest ESS of a prediction"], lines)
 
 
-def table(lines: list[tuple[str, list[str]]]) -> str:
-    return "\n".join(f"| {' | '.join([label, *cells])} |" for label, cells in lines)
+def laplace_structures() -> str:
+    """Scores of Laplace approximations with their standard errors; the point estimate has no evidence."""
+    names = ("point estimate", "full", "Kronecker", "Kronecker, precision by marginal likelihood")
+    lines = []
+    for name in (*names, "Kronecker, last layer", "diagonal", 'full, `predictive="weights"`'):
+        forms = [("accuracy", ".3f"), ("nll", ".3f"), ("ece", ".3f"), ("log_evidence", ".0f")]
+        cells = [
+            " ± ".join(f"{{{LAPLACE}.rows.{name}.{score}.{what}:{form}}}" for what in ("mean", "standard_error"))
+            for score, form in forms[: 3 if name == "point estimate" else 4]
+        ]
+        lines.append([name, *cells, *[""] * (len(forms) - len(cells))])
+    return table(["", "accuracy", "NLL", "ECE", "log evidence"], lines)
 
 
 def layers() -> str:
@@ -92,168 +222,53 @@ def layers() -> str:
     right = [("Conv, ReLU", "1 ReLU"), ("Conv, ReLU", "3 ReLU"), ("max pooling", "4 MaxPool2d")]
     right += [("Conv, ReLU, Conv, ReLU", "8 ReLU"), ("max pooling", "9 MaxPool2d")]
     right += [("Linear, ReLU, Linear, ReLU", "14 ReLU"), ("Linear (outputs)", "15 Linear")]
-    lines = []
-    for ours, theirs in zip(left, right, strict=True):
-        first, *rest = [*half("perceptron", *ours), "", *half("convolutions", *theirs)]
-        lines.append((first, rest))
-    return table(lines)
+    lines = [
+        [*half("perceptron", *ours), "", *half("convolutions", *theirs)]
+        for ours, theirs in zip(left, right, strict=True)
+    ]
+    scores = ["mean error", "std ratio"]
+    headings = ["digits, 64-100-100-10, ReLU", *scores, "", "digits, convolutions (study-c)", *scores]
+    return table(headings, lines, numbers=False)
 
 
-def answers(network: str, labels: dict[str, str], scores: tuple[str, ...]) -> str:
+def answers(network: str, labels: dict[str, str], scores: tuple[str, ...]) -> list[list[str]]:
     """Distances of a network's answers to 10,000 draws; no ratio of spreads for mean weights, which have none."""
     lines = []
     for label, answer in labels.items():
         cells = [f"{{{NETWORKS}.{network}.answers.{answer}.{score}}}" for score in scores]
-        lines.append((label, [*cells[:2], "0", "0"] if answer == "mean weights" else cells))
-    return table(lines)
+        lines.append([label, *([*cells[:2], "0", "0"] if answer == "mean weights" else cells)])
+    return lines
 
 
-def classes(network: str, form: str) -> str:
+def classes() -> str:
     others = ("100 draws", "mean weights", "forward variances alone")
-    scores = (f"total_variation:{form}", "largest_total_variation:.3f", "class_std_ratio:.2f", "epistemic_ratio:.2f")
-    return answers(network, {f"{network}, moments": "moments"} | {name: name for name in others}, scores)
-
-
-def approximations(names: tuple[str, ...]) -> str:
-    """Scores of Laplace approximations with their standard errors; the point estimate has no evidence."""
     lines = []
-    for name in names:
-        forms = [("accuracy", ".3f"), ("nll", ".3f"), ("ece", ".3f"), ("log_evidence", ".0f")]
-        cells = [
-            " ± ".join(f"{{{LAPLACE}.rows.{name}.{score}.{what}:{form}}}" for what in ("mean", "standard_error"))
-            for score, form in forms[: 3 if name == "point estimate" else 4]
-        ]
-        lines.append((name, cells if len(cells) == len(forms) else [*cells, ""]))
-    return table(lines)
+    for network, form in (("perceptron", ".4f"), ("convolutions", ".3f")):
+        labels = {f"{network}, {name}": name for name in ("moments", *others)}
+        scores = (f"total_variation:{form}", "largest_total_variation:.3f")
+        lines += answers(network, labels, (*scores, "class_std_ratio:.2f", "epistemic_ratio:.2f"))
+    return table(["", "total variation, mean", "largest", "std of probabilities", "epistemic"], lines)
 
 
-STATED = {
-    "demo.md": [
-        (
-            "at 30 epochs has an NLL of {pages:demo.nll:.3f}, an AUROC of {pages:demo.auroc:.3f} and is falsely sure "
-            "of {pages:demo.sure:.0%}"
-        ),
-    ],
-    "gotchas.md": [
-        "On {pages:intervals.rows:d} rows of scikit-learn's `load_diabetes`",
-        "same error ({pages:intervals.units.50.rmse.mean:.0f} and {pages:intervals.units.10.rmse.mean:.0f}; ten splits",
-    ],
-    "peers.md": of_peers(),
-    "prediction.md": [
-        "100 draws) " + change("draws", (".4f", ".6f", ".4f", ".4f", ".5f")),
-        "On the same digits " + change("moments", (".5f", ".6f", ".5f", ".4f", ".6f")),
-        (
-            f"the mean total variation was {{{PERCEPTRON}.total_variation:.5f}} in full precision and "
-            f"{{{BITS}.moments.total_variation:.5f}} in bfloat16, the largest "
-            f"{{{PERCEPTRON}.largest_total_variation:.4f}} and {{{BITS}.moments.largest_total_variation:.4f}}"
-        ),
-        (
-            f"took {BY_MOMENTS} plain passes in full precision and {{{CPU}.predict.ratio_of_moments_auto:.1f}} with "
-            '`"auto"`'
-        ),
-    ],
-    "methods/README.md": [
-        f"| {NORMAL}; `local` {LOCAL}, `flipout` {FLIPOUT};",
-        f"| `IVON` | {IVON} |",
-        f"| SGHMC {SGHMC} for each chain",
-        f"the variational one takes {NORMAL_TO_COMPILED} (`make bench`",
-    ],
-    "methods/ensemble.md": [f"take {{{CPU}.fleet/ensemble.ratio:.2f}} of the time of five trainings"],
-    "methods/ivon.md": [f"on two CPU cores and compiled, {IVON} eager plain steps"],
-    "methods/sghmc.md": [f"a step of one chain takes {SGHMC} plain ones"],
-    "methods/variational.md": [
-        (
-            f"takes {NORMAL} eager plain steps under a normal prior and {{{CPU}.step/mixture.ratio:.1f}} under a scale "
-            f"mixture (`local` {LOCAL}, `flipout` {FLIPOUT}), or {NORMAL_TO_COMPILED} and "
-            f"{{{CPU}.step/mixture.ratio_to_compiled_plain:.1f}} plain steps that are compiled too"
-        ),
-        f"is {ON_ONE_CORE} passes on one core ([moments](moments.md)) and {BY_MOMENTS} on two",
-    ],
-    "methods/hmc.md": [
-        f"{{{HMC}.warm_up:d}} iterations of warm-up, {{{HMC}.samples:d}} draws of each of {{{HMC}.chains:d}} chains",
-        *(
-            f"| {label} | {{{HMC}.{who}.leapfrogs:.0f}} | {{{HMC}.{who}.r_hat:.3f}} | {{{HMC}.{who}.ess_min:,.0f}} of"
-            for label, who in (
-                ("as it is", "eager"),
-                ("compiled", "compiled"),
-                ("NumPyro's NUTS, 500 + 500 iterations of two chains", "numpyro"),
-            )
-        ),
-        (
-            f"{{{HMC}.ratio_eager:.1f}} without compiling ours and {{{HMC}.ratio_compiled:.1f}} compiled, compilation "
-            f"left out on both sides; {{{HMC}.ratio_compiled_with_compilation:.1f}} with all of it counted"
-        ),
-    ],
-    "methods/laplace.md": [
-        f"{KRONECKER} epochs of plain training (Kronecker) or {DIAGONAL} (diagonal)",
-        approximations(
-            (
-                "point estimate",
-                "full",
-                "Kronecker",
-                "Kronecker, precision by marginal likelihood",
-                "Kronecker, last layer",
-                "diagonal",
-                'full, `predictive="weights"`',
-            )
-        ),
-        (
-            f"it fell to {{{LAPLACE}.wide.weights.mean:.2f}} accuracy where the linearised predictive kept "
-            f"{{{LAPLACE}.wide.linearised.mean:.2f}}"
-        ),
-    ],
-    "methods/moments.md": [
-        layers(),
-        classes("perceptron", ".4f") + "\n" + classes("convolutions", ".3f"),
-        answers(
-            "line",
-            {name: name for name in ("moments", "100 draws", "forward variances alone")},
-            (
-                "mean_error:.3f",
-                "epistemic_std_error:.1%",
-                "predictive_std_error:.1%",
-                "largest_predictive_std_error:.1%",
-            ),
-        ),
-        "products add up to {moments:cost.products_in_plain_passes:.1f} plain passes",
-        (
-            f"took {ON_ONE_CORE} times as long as a plain pass on one CPU core, in processor time (the same command), "
-            f"and {BY_MOMENTS} times on two"
-        ),
-    ],
-}
+def line() -> str:
+    labels = {name: name for name in ("moments", "100 draws", "forward variances alone")}
+    scores = ("mean_error:.3f", "epistemic_std_error:.1%", "predictive_std_error:.1%")
+    lines = answers("line", labels, (*scores, "largest_predictive_std_error:.1%"))
+    return table(["", "mean, in epistemic std", "epistemic std", "predictive std", "largest, predictive std"], lines)
 
 
-def refreshed(page: str, texts: list[str], folder: Path) -> str:
-    """A page with the numbers of the files in the places of its texts."""
-    for text in texts:
-        literals = re.split(r"\{[^{}]*\}", text)
-        found = [*re.finditer(f"({NUMBER})".join(map(_any_lines, literals)), page)]
-        if len(found) != 1:
-            raise ValueError(
-                f"a page must have this text once, with numbers in its places, not {len(found)} times: {text}"
-            )
-        numbers = (fill(place, folder) for place in re.findall(r"\{[^{}]*\}", text))
-        end = 0
-        pieces = []
-        for group, number in enumerate(numbers, start=1):
-            pieces += [page[end : found[0].start(group)], number]
-            end = found[0].end(group)
-        page = "".join(pieces) + page[end:]
-    return page
-
-
-def _any_lines(literal: str) -> str:
-    """A pattern for a text whose lines may be broken anywhere between words."""
-    return r"\s+".join(re.escape(word) for word in re.split(r"\s+", literal))
-
-
-def main() -> None:
-    for name, texts in STATED.items():
-        page = DOCS / name
-        page.write_text(refreshed(page.read_text(encoding="utf-8"), texts, DOCS / "results"), encoding="utf-8")
-        print(page)
+def pages() -> dict[Path, str]:
+    """What each page of docs/ that has a number should say."""
+    texts = stated(DOCS / "results")
+    found = {}
+    for file in sorted(DOCS.rglob("*.md")):
+        page = file.read_text(encoding="utf-8")
+        if wanted := {name: texts[name] for name in marks.names(page) if name in texts}:
+            found[file] = marks.filled(page, wanted)
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    for file, text in pages().items():
+        file.write_text(text, encoding="utf-8")
+        print(file)

@@ -119,7 +119,7 @@ def test_nothing_is_claimed_of_a_reference_that_has_not_converged():
     for row in clear["rows"]:
         row["scores"]["total_variation"]["mean"] = 0.1
     claim, _ = hmc_distance._lines("moons", clear)
-    assert claim.meaning.startswith("not settled here")
+    assert claim.meaning.startswith("not significant here")
 
 
 def test_the_objective_prefers_what_has_the_higher_bound():
@@ -142,7 +142,7 @@ def test_the_objective_prefers_what_has_the_higher_bound():
     assert "a failure to find the optimum" in stuck
     assert "annealed" not in stuck
     level = elbo_of_solutions.said(elbo_of_solutions.summary(parts([-167.0, -150.0, -161.0], [-160.0, -158.5, -160.7])))
-    assert "not settled" in level
+    assert "not significant" in level
 
 
 def test_the_bound_of_the_prior_is_the_mean_log_likelihood_of_its_networks(tmp_path):

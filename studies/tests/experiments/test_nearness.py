@@ -34,7 +34,7 @@ def test_the_loss_is_minus_the_elbo_of_a_model_whose_elbo_is_known(tmp_path):
         (-7.0, 0.01, "local has the higher ELBO and errs more"),
         (-7.0, -0.01, "local has the higher ELBO and errs less"),
         (7.0, 0.0, "local has the lower ELBO and the errors are not significantly different"),
-        (0.0, 0.01, "the ELBOs are not settled and errs more"),
+        (0.0, 0.01, "the ELBOs do not differ significantly and errs more"),
     ],
 )
 def test_a_line_says_which_is_nearer_and_which_errs_more(loss, error, said):

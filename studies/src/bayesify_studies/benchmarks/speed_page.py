@@ -12,18 +12,18 @@ DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 START, END = "<!-- findings, written by hand -->", "<!-- end of findings -->"
 _TOP = """# Speed
 
-What being Bayesian costs against a plain network, on 784-400-400-10 with a batch of 128, one draw and fused Adam unless
-said. Candidates take turns in short rounds; numbers are medians, with the quartiles over rounds in brackets. Measure
-again with
+The cost of Bayesian training and prediction, relative to a plain network. The network is 784-400-400-10, with a batch
+of 128, one draw and fused Adam unless said otherwise. Candidates take turns in short rounds. Numbers are medians, with
+the quartiles over rounds in brackets. Measure again with
 
     make bench                                                        # on the CPU, with the peers
     python studies/scripts/speed.py --device cuda --out speed-cuda.json    # on a GPU
     python studies/scripts/speed.py --merge speed-cuda.json                # into this page
 """
-_FLOOR = """The least time a step can take where it runs: each pass needs so many bytes, operations in matrix products
-and elementwise operations, and takes at least as long as the slowest of them (the formulas are in
-`src/bayesify/benchmarks/floor.py`). Bandwidth is that of memory as large as the step's state; it and the two rates, of
-products and of elementwise arithmetic, were measured in the same run.
+_FLOOR = """The floor is the least time that a step can take. Each pass needs a number of bytes, of operations in matrix
+products and of elementwise operations. It takes at least as long as the slowest of these three (the formulas are in
+`studies/src/bayesify_studies/benchmarks/floor.py`). The bandwidth, for memory as large as the step's state, and the
+rates of products and of elementwise arithmetic were measured in the same run.
 """
 
 

@@ -278,8 +278,8 @@ EXPERIMENT = Experiment(
     name="active-learning",
     title="How few labels does MNIST need?",
     study="beyond the studies",
-    question="Two labels of each digit to begin with, ten more at a time: how many labels until 90% of the test images "
-    "are right, where each strategy chooses them?",
+    question="Training starts with two labels of each digit and adds ten at a time. How many labels does each "
+    "strategy need until 90% of the test images are right?",
     run=run,
     quick={
         "seeds": 2,

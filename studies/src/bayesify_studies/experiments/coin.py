@@ -113,9 +113,9 @@ def _grid(heads: int, tails: int, points: int) -> Grid:
 
 EXPERIMENT = Experiment(
     name="coin",
-    title="A coin, the hacker's way and exactly",
+    title="A coin: the posterior on a grid and exactly",
     study="C",
-    question="How far is a posterior on a grid from the exact one, and does the grid know?",
+    question="How far is a posterior on a grid from the exact one, and does the grid's error estimate show it?",
     run=run,
     quick={"points": [19, 99, 999]},
     full={"points": [19, 99, 999, 9999]},

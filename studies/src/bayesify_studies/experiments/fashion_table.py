@@ -19,10 +19,10 @@ def run(work: Work) -> Findings:
 
 EXPERIMENT = Experiment(
     name="fashion-table",
-    title="Study B's table on Fashion-MNIST",
+    title="Bayes by Backprop on Fashion-MNIST",
     study="B",
-    question="How well does Bayes by Backprop do on pictures of clothes, as the study ran it and at our "
-    "settings, and is it better than plain and dropout networks that were trained as carefully?",
+    question="How well does Bayes by Backprop do on pictures of clothes, with the study's settings and with ours? "
+    "Is it better than plain and dropout networks that were tuned as carefully?",
     run=run,
     quick={**ON_MNIST.quick, "data": "fashion-mnist"},
     full={

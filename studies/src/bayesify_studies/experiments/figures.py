@@ -230,7 +230,7 @@ def _gaussian(one: dict[str, float]) -> str:
 
 EXPERIMENT = Experiment(
     name="figures",
-    title="The explanatory pictures, drawn by code",
+    title="Explanatory pictures",
     study="B",
     question="What do softplus, a KL divergence and a weight with a distribution look like?",
     run=run,

@@ -55,7 +55,7 @@ EXPERIMENT = Experiment(
     name="gaussian-logits",
     title="Gaussian logits: why they collapse, and when they do not",
     study="A",
-    question="Does it help to sample a thousand logits from learned Gaussians, and what does their spread say?",
+    question="Does it help to sample a thousand logits from learned Gaussians, and what does their spread mean?",
     run=run,
     quick={
         "data": ["mnist", "cifar10"],

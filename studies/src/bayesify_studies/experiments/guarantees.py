@@ -332,8 +332,9 @@ EXPERIMENT = Experiment(
     name="guarantees",
     title="Are promises about predictions kept?",
     study="beyond the studies",
-    question="A threshold promises an error with 95% confidence, conformal sets and intervals promise a coverage. How "
-    "often is each kept on real images and numbers, when the calibration examples are drawn again and again?",
+    question="A threshold promises an error rate with 95% confidence. Conformal sets and intervals promise a "
+    "coverage. How often are these promises kept on real images and numbers, over many random calibration"
+    " sets?",
     run=run,
     quick={
         "train": 1500,

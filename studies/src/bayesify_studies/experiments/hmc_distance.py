@@ -191,7 +191,7 @@ def _learned(data: str, results: Mapping[str, Any]) -> str:
 
 def _said(data: str, results: Mapping[str, Any]) -> str:
     if not results["reference"]["converged"]:
-        return f"On {data} nothing is settled: {hmc_report.verdict(results)}"
+        return f"On {data} nothing can be said: {hmc_report.verdict(results)}"
     best, alike = closest(results)
     told = f"On {data} the closest to HMC is {best}"
     told += (
@@ -208,7 +208,7 @@ def _said(data: str, results: Mapping[str, Any]) -> str:
 def _lines(data: str, results: Mapping[str, Any]) -> list[Line]:
     scores = {row["label"]: row["scores"] for row in results["rows"]}
     apart = results["paired"]["total_variation"]
-    words = {1: "the claim fails here", -1: "the claim holds here", 0: "not settled here"}
+    words = {1: "the claim fails here", -1: "the claim holds here", 0: "not significant here"}
     # A distance to chains that disagree is none to the posterior.
     sign = settled(apart) if results["reference"]["converged"] else 0
     best, _ = closest(results)
@@ -279,8 +279,8 @@ EXPERIMENT = Experiment(
     name="hmc-distance",
     title="How far every method is from HMC",
     study="C",
-    question="With the same network, likelihood, prior and data: how far is each method's predictive from that of a "
-    "converged HMC run, and is a deep ensemble closer to it than variational inference?",
+    question="With the same network, likelihood, prior and data, how far are each method's predictions from those "
+    "of a converged HMC run? Is a deep ensemble closer than variational inference?",
     run=run,
     quick={
         "data": ["moons", "gap"],

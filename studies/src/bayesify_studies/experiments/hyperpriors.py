@@ -178,7 +178,7 @@ def _shortfalls(work: Work, found: Cells, numbers: dict[str, Any], hmc: dict[str
     for way, words in WAYS.items():
         pooled = numbers[way]["pooled"]
         if settled(pooled) == 0:
-            told.append(f"The claim is not settled with the {words}: {between(pooled, '+.2f', 100)} points hold zero.")
+            told.append(f"With the {words} the difference is not significant: {between(pooled, '+.2f', 100)} points.")
     told.append("That the KL needs warming up was found on circles at 0.15, seeds 0 to 7, which are scored here too.")
     if len(work.seeds) < 20:
         told.append(f"{len(work.seeds)} seeds, the question asks for 20.")
@@ -191,7 +191,7 @@ EXPERIMENT = Experiment(
     name="hyperpriors",
     title="Priors and hyperpriors on noisy moons and circles",
     study="E",
-    question="Is a hyperprior over the scale almost always better than a tuned scale, especially on noisy data?",
+    question="Is a hyperprior on the scale almost always better than a tuned scale, especially on noisy data?",
     run=run,
     quick={
         "seeds": 3,

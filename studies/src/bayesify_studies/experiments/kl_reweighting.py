@@ -116,7 +116,7 @@ def networks(work: Work, way: str) -> dict[str, Any]:
 
 
 def _answer(gain: dict[str, dict[str, Any]]) -> str:
-    said = {1: "hurts", -1: "helps", 0: "makes no difference that can be told"}
+    said = {1: "hurts", -1: "helps", 0: "makes no significant difference"}
     told = "; ".join(f"{IN_WORDS[way]}: it {said[settled(gain[way])]} ({words.points(gain[way])})" for way in WAYS)
     told = told[0].upper() + told[1:]
     low, high = of_one_more(gain["study"]) if "interval" in gain["study"] else (0.0, 0.0)
@@ -148,8 +148,9 @@ EXPERIMENT = Experiment(
     name="kl-reweighting",
     title="Does re-weighting the KL over the batches of an epoch help?",
     study="D",
-    question="Study D found the paper's weighting 2^(M-i)/(2^M-1) to be 0.3 points better than an even one, and the "
-    "weights slightly more symmetric. Is that so, with its defects and without them?",
+    question="Study D found the paper's weighting 2^(M-i)/(2^M-1) to be 0.3 points better than uniform weights, "
+    "and the distribution of the weights slightly more symmetric. Does this hold with the study's "
+    "training, and with a better one?",
     run=run,
     quick={"data": "mnist", "examples": 2500, "units": 60, "study_epochs": 8, "epochs": 8, "seeds": 3, "draws": 20},
     full={"data": "mnist", "examples": None, "units": 400, "study_epochs": 150, "epochs": 100, "seeds": 5, "draws": 50},

@@ -73,10 +73,10 @@ def tried(epochs: int, batch: int, settings: Sequence[tuple[str, str, float]]) -
 
 EXPERIMENT = Experiment(
     name="mnist-cnn",
-    title="What a hundred draws say of a digit",
+    title="A Bayesian convolutional network on MNIST",
     study="E",
-    question="How well does study E's Bayesian convolutional network read digits, and can its uncertainty be trusted: "
-    "does it expect as many mistakes as it makes, and how many does it make when all draws agree?",
+    question="How well does study E's Bayesian convolutional network read digits? Does it expect as many errors as"
+    " it makes, and how often is it wrong when all draws agree?",
     run=run,
     quick={
         "data": "mnist",

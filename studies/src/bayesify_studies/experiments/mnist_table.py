@@ -72,10 +72,10 @@ TEMPERATURES = [1.0, 0.3, 0.1]
 
 EXPERIMENT = Experiment(
     name="mnist-table",
-    title="Study B's table on MNIST",
+    title="Bayes by Backprop on MNIST",
     study="B",
-    question="How well does Bayes by Backprop do on MNIST at every width, as the study ran it and at our "
-    "settings, and is it better than plain and dropout networks that were trained as carefully?",
+    question="How well does Bayes by Backprop do on MNIST at each width, with the study's settings and with ours? "
+    "Is it better than plain and dropout networks that were tuned as carefully?",
     run=run,
     quick={
         "data": "mnist",

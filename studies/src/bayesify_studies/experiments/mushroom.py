@@ -147,7 +147,7 @@ def picture(rows: Mapping[str, list[dict[str, Any]]]) -> Any:
 
 
 def _answer(regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int) -> str:
-    word = {-1: "below", 1: "above", 0: "not settled against"}
+    word = {-1: "below", 1: "above", 0: "not significantly different from"}
     told = "; ".join(
         f"{word[settled(one)]} {TITLES[agent]} ({regret[agent]['mean']:,.0f}, median "
         f"{median(regret[agent]['values']):,.0f}; {_games(one)})"
@@ -160,7 +160,7 @@ def _answer(regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int) -> 
 
 def _games(difference: Mapping[str, Any]) -> str:
     values = difference["values"]
-    return f"less in {sum(value < 0 for value in values)} of {len(values)} games"
+    return f"lower in {sum(value < 0 for value in values)} of {len(values)} games"
 
 
 def _line(agent: str, regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int) -> Line:
@@ -170,10 +170,10 @@ def _line(agent: str, regret: Mapping[str, Any], ahead: Mapping[str, Any], steps
         meaning = f"the target of {TARGET:,.0f} is {'' if reached else 'not '}reached"
         meaning = meaning if steps == TARGET_STEPS else f"{steps:,} steps: the target is for {TARGET_STEPS:,}"
     else:
-        word = {-1: "Thompson sampling is better", 1: "Thompson sampling is worse", 0: "not settled"}
+        word = {-1: "Thompson sampling is better", 1: "Thompson sampling is worse", 0: "not significant"}
         meaning = (
-            f"{word[settled(ahead[agent])]}: Thompson sampling's less this has the {between(ahead[agent], '+,.0f')}; "
-            f"it is {_games(ahead[agent])}"
+            f"{word[settled(ahead[agent])]}: the difference has the {between(ahead[agent], '+,.0f')}; Thompson "
+            f"sampling's regret is {_games(ahead[agent])}"
         )
     return Line(
         f"{TITLES[agent]}: cumulative regret after {steps:,} steps",
@@ -244,7 +244,7 @@ def _shortfalls(regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int)
         told.append(f"Regret is {regret['variational']['mean'] - TARGET:,.0f} above the target of {TARGET:,.0f}.")
     for agent, one in ahead.items():
         if settled(one) != -1:
-            told.append(f"Not settled to be below {TITLES[agent]}: {between(one, '+,.0f')} of the difference.")
+            told.append(f"Not significantly below {TITLES[agent]}: {between(one, '+,.0f')} of the difference.")
     for agent, one in regret.items():
         values = one.get("values", [])
         if values and one["mean"] > 2 * median(values):
@@ -259,7 +259,7 @@ EXPERIMENT = Experiment(
     name="mushroom",
     title="The mushroom bandit",
     study="F",
-    question="Does Thompson sampling with a variational network regret less than greedy play?",
+    question="Does Thompson sampling with a variational network have a lower regret than greedy play?",
     run=run,
     quick={
         "seeds": 2,

@@ -144,8 +144,8 @@ EXPERIMENT = Experiment(
     name="normalisation",
     title="Pixels divided by 126, by 255, or standardised",
     study="D",
-    question="Study D found the paper's odd division by 126 to be 0.1 to 0.2 points better than the usual scalings. Is "
-    "it the scaling, or the learning rate that it amounts to?",
+    question="Study D found that dividing pixels by 126, as the paper does, is 0.1 to 0.2 points better than the "
+    "usual scalings. Is the reason the scaling, or the learning rate that it implies?",
     run=run,
     quick={
         "data": "mnist",

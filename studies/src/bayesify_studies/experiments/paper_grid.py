@@ -271,9 +271,10 @@ def _check_same(search: Search, home: Path) -> None:
 
 EXPERIMENT = Experiment(
     name="paper-grid",
-    title="The paper's grid of settings, every one of them",
+    title="All settings of the paper's grid",
     study="D and the paper",
-    question="Which of the paper's settings is best on validation, what matters, and what does the whole search cost?",
+    question="Which of the paper's settings is best on validation, which hyperparameters matter, and what does the"
+    " whole search cost?",
     run=run,
     quick={
         "search": {

@@ -179,10 +179,10 @@ def _answer(against: Mapping[tuple[str, str], dict[str, Any]]) -> str:
 
 EXPERIMENT = Experiment(
     name="priors",
-    title="A Gaussian prior against scale mixtures",
+    title="A Gaussian prior compared with scale mixtures",
     study="D",
-    question="Study D found N(0, 1) better than every scale mixture it tried, the paper found the opposite. Who is "
-    "right, and does it depend on whether the posterior was reached?",
+    question="Study D found N(0, 1) better than every scale mixture it tried; the paper found the opposite. Who is"
+    " right, and does it depend on whether training converged?",
     run=run,
     quick={
         "data": "mnist",

@@ -241,8 +241,9 @@ EXPERIMENT = Experiment(
     name="pruning",
     title="Pruning by signal-to-noise and by magnitude",
     study="D",
-    question="Study D found pruning by signal-to-noise worse than by magnitude; the paper prunes 95% at almost no "
-    "cost. Is it the rule, the training, the prior, or the widths of a mean-field posterior?",
+    question="Study D found pruning by signal-to-noise worse than by magnitude. The paper prunes 95% of the "
+    "weights at almost no cost. Is the reason the rule, the training, the prior, or the widths of a "
+    "mean-field posterior?",
     run=run,
     quick={
         "data": "mnist",

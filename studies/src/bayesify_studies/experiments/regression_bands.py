@@ -161,7 +161,7 @@ def _lines(found: Mapping[str, Any], against: Mapping[str, Any], widened: int) -
             "variational bands off the data",
             "widen (a picture; Blundell et al. 2015)",
             f"{written(own['ratio'], '.1f')} times as wide as on the data",
-            {1: "they widen", 0: "not settled", -1: "they narrow"}[widened],
+            {1: "they widen", 0: "not significant", -1: "they narrow"}[widened],
         ),
         Line(
             "a plain network's bands",
@@ -186,7 +186,7 @@ def _lines(found: Mapping[str, Any], against: Mapping[str, Any], widened: int) -
 
 
 def _shortfalls(widened: int, r_hat: float) -> list[str]:
-    told = [] if widened == 1 else ["The variational bands are not settled to widen off the data."]
+    told = [] if widened == 1 else ["The variational bands do not widen significantly away from the data."]
     return told + ([f"HMC's chains do not agree everywhere: R-hat up to {r_hat:.2f}."] if r_hat > 1.05 else [])
 
 
@@ -213,9 +213,10 @@ def _table(found: Mapping[str, Any]) -> Table:
 
 EXPERIMENT = Experiment(
     name="regression-bands",
-    title="Bands that widen off the data",
+    title="Uncertainty bands away from the data",
     study="F",
-    question="Do the quartile bands of a variational network widen where there is no data, as others' do?",
+    question="Do the quartile bands of a variational network widen where there is no data, as those of other "
+    "methods do?",
     run=run,
     quick={
         "seeds": 2,

@@ -223,8 +223,8 @@ EXPERIMENT = Experiment(
     name="sbc",
     title="Simulation-based calibration of HMC, SGHMC, full-rank VI and Laplace",
     study="ours",
-    question="When weights come from the prior and data from these weights, does each posterior hold the truth as "
-    "often as it says?",
+    question="If weights are drawn from the prior and data from these weights, does each posterior contain the "
+    "true weights as often as it states?",
     run=run,
     quick={"groups": 1, "together": 128, "steps": {"warm_up": 150, "sghmc": 1200, "full_rank": 1500, "laplace": 300}},
     full={"groups": 6, "together": 64, "steps": {"warm_up": 300, "sghmc": 2000, "full_rank": 3000, "laplace": 400}},

@@ -152,7 +152,7 @@ EXPERIMENT = Experiment(
     name="transfer",
     title="An old posterior as the new prior",
     study="E",
-    question="Does a posterior from old classes, taken as the prior, help to learn new classes from few pictures?",
+    question="Does the posterior from old classes, used as the prior, help to learn new classes from few pictures?",
     run=run,
     quick={
         "data": ["mnist"],

@@ -88,9 +88,10 @@ def _gathered(parts: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
 
 EXPERIMENT = Experiment(
     name="uncertainty-kinds",
-    title="What can be trained away and what cannot",
+    title="Epistemic and aleatoric uncertainty as data grow",
     study="A",
-    question="Does epistemic uncertainty shrink with data and aleatoric uncertainty follow the labels' ambiguity?",
+    question="Does epistemic uncertainty shrink with more data, and does aleatoric uncertainty follow the "
+    "ambiguity of the labels?",
     run=run,
     quick={
         "seeds": 3,

@@ -165,8 +165,8 @@ EXPERIMENT = Experiment(
     name="unseen-class",
     title="A class that was never seen",
     study="C",
-    question="Do networks notice pictures of a class that they were never taught, and which method does it best when "
-    "all have the same budget?",
+    question="Do networks notice pictures of a class that they were not trained on, and which method does so best "
+    "at the same budget?",
     run=run,
     quick={
         "seeds": 2,

@@ -96,7 +96,7 @@ def _against_greedy(regret: Mapping[str, Any], agent: str) -> str:
     """How many greedy agents it is below, by the paired interval, and which it is not."""
     gaps = {name: paired(regret[agent]["values"], one["values"]) for name, one in regret.items() if "greedy" in name}
     rest = [f"{name} ({between(one, '+,.0f')})" for name, one in gaps.items() if settled(one) != -1]
-    said = f"settled to be below {len(gaps) - len(rest)} of {len(gaps)} greedy agents"
+    said = f"significantly below {len(gaps) - len(rest)} of {len(gaps)} greedy agents"
     return said + (f" and not below {', '.join(rest)}" if rest else "")
 
 
@@ -108,8 +108,8 @@ def _line(agent: str, regret: Mapping[str, Any], ahead: Mapping[str, Any], steps
         meaning = meaning if steps == TARGET_STEPS else f"{steps:,} steps: the target is for {TARGET_STEPS:,}"
         goal = f"at most {TARGET:,.0f} (target)"
     else:
-        word = {-1: "logistic thompson is better", 1: "logistic thompson is worse", 0: "not settled"}
-        meaning = f"{word[settled(ahead[agent])]}: its regret less this one has the {between(ahead[agent], '+,.0f')}"
+        word = {-1: "logistic thompson is better", 1: "logistic thompson is worse", 0: "not significant"}
+        meaning = f"{word[settled(ahead[agent])]}: the difference has the {between(ahead[agent], '+,.0f')}"
     return Line(f"mushroom, {agent}: cumulative regret after {steps:,} steps", goal, written(own, ",.0f"), meaning)
 
 
@@ -194,7 +194,7 @@ def _shortfalls(regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int)
     elif regret["mushroom"][OURS]["mean"] > TARGET:
         told.append(f"Regret is {regret['mushroom'][OURS]['mean'] - TARGET:,.0f} above the target of {TARGET:,.0f}.")
     told += [
-        f"Not settled to be below {agent}: {between(one, '+,.0f')} of the difference."
+        f"Not significantly below {agent}: {between(one, '+,.0f')} of the difference."
         for agent, one in ahead.items()
         if "greedy" in agent and settled(one) != -1
     ]
@@ -229,7 +229,7 @@ EXPERIMENT = Experiment(
     name="bandits",
     title="Contextual bandits",
     study="beyond the studies",
-    question="Do agents with a posterior regret less than greedy ones?",
+    question="Do agents with a posterior have a lower regret than greedy agents?",
     run=run,
     quick=QUICK,
     full=FULL,

@@ -87,8 +87,8 @@ EXPERIMENT = Experiment(
     name="defaults",
     title="Do the defaults work?",
     study="ours",
-    question="With nothing but data: how good is each method at its defaults, against the same method tuned, a plain "
-    "network, gradient boosting and HMC, and does it warn when it failed?",
+    question="With no settings given, how good is each method compared with the same method tuned, a plain "
+    "network, gradient boosting and HMC? Does it warn when it fails?",
     run=answer,
     quick={
         "problems": ["moons", "gap", "diabetes"],

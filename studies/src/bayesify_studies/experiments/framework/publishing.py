@@ -19,7 +19,7 @@ from bayesify_studies.experiments.framework.verdicts import verdict
 
 # What else is measured: the file, what it holds, and the command.
 BESIDE = (
-    ("speed.md", "what being Bayesian costs, and other libraries beside ours", "make bench"),
+    ("speed.md", "the cost of Bayesian training, and a comparison with other libraries", "make bench"),
     (
         "network-speed.md",
         "the same for ResNets, ViT, BERT and GPT-2 on one GPU",
@@ -28,21 +28,36 @@ BESIDE = (
     ("mnist.json", "the README's MNIST networks, seed by seed", "python studies/scripts/mnist.py"),
     (
         "mnist-tuning.jsonl",
-        "a search of settings on MNIST's validation part",
+        "a search of settings on validation images of MNIST",
         "python studies/scripts/tune_mnist.py --show --out docs/results/mnist-tuning.jsonl",
     ),
     (
         "defaults-cells.jsonl",
-        "every fit behind the page on defaults, one line each",
+        "every fit of the page on defaults, one per line",
         "python -m bayesify_studies.experiments.defaults.run --processes 14 --out runs/defaults",
     ),
-    ("moments.json", "answers by moments against 10,000 draws", "python studies/scripts/moments.py"),
-    ("pages.json", "small measurements that the documentation states", "python studies/scripts/pages.py"),
+    ("moments.json", "predictions by moments, compared with 10,000 draws", "python studies/scripts/moments.py"),
+    ("pages.json", "small measurements for other pages of the documentation", "python studies/scripts/pages.py"),
     (
         "demo.json",
         "the demo with every digit withheld in turn",
         "python -m bayesify.workflows.demo docs/results/demo.json",
     ),
+)
+
+# What the gallery says of an experiment that repeats no study.
+OTHERS = {
+    "beyond the studies": "Not from a study",
+    "ours": "Our own test",
+    "the field": "An open question of the field",
+}
+INTRODUCTION = (
+    "Each experiment has one question, one picture and one answer. Its page has the published numbers, ours, and what",
+    "is missing. The JSON file of the same name has every number.",
+    "",
+    "Studies A to E are published projects and lectures on Bayesian neural networks. F is the other experiments of the",
+    "paper that they follow, Blundell et al. 2015, *Weight uncertainty in neural networks*. We repeat their",
+    "experiments with several seeds, and choose settings on validation data.",
 )
 
 
@@ -68,19 +83,14 @@ def publish(folder: Path, to: Path) -> list[Path]:
 
 def contents(folder: Path) -> str:
     """A gallery of the published experiments, in the order in which they are named."""
-    lines = [
-        "# Results",
-        "",
-        "One picture, one question and one answer for each experiment. The page behind it has the",
-    ]
-    lines += ["published numbers, ours, and what is missing; the JSON beside it has every number.", "", READING, ""]
+    lines = ["# Results", "", *INTRODUCTION, "", READING, ""]
     for name in NAMES:
         file = folder / f"{name}.json"
         if file.is_file():
             lines += _entry(name, json.loads(file.read_text(encoding="utf-8")))
     missing = [name for name in NAMES if not (folder / f"{name}.json").is_file()]
     if missing:
-        lines += [f"Not here: {', '.join(missing)}. They can be run and have no full result yet.", ""]
+        lines += [f"Not yet here: {', '.join(missing)}. These can be run, but have no full result yet.", ""]
     beside = [f"- [{file}]({file}): {what} (`{how}`)" for file, what, how in BESIDE if (folder / file).is_file()]
     if beside:
         lines += ["## Other measurements", "", *beside]
@@ -90,8 +100,9 @@ def contents(folder: Path) -> str:
 def _entry(name: str, found: dict[str, Any]) -> list[str]:
     """An experiment in the gallery: title, picture, question and answer."""
     preset = "" if found["preset"] == "full" else f" ({found['preset']} preset)"
-    study = f"Study {found['study']}" if len(found["study"]) == 1 else found["study"].capitalize()
-    entry = [f"## [{found['title']}]({name}.md){preset}", "", f"{study}. {_line(found['question'])}", ""]
+    study, question = OTHERS.get(found["study"], f"Study {found['study']}"), _line(found["question"])
+    told = question if study.lower() in question.lower() else f"{study}. {question}"
+    entry = [f"## [{found['title']}]({name}.md){preset}", "", told, ""]
     if found["pictures"]:
         picture = found["pictures"][0]
         entry += [f"[![{_line(picture['caption'])}]({picture['file']})]({name}.md)", ""]

@@ -29,15 +29,15 @@ def _coin(numbers: Numbers) -> str:
     cases = [case for name, case in numbers.items() if name.startswith("heads")]
     worst = max(abs(case["grid"] - case["exact"]) for case in cases)
     return (
-        f"A grid of {cases[0]['points']} points puts P(head) off by up to {worst:.3f}. Its own error estimate explains "
-        f"all but {numbers['largest_unexplained']:.0e} of that."
+        f"On a grid of {cases[0]['points']} points, P(head) has an error of up to {worst:.3f}. The grid's own error "
+        f"estimate accounts for all of it except {numbers['largest_unexplained']:.0e}."
     )
 
 
 def _line(numbers: Numbers) -> str:
     return (
-        f"Yes. A grid agrees with the exact posterior to {numbers['largest_difference']:.0e}; the rest is probability "
-        "beyond its edges. Uncertainty grows away from the data."
+        f"Yes. The grid agrees with the exact posterior to {numbers['largest_difference']:.0e}. The remaining error is "
+        "probability beyond the edges of the grid. Uncertainty grows away from the data."
     )
 
 
@@ -45,9 +45,9 @@ def _gaussian_logits(numbers: Numbers) -> str:
     clean, mixed = numbers["cells"]["mnist-mlp-adam-log_expected-0"], numbers["cells"]["mnist-mlp-adam-log_expected-30"]
     plain = numbers["cells"]["mnist-mlp-adam-plain-30"]
     return (
-        f"On clean digits the learned spread shrinks to {clean['spread']['mean']:.3f}: it says nothing. Where labels "
-        f"are mixed, it finds the affected digits with AUROC {mixed['spread_auroc']['mean']:.3f}; a plain network's "
-        f"entropy reaches {plain['entropy_auroc']['mean']:.3f}."
+        f"On clean digits the learned spread shrinks to {clean['spread']['mean']:.3f} and has no meaning. With 30% of "
+        f"the 1s and 7s relabelled, it finds these digits with AUROC {mixed['spread_auroc']['mean']:.3f}. A plain "
+        f"network's entropy reaches {plain['entropy_auroc']['mean']:.3f}."
     )
 
 
@@ -55,7 +55,7 @@ def _uncertainty_kinds(numbers: Numbers) -> str:
     change = {kind: 4 ** one["mean"] - 1 for kind, one in numbers["slopes"]["hmc"].items()}
     return (
         f"With HMC, four times the data changes epistemic uncertainty by {change['epistemic']:+.0%} and aleatoric "
-        f"uncertainty by {change['aleatoric']:+.0%}. Mean-field VI behaves alike."
+        f"uncertainty by {change['aleatoric']:+.0%}. Mean-field VI behaves similarly."
     )
 
 
@@ -68,18 +68,17 @@ def _bayes_by_backprop(numbers: Numbers) -> str:
     }
     plain, dropout = signs["plain"], signs["dropout"]
     return (
-        f"A variational network with a scale mixture errs on {error:.2%} at {width} units. It beats plain networks at "
-        f"{plain.count(-1)} of {len(plain)} widths and MC dropout at {dropout.count(-1)} of {len(dropout)}."
+        f"With {width} units, a variational network with a scale mixture has a test error of {error:.2%}. It beats "
+        f"plain networks at {plain.count(-1)} of {len(plain)} widths and MC dropout at {dropout.count(-1)} of "
+        f"{len(dropout)}."
     )
 
 
 def _kl_reweighting(numbers: Numbers) -> str:
-    word = {1: "hurts", -1: "helps", 0: "makes no significant difference"}
     study, converged, gains = numbers["gain"]["study"], numbers["gain"]["converged"], list(numbers["gain"].values())
     return (
-        f"Re-weighting the KL {word[settled(study)]} as the study trained ({_points(study)}) and "
-        f"{word[settled(converged)]} with Adam ({_points(converged)} of test error). Of {len(gains)} differences, "
-        f"{settled_together(gains)} survive a correction for their number."
+        f"With the study's training, re-weighting the KL {_change(study)}. With Adam, it {_change(converged)}. After a "
+        f"Bonferroni correction, {settled_together(gains)} of {len(gains)} differences are significant."
     )
 
 
@@ -89,17 +88,18 @@ def _priors(numbers: Numbers) -> str:
         return f"{signs.count(-1)} of {len(signs)}"
 
     return (
-        f"It depends on the training. As the study trained, {better('study')} scale mixtures beat N(0, 1); with Adam "
-        f"and a falling rate, {better('converged')} do."
+        f"It depends on the training. With the study's training, {better('study')} scale mixtures beat N(0, 1). With "
+        f"Adam and a falling learning rate, {better('converged')} do."
     )
 
 
 def _normalisation(numbers: Numbers) -> str:
     less = numbers["less_others"]
     return (
-        "No scaling wins consistently. Dividing pixels by 126 instead of 255 changes the test error by "
-        f"{_points(less['study_255'])} as the study trained and {_points(less['converged_255'])} with Adam. Of "
-        f"{len(less)} differences, {settled_together(list(less.values()))} survive a correction for their number."
+        "No scaling is always better. Dividing by 126 instead of 255 changes the test error by "
+        f"{_points(less['study_255'])} with the study's training and by {_points(less['converged_255'])} with Adam. "
+        f"After a Bonferroni correction, {settled_together(list(less.values()))} of {len(less)} differences are "
+        "significant."
     )
 
 
@@ -108,23 +108,24 @@ def _pruning(numbers: Numbers) -> str:
     own = [one for name, one in numbers["snr_less_magnitude_at_75"].items() if name.startswith("Adam")]
     signs = [settled(one) for one in own]
     return (
-        f"With 98% of its weights pruned, a 1200-unit network errs on {chosen['pruned']['mean']:.2%} instead of "
-        f"{chosen['unpruned']['mean']:.2%}. At 75%, signal-to-noise beats magnitude in {signs.count(-1)} of "
-        f"{len(signs)} networks and loses in {signs.count(1)}."
+        f"Pruning 98% of the weights of a 1200-unit network changes its test error from "
+        f"{chosen['unpruned']['mean']:.2%} to {chosen['pruned']['mean']:.2%}. At 75%, signal-to-noise is better than "
+        f"magnitude in {signs.count(-1)} of {len(signs)} networks and worse in {signs.count(1)}."
     )
 
 
 def _paper_grid(numbers: Numbers) -> str:
     return (
-        f"The best of {numbers['settings']} settings on validation errs on {numbers['test']['error']:.2%} of the test "
-        f"images; the paper reports 1.36%. The whole search took {numbers['minutes']:.0f} minutes on one GPU."
+        f"Of {numbers['settings']} settings, the one with the best validation score has a test error of "
+        f"{numbers['test']['error']:.2%}; the paper reports 1.36%. The whole search took {numbers['minutes']:.0f} "
+        "minutes on one GPU."
     )
 
 
 def _unseen_class(numbers: Numbers) -> str:
     names = {"variational": "variational", "ensemble": "ensemble", "dropout": "MC dropout", "plain": "plain"}
     shown = ", ".join(f"{names[way]} {numbers[f'equal-{way}']['auroc entropy']['mean']:.3f}" for way in names)
-    return f"A little. AUROC for pictures of the class never seen, at equal budgets: {shown}. Chance is 0.5."
+    return f"Only slightly. AUROC for pictures of the unseen class, at equal budgets: {shown}. Chance is 0.5."
 
 
 def _hmc_distance(numbers: Numbers) -> str:
@@ -149,29 +150,29 @@ def _hmc_distance(numbers: Numbers) -> str:
 
 
 def _hyperpriors(numbers: Numbers) -> str:
-    word = {1: "better", -1: "worse", 0: "not significantly different"}
+    word = {1: "raises the accuracy", -1: "lowers the accuracy", 0: "makes no significant difference"}
     plain, warm = numbers["advantage"]["plain"]["pooled"], numbers["advantage"]["warm"]["pooled"]
     return (
-        f"Against a scale tuned on validation, a hyperprior is {word[settled(plain)]} ({_points(plain)} of accuracy); "
-        f"with the KL warmed up it is {word[settled(warm)]} ({_points(warm)})."
+        f"Compared with a scale tuned on validation data, a hyperprior {word[settled(plain)]} ({_points(plain)}). If "
+        f"the weight of the KL rises slowly (warm-up), it {word[settled(warm)]} ({_points(warm)})."
     )
 
 
 def _mnist_cnn(numbers: Numbers) -> str:
-    trust = "too confident" if settled(numbers["expected_less_error"]) == -1 else "about right"
+    trust = "it is overconfident" if settled(numbers["expected_less_error"]) == -1 else "the estimate is about right"
     return (
         f"It reads {1 - numbers['error']['mean']:.2%} of the digits correctly. It expects "
-        f"{numbers['expected']['mean']:.2%} errors and makes {numbers['error']['mean']:.2%}: {trust}. Where all draws "
-        f"agree, {numbers['wrong_at_zero']['mean']:.2%} are wrong."
+        f"{numbers['expected']['mean']:.2%} errors and makes {numbers['error']['mean']:.2%}, so {trust}. Where all "
+        f"draws agree, {numbers['wrong_at_zero']['mean']:.2%} of the answers are wrong."
     )
 
 
 def _regression_bands(numbers: Numbers) -> str:
     ratio = {name: one["ratio"]["mean"] for name, one in numbers["methods"].items()}
     return (
-        f"Variational bands are {ratio['variational']:.1f} times as wide away from the data as on it. Those of HMC are "
-        f"{ratio['hmc']:.0f} times as wide, of an ensemble {ratio['ensemble']:.0f}, of MC dropout "
-        f"{ratio['mc-dropout']:.1f}."
+        f"Variational bands are {ratio['variational']:.1f} times as wide away from the data as near it. HMC's are "
+        f"{ratio['hmc']:.0f} times as wide, an ensemble's {ratio['ensemble']:.0f} times, MC dropout's "
+        f"{ratio['mc-dropout']:.1f} times."
     )
 
 
@@ -179,19 +180,20 @@ def _mushroom(numbers: Numbers) -> str:
     own, greedy = numbers["median"]["variational"], numbers["median"]["greedy"]
     less = numbers["variational_less"]["greedy"]
     wins = sum(value < 0 for value in less["values"])
-    sure = "a settled difference" if settled(less) else "no significant difference"
+    sure = "significant" if settled(less) else "not significant"
     return (
-        f"Median regret after {numbers['steps']:,} steps is {own:,.0f} by Thompson sampling and {greedy:,.0f} by "
-        f"greedy play, lower in {wins} of {len(less['values'])} games: {sure}."
+        f"After {numbers['steps']:,} steps, the median regret is {own:,.0f} with Thompson sampling and {greedy:,.0f} "
+        f"with greedy play. Thompson sampling is better in {wins} of {len(less['values'])} games. The difference is "
+        f"{sure}."
     )
 
 
 def _bandits(numbers: Numbers) -> str:
     regret = numbers["regret"]["mushroom"]
     return (
-        f"Mushroom, {numbers['steps']:,} steps, logistic agents: regret {_mean(regret['logistic ucb'])} by upper "
-        f"confidence bounds, {_mean(regret['logistic thompson'])} by Thompson sampling, "
-        f"{_mean(regret['logistic greedy'])} by greedy play."
+        f"After {numbers['steps']:,} steps of the mushroom bandit, logistic agents have a regret of "
+        f"{_mean(regret['logistic ucb'])} with upper confidence bounds, {_mean(regret['logistic thompson'])} with "
+        f"Thompson sampling and {_mean(regret['logistic greedy'])} with greedy play."
     )
 
 
@@ -199,8 +201,8 @@ def _guarantees(numbers: Numbers) -> str:
     made, broken = numbers["promises_made"], numbers["promises_broken"]
     low, high = (worst(one["mean"] for one in numbers["coverage"].values()) for worst in (min, max))
     return (
-        f"Of {made:,} promises of an error rate, {broken:,} ({broken / made:.1%}) were broken; 5% were allowed. "
-        f"Conformal sets for 90% hold the truth in {low:.1%} to {high:.1%} of cases."
+        f"Of {made:,} promised error rates, {broken:,} ({broken / made:.1%}) were exceeded; up to 5% were allowed. "
+        f"Conformal sets with a promised coverage of 90% contain the target in {low:.1%} to {high:.1%} of cases."
     )
 
 
@@ -209,28 +211,33 @@ def _active_learning(numbers: Numbers) -> str:
     reached = {name: count for name, count in labels.items() if count is not None}
     best = min(reached, key=reached.__getitem__)
     name = {"batchbald": "BatchBALD", "bald": "BALD", "epig": "EPIG"}.get(best, best)
-    random = f"{labels['random']:.0f}" if labels["random"] is not None else "more than were asked"
-    return f"{name} reaches 90% on MNIST with {reached[best]:.0f} labels (median). Random choice needs {random}."
+    random = f"{labels['random']:.0f}" if labels["random"] is not None else "more than the experiment allowed"
+    return (
+        f"{name} reaches an accuracy of 90% on MNIST with {reached[best]:.0f} labels (median). Random choice needs "
+        f"{random}."
+    )
 
 
 def _learning_on(numbers: Numbers) -> str:
     own = {way: f"{one['mean']:.1%}" for way, one in numbers["accuracy"]["permuted"].items()}
     split = {way: one["mean"] for way, one in numbers["accuracy"]["split"].items()}
-    word = "better" if split["coreset"] > split["ewc"] else "worse"
+    word = "worse" if split["coreset"] > split["ewc"] else "better"
     return (
-        f"After {numbers['tasks']} tasks of permuted digits: {own['coreset']} with coresets, {own['posterior']} "
-        f"without, {own['ewc']} by elastic weight consolidation, {own['fine-tuned']} by fine-tuning. On split digits "
-        f"it is {word} than elastic weight consolidation."
+        f"Accuracy after {numbers['tasks']} tasks of permuted digits: {own['coreset']} with coresets, "
+        f"{own['posterior']} without, {own['ewc']} with elastic weight consolidation, {own['fine-tuned']} with "
+        f"fine-tuning. On split digits, elastic weight consolidation is {word}."
     )
 
 
 def _ood(numbers: Numbers) -> str:
-    told = [
-        f"{title}: AUROC {own['ensemble']['entropy']['mean']:.3f} by an ensemble's entropy, "
-        f"{own['ensemble']['knn']['mean']:.3f} by {'the default check' if number == 0 else 'the check'}"
-        for number, (title, own) in enumerate((kind, numbers["auroc"][kind]) for kind in ("fashion-mnist", "notmnist"))
-    ]
-    return f"{'; '.join(told)} (distances between pixels). Which score is best depends on the unknown inputs."
+    fashion, letters = (
+        [f"{numbers['auroc'][kind]['ensemble'][score]['mean']:.3f}" for score in ("entropy", "knn")]
+        for kind in ("fashion-mnist", "notmnist")
+    )
+    return (
+        f"It depends on the unknown inputs. Fashion-MNIST: AUROC {fashion[0]} with an ensemble's entropy, {fashion[1]} "
+        f"with the default check (distances between pixels). notMNIST: {letters[0]} and {letters[1]}."
+    )
 
 
 def _transfer(numbers: Numbers) -> str:
@@ -245,15 +252,15 @@ def _transfer(numbers: Numbers) -> str:
         if " nothing " in name and name.endswith("accuracy")
     ]
     return (
-        f"A discounted old posterior beats starting without old data in {own.count(1)} of {len(own)} cases. It beats "
-        f"fine-tuning in {signs.count(1)} of {len(signs)}: what helps is where training starts."
+        f"A discounted old posterior beats training without old data in {own.count(1)} of {len(own)} cases. It beats "
+        f"fine-tuning in {signs.count(1)} of {len(signs)}, so most of the gain comes from starting at the old weights."
     )
 
 
 def _figures(numbers: Numbers) -> str:
     return (
         f"Softplus is a smooth ReLU, at most {numbers['softplus']['largest_distance']:.2f} above it. Forward KL fits a "
-        "wide Gaussian over both humps; reverse KL, which variational inference uses, fits one of them."
+        "wide Gaussian over both modes. Reverse KL, which variational inference uses, fits one of them."
     )
 
 
@@ -263,16 +270,24 @@ def _sbc(numbers: Numbers) -> str:
     judged = [name for name in methods if not name.startswith("cold")]
     return (
         f"{len(good)} of {len(judged)} methods pass simulation-based calibration in {numbers['repetitions']} "
-        "repetitions. A posterior made too narrow on purpose fails, so the test can see a fault."
+        "repetitions. A posterior that was made too narrow on purpose fails, so the test does detect errors."
     )
 
 
 def _defaults(numbers: Numbers) -> str:
     states, silent = numbers["states"], len(numbers["failed_without_warning"])
     return (
-        f"Of {numbers['fits']} fits at the defaults, {states['fine']} are fine and {states['failed']} failed, {silent} "
-        "of them without a warning."
+        f"Of {numbers['fits']} fits at the defaults, {states['fine']} are fine and {states['failed']} failed. Of these "
+        f"failures, {silent} gave no warning."
     )
+
+
+def _change(difference: Mapping[str, Any]) -> str:
+    """What a difference does to the test error, or that it is not significant."""
+    sign, size = settled(difference), f"{100 * abs(difference['mean']):.2f} points"
+    if sign == 0:
+        return f"does not change the test error significantly ({_points(difference)})"
+    return f"{'raises' if sign > 0 else 'lowers'} the test error by {size}"
 
 
 def _points(estimated: Mapping[str, Any]) -> str:

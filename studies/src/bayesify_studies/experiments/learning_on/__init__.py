@@ -72,7 +72,7 @@ def _values(rows: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[float]]:
 
 def _answer(accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks: int) -> str:
     own = accuracy["permuted"]
-    word = {1: "better than", -1: "worse than", 0: "not settled against"}
+    word = {1: "better than", -1: "worse than", 0: "not significantly different from"}
     said = ", ".join(
         f"{word[settled(one)]} {TITLES[way]} ({percent(own[way], 1)})" for way, one in ahead["permuted"].items()
     )
@@ -89,7 +89,7 @@ def _line(way: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks
         meaning = f"the target of {TARGET:.0%} is {'' if reached else 'not '}reached"
         meaning = meaning if tasks == TARGET_TASKS else f"{tasks} tasks: the target is for {TARGET_TASKS}"
     else:
-        word = {1: "with coresets is better", -1: "with coresets is worse", 0: "not settled"}
+        word = {1: "with coresets is better", -1: "with coresets is worse", 0: "not significant"}
         meaning = f"{word[settled(ahead[way])]}: the difference has the {between(ahead[way], '+.1f', 100)} points"
     published = PUBLISHED.get(way, "none") if tasks == TARGET_TASKS else "none"
     return Line(f"permuted digits, {tasks} tasks, {TITLES[way]}", published, percent(accuracy[way], 1), meaning)
@@ -146,7 +146,7 @@ def _shortfalls(accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks: in
     elif own["mean"] < TARGET:
         told.append(f"The target of {TARGET:.0%} is missed by {100 * (TARGET - own['mean']):.1f} points.")
     told += [
-        f"{kind} digits: {'worse' if settled(one) == -1 else 'not settled to be better'} than {TITLES[way]} "
+        f"{kind} digits: {'worse' if settled(one) == -1 else 'not significantly better'} than {TITLES[way]} "
         f"({between(one, '+.1f', 100)} points)."
         for kind, gaps in ahead.items()
         for way, one in gaps.items()
@@ -197,9 +197,9 @@ def _picture(rows: Mapping[str, list[dict[str, Any]]]) -> Any:
 
 EXPERIMENT = Experiment(
     name="learning-on",
-    title="Learning on",
+    title="Learning one task after another",
     study="beyond the studies",
-    question="Does the posterior as the next prior keep what earlier tasks taught?",
+    question="Does using the posterior as the next prior keep what was learned on earlier tasks?",
     run=run,
     quick=QUICK,
     full=FULL,

@@ -66,8 +66,8 @@ EXPERIMENT = Experiment(
     name="lora",
     title="Bayesian LoRA",
     study="ours",
-    question="When a transformer is adapted to new intents from few texts, what does a posterior over the adapters "
-    "give, against LoRA, an ensemble of LoRAs and Laplace approximations?",
+    question="When a transformer is adapted to new intents from few texts, what does a posterior over the adapters"
+    " give, compared with LoRA, an ensemble of LoRAs and Laplace approximations?",
     run=run,
     quick={
         "domains": 1,

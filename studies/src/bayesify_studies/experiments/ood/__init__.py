@@ -61,8 +61,8 @@ def run(work: Work) -> Findings:
             Picture(work.figure("ood", _picture(areas, work["methods"])), "Mean AUROC of every score and method.")
         ],
         shortfalls=[*_shortfalls(areas, best), *_failures(work, good)],
-        reading="± is the standard error over seeds. Better and settled are judged by the 95% t interval of the "
-        "difference, seed by seed. A seed has its own networks, known test images and unknown inputs.",
+        reading="± is the standard error over seeds. A difference is significant if the 95% t interval of the paired "
+        "differences over seeds excludes zero. A seed has its own networks, known test images and unknown inputs.",
     )
 
 
@@ -133,7 +133,7 @@ def _line(key: Cell, own: Mapping[Cell, Any], which: str) -> Line:
     value = own[cell]["mean"]
     reached = "" if goal is None else f"the goal is {'reached' if value >= goal else f'missed by {goal - value:.3f}'}; "
     second = max((other for other in own if other[1] != cell[1]), key=lambda other: own[other]["mean"])
-    word = "better than" if settled(_gap(own[cell], own[second])) == 1 else "not settled against"
+    word = "better than" if settled(_gap(own[cell], own[second])) == 1 else "not significantly different from"
     return Line(
         f"AUROC for {TITLES[kind]}, the best pair {which}: {_named(cell)}",
         "none" if goal is None else f"at least {goal} (goal)",
@@ -237,7 +237,7 @@ def _shortfalls(areas: Mapping[Cell, Mapping[Cell, Any]], best: Mapping[Cell, Ce
 
 def _compared(own: Mapping[Cell, Any]) -> str:
     gap = _gap(own["variational", "entropy"], own["variational", DEFAULT])
-    word = {1: "better than", -1: "worse than", 0: "not settled against"}[settled(gap)]
+    word = {1: "better than", -1: "worse than", 0: "not significantly different from"}[settled(gap)]
     return f"{word} the default check ({between(gap, '+.3f')})"
 
 
@@ -264,7 +264,7 @@ EXPERIMENT = Experiment(
     name="ood",
     title="Unknown inputs",
     study="beyond the studies",
-    question="Do networks notice inputs of a kind that they were not trained on, and by which score?",
+    question="Do networks notice inputs of a kind that they were not trained on, and which score finds them best?",
     run=run,
     quick=QUICK,
     full=FULL,

@@ -36,8 +36,8 @@ def on_sizes(found: Found, slopes: Mapping[str, Any], true: Mapping[float, list[
     lines = []
     for method, name in METHODS.items():
         epistemic, aleatoric = slopes[method]["epistemic"], slopes[method]["aleatoric"]
-        words = {-1: "can be trained away", 0: "cannot be told to change", 1: "grows"}
-        also = {-1: "it falls too", 0: "no change that can be told", 1: "it grows"}
+        words = {-1: "can be trained away", 0: "does not change significantly", 1: "grows"}
+        also = {-1: "it falls too", 0: "no significant change", 1: "it grows"}
         ends = [estimate(found[method, size, 0.0]["epistemic"]) for size in (few, many)]
         lines.append(
             Line(
@@ -72,7 +72,7 @@ def on_swaps(found: Found, true: Mapping[float, list[float]], work: Work) -> lis
         before, after = found[method, at, 0.0], found[method, at, most]
         up = {kind: paired(after[kind], before[kind]) for kind in KINDS}
         due = estimate([b - a for a, b in zip(true[0.0], true[most], strict=True)])
-        words = {1: "grows", 0: "cannot be told to change", -1: "shrinks"}
+        words = {1: "grows", 0: "does not change significantly", -1: "shrinks"}
         lines.append(
             Line(
                 f"{name}: {most:.0%} of moons' labels swapped, {at} examples",
@@ -95,10 +95,10 @@ def on_digits(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]], wo
     entropy = -most * math.log(most) - (1 - most) * math.log(1 - most)
     down = paired(numbers[many, most]["epistemic_ambiguous"], numbers[few, most]["epistemic_ambiguous"])
     fallen = paired(clean["aleatoric_ambiguous"], numbers[few, 0.0]["aleatoric_ambiguous"])
-    words = {-1: "is trained away", 0: "cannot be told to change", 1: "grows"}
+    words = {-1: "is trained away", 0: "does not change significantly", 1: "grows"}
     shrunk = {
         -1: "it shrinks: few examples leave doubt in it that more remove",
-        0: "no change that can be told",
+        0: "no significant change",
         1: "it grows",
     }
     return [

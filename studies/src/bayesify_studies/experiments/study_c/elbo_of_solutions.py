@@ -103,7 +103,7 @@ def said(results: Mapping[str, Mapping[str, Any]]) -> str:
     told = {
         -1: f"That is what the objective prefers: the ELBO of {fits} is lower, by {apart}.",
         1: f"That is a failure to find the optimum: the ELBO of {fits} is higher, by {apart}.",
-        0: f"Whether that is the optimum is not settled: the ELBO of {fits} differs by {apart}, within its error.",
+        0: f"Whether that is the optimum is open: the ELBO of {fits} differs by {apart}, which is not significant.",
     }[settled(other["less_mean_field"])]
     if settled(annealed["less_mean_field"]) == 1:
         gain = annealed["less_mean_field"]["mean"]
@@ -115,7 +115,7 @@ def said(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _word(difference: dict[str, Any]) -> str:
-    return {1: "better", -1: "worse", 0: "not settled"}[settled(difference)]
+    return {1: "better", -1: "worse", 0: "not significant"}[settled(difference)]
 
 
 def _fitted(label: str, given: Mapping[str, Any], prepared: PreparedData, seed: int) -> Any:

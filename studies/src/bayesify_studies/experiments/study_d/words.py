@@ -48,11 +48,11 @@ def limits(work: Work) -> str:
 
 
 def together(differences: Sequence[dict[str, Any]]) -> str:
-    """How many differences are settled one by one, and with an allowance for their number."""
+    """How many differences are significant one by one, and after a correction for their number."""
     one_by_one, count = sum(settled(one) != 0 for one in differences), len(differences)
     return (
-        f"Of the {count} differences {one_by_one} are settled one by one, and {settled_together(differences)} with "
-        f"intervals that allow for all {count} (Bonferroni)."
+        f"Of the {count} differences, {one_by_one} are significant on their own, and {settled_together(differences)} "
+        "after a Bonferroni correction."
     )
 
 

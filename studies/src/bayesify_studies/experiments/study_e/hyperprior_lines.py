@@ -49,7 +49,7 @@ def answer(numbers: dict[str, Any]) -> str:
             f"With the {words} a hyperprior {word[settled(pooled)]} a scale tuned on validation: "
             f"{_points(pooled)} of accuracy ({between(pooled, '+.2f', 100)}), better in {numbers[way]['better']} and "
             f"worse in {numbers[way]['worse']} of {len(numbers[way]['single'])} comparisons "
-            f"({numbers[way]['settled_together']} settled with an allowance for their number)."
+            f"({numbers[way]['settled_together']} significant after a Bonferroni correction)."
         )
     return " ".join(told)
 
@@ -70,8 +70,8 @@ def _claim(way: str, numbers: dict[str, Any]) -> Line:
         '"almost always better" (study E)',
         f"{_points(pooled)} of accuracy, {between(pooled, '+.2f', 100)}; in NLL {signed(numbers['pooled_nll'], '.4f')} "
         f"nats (below zero is worse); of {total} single comparisons {numbers['better']} better, {numbers['worse']} "
-        f"worse, {numbers['open']} open; {numbers['settled_together']} settled with intervals that allow for all "
-        f"{total} (Bonferroni)",
+        f"worse, {numbers['open']} not significant; {numbers['settled_together']} significant after a Bonferroni "
+        "correction",
         f"{verdict}; {rest}",
     )
 
@@ -112,7 +112,7 @@ def _best(found: Cells) -> Iterator[Line]:
             f"{name}: {family} with {hyper}, the study's best",
             f"{accuracy:.3f} on 300 points (standard error {error:.3f})",
             f"{written(ours, '.4f')} at noise {place[1]:g} (best possible {best:.4f})",
-            f"of the 12 other cells it is settled to be better than {beaten} and worse than {ahead}; the cells' mean "
+            f"of the 12 other cells it is significantly better than {beaten} and worse than {ahead}; the cells' mean "
             f"gaps reach from {100 * min(means):.2f} to {100 * max(means):.2f} points, and 300 points have a standard "
             f"error of {100 * error:.1f}",
         )
@@ -159,7 +159,7 @@ def _boundary(found: Cells) -> Line:
         for key in ("unsure_near", "unsure_far")
     )
     difference = paired(near, far)
-    word = {1: "as the study says", -1: "against the study", 0: "not settled"}[settled(difference)]
+    word = {1: "as the study says", -1: "against the study", 0: "not significant"}[settled(difference)]
     return Line(
         "spread of the probability near the true boundary and elsewhere",
         "uncertain near the true boundary (a picture)",
