@@ -63,6 +63,8 @@ class Trace:
         changes_inputs: passes write into their inputs.
         changes_weights: passes write into the weights (an embedding with a largest norm).
         keeps_state: passes change attributes of the modules.
+        evaluated: the same layers in evaluation mode.
+        read_at: how many of these had been entered when a tensor was first read, by the tensor's name.
 
     """
 
@@ -78,6 +80,8 @@ class Trace:
     changes_inputs: bool = True
     changes_weights: bool = True
     keeps_state: bool = True
+    evaluated: dict[str, LayerUse] = field(default_factory=dict)
+    read_at: dict[str, int] = field(default_factory=dict)
 
     @property
     def widest(self) -> int:
@@ -143,6 +147,8 @@ def _traced(network: Network, x: Any) -> Trace:
         changes_inputs=any(each.changed_inputs for each in passes),
         changes_weights=any(each.changed_weights for each in passes) or _has_largest_norm(network.template),
         keeps_state=any(each.changed_state for each in passes),
+        evaluated=quiet.uses,
+        read_at=quiet.read_at,
     )
     if network.dropout_always and sites:
         reached = Counter(seen.owner for seen in _one_pass(network, few, train=False, always=True).dropout.seen)
@@ -166,6 +172,7 @@ class _Pass:
     changed_inputs: bool
     changed_state: bool
     moved_generator: bool
+    read_at: dict[str, int]
 
 
 def _one_pass(
@@ -215,6 +222,7 @@ def _one_pass(
             not torch.equal(before_pass, after_pass)
             for before_pass, after_pass in zip(generator, _generator_state(network.device), strict=True)
         ),
+        read_at=reads.read_at,
     )
 
 

@@ -469,11 +469,12 @@ class Prediction(nn.Module, ABC):
                     rows.append(self.outputs_at(theta, part, dropout, kept))
             return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
 
-        if by == "draws" and len(numbers) > 1 and self._may_share_prefix(drawing, numbers[:2]):
+        if by == "draws" and len(numbers) > 1 and self._may_share_prefix(drawing, numbers):
             with shared_prefix(self.network, to_device(few(self.network, x), device)) as shared:
                 if shared:
+                    drawn = self._random_tensors(drawing, numbers)
                     parts = [take(x, slice(start, start + batch_size)) for start in range(0, total, batch_size)]
-                    each = [self._draw_by_draw(to_device(part, device), numbers, drawing) for part in parts]
+                    each = [self._draw_by_draw(to_device(part, device), numbers, drawn) for part in parts]
                     return torch.cat(each, 1) if len(each) > 1 else each[0]
         # A chain is a function of tensors alone; other modules cannot run in several threads at once.
         worth = self.network.is_chain and self.network.size >= LOOP_FROM_WEIGHTS
@@ -483,7 +484,7 @@ class Prediction(nn.Module, ABC):
             gathered = parallel.side_by_side(evaluate, draws, device, worth=worth)
             return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
 
-    def _may_share_prefix(self, drawing: Drawing, two: Sequence[int]) -> bool:
+    def _may_share_prefix(self, drawing: Drawing, numbers: Sequence[int]) -> bool:
         """Whether draws differ in their random weights alone, and there are other weights."""
         size, some = self.network.random_size, [0]
         others = size < self.network.size or bool(self.network.frozen())
@@ -491,11 +492,30 @@ class Prediction(nn.Module, ABC):
             return False
         if self.dropout_keys(some, 0) is not None or self.draw_buffers(some) is not None:
             return False
-        theta = drawing(two)
-        return bool(torch.equal(theta[0, size:], theta[1, size:]))
+        if size == self.network.size:
+            return True
+        first = drawing(numbers[:1])[0, size:]
+        # The last draw differs first where several networks share the draws among them.
+        return all(torch.equal(drawing([number])[0, size:], first) for number in {numbers[1], numbers[-1]})
 
-    def _draw_by_draw(self, x: Any, numbers: Sequence[int], drawing: Drawing) -> Tensor:
-        return torch.cat([self.outputs_at(drawing([number]), x, None, None) for number in numbers])
+    def _random_tensors(self, drawing: Drawing, numbers: Sequence[int]) -> Callable[[int], dict[str, Tensor]]:
+        """The tensors of a draw by its number; draws share those that are not random, and few enough are kept."""
+        network = self.network
+        shared = network.unflatten(drawing(numbers[:1])[0])
+        random = [place.name for place in network.places if place.random]
+
+        def drawn(number: int) -> dict[str, Tensor]:
+            own = network.unflatten(drawing([number])[0])
+            return {**shared, **{name: own[name].clone() for name in random}}
+
+        if len(numbers) * network.random_size > _DRAW_ELEMENTS * _room("draws", network.device):
+            return drawn
+        kept = {number: drawn(number) for number in numbers}
+        return kept.__getitem__
+
+    def _draw_by_draw(self, x: Any, numbers: Sequence[int], drawn: Callable[[int], dict[str, Tensor]]) -> Tensor:
+        with explained(self.network, x):
+            return torch.stack([self.network.call(drawn(number), x)[0] for number in numbers])
 
     def outputs_at(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
         """Outputs of the network at given weights, in evaluation mode.
