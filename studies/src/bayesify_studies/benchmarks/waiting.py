@@ -42,7 +42,7 @@ def first_output(*, rounds: int = 3, progress: timing.Progress = timing.silent) 
         run, inputs = Path(folder) / "run", Path(folder) / "inputs.csv"
         train = ["train", "--data", "moons", "--method", "variational", "--epochs", "1"]
         progress("a run to begin with")
-        subprocess.run([sys.executable, "-m", "bayesify", *train, "--out", str(run)], check=True, capture_output=True)
+        _bayesify([*train, "--out", str(run)])
         inputs.write_text("x0,x1\n0.1,0.2\n", encoding="utf-8")
         commands = {
             "train": [*train, "--overwrite", "--out", str(Path(folder) / "again")],
@@ -70,7 +70,7 @@ def estimators(*, rounds: int = 3, progress: timing.Progress = timing.silent) ->
         pairs = []
         for _ in range(rounds):
             progress(f"a fit of {rows} rows")
-            said = subprocess.run(
+            said = subprocess.run(  # noqa: S603
                 [sys.executable, "-W", "ignore", "-c", _FIT, str(rows)], check=True, capture_output=True, text=True
             )
             pairs.append([float(line) for line in said.stdout.split()])
@@ -80,11 +80,15 @@ def estimators(*, rounds: int = 3, progress: timing.Progress = timing.silent) ->
     return found | {"rounds": rounds}
 
 
+def _bayesify(words: list[str]) -> None:
+    subprocess.run([sys.executable, "-m", "bayesify", *words], check=True, capture_output=True)  # noqa: S603
+
+
 def _until_output(words: list[str]) -> float:
     """Seconds until a terminal that runs a command shows anything; the command is then ended."""
     ours, theirs = pty.openpty()
     began = time.perf_counter()
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "bayesify", *words], stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL
     ) as process:
         os.close(theirs)
