@@ -23,9 +23,9 @@ again with
 _CODE = """The last column is the commit of the code that was measured. `earlier` is code before commits were recorded:
 these numbers are not of the present code.
 """
-_PREFIX = """With `bayesian="last_block"` the draws share the passes before their first random weight. K draws of the last
-k of L equal blocks need (L - k + K k) / L passes. Work is counted in multiplications, time is that of `predict`, both
-in passes of the plain network over the same inputs.
+_PREFIX = """With `bayesian="last_block"` the draws share the passes before their first random weight. K draws of the
+last k of L equal blocks need (L - k + K k) / L passes. Work is counted in multiplications, time is that of `predict`,
+both in passes of the plain network over the same inputs.
 """
 _FLOOR = """The least time a step can take where it runs: each pass needs so many bytes, operations in matrix products
 and elementwise operations, and takes at least as long as the slowest of them (the formulas are in
