@@ -118,3 +118,27 @@ def test_a_class_travels_with_the_run_as_text(tmp_path):
     method.fit((torch.randn(30, 2), torch.arange(30) % 3), epochs=1, progress=False)
     method.save(tmp_path / "run")
     assert bf.load(tmp_path / "run", Net()).network.bayesian == ["type:LayerNorm", "head.2"]
+
+
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(2, 4)
+        self.classes, self.box = nn.Linear(4, 3), nn.Linear(4, 4)
+
+    def forward(self, x):
+        hidden = torch.relu(self.encoder(x))
+        return {"classes": self.classes(hidden), "box": self.box(hidden)}
+
+
+@pytest.mark.parametrize("method", [bf.Variational, bf.LaplaceApproximation])
+def test_a_last_layer_of_another_output_is_refused(method):
+    torch.manual_seed(0)
+    x, y = torch.randn(30, 2), torch.arange(30) % 3
+    wrong = method(TwoHeads(), "categorical", bayesian="last_layer", output="classes")
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"does not depend on the random weights, those of 'box': name a layer"):
+            wrong.fit((x, y), epochs=1, progress=False)
+    right = method(TwoHeads(), "categorical", bayesian="classes", output="classes")
+    right.fit((x, y), epochs=1, progress=False)
+    assert float(right.predict(x, draws=4).outputs.std(0).min()) > 0

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from bayesify.errors import first_line
 from bayesify.functional.dropout import Site
 from bayesify.functional.initialisation import seeded_torch
+from bayesify.functional.inputs import InterfaceError
 from bayesify.functional.trace_recorders import DropoutRecorder, EscapedWeightsError, ReadRecorder, sites_from
 
 if TYPE_CHECKING:
@@ -112,6 +113,41 @@ def trace_network(network: Network, x: Any) -> Trace:
     except Exception as problem:  # noqa: BLE001 -- a network that cannot be traced still trains by the weight path
         return Trace({}, None, updates_buffers=bool(network.kept()), problem=first_line(problem))
     return trace
+
+
+def check_random_weights_matter(network: Network, x: Any) -> None:
+    """Refuse random weights that the output does not depend on: all draws would be the same function.
+
+    Args:
+        network: a traced network.
+        x: a batch of inputs.
+
+    Raises:
+        InterfaceError: if none of the random weights leads to the output.
+
+    """
+    if not 0 < network.random_size < network.size or torch.is_inference_mode_enabled():
+        return
+    tensors = {name: tensor.detach() for name, tensor in network.unflatten(network.initial).items()}
+    random = {place.name: tensors[place.name].clone().requires_grad_() for place in network.places if place.random}
+    try:
+        with torch.enable_grad():
+            output, _ = network.call({**tensors, **random}, copies_of_first(x, _SIZES[0], network.device))
+            found = [True]
+            if output.requires_grad:
+                found = [
+                    g is not None for g in torch.autograd.grad(output.sum(), [*random.values()], allow_unused=True)
+                ]
+            elif output.is_floating_point():
+                found = [False]
+    except Exception:  # noqa: BLE001 -- a network without derivatives is not examined
+        return
+    if not leads:
+        owners = ", ".join(dict.fromkeys(repr(name.rpartition(".")[0]) for name in random))
+        raise InterfaceError(
+            f"the output does not depend on the random weights, those of {owners}: name a layer that leads to the "
+            "output with bayesian="
+        )
 
 
 def copies_of_first(x: Any, count: int, device: torch.device) -> Any:
