@@ -133,13 +133,11 @@ def check_random_weights_matter(network: Network, x: Any) -> None:
     try:
         with torch.enable_grad():
             output, _ = network.call({**tensors, **random}, copies_of_first(x, _SIZES[0], network.device))
-            found = [True]
             if output.requires_grad:
-                found = [
-                    g is not None for g in torch.autograd.grad(output.sum(), [*random.values()], allow_unused=True)
-                ]
-            elif output.is_floating_point():
-                found = [False]
+                slopes = torch.autograd.grad(output.sum(), [*random.values()], allow_unused=True)
+                leads = any(slope is not None for slope in slopes)
+            else:
+                leads = not output.is_floating_point()
     except Exception:  # noqa: BLE001 -- a network without derivatives is not examined
         return
     if not leads:
