@@ -126,7 +126,8 @@ def check_random_weights_matter(network: Network, x: Any) -> None:
         InterfaceError: if none of the random weights leads to the output.
 
     """
-    if not 0 < network.random_size < network.size or torch.is_inference_mode_enabled():
+    partly = network.bayesian != "all" and 0 < network.random_size < network.size
+    if not partly or torch.is_inference_mode_enabled():
         return
     tensors = {name: tensor.detach() for name, tensor in network.unflatten(network.initial).items()}
     random = {place.name: tensors[place.name].clone().requires_grad_() for place in network.places if place.random}
