@@ -27,8 +27,9 @@ from pathlib import Path
 import torch
 
 from bayesify_studies.benchmarks import machine
+from bayesify_studies.experiments.framework.experiment import commit
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "speed.json"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "speed.json"
 PRIORS = {"mixture": "scale-mixture:0.75,1,0.000335", "normal": "normal:1"}
 CURVES = ("weights", "draws", "batch", "data", "fleet", "prediction")
 PRODUCTS = {"tf32": "high", "full": "highest"}
@@ -64,6 +65,10 @@ def parts(device: str) -> dict:
     found["floor/400"] = ("floor", "measure", on)
     found["floor/1200"] = ("floor", "measure", on | {"units": 1200})
     if device == "cpu":
+        for network in ("resnet", "transformer"):
+            found[f"prefix/{network}"] = ("shared_prefix", "measure", {"network": network})
+        found["waiting/commands"] = ("waiting", "first_output", {})
+        found["waiting/fits"] = ("waiting", "estimators", {})
         found["peers"] = ("peers", "measure", {})
         found["serve"] = ("serve", "measure", {})
         found["hmc"] = ("hmc", "measure", {})
@@ -93,7 +98,7 @@ def measure(what: tuple, quick: bool) -> dict:
         traceback.print_exc()
         result = {"failed": f"{type(problem).__name__}: {' '.join(str(problem).split())[:160]}"}
     gc.collect()
-    return result | {"seconds_to_measure": round(time.perf_counter() - began, 1)}
+    return result | {"seconds_to_measure": round(time.perf_counter() - began, 1), "commit": commit()}
 
 
 def least_disturbed(name: str, plain: str) -> dict:

@@ -120,39 +120,25 @@ def test_a_class_travels_with_the_run_as_text(tmp_path):
     assert bf.load(tmp_path / "run", Net()).network.bayesian == ["type:LayerNorm", "head.2"]
 
 
-@pytest.mark.parametrize("method", ["variational", "swag"])
-@pytest.mark.parametrize("bayesian", ["last_block", "last_layer", "stem"])
-def test_draws_share_the_passes_before_the_first_random_layer(bayesian, method):
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(2, 4)
+        self.classes, self.box = nn.Linear(4, 3), nn.Linear(4, 4)
+
+    def forward(self, x):
+        hidden = torch.relu(self.encoder(x))
+        return {"classes": self.classes(hidden), "box": self.box(hidden)}
+
+
+@pytest.mark.parametrize("method", [bf.Variational, bf.LaplaceApproximation])
+def test_a_last_layer_of_another_output_is_refused(method):
     torch.manual_seed(0)
-    net = Net(width=150, blocks=6)  # large enough for one pass per draw
-    kind = {"variational": bf.Variational, "swag": bf.SWAG}[method]
-    bnn = kind(net, "categorical", bayesian=bayesian)
-    x, y = torch.randn(90, 2), torch.arange(90) % 3
-    bnn.fit((x, y), epochs=4, learning_rate=0.01, progress=False)
-    calls = {"blocks": 0}
-    for block in bnn.network.template.blocks:
-        block.fc.register_forward_hook(lambda *_: calls.__setitem__("blocks", calls["blocks"] + 1))
-    bnn.predict(x[:2], draws=2)  # the network is examined before it is counted
-    calls["blocks"] = 0
-    together = bnn.draw(x, draws=10)
-    random_blocks = {"last_block": 1, "last_layer": 0, "stem": 6}[bayesian]
-    assert calls["blocks"] == 6 - random_blocks + 10 * random_blocks  # (L - k + K k) blocks in place of K L
-    one_by_one = torch.cat([bnn.outputs_at(bnn.weights([n], 0), x, None, None) for n in range(10)])
-    assert torch.equal(together, one_by_one)
-
-
-def test_code_that_writes_into_its_activations_gets_the_same_draws():
-    class InPlace(Net):
-        def forward(self, x):
-            x = torch.relu_(self.stem(x))
-            for block in self.blocks:
-                x = block(x).mul_(0.9)
-            return self.head(x.add_(1.0))
-
-    torch.manual_seed(0)
-    bnn = bf.Variational(InPlace(width=100, blocks=4), "categorical", bayesian="last_layer", rho=-1.0)
-    x = torch.randn(20, 2)
-    together = bnn.draw(x, draws=5)
-    one_by_one = torch.cat([bnn.outputs_at(bnn.weights([n], 0), x, None, None) for n in range(5)])
-    assert torch.equal(together, one_by_one)
-    assert float(together.std(0).min()) > 0
+    x, y = torch.randn(30, 2), torch.arange(30) % 3
+    wrong = method(TwoHeads(), "categorical", bayesian="last_layer", output="classes")
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"does not depend on the random weights, those of 'box': name a layer"):
+            wrong.fit((x, y), epochs=1, progress=False)
+    right = method(TwoHeads(), "categorical", bayesian="classes", output="classes")
+    right.fit((x, y), epochs=1, progress=False)
+    assert float(right.predict(x, draws=4).outputs.std(0).min()) > 0

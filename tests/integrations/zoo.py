@@ -26,7 +26,7 @@ class Entry:
     data: Callable[[], tuple[Any, Tensor]]
     likelihood: Callable[[], Any] = lambda: "categorical"
     output: Any = None
-    settings: tuple[tuple[str, Any], ...] = ()
+    last_layer: str = "last_layer"  # where the last layer of the module is not that of the output
 
 
 def images() -> tuple[Tensor, Tensor]:
@@ -164,6 +164,37 @@ def mobilenet() -> nn.Module:
     )
 
 
+class EncoderBlock(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.self_attention = nn.MultiheadAttention(width, 2, batch_first=True)
+        self.dropout = nn.Dropout(0.1)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Dropout(0.1), nn.Linear(2 * width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inside = self.ln_1(x)
+        x = x + self.dropout(self.self_attention(inside, inside, inside, need_weights=False)[0])
+        return x + self.mlp(self.ln_2(x))
+
+
+class VisionTransformer(nn.Module):
+    def __init__(self, width: int = 8, patch: int = 16) -> None:
+        super().__init__()
+        self.conv_proj = nn.Conv2d(3, width, patch, patch)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embedding = nn.Parameter(0.02 * torch.randn(1, (SIDE // patch) ** 2 + 1, width))
+        self.layers = nn.Sequential(EncoderBlock(width), EncoderBlock(width))
+        self.ln = nn.LayerNorm(width)
+        self.heads = nn.Sequential(nn.Linear(width, CLASSES))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv_proj(x).flatten(2).mT
+        x = torch.cat((self.class_token.expand(len(x), -1, -1), x), 1) + self.pos_embedding
+        return self.heads(self.ln(self.layers(x))[:, 0])
+
+
 class UNet(nn.Module):
     def __init__(self, width: int = 4) -> None:
         super().__init__()
@@ -287,6 +318,7 @@ ENTRIES: dict[str, Entry] = {
             images,
             output="logits",
         ),
+        Entry("ViT, torchvision", "look-alike", VisionTransformer, images),
         Entry(
             "ViT",
             "transformers",
@@ -304,7 +336,7 @@ ENTRIES: dict[str, Entry] = {
         Entry(
             "GPT-2",
             "transformers",
-            _transformers("GPT2LMHeadModel", "GPT2Config", **_TEXT, n_embd=8, n_layer=2, n_head=2, use_cache=False),
+            _transformers("GPT2LMHeadModel", "GPT2Config", **_TEXT, n_embd=8, n_layer=2, n_head=2),
             next_tokens,
             output="logits",
             **_TOKENS,
@@ -312,7 +344,7 @@ ENTRIES: dict[str, Entry] = {
         Entry(
             "Llama",
             "transformers",
-            _transformers("LlamaForCausalLM", "LlamaConfig", **_TEXT, **_SMALL, num_key_value_heads=1, use_cache=False),
+            _transformers("LlamaForCausalLM", "LlamaConfig", **_TEXT, **_SMALL, num_key_value_heads=1),
             next_tokens,
             output="logits",
             **_TOKENS,
@@ -321,7 +353,7 @@ ENTRIES: dict[str, Entry] = {
         Entry("U-Net, labels per pixel", "look-alike", UNet, pixels),
         Entry("LSTM tagger", "look-alike", Tagger, tagged, **_TOKENS),
         Entry("Graph network", "look-alike", GraphNet, graphs),
-        Entry("Encoder with two heads", "look-alike", TwoHeads, images, output="classes"),
+        Entry("Encoder with two heads", "look-alike", TwoHeads, images, output="classes", last_layer="classes"),
     )
 }
 
@@ -331,7 +363,7 @@ METHODS: dict[str, Callable[..., bf.Method]] = {
     "IVON": bf.IVON,
     "SWAG": lambda net, *rest, **more: bf.SWAG(net, *rest, rank=2, held_draws=2, **more),
     "MC dropout": lambda net, *rest, **more: bf.MCDropout(net, *rest, p=0.1, **more),
-    "Laplace, last layer": lambda net, *rest, **more: bf.LaplaceApproximation(net, *rest, subset="last_layer", **more),
+    "Laplace, last layer": bf.LaplaceApproximation,
     "Ensemble": lambda net, *rest, **more: bf.Ensemble(net, *rest, members=2, **more),
 }
 
@@ -353,7 +385,8 @@ def try_one(entry: Entry, method: str, folder: Path) -> dict[str, str]:
     torch.manual_seed(0)
     net, (x, y) = entry.make(), entry.data()
     try:
-        bnn = METHODS[method](net, entry.likelihood(), output=entry.output)
+        random = {"bayesian": entry.last_layer} if method == "Laplace, last layer" else {}
+        bnn = METHODS[method](net, entry.likelihood(), output=entry.output, **random)
         bnn.fit((x, y), epochs=4, batch_size=4, learning_rate=1e-3, progress=False)
         predictive = bnn.predict(x, draws=2)
     except (TypeError, ValueError, NotImplementedError) as problem:
@@ -363,8 +396,7 @@ def try_one(entry: Entry, method: str, folder: Path) -> dict[str, str]:
     bnn.save(folder)
     again = bf.load(folder, net)
     assert torch.equal(again.predict(x, draws=2).outputs, predictive.outputs)
-    if method not in {"Laplace, last layer"}:
-        assert float((predictive.outputs[0] - predictive.outputs[1]).abs().max()) > 0
+    assert float((predictive.outputs[0] - predictive.outputs[1]).abs().max()) > 0
     found = {"train": "yes"}
     for step, attempt in (
         ("evaluate", lambda: _evaluate(bnn, x, y)),

@@ -59,7 +59,7 @@ for module in (
 for command in entry_points(group="bayesify.commands"):
     command.load()(app)
 
-_WITHOUT_TORCH = {"data", "--version", "-h", "--help", "--install-completion", "--show-completion"}
+_WITHOUT_TORCH = {"--version", "-h", "--help", "--install-completion", "--show-completion"}
 
 
 @app.callback(invoke_without_command=True)

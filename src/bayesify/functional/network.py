@@ -22,14 +22,20 @@ from bayesify.functional.batched_draws import LOOP_FROM_WEIGHTS
 from bayesify.functional.copying import Lock, as_module, fill, hollow
 from bayesify.functional.dropout import DropoutBefore, KeyedDropout, NoDropout
 from bayesify.functional.initialisation import seeded_torch
-from bayesify.functional.inputs import bind, count, pick
+from bayesify.functional.inputs import InterfaceError, bind, count, pick
 from bayesify.functional.layout import Place, check_trainable, common_dtype, lay_out, main_dtype
 from bayesify.functional.lower_precision import lower_runs
 from bayesify.functional.recomputing import recomputing
 from bayesify.functional.selection import as_texts, select
 from bayesify.functional.swapping import Swapping
 from bayesify.functional.trace_recorders import EscapedWeightsError, ReadRecorder
-from bayesify.functional.tracing import Trace, restore_state, state_of, trace_network
+from bayesify.functional.tracing import (
+    Trace,
+    check_random_weights_matter,
+    restore_state,
+    state_of,
+    trace_network,
+)
 from bayesify.priors import Weight, fan_in
 
 __all__ = ["LOOK_UPS", "LOOP_FROM_WEIGHTS", "WEIGHT_LAYERS", "Network"]
@@ -305,7 +311,13 @@ class Network(nn.Module):
         if self.trace is None:
             self.arguments(x)  # an error about wrong input names must not become part of the trace
             with self.lock:
-                self.trace = trace_network(self, x)
+                self.trace = trace = trace_network(self, x)
+                try:
+                    check_random_weights_matter(self, x)
+                except InterfaceError:
+                    self.trace = None
+                    raise
+            return trace
         return self.trace
 
     def call(

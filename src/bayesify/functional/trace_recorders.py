@@ -38,6 +38,8 @@ class ReadRecorder(TorchFunctionMode):
         self.hollow = {id(tensor) for tensor in hollow}
         self.names = {id(tensor): name for name, tensor in tensors.items()}
         self.readers: dict[str, set[str]] = {}
+        # How many layers had been entered when a tensor was first read.
+        self.read_at: dict[str, int] = {}
         self.running: list[str] = []
         self.entered = 0
 
@@ -52,6 +54,7 @@ class ReadRecorder(TorchFunctionMode):
                 name = self.names.get(id(leaf))
                 if name is not None:
                     self.readers.setdefault(name, set()).add(reader)
+                    self.read_at.setdefault(name, self.entered)
         return func(*args, **(kwargs or {}))
 
 

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from bayesify.errors import first_line
 from bayesify.functional.dropout import Site
 from bayesify.functional.initialisation import seeded_torch
+from bayesify.functional.inputs import InterfaceError
 from bayesify.functional.trace_recorders import DropoutRecorder, EscapedWeightsError, ReadRecorder, sites_from
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Trace:
         changes_inputs: passes write into their inputs.
         changes_weights: passes write into the weights (an embedding with a largest norm).
         keeps_state: passes change attributes of the modules.
+        evaluated: the same layers in evaluation mode.
+        read_at: how many of these had been entered when a tensor was first read, by the tensor's name.
 
     """
 
@@ -78,6 +81,8 @@ class Trace:
     changes_inputs: bool = True
     changes_weights: bool = True
     keeps_state: bool = True
+    evaluated: dict[str, LayerUse] = field(default_factory=dict)
+    read_at: dict[str, int] = field(default_factory=dict)
 
     @property
     def widest(self) -> int:
@@ -108,6 +113,40 @@ def trace_network(network: Network, x: Any) -> Trace:
     except Exception as problem:  # noqa: BLE001 -- a network that cannot be traced still trains by the weight path
         return Trace({}, None, updates_buffers=bool(network.kept()), problem=first_line(problem))
     return trace
+
+
+def check_random_weights_matter(network: Network, x: Any) -> None:
+    """Refuse random weights that the output does not depend on: all draws would be the same function.
+
+    Args:
+        network: a traced network.
+        x: a batch of inputs.
+
+    Raises:
+        InterfaceError: if none of the random weights leads to the output.
+
+    """
+    partly = network.bayesian != "all" and 0 < network.random_size < network.size
+    if not partly or torch.is_inference_mode_enabled():
+        return
+    tensors = {name: tensor.detach() for name, tensor in network.unflatten(network.initial).items()}
+    random = {place.name: tensors[place.name].clone().requires_grad_() for place in network.places if place.random}
+    try:
+        with torch.enable_grad():
+            output, _ = network.call({**tensors, **random}, copies_of_first(x, _SIZES[0], network.device))
+            if output.requires_grad:
+                slopes = torch.autograd.grad(output.sum(), [*random.values()], allow_unused=True)
+                leads = any(slope is not None for slope in slopes)
+            else:
+                leads = not output.is_floating_point()
+    except Exception:  # noqa: BLE001 -- a network without derivatives is not examined
+        return
+    if not leads:
+        owners = ", ".join(dict.fromkeys(repr(name.rpartition(".")[0]) for name in random))
+        raise InterfaceError(
+            f"the output does not depend on the random weights, those of {owners}: name a layer that leads to the "
+            "output with bayesian="
+        )
 
 
 def copies_of_first(x: Any, count: int, device: torch.device) -> Any:
@@ -143,6 +182,8 @@ def _traced(network: Network, x: Any) -> Trace:
         changes_inputs=any(each.changed_inputs for each in passes),
         changes_weights=any(each.changed_weights for each in passes) or _has_largest_norm(network.template),
         keeps_state=any(each.changed_state for each in passes),
+        evaluated=quiet.uses,
+        read_at=quiet.read_at,
     )
     if network.dropout_always and sites:
         reached = Counter(seen.owner for seen in _one_pass(network, few, train=False, always=True).dropout.seen)
@@ -166,6 +207,7 @@ class _Pass:
     changed_inputs: bool
     changed_state: bool
     moved_generator: bool
+    read_at: dict[str, int]
 
 
 def _one_pass(
@@ -215,6 +257,7 @@ def _one_pass(
             not torch.equal(before_pass, after_pass)
             for before_pass, after_pass in zip(generator, _generator_state(network.device), strict=True)
         ),
+        read_at=reads.read_at,
     )
 
 

@@ -469,11 +469,12 @@ class Prediction(nn.Module, ABC):
                     rows.append(self.outputs_at(theta, part, dropout, kept))
             return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
 
-        if by == "draws" and len(numbers) > 1 and self._may_share_prefix(drawing, numbers[:2]):
+        if by == "draws" and len(numbers) > 1 and self._may_share_prefix():
             with shared_prefix(self.network, to_device(few(self.network, x), device)) as shared:
-                if shared:
+                drawn = self._random_tensors(drawing, numbers) if shared else None
+                if drawn is not None:
                     parts = [take(x, slice(start, start + batch_size)) for start in range(0, total, batch_size)]
-                    each = [self._draw_by_draw(to_device(part, device), numbers, drawing) for part in parts]
+                    each = [self._draw_by_draw(to_device(part, device), numbers, drawn) for part in parts]
                     return torch.cat(each, 1) if len(each) > 1 else each[0]
         # A chain is a function of tensors alone; other modules cannot run in several threads at once.
         worth = self.network.is_chain and self.network.size >= LOOP_FROM_WEIGHTS
@@ -483,19 +484,42 @@ class Prediction(nn.Module, ABC):
             gathered = parallel.side_by_side(evaluate, draws, device, worth=worth)
             return torch.cat(gathered) if len(gathered) > 1 else gathered[0]
 
-    def _may_share_prefix(self, drawing: Drawing, two: Sequence[int]) -> bool:
-        """Whether draws differ in their random weights alone, and there are other weights."""
-        size, some = self.network.random_size, [0]
+    def _may_share_prefix(self) -> bool:
+        """Whether draws are the network at other weights and nothing else, and some weights are not random."""
+        some, size = [0], self.network.random_size
         others = size < self.network.size or bool(self.network.frozen())
         if size == 0 or not others or not self.at_weights:
             return False
-        if self.dropout_keys(some, 0) is not None or self.draw_buffers(some) is not None:
-            return False
-        theta = drawing(two)
-        return bool(torch.equal(theta[0, size:], theta[1, size:]))
+        return self.dropout_keys(some, 0) is None and self.draw_buffers(some) is None
 
-    def _draw_by_draw(self, x: Any, numbers: Sequence[int], drawing: Drawing) -> Tensor:
-        return torch.cat([self.outputs_at(drawing([number]), x, None, None) for number in numbers])
+    def _random_tensors(self, drawing: Drawing, numbers: Sequence[int]) -> Callable[[int], dict[str, Tensor]] | None:
+        """The tensors of a draw by its number; None where draws differ in other than their random weights.
+
+        Draws share the tensors that are not random, and the others are kept where they are few.
+        """
+        network, first = self.network, drawing(numbers[:1])[0]
+        size, tensors = network.random_size, network.unflatten(first)
+        random = [place.name for place in network.places if place.random]
+
+        def drawn(number: int) -> dict[str, Tensor]:
+            own = network.unflatten(drawing([number])[0])
+            return {**tensors, **{name: own[name].clone() for name in random}}
+
+        keeps = len(numbers) * size <= _DRAW_ELEMENTS * _room("draws", network.device)
+        kept = {numbers[0]: tensors}
+        # Where several networks share the draws among them, the last draw is of another one than the first.
+        for number in numbers[1:] if keeps else {numbers[1], numbers[-1]}:
+            theta = drawing([number])[0]
+            if not torch.equal(theta[size:], first[size:]):
+                return None
+            if keeps:
+                own = network.unflatten(theta)
+                kept[number] = {**tensors, **{name: own[name].clone() for name in random}}
+        return kept.__getitem__ if keeps else drawn
+
+    def _draw_by_draw(self, x: Any, numbers: Sequence[int], drawn: Callable[[int], dict[str, Tensor]]) -> Tensor:
+        with explained(self.network, x):
+            return torch.stack([self.network.call(drawn(number), x)[0] for number in numbers])
 
     def outputs_at(self, theta: Tensor, x: Any, dropout: Tensor | None, kept: dict[str, Tensor] | None) -> Tensor:
         """Outputs of the network at given weights, in evaluation mode.

@@ -28,11 +28,12 @@ class Goal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A goal and what was measured; None where nothing was."""
+    """A goal, what was measured (None where nothing was), and the commit of the code, where it was recorded."""
 
     goal: Goal
     value: float | None
     quartiles: tuple[float, float] | None = None
+    commit: str | None = None
 
     @property
     def reached(self) -> bool | None:
@@ -51,7 +52,7 @@ _PRIORS = {"mixture": "scale mixture", "normal": "normal prior"}
 GOALS = (
     *(Goal(f"training step / plain step, {said}", 1.5, "cpu", f"step/{name}") for name, said in _PRIORS.items()),
     *(
-        Goal(f"training step / compiled plain step, {said}", 1.6, "cpu", f"step/{name}", **_COMPILED)
+        Goal(f"training step / compiled plain step, {said}", 1.25, "cpu", f"step/{name}", **_COMPILED)
         for name, said in _PRIORS.items()
     ),
     *(
@@ -68,11 +69,11 @@ GOALS = (
     ),
     Goal("100-draw answers for 10,000 images / 100 plain passes", 1.05, "cpu", "predict"),
     Goal(
-        "answers by moments / one plain pass", 4.0, "cpu", "predict", "ratio_of_moments", "ratio_of_moments_quartiles"
+        "answers by moments / one plain pass", 3.5, "cpu", "predict", "ratio_of_moments", "ratio_of_moments_quartiles"
     ),
     Goal(
         "the same, variances in bfloat16 where that is faster (precision auto)",
-        4.0,
+        3.5,
         "cpu",
         "predict",
         "ratio_of_moments_auto",
@@ -89,6 +90,12 @@ GOALS = (
     Goal("ensemble of 5 as a fleet / 5 separate trainings", 0.9, "cpu", "fleet/ensemble"),
     Goal("bytes of tensors held in training / plain training with Adam", 2.2, "cpu", "memory", spread=""),
     Goal("the same at the peak of a step", 2.2, "cpu", "memory", "peak_ratio", ""),
+    Goal("step of SGLD, fused / plain step", 1.3, "cpu", "samplers", "sgld_ratio", ""),
+    Goal("step of SGHMC, fused / plain step", 1.3, "cpu", "samplers", "sghmc_ratio", ""),
+    Goal("first BayesianClassifier fit of a process, 100 rows", 1.0, "cpu", "waiting/fits", "first_fit_100", "", "s"),
+    Goal("a later fit, 100 rows", 1.0, "cpu", "waiting/fits", "fit_100", "", "s"),
+    Goal("a later fit, 1,000 rows", 2.0, "cpu", "waiting/fits", "fit_1000", "", "s"),
+    Goal("first output of a command at a terminal, the slowest", 2.0, "cpu", "waiting/commands", "seconds", "", "s"),
     *(
         Goal(f"training step / plain step, both graphed, {said}", 1.3, "cuda", f"graphs/{name}")
         for name, said in _PRIORS.items()
@@ -121,4 +128,5 @@ def _judge(measured: Measured, goal: Goal) -> Verdict:
     result = measured.get(goal.device, {}).get("parts", {}).get(goal.part) or {}
     value = result.get(goal.key)
     quartiles = result.get(goal.spread) if goal.spread else None
-    return Verdict(goal, value, None if quartiles is None else (quartiles[0], quartiles[1]))
+    edges = None if quartiles is None else (quartiles[0], quartiles[1])
+    return Verdict(goal, value, edges, result.get("commit"))

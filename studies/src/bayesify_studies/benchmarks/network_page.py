@@ -32,14 +32,21 @@ METHODS = {
 }
 PRECISIONS = {"bfloat16": "bfloat16", "tf32": "TF32"}
 STEP, FLIPOUT, EAGER, MEMORY, ENSEMBLE, LAPLACE, PREDICTION, COMPILING = 1.25, 2.2, 1.8, 1.8, 0.7, 60.0, 1.03, 1.5
+_EARLIER = (
+    "A row with † has a number of an earlier run, made with earlier code, and was not measured again. Where only one "
+    "of two numbers is earlier, their ratio compares two runs. The goals count these rows too."
+)
 # The goal for memory is one for networks of at least so many weights.
 _MANY_WEIGHTS = 10_000_000
 
 
 def publish(files: Sequence[Path], results: Path) -> None:
-    """Take measurements in, later ones in place of earlier ones, and write the results and their page."""
+    """Take measurements in, later ones in place of earlier ones, and write the results and their page.
+
+    Rows that are not measured again are marked as those of an earlier run.
+    """
     known: dict[str, Any] = json.loads(results.read_text()) if results.is_file() else {"machine": {}, "rows": []}
-    rows = {_key(row): row for row in known["rows"]}
+    rows = {_key(row): row | {"earlier": True} for row in known["rows"]}
     for file in files:
         if not file.is_file():
             raise SystemExit(f"network_speed.py: there is no file {file}")
@@ -71,6 +78,7 @@ def page(measured: dict[str, Any]) -> str:
         "# Speed of known networks",
         f"{answer} Measured on one {card} with {versions}.",
         "Batches: " + "; ".join(f"{TITLES[name]} {text}" for name, text in BATCHES.items()) + ". Dropout is off.",
+        _EARLIER if any(row.get("earlier") for row in rows) else "",
         "## Step",
         (
             "`plain` is the same network trained by the same engine, compiled and captured in the same way. "
@@ -178,6 +186,11 @@ def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, marks, *lines))
 
 
+def _mark(*rows: Row | None) -> str:
+    """The sign of a line with numbers of an earlier run."""
+    return " †" if any(row is not None and row.get("earlier") for row in rows) else ""
+
+
 def _of(row: Row | None, what: str) -> float | None:
     return None if row is None else row.get(what)
 
@@ -193,7 +206,7 @@ def _step_table(rows: Sequence[Row]) -> str:
         user = _find(rows, network, "torch.compile", precision, compiled=True)
         lines.append(
             [
-                f"{TITLES[network]}, {PRECISIONS[precision]}",
+                f"{TITLES[network]}, {PRECISIONS[precision]}{_mark(row, plain, user)}",
                 METHODS[row["method"]],
                 _number(row["ms"]),
                 _number(_of(plain, "ms")),
@@ -209,12 +222,13 @@ def _compile_table(rows: Sequence[Row]) -> str:
     for network, precision, row in _steps(rows):
         user = _find(rows, network, "torch.compile", precision, compiled=True)
         second = _find(rows, network, row["method"], precision, compiled=True, again=True)
+        plain = _find(rows, network, "point", precision, compiled=True)
         lines.append(
             [
-                f"{TITLES[network]}, {PRECISIONS[precision]}",
+                f"{TITLES[network]}, {PRECISIONS[precision]}{_mark(row, plain, user, second)}",
                 METHODS[row["method"]],
                 _number(row.get("compile_seconds"), 0),
-                _number(_of(_find(rows, network, "point", precision, compiled=True), "compile_seconds"), 0),
+                _number(_of(plain, "compile_seconds"), 0),
                 _number(_of(user, "compile_seconds"), 0),
                 _number(_compiling(rows, row)),
                 _number(_of(second, "compile_seconds"), 0),
@@ -240,7 +254,8 @@ def _eager_table(rows: Sequence[Row]) -> str:
                 plain = None if row is None else _plain(rows, row)
                 if row is not None and plain is not None:
                     ratio = _number(_to_eager(rows, row, "ms"))
-                    lines.append([f"{title}, {digits}", name, _number(row["ms"]), _number(plain["ms"]), ratio])
+                    title_of_row = f"{title}, {digits}{_mark(row, plain)}"
+                    lines.append([title_of_row, name, _number(row["ms"]), _number(plain["ms"]), ratio])
     return _table(("network", "method", "ms", "plain, ms", "ratio"), lines)
 
 
@@ -252,7 +267,7 @@ def _memory_table(rows: Sequence[Row]) -> str:
         if plain is not None and row.get("peak_gib") is not None:
             lines.append(
                 [
-                    f"{TITLES[network]}, {PRECISIONS[precision]}",
+                    f"{TITLES[network]}, {PRECISIONS[precision]}{_mark(row, plain, alike)}",
                     METHODS[row["method"]],
                     _number(row["peak_gib"]),
                     _number(plain["peak_gib"]),
@@ -270,12 +285,13 @@ def _others(rows: Sequence[Row]) -> list[str]:
             precision = "bfloat16" if row["precision"] == "bfloat16" else "TF32"
             said.append(
                 f"- {row['rows']:,} inputs of ResNet-18 with {row['draws']} whole draws in {precision}: "
-                f"{row['ours_seconds']:.2f} s, {row['ratio']:.3f} times as many plain passes."
+                f"{row['ours_seconds']:.2f} s, {row['ratio']:.3f} times as many plain passes{_mark(row)}."
             )
         if row.get("function") == "last_layer_laplace":
             said.append(
                 f"- Laplace ({row['structure']}) on a last layer of {row['features']:,} features and "
-                f"{row['classes']:,} classes, from {row['rows']:,} rows of features: {row['seconds']:.1f} s."
+                f"{row['classes']:,} classes, from {row['rows']:,} rows of features: {row['seconds']:.1f} s"
+                f"{_mark(row)}."
             )
     return ["\n".join(said)] if said else ["Not measured."]
 
@@ -287,7 +303,7 @@ def _images(rows: Sequence[Row]) -> list[str]:
         return []
     lines = [
         [
-            row["setting"],
+            f"{row['setting']}{_mark(row)}",
             str(row["epochs"]),
             *(_number(row["scores"][name], digits) for name, digits in (("accuracy", 4), ("nll", 3), ("ece", 3))),
             _number(row.get("seconds_per_epoch")),

@@ -20,6 +20,13 @@ the quartiles over rounds in brackets. Measure again with
     python studies/scripts/speed.py --device cuda --out speed-cuda.json    # on a GPU
     python studies/scripts/speed.py --merge speed-cuda.json                # into this page
 """
+_CODE = """The last column is the commit of the code that was measured. `earlier` is code before commits were recorded:
+these numbers are not of the present code.
+"""
+_PREFIX = """With `bayesian="last_block"` the draws share the passes before their first random weight. K draws of the
+last k of L equal blocks need (L - k + K k) / L passes. Work is counted in multiplications, time is that of `predict`,
+both in passes of the plain network over the same inputs.
+"""
 _FLOOR = """The floor is the least time that a step can take. Each pass needs a number of bytes, of operations in matrix
 products and of elementwise operations. It takes at least as long as the slowest of these three (the formulas are in
 `studies/src/bayesify_studies/benchmarks/floor.py`). The bandwidth, for memory as large as the step's state, and the
@@ -31,8 +38,10 @@ def page(measured: Measured, findings: str = "", figures: Sequence[str] = ()) ->
     """The whole page, in Markdown."""
     parts = [_TOP, *(machine_words(DEVICES[device], found["machine"]) for device, found in measured.items())]
     parts.append(f"{START}\n{findings.strip()}\n{END}")
-    parts += ["## Goals", goals_table(judge(measured))]
+    parts += ["## Goals", _CODE, goals_table(judge(measured))]
     cpu = measured.get("cpu", {}).get("parts", {})
+    if any(name.startswith("prefix/") for name in cpu):
+        parts += ["## Draws of the last block", _PREFIX, prefix_table(cpu)]
     if cpu.get("peers", {}).get("rows"):
         parts += ["## Other libraries", peers_table(cpu["peers"])]
     if any("scaling" in name for found in measured.values() for name in found["parts"]):
@@ -61,8 +70,28 @@ def goals_table(verdicts: Sequence[Verdict]) -> str:
     for verdict in verdicts:
         goal, unit = verdict.goal, f" {verdict.goal.unit}" if verdict.goal.unit else ""
         measured = "–" if verdict.value is None else f"{number(verdict.value, verdict.quartiles)}{unit}"
-        rows.append([DEVICES[goal.device], goal.what, f"{goal.limit:g}{unit}", measured, verdict.words])
-    return table(["", "what", "at most", "measured", ""], rows)
+        commit = "" if verdict.value is None else verdict.commit or "earlier"
+        rows.append([DEVICES[goal.device], goal.what, f"{goal.limit:g}{unit}", measured, verdict.words, commit])
+    return table(["", "what", "at most", "measured", "", "code"], rows)
+
+
+def prefix_table(parts: Mapping[str, Any]) -> str:
+    """Passes of predictions whose draws share the first blocks: by formula, by work and by time."""
+    rows = [
+        [
+            result["network"],
+            f"{result['draws']} draws of the last {result['random_blocks']} of {result['blocks']}",
+            f"{result['passes_expected']:.2f}",
+            f"{result['passes_of_work']:.2f}",
+            number(result["passes_of_time"], result["passes_of_time_quartiles"]),
+            f"{result['passes_of_time_without_sharing']:.1f}",
+            f"{result['largest_difference']:.1g}",
+        ]
+        for name, result in parts.items()
+        if name.startswith("prefix/") and "failed" not in result
+    ]
+    heading = ["network", "blocks", "formula", "work", "time", "time without sharing", "largest difference of outputs"]
+    return table(heading, rows)
 
 
 def peers_table(result: Mapping[str, Any]) -> str:
