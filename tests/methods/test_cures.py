@@ -61,6 +61,18 @@ def test_worse_than_neighbours_by_the_error_of_numbers_whatever_the_noise():
         assert warned(point, data, epochs=epochs, learning_rate=0.02) == expected
 
 
+def test_a_fit_of_99_percent_of_a_curve_without_noise_is_worse_than_a_kernel_regression_until_trained_longer():
+    x = torch.linspace(-2, 2, 200)[:, None]
+    y = torch.sin(2 * x[:, 0])
+    short = bf.PointEstimate(net(1, 1), "gaussian:0.1")
+    assert warned(short, (x, y), epochs=150, learning_rate=0.02) == {"worse_than_neighbours"}
+    assert 1 - (short.checked.score / float(y.std())) ** 2 > 0.98
+    assert "a kernel regression" in short.warnings["worse_than_neighbours"]
+    assert short.checked.neighbours < 1e-4
+    long = bf.PointEstimate(net(1, 1), "gaussian:0.1")
+    assert warned(long, (x, y), epochs=800, learning_rate=0.05, schedule="cosine") == set()
+
+
 def test_a_rate_that_explodes_is_cured_by_a_lower_one():
     x, y = sine()
     exploded = bf.PointEstimate(net(1, 1), "gaussian:0.1")

@@ -6,7 +6,8 @@ than a constant. Kernel ridge regression with the kernel k, in closed form, with
 
     f(x) = k(x, X) (K + n I)^-1 y,    y_i - f_-i(x_i) = a_i / (M^-1)_ii,    M = K + n I, a = M^-1 y
 
-(Rasmussen and Williams 2006, "Gaussian processes for machine learning", 2.19 and 5.4.2).
+with one eigendecomposition of K for all n (Rasmussen and Williams 2006, "Gaussian processes for machine
+learning", 2.19 and 5.4.2).
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _PSEUDO = 1.0
 _MOST_NUMBERS = 4096
 _FEWEST = 8
 # Kernel widths, in units of the median distance of the examples, and noise variances over that of the targets.
-_WIDTHS, _RIDGES = (0.5, 1.0, 2.0), (1e-4, 1e-2, 0.2)
-# The inverse of a larger kernel takes too long for a check.
+_WIDTHS, _RIDGES = (0.5, 1.0, 2.0), (1e-8, 1e-6, 1e-4, 1e-2, 0.2)
+# The eigenvectors of a larger kernel take too long for a check.
 _MOST_KERNEL = 500
 
 
@@ -166,10 +167,11 @@ def _kernel_regression(known: Tensor, values: Tensor, asked: Tensor) -> tuple[fl
     best: tuple[float, Tensor] | None = None
     for width in _WIDTHS:
         kernel, wanted = ((-part / (2 * width**2 * typical)).exp() for part in (squared, across))
+        values, vectors = torch.linalg.eigh(kernel)
         for ridge in _RIDGES:
-            inverse = torch.linalg.inv(kernel + ridge * torch.eye(len(x), dtype=x.dtype, device=x.device))
-            weights = inverse @ y
-            left_out = weights / inverse.diagonal().unsqueeze(1)
+            inverse = 1 / (values.clamp(min=0) + ridge)
+            weights = vectors @ (inverse.unsqueeze(1) * (vectors.T @ y))
+            left_out = weights / (vectors.square() @ inverse).unsqueeze(1)
             error = float(left_out.square().mean())
             if best is None or error < best[0]:
                 # An example that is known is predicted as if it were not.

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import bayesify as bf
+from bayesify.methods.ivon import update
 from bayesify.methods.ivon.ivon import IVON, hessian_rate, ivon_update
 
 NOISE, N = 0.5, 24
@@ -235,10 +236,48 @@ def test_the_found_start_learns_a_curve_where_wide_widths_end_at_a_constant():
     assert error(hessian_init=1.0) > 0.5
 
 
+def test_a_warm_up_that_is_over_stays_over_where_the_run_is_extended(tmp_path, blobs):
+    def make():
+        torch.manual_seed(0)
+        return IVON(bf.networks.mlp(2, 3, units=4), "categorical")
+
+    def phases(method):
+        """Whether each of the steps of an epoch was one of Adam's."""
+        seen = []
+        numbers = update.NaturalGradientRule.numbers
+
+        def noted(rule, rate, done):
+            found = numbers(rule, rate, done)
+            seen.append((done, bool(found[3])))
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(update.NaturalGradientRule, "numbers", noted)
+            method()
+        return dict(seen)
+
+    run, settings = tmp_path / "run", {"progress": False, "compiled": False}
+    batches = -(-len(blobs[1]) // 128)
+    first = phases(lambda: make().fit(blobs, epochs=4, run=run, **settings))
+    assert sum(first.values()) == 2 * batches
+    # Of 12 epochs a half would be 6.
+    longer = bf.load(run)
+    later = phases(lambda: longer.resume(blobs, run, extend=8, progress=False))
+    assert min(later) == 4 * batches
+    assert not any(later.values())
+    # A checkpoint without the length of the warm-up, as runs had them before.
+    optimizer = longer.make_optimizer("adam", 0.1)
+    saved = optimizer.state_dict()
+    for group in saved["param_groups"]:
+        del group["warm_up"]
+    optimizer.load_state_dict(saved)
+    assert optimizer.warm_up == 6 * batches
+
+
 def test_a_found_start_is_saved_and_resumed_to_the_same_bits(tmp_path, blobs):
     def make():
         torch.manual_seed(0)
-        # A warm-up is a share of all steps, which a longer run has more of.
+        # The warm-up is a share of the first plan's steps, which are other ones here.
         return IVON(bf.networks.mlp(2, 3, units=4), "categorical", adam_share=0.0)
 
     whole = make()

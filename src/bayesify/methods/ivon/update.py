@@ -114,10 +114,31 @@ class NaturalGradient(Optimizer):
         fixed: bool | None = None,
     ) -> None:
         groups = [{"params": [mean, hessian]}, *([{"params": list(others)}] if others else [])]
-        super().__init__(groups, {"lr": positive("learning_rate", learning_rate)})
+        super().__init__(groups, {"lr": positive("learning_rate", learning_rate), "warm_up": warm_up})
         self.prior_mean, self.prior_precision = prior_mean, prior_precision
-        self.beta1, self.beta2, self.batches, self.warm_up = beta1, beta2, batches, warm_up
+        self.beta1, self.beta2, self.batches = beta1, beta2, batches
         self.fixed = mean.shape[0] > hessian.shape[0] if fixed is None else fixed
+
+    @property
+    def warm_up(self) -> int:
+        """The number of first steps in which the mean follows Adam.
+
+        It is a part of the state: a run that is extended keeps the length that its first plan gave, so that a warm-up
+        that is over stays over.
+        """
+        return int(self.param_groups[0]["warm_up"])
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore a state; one that was saved without a warm-up keeps that of this optimiser.
+
+        Args:
+            state_dict: as `state_dict()` gave it.
+
+        """
+        planned = self.warm_up
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            group.setdefault("warm_up", planned)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:

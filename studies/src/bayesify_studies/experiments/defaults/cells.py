@@ -26,6 +26,8 @@ COSTLY = ("digits", "mnist", "fashion-mnist", "clinc", "naval", "power", "protei
 # Seconds of one process.
 LIMITS = {"default": 120.0, "baseline": 120.0, "posterior": 200.0, "distance": 600.0, "try": 120.0, "tuned": 200.0}
 LIMIT_OF_AUTO = 240.0
+# Distances of the methods that have goals, without the others.
+GOALS = "goals"
 FINE, REFUSED, UNAFFORDABLE, FAILED = "fine", "refused", "unaffordable", "failed"
 
 Lines = Mapping[str, Mapping[str, Any]]
@@ -78,7 +80,8 @@ def compute(cell: Cell) -> dict[str, Any]:
     if cell.part == "posterior":
         return posteriors.compared(posterior_folder(), cell.problem, cell.method)
     if cell.part == "distance":
-        return distances.compared(cell.problem, cell.seed)
+        names = distances.OF_GOALS if cell.method == GOALS else distances.COMPARED
+        return distances.compared(cell.problem, cell.seed, names)
     of = PROBLEMS[cell.problem]
     if cell.method == "auto":
         return fits.fitted(cell.problem, cell.method, cell.seed)
@@ -126,10 +129,10 @@ def _in_order(lines: Lines, size: Size) -> Iterator[Cell]:
     quick = replace(size, problems=tuple(name for name in size.problems if name not in COSTLY))
     yield from _defaults(size, fast, [0])
     yield from _defaults(quick, slow, [0])
-    yield from _distances(range(min(5, size.distance_seeds)))
+    yield from _distances("all", range(min(distances.SEEDS_OF_ALL, size.distance_seeds)))
     yield from _defaults(size, fast, range(1, min(2, size.seeds)))
     yield from (Cell("posterior", name, method, 0) for name in _posteriors() for method in posteriors.METHODS)
-    yield from _distances(range(5, size.distance_seeds))
+    yield from _distances(GOALS, range(distances.SEEDS_OF_ALL, size.distance_seeds))
     yield from _searched(lines, quick, fast, range(min(1, size.tuned_seeds)))
     yield from _defaults(size, fast, range(2, min(3, size.seeds)))
     yield from _defaults(size, slow, [0])
@@ -145,8 +148,8 @@ def _in_order(lines: Lines, size: Size) -> Iterator[Cell]:
     yield from _defaults(size, slow, range(1, size.seeds))
 
 
-def _distances(seeds: Iterable[int]) -> Iterator[Cell]:
-    return (Cell("distance", data, "all", seed) for seed in seeds for data in distances.DATA)
+def _distances(which: str, seeds: Iterable[int]) -> Iterator[Cell]:
+    return (Cell("distance", data, which, seed) for seed in seeds for data in distances.DATA)
 
 
 def _defaults(size: Size, methods: Iterable[str], seeds: Iterable[int]) -> Iterator[Cell]:
