@@ -51,6 +51,28 @@ def swag():
     return sharded(bf.SWAG(perceptron(), "categorical", rank=5), optimizer="sgd:momentum=0.9", learning_rate=0.05)
 
 
+def sgld():
+    return sharded(bf.SGLD(perceptron(), "categorical", chains=2, samples=4), learning_rate=1e-3)
+
+
+def sghmc():
+    return sharded(bf.SGHMC(perceptron(), "categorical", chains=2, samples=4), learning_rate=1e-3)
+
+
+def laplace():
+    return sharded(bf.LaplaceApproximation(perceptron(), "categorical", subset="last_layer"))
+
+
+def ensemble():
+    return sharded(bf.Ensemble(perceptron(nn.Dropout(0.2)), "categorical", members=2, prior="normal:1"), clip_norm=0.05)
+
+
+def sgld_batch_norm():
+    """Weights that are not random, and running statistics of each chain."""
+    net = perceptron(nn.BatchNorm1d(16)).double()
+    return sharded(bf.SGLD(net, "categorical", chains=2, samples=4, bayesian=["3"]), learning_rate=1e-3)
+
+
 def mixture_prior():
     return sharded(bf.Variational(perceptron(), "categorical", prior="scale-mixture:0.75,1,0.1"), draws=2)
 
@@ -247,6 +269,10 @@ def ivon_memory():
     return memory(lambda: bf.IVON(wide(), "categorical"))
 
 
+def sghmc_memory():
+    return memory(lambda: bf.SGHMC(wide(), "categorical", chains=1, samples=3), learning_rate=1e-4)
+
+
 # Checkpoints: each case goes on with the run of the one before it, with another number of processes.
 
 
@@ -262,7 +288,13 @@ def methods():
             lambda: bf.IVON(perceptron(), "categorical", bayesian="last_layer", adam_share=0.0),
             {"learning_rate": 0.05},
         ),
+        "sghmc": (lambda: bf.SGHMC(perceptron(), "categorical", chains=2, samples=2), {"learning_rate": 1e-3}),
     }
+
+
+def resumable(method):
+    """The weights; which samples are stored depends on the planned epochs."""
+    return {name: value for name, value in weights(method).items() if name not in {"stored", "count"}}
 
 
 def begin():
@@ -271,7 +303,7 @@ def begin():
         plan = {"epochs": 2, "batch_size": BATCH, "learning_rate": 0.02, "progress": False} | settings
         method = make()
         method.fit(data(), run=run_folder() / name, distributed="sharded", **plan)
-        results |= {f"{name}/{key}": value for key, value in weights(method).items()}
+        results |= {f"{name}/{key}": value for key, value in resumable(method).items()}
     return results
 
 
@@ -280,7 +312,7 @@ def go_on():
     for name, (make, _) in methods().items():
         method = make()
         method.resume(data(), run_folder() / name, extend=2, progress=False)
-        results |= {f"{name}/{key}": value for key, value in weights(method).items()}
+        results |= {f"{name}/{key}": value for key, value in resumable(method).items()}
     return results
 
 
@@ -290,7 +322,7 @@ def undisturbed():
         plan = {"epochs": 6, "batch_size": BATCH, "learning_rate": 0.02, "progress": False} | settings
         method = make()
         method.fit(data(), **plan)
-        results |= {f"{name}/{key}": value for key, value in weights(method).items()}
+        results |= {f"{name}/{key}": value for key, value in resumable(method).items()}
     return results
 
 
@@ -306,7 +338,19 @@ def refused_scales():
 
 
 def refused_method():
-    return sharded(bf.Ensemble(perceptron(), "categorical", members=2))
+    return bf.HMC(perceptron(), "categorical").fit(data(), warm_up=20, samples=2, distributed="sharded", progress=False)
+
+
+def refused_scales_of_chains():
+    return sharded(bf.SGLD(perceptron(), "categorical", prior="normal:half-cauchy(1)", chains=2, samples=4))
+
+
+def refused_found_step():
+    return sharded(bf.SGLD(perceptron(), "categorical", chains=2, samples=4), learning_rate=None)
+
+
+def refused_curvature():
+    return sharded(bf.LaplaceApproximation(perceptron(), "categorical"))
 
 
 def refused_rates():

@@ -9,18 +9,24 @@ from together import run_cases, why_not
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
-METHODS = ("point", "mc_dropout", "weight_estimator", "local", "flipout", "ivon", "swag")
+METHODS = (
+    *("point", "mc_dropout", "weight_estimator", "local", "flipout", "ivon", "swag"),
+    *("sgld", "sghmc", "laplace", "ensemble"),
+)
 SETTINGS = ("batch_norm", "batch_norm_few_examples", "clipped", "accumulated")
 OTHERS = (
     *("ivon_clipped", "ivon_last_layer", "mixture_prior", "stick_the_landing", "priors_by_layer"),
-    *("averaged", "validated", "learned_noise", "attention", "bfloat16"),
+    *("averaged", "validated", "learned_noise", "attention", "bfloat16", "sgld_batch_norm"),
 )
 OWN = ("own_variational", "own_closed_kl", "own_ivon")
-MEMORY = ("variational_memory", "ivon_memory")
+MEMORY = ("variational_memory", "ivon_memory", "sghmc_memory")
 REFUSED = {
     "refused_full_rank": "correlations between the weights of different processes",
     "refused_scales": "scales or a noise that are variables",
-    "refused_method": "ensemble cannot be sharded",
+    "refused_method": "hmc cannot be sharded",
+    "refused_scales_of_chains": "sgld cannot be sharded: scales that are variables",
+    "refused_found_step": "sgld finds its step size from all weights",
+    "refused_curvature": "use subset='last_layer'",
     "refused_rates": "rates= does not work with distributed='sharded'",
     "refused_recompute": "recompute= does not work with distributed='sharded'",
     "refused_optimizer": "depend on more than one weight",

@@ -9,7 +9,7 @@ whole pass, and so are all weights of a network that could not be traced.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.func import functional_call
+from torch.utils import _pytree as pytree
 
 from bayesify.distributed.group import Group
 from bayesify.distributed.sharding import Shard, weights_of
@@ -61,7 +62,15 @@ def make_shard(network: Network, group: Group) -> Shard:
 
 
 def sharded_outputs(
-    network: Network, shard: Shard, rows: Sequence[Tensor], x: Any, *, dropout: Tensor | None, keys: Tensor | None
+    network: Network,
+    shard: Shard,
+    rows: Sequence[Tensor],
+    x: Any,
+    *,
+    dropout: Tensor | None,
+    keys: Tensor | None,
+    each: bool = False,
+    kept: Mapping[str, Tensor] | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Outputs `[draws, batch, ...]` of training passes, and each draw's buffers.
 
@@ -72,6 +81,8 @@ def sharded_outputs(
         x: a batch of inputs.
         dropout: keys `[draws, 2]` of the dropout masks; None switches dropout off.
         keys: of the noise of own draws, `[draws, 2]`.
+        each: whether `x` and `kept` have a batch and buffers for each draw.
+        kept: buffers by name; None takes those of the network.
 
     Returns:
         As `Network.outputs`.
@@ -83,9 +94,16 @@ def sharded_outputs(
         mask = None if dropout is None else dropout[draw]
         with gathered.noted():
             tensors = gathered.whole_pass()
-            results.append(network.call(tensors, x, train=True, dropout=mask, around=gathered.placed()))
-    buffers = {name: torch.stack([left[name] for _, left in results]) for name in results[0][1]}
-    return torch.stack([output for output, _ in results]), buffers
+            inputs, buffers = (_row(x, draw), _row(kept, draw)) if each else (x, kept)
+            results.append(
+                network.call(tensors, inputs, train=True, dropout=mask, kept=buffers, around=gathered.placed())
+            )
+    after = {name: torch.stack([left[name] for _, left in results]) for name in results[0][1]}
+    return torch.stack([output for output, _ in results]), after
+
+
+def _row(tree: Any, number: int) -> Any:
+    return pytree.tree_map_only(Tensor, lambda tensor: tensor[number], tree)
 
 
 @dataclass(frozen=True)

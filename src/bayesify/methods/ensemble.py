@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from bayesify.errors import at_least
 from bayesify.functional import initialisation
+from bayesify.functional.sharded_pass import sharded_outputs
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.methods.point import noise_penalty, start_log_noise
@@ -70,6 +71,7 @@ class Ensemble(Method):
 
     name: ClassVar[str] = "ensemble"
     holds_weights: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all"})
+    sharded: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all"})
     capturable: ClassVar[bool] = True
     independent_members: ClassVar[bool] = True
     noise_kind: ClassVar[str | None] = "learned"
@@ -241,7 +243,10 @@ class Ensemble(Method):
         """
         own = [p for p in (self.theta, self.log_noise) if p is not None and p.grad is not None]
         rows = [parameter.grad.view(self.members, -1) for parameter in own if parameter.grad is not None]
-        factors = (largest / (torch.cat(rows, 1).norm(dim=1) + 1e-6)).clamp(max=1.0)
+        norms = torch.cat(rows, 1).norm(dim=1)
+        if self.shard is not None:
+            norms = self.shard.total(norms.square()).sqrt()
+        factors = (largest / (norms + 1e-6)).clamp(max=1.0)
         for row in rows:
             row.mul_(factors[:, None])
         shared = [p for p in self.parameters() if all(p is not mine for mine in own)]
@@ -294,14 +299,17 @@ class Ensemble(Method):
         first = pytree.tree_map_only(Tensor, lambda t: t[0], x)
         keys = [self._training_dropout(first, step, 1, member) for member in members]
         dropout = None if keys[0] is None else torch.cat([k for k in keys if k is not None])
-        kept = self._member_buffers(range(len(members)))
-        return self.network.outputs(self._member_weights(), x, train=True, dropout=dropout, each=True, kept=kept)
+        kept, theta = self._member_buffers(range(len(members))), self._member_weights()
+        if self.shard is not None:
+            rows = [row.unsqueeze(0) for row in theta.unbind()]
+            return sharded_outputs(self.network, self.shard, rows, x, dropout=dropout, keys=None, each=True, kept=kept)
+        return self.network.outputs(theta, x, train=True, dropout=dropout, each=True, kept=kept)
 
     def _penalty(self, step: int, draws: int) -> Tensor:
         if self.prior is None:
             penalty = self.theta.new_zeros(())
         else:
-            penalty = -self.prior.log_density(self.theta[:, : self.network.random_size]).sum()
+            penalty = -self.prior.log_density(self.theta[:, : self._random_size]).sum()
         return penalty if self.log_noise is None else penalty + noise_penalty(self.noise_prior, self.log_noise)
 
     def _training_outputs(self, x: Any, step: int, draws: int) -> tuple[Tensor, dict[str, Tensor]]:

@@ -81,6 +81,8 @@ def over_processes(function: Callable[P, R]) -> Callable[P, R]:
                     f"{method.name} draws no weights in a step: leave out distributed={wanted!r}, which is for "
                     "variational and ivon"
                 )
+            if group.sharded:
+                _check_divisible(method, group)
             with nullcontext() if group.first else without_warnings():
                 return function(*args, **kwargs)
 
@@ -237,9 +239,7 @@ def check_sharded(method: Method, plan: Plan, group: Group) -> None:
         ValueError: with the reason.
 
     """
-    reason = method.why_not_sharded(own_draws=group.own_draws)
-    if reason is not None:
-        raise ValueError(f"{method.name} cannot be sharded: {reason}, or leave out distributed={SHARDED!r}")
+    _check_divisible(method, group)
     for name in ("rates", "recompute"):
         if getattr(plan, name):
             raise ValueError(f"{name}= does not work with distributed={SHARDED!r}: leave it out")
@@ -247,6 +247,12 @@ def check_sharded(method: Method, plan: Plan, group: Group) -> None:
         raise ValueError(
             f"the steps of {plan.optimizer} depend on more than one weight, which other processes hold: use adam"
         )
+
+
+def _check_divisible(method: Method, group: Group) -> None:
+    reason = method.why_not_sharded(own_draws=group.own_draws)
+    if reason is not None:
+        raise ValueError(f"{method.name} cannot be sharded: {reason}, or leave out distributed={SHARDED!r}")
 
 
 def _check_supported(method: Method, plan: Plan | None, group: Group) -> None:

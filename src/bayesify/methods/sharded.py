@@ -6,6 +6,7 @@ part. A method says which of its tensors are cut (`sharded`), and takes up its p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -98,7 +99,10 @@ class Shardable(Learning):
             return
         where = next(self.parameters()).device
         tensors = self._cut_tensors()
-        needed = sum(self._tensor(name).element_size() * shard.whole_size for name in tensors)
+        needed = sum(
+            math.prod(self._tensor(name).shape[:-1]) * self._tensor(name).element_size() * shard.whole_size
+            for name in tensors
+        )
         free = available(where)
         fits = where.type == "cpu" or free is None or needed <= _SHARE_OF_MEMORY * free
         for name, kind in tensors.items():

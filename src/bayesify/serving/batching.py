@@ -55,10 +55,15 @@ class Batcher:
             raise retry_later(429, f"{self.waiting} requests are waiting already: try again in a moment")
         self.waiting += 1
         try:
-            parts, room = [], self.limits.room(predictor.draws(draws))
-            for start in range(0, len(x), room):
-                part = await self._enqueue(predictor, x[start : start + room], draws, seed)
-                parts.append(part if outputs else Prediction(part.outputs[:, :0], part.table))
+            # More draws than a method holds come to the same.
+            draws = predictor.draws(draws)
+            room = self.limits.room(draws)
+            if len(x) <= room:
+                return await self._enqueue(predictor, x, draws, seed, outputs=outputs)
+            parts = [
+                await self._enqueue(predictor, x[start : start + room], draws, seed, outputs=outputs)
+                for start in range(0, len(x), room)
+            ]
         finally:
             self.waiting -= 1
             self._finished.set()
@@ -74,13 +79,14 @@ class Batcher:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _enqueue(self, predictor: Predictor, x: Tensor, draws: int, seed: int) -> asyncio.Future[Prediction]:
+    def _enqueue(
+        self, predictor: Predictor, x: Tensor, draws: int, seed: int, *, outputs: bool
+    ) -> asyncio.Future[Prediction]:
         loop = asyncio.get_running_loop()
         if self._task is None:
             self._task = loop.create_task(self._work())
-        piece = _Piece(predictor, x, loop.create_future(), loop.time())
-        # The number of draws that will be made: more than a method holds comes to the same.
-        key = (id(predictor), predictor.draws(draws), seed)
+        piece = _Piece(predictor, x, len(x), outputs, loop.create_future(), loop.time())
+        key = (id(predictor), draws, seed)
         self._groups.setdefault(key, []).append(piece)
         self._arrived.set()
         return piece.prediction
@@ -93,7 +99,7 @@ class Batcher:
                 await self._arrived.wait()
             key, pieces = next(iter(self._groups.items()))
             spare = pieces[0].arrived + self.limits.window - loop.time()
-            if spare > 0 and sum(len(piece.x) for piece in pieces) < self.limits.room(key[1]):
+            if spare > 0 and sum(piece.size for piece in pieces) < self.limits.room(key[1]):
                 await asyncio.sleep(spare)
             batch = self._take(key)
             if batch:
@@ -103,8 +109,8 @@ class Batcher:
         """As many of the oldest pieces as fit; what is left goes behind the other groups."""
         pieces = [piece for piece in self._groups.pop(key) if not piece.prediction.done()]
         batch, room = [], self.limits.room(key[1])
-        while pieces and len(pieces[0].x) <= room:
-            room -= len(pieces[0].x)
+        while pieces and pieces[0].size <= room:
+            room -= pieces[0].size
             batch.append(pieces.pop(0))
         if pieces:
             self._groups[key] = pieces
@@ -121,16 +127,23 @@ class Batcher:
             for piece in batch:
                 _settle(piece.prediction, problem)
             return
-        start = 0
+        start, none = 0, prediction.outputs[:, :0]
         for piece in batch:
-            _settle(piece.prediction, prediction.rows(start, start + len(piece.x)))
-            start += len(piece.x)
+            stop = start + piece.size
+            # Almost no caller wants the raw outputs, and a view of them costs as much as the rest.
+            _settle(
+                piece.prediction,
+                prediction.rows(start, stop) if piece.outputs else Prediction(none, prediction.table_rows(start, stop)),
+            )
+            start = stop
 
 
 @dataclass(frozen=True)
 class _Piece:
     predictor: Predictor
     x: Tensor
+    size: int
+    outputs: bool
     prediction: asyncio.Future[Prediction]
     arrived: float
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 JSON, PNG, JPEG = "application/json", "image/png", "image/jpeg"
 ARRAYS = ("application/x-npy", "application/octet-stream")
+# A body of this many bytes is decoded in a few milliseconds.
+SMALL_BODY = 64 << 10
 _DEEPEST = 6
 _MOST_AXES = 8
 # Bytes of Python's objects for each mark of JSON text: a list or an object, a member, and half of a text.
@@ -36,12 +38,18 @@ _OBJECT_BYTES = {b"[": 240, b"{": 240, b",": 32, b":": 32, b'"': 32}
 
 def content_type(request: Request) -> str:
     """The type of a body without its parameters, in lower case."""
-    return str(request.headers.get("content-type", "")).partition(";")[0].strip().lower()
+    return (header(request, b"content-type") or "").partition(";")[0].strip().lower()
+
+
+def header(request: Request, name: bytes) -> str | None:
+    """A header of a request, by its name in lower case; None where it has none."""
+    # Starlette's own mapping decodes all of them for each question.
+    return next((value.decode("latin-1") for key, value in request.scope["headers"] if key == name), None)
 
 
 async def body_of(request: Request) -> bytes:
     """All bytes of a request; the gate counts them while they arrive."""
-    if request.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
+    if (header(request, b"content-encoding") or "").strip().lower() not in {"", "identity"}:
         raise HTTPException(415, "compressed bodies are not read: send the body uncompressed")
     return await request.body()
 
@@ -71,8 +79,9 @@ def parse_json(body: bytes, limits: Limits) -> Any:
 
 def read_json(body: bytes) -> Any:
     """A JSON value of a body that has been counted; in a thread of its own it lets the event loop have its turn."""
+    pauses = {} if len(body) <= SMALL_BODY else {"parse_float": _float, "parse_int": _int}
     try:
-        return json.loads(body, parse_constant=_reject_constant, parse_float=_float, parse_int=_int)
+        return json.loads(body, parse_constant=_reject_constant, **pauses)
     except (ValueError, RecursionError):
         raise HTTPException(400, "the body is not JSON" if body else "the body is empty: expected JSON") from None
 
@@ -202,8 +211,8 @@ def _check_numbers(value: Any, allowed: set[type], depth: int) -> None:
     raise HTTPException(422, f"expected numbers, got {shown}")
 
 
-# json's own parser runs without a pause, and every other thread waits for it. A Python function for each number lets
-# the event loop have its turn.
+# The parser of json runs without a pause, and every other thread waits for it. In a large body a Python function for
+# each number lets the event loop have its turn.
 
 
 def _float(text: str) -> float:

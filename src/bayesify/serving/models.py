@@ -31,6 +31,7 @@ from bayesify.methods import Method
 from bayesify.predictive import Predictive
 from bayesify.serving.batching import Batcher
 from bayesify.serving.errors import retry_later
+from bayesify.serving.input_arrays import SMALL_BODY
 from bayesify.serving.limits import Limits
 from bayesify.serving.metrics import Metrics
 from bayesify.serving.predictions import Table
@@ -41,8 +42,6 @@ from bayesify.workflows import load, run_data
 from bayesify.workflows.python_runs import raw_shape
 from bayesify.workflows.recipe import DRAWS
 
-# A body of this many bytes is decoded in a few milliseconds.
-_SMALL_BODY = 64 << 10
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
 
@@ -206,7 +205,7 @@ class Registry:
             **named: its named arguments.
 
         """
-        if size <= _SMALL_BODY:
+        if size <= SMALL_BODY:
             return function(*args, **named)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._reader, lambda: function(*args, **named))

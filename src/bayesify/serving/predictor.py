@@ -28,7 +28,7 @@ from bayesify.serving.predictions import Table, table_of
 from bayesify.serving.weight_cache import DrawnWeights, WeightCache
 
 SIZES = (8, 16, 32, 64)
-# Filling a block up is cheap while its activations are few.
+# Filling the smallest block up is cheap while its activations are few. The others are at least half full.
 _BLOCK_ELEMENTS = 1 << 15
 # The trial of a block holds up every request: with many draws the larger ones are left out.
 _TRIAL_PASSES = 1 << 14
@@ -49,9 +49,11 @@ class Prediction:
 
     def rows(self, start: int, stop: int) -> Prediction:
         """The prediction for some of the inputs."""
-        return Prediction(
-            self.outputs[:, start:stop], {name: values[start:stop] for name, values in self.table.items()}
-        )
+        return Prediction(self.outputs[:, start:stop], self.table_rows(start, stop))
+
+    def table_rows(self, start: int, stop: int) -> Table:
+        """The table of some of the inputs."""
+        return {name: values[start:stop] for name, values in self.table.items()}
 
 
 def concatenate(parts: list[Prediction]) -> Prediction:
@@ -164,7 +166,7 @@ class Predictor:
             rows = (rows > 0).to(few.dtype)  # every vocabulary has two words
         expected = self._block(rows, SIZES[0], drawn, run) if SIZES[0] * widest <= _BLOCK_ELEMENTS else None
         for size in SIZES:
-            if expected is None or size * widest > _BLOCK_ELEMENTS or (sizes and size * draws > _TRIAL_PASSES):
+            if expected is None or (sizes and size * draws > _TRIAL_PASSES):
                 break
             order = (torch.arange(size, device=few.device) * 3 + 1) % SIZES[0]
             if torch.equal(self._block(rows[order], size, drawn, run), expected[:, order]):

@@ -26,6 +26,7 @@ from bayesify.serving.input_arrays import (
     examples_from_npy,
     parse_json,
 )
+from bayesify.serving.light_routes import add_light_route
 from bayesify.serving.models import LoadedModel, Registry
 from bayesify.serving.predictions import Table
 from bayesify.serving.promises import CALIBRATED
@@ -47,8 +48,9 @@ def add_routes(app: FastAPI, registry: Registry) -> None:
     async def predictions(request: Request) -> Response:
         return await _predict(registry, request)
 
-    for path, route, verb in (("predict", predictions, "POST"), ("models", models, "GET"), ("health", health, "GET")):
-        app.add_api_route(f"/v1/{path}", route, methods=[verb], **schema.of_v1(registry, path))
+    add_light_route(app, "/v1/predict", predictions, methods=["POST"], **schema.of_v1(registry, "predict"))
+    for path, route in (("models", models), ("health", health)):
+        app.add_api_route(f"/v1/{path}", route, methods=["GET"], **schema.of_v1(registry, path))
 
 
 async def _predict(registry: Registry, request: Request) -> Response:

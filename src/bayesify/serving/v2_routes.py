@@ -17,7 +17,8 @@ from starlette.exceptions import HTTPException
 
 from bayesify.errors import nearest
 from bayesify.serving import schema
-from bayesify.serving.input_arrays import JSON, as_examples, body_of, content_type, parse_json
+from bayesify.serving.input_arrays import JSON, as_examples, body_of, content_type, header, parse_json
+from bayesify.serving.light_routes import add_light_route
 from bayesify.serving.limits import Limits
 from bayesify.serving.models import LoadedModel, Registry
 from bayesify.serving.predictions import Table
@@ -26,6 +27,7 @@ from bayesify.serving.v2_tensors import decode, describe, encode
 
 VERSION = "1"
 LENGTH = "Inference-Header-Content-Length"
+_LENGTH = LENGTH.lower().encode()
 # Parameters of other servers of this protocol, which change nothing here.
 _IGNORED = (
     "binary_data_output",
@@ -79,7 +81,8 @@ def add_routes(app: FastAPI, registry: Registry) -> None:
         routes = (("/infer", infer, versioned_infer, "POST"), ("/ready", model_ready, versioned_ready, "GET"))
         for path, plain, other, verb in (*routes, ("", metadata, versioned_metadata, "GET")):
             about = schema.of_v2(registry, plain.__name__, versioned=numbered)
-            app.add_api_route(place + path, other if numbered else plain, methods=[verb], **about)
+            add = add_light_route if plain is infer else FastAPI.add_api_route
+            add(app, place + path, other if numbered else plain, methods=[verb], **about)
     for path, route in (("/v2", server), ("/v2/health/live", live), ("/v2/health/ready", ready)):
         app.add_api_route(path, route, methods=["GET"], **schema.of_v2(registry, route.__name__))
 
@@ -90,7 +93,7 @@ async def _infer(registry: Registry, name: str, request: Request) -> Response:
         raise HTTPException(415, f"expected {JSON} or application/octet-stream, got {content_type(request)[:80]!r}")
     body = await body_of(request)
     model = registry.get(name)
-    asked = await registry.read(len(body), _read, registry, model, body, request.headers.get(LENGTH))
+    asked = await registry.read(len(body), _read, registry, model, body, header(request, _LENGTH))
     table = await predict(registry, asked.work)
     return _respond(asked, table)
 

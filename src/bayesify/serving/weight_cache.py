@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from bayesify.functional.network import Network
 from bayesify.methods import Method
 
 # The weights of a chunk of draws, and the activations of its passes, have to fit in memory.
@@ -97,5 +98,14 @@ def _chunks(method: Method, few: Tensor, draws: int, seed: int, rows: int) -> It
         if plain and network.tier(len(numbers), few, train=False, stochastic=stochastic)[0] == "batched":
             # Laid out once as the products want them, instead of in every pass.
             yield Chunk({name: tensor.contiguous() for name, tensor in network.unflatten(theta).items()})
+        elif plain and not stochastic and network.is_chain and not network.shares_prefix and _is_pure(network, few):
+            for row in theta.unbind():
+                yield Chunk(network.unflatten(row.clone().unsqueeze(0)))
         else:
             yield Chunk({}, theta, dropout, kept)
+
+
+def _is_pure(network: Network, few: Tensor) -> bool:
+    """Whether a pass can be traced, and leaves its inputs as they are."""
+    trace = network.traced(few)
+    return trace.problem is None and not trace.changes_inputs

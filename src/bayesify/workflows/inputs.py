@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,9 +47,9 @@ class Inputs:
 
 def prepare_predictable(rows: EncodedRows, preparation: Preparation) -> Tensor:
     """The inputs of a network from raw rows; zeros where a row cannot be predicted."""
-    refused = torch.tensor([reason is not None for reason in rows.reasons], dtype=torch.bool)
-    if not bool(refused.any()):
+    if all(reason is None for reason in rows.reasons):
         return preparation.apply(rows.raw)
+    refused = torch.tensor([reason is not None for reason in rows.reasons], dtype=torch.bool)
     inputs = torch.zeros(len(rows.raw), *preparation.shape)
     inputs[~refused] = preparation.apply(rows.raw[~refused])
     return inputs
@@ -238,14 +239,14 @@ def fit_array(array: NDArray[Any], preparation: Preparation, what: str) -> Tenso
     if array.size == 0:
         raise DataError(f"{what}: holds no numbers, its shape is {list(array.shape)}")
     gaps = preparation.image is None and any(column.gaps for column in preparation.columns)
-    if np.isinf(array).any() or (not gaps and not np.isfinite(array).all()):
+    if np.isinf(array).any() if gaps else not np.isfinite(array).all():
         raise DataError(f"{what}: holds NaN or infinity, expected finite numbers")
     layout = preparation.image
     if layout is not None and not (array.min() >= 0 and array.max() <= layout.maximum):
         span = f"{array.min():g} to {array.max():g}"
         raise DataError(f"{what}: pixels must be 0 to {layout.maximum:g} as in training, got {span}")
     wanted = raw_shape(preparation)
-    size = int(np.prod(wanted))
+    size = math.prod(wanted)
     shape = (*array.shape, 1) if size == 1 and array.ndim == 1 else array.shape
     if layout is not None and layout.channels > 1 and shape[-3:] == (*wanted[1:], wanted[0]):
         array = np.moveaxis(array, -1, -3)

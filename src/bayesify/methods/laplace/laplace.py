@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import torch
@@ -94,6 +95,7 @@ class LaplaceApproximation(PointEstimate):
     noise_kind: ClassVar[str | None] = None
     prior_kind: ClassVar[str] = "gaussian"
     needs_finish: ClassVar[bool] = True
+    sharded: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all"})
 
     def __init__(
         self,
@@ -267,6 +269,19 @@ class LaplaceApproximation(PointEstimate):
         self._check_concluded()
         return self.curvature.variance(self.prior_precision).sqrt().to(self.theta.dtype)
 
+    def why_not_sharded(self, *, own_draws: bool) -> str | None:
+        """Why its weights cannot be divided among processes; None where they can.
+
+        Args:
+            own_draws: whether each process is to draw its own weights.
+
+        """
+        if self.network.random_size == self.network.size:
+            return "every process holds the curvature of all random weights: use subset='last_layer'"
+        if self.rounds > 1:
+            return "rounds= measures the curvature of all weights while it trains: use rounds=1"
+        return super().why_not_sharded(own_draws=own_draws)
+
     @property
     def held(self) -> int | None:
         """None: the Gaussian gives any number of draws; 1 before it is fitted."""
@@ -367,8 +382,10 @@ class LaplaceApproximation(PointEstimate):
     def _penalty(self, step: int, draws: int) -> Tensor:
         if self.precision_by == "fixed":
             return super()._penalty(step, draws)
-        precision = self.prior_precision.to(self.theta.dtype)
-        away = self.theta[: self.network.random_size] - self._mean.to(self.theta.dtype)
+        precision, mean = self.prior_precision.to(self.theta.dtype), self._mean.to(self.theta.dtype)
+        if self.shard is not None:
+            precision, mean = self.shard.take(precision, "random"), self.shard.take(mean, "random")
+        away = self.theta[: self._random_size] - mean
         normalising = 0.5 * torch.log(precision / (2 * torch.pi)).sum()
         return 0.5 * (precision * away.square()).sum() - normalising
 

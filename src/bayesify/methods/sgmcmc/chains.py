@@ -273,6 +273,12 @@ class StochasticGradientMCMC(StoredChains):
             raise ValueError(f"{self.name} with clipped gradients samples another distribution: leave out clip_norm=")
         if plan.ema is not None:
             raise ValueError(f"{self.name} keeps samples, not an average of the weights: leave out ema=")
+        group = active()
+        if plan.learning_rate is None and group is not None and group.sharded:
+            raise ValueError(
+                f"{self.name} finds its step size from all weights, of which each process holds a part: give "
+                "learning_rate=, or leave out distributed='sharded'"
+            )
         kl, steps = KL.parse(plan.kl), plan.epochs * examples.count_batches(plan.batch_size)
         if kl.weighting != "uniform" or kl.warm_up:
             raise ValueError(f"{self.name} needs the same prior at every step, so kl='uniform', got {plan.kl!r}")
@@ -291,7 +297,7 @@ class StochasticGradientMCMC(StoredChains):
             if isinstance(examples, ChainExamples) and plan.batch_size >= examples.n_data:
                 examples.whole = True
                 # Several processes have a part of the data each.
-                self._whole = None if active() else WholeGradient.of(self, examples.x, examples.y)
+                self._whole = None if group else WholeGradient.of(self, examples.x, examples.y)
         else:
             self.calendar = Calendar(steps, self.samples, share, self.cycles)
         self.n_data, self.heat, self._looked_back = examples.n_data, self.temperature * kl.temperature, False

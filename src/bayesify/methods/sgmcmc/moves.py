@@ -141,5 +141,7 @@ def step_noise(method: StochasticGradientMCMC, like: Tensor, random: int, place:
         ]
     )
     eps = torch.zeros_like(like)
-    eps[:, :random] = noise.normal(keys, random).to(eps.dtype)
+    # Of weights in parts each process has the noise of its own.
+    normals = noise.normal(keys, random) if place or method.shard is None else method.shard.normal(keys)
+    eps[:, : normals.shape[1]] = normals.to(eps.dtype)
     return eps

@@ -194,7 +194,7 @@ class ChainPositions(Ensemble):
 
     def _penalty(self, step: int, draws: int) -> Tensor:
         assert isinstance(self.prior, WeightPrior)
-        random = self.theta[:, : self.network.random_size]
+        random = self.theta[:, : self._random_size]
         if self.log_scales is None:
             penalty = -self.prior.log_density(random).sum()
         else:

@@ -16,7 +16,8 @@ the gradient of U; more friction or a smaller rate reduces it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -90,6 +91,7 @@ class SGHMC(StochasticGradientMCMC):
 
     name: ClassVar[str] = "sghmc"
     capturable: ClassVar[bool] = True
+    sharded: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all", "stored": "all"})
 
     def __init__(
         self,

@@ -14,7 +14,8 @@ batches adds about step * V / (4 T), with V the covariance of the gradient of U 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -77,6 +78,7 @@ class SGLD(StochasticGradientMCMC):
 
     name: ClassVar[str] = "sgld"
     capturable: ClassVar[bool] = True
+    sharded: ClassVar[Mapping[str, str]] = MappingProxyType({"theta": "all", "stored": "all"})
     usual_steps: ClassVar[int] = 8000
 
     def largest_step(self, curvature: float, batch_noise: float) -> float:

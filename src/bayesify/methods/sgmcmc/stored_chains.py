@@ -89,6 +89,17 @@ class StoredChains(ChainPositions):
         self.calendar: Calendar | None = None
         self.n_data, self.heat, self.step_number, self._looked_back = 1, 1.0, 0, False
 
+    def why_not_sharded(self, *, own_draws: bool) -> str | None:
+        """Why its weights cannot be divided among processes; None where they can.
+
+        Args:
+            own_draws: whether each process is to draw its own weights.
+
+        """
+        if self.log_scales is not None:
+            return "scales that are variables belong to no process: give them numbers"
+        return super().why_not_sharded(own_draws=own_draws)
+
     @property
     def outside_steps(self) -> Sequence[str]:  # type: ignore[override]
         """The stored samples, which are written between steps."""
