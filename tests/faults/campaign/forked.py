@@ -4,6 +4,7 @@ This process imports, and computes nothing: torch's threads do not survive a for
 `kill -9` ends it as any other.
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -48,6 +49,9 @@ class Child:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(code)
+        # Here too: a child that is killed at once may not have come to do it.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.setpgid(self.pid, self.pid)
         os.close(file)
         self.code = None
 
