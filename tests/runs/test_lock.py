@@ -155,6 +155,37 @@ def test_a_damaged_lock_is_taken_over(tmp_path):
     assert not files(tmp_path)
 
 
+def test_a_lock_that_another_process_took_over_is_left_to_it(tmp_path):
+    @lock.holds_locks
+    def take():
+        lock.take(tmp_path)
+        (tmp_path / ".lock").write_text(json.dumps(lock._identity() | {"pid": 1}))
+
+    take()
+    assert json.loads((tmp_path / ".lock").read_text())["pid"] == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_process_forked_while_a_lock_is_made_keeps_nobody_waiting(tmp_path):
+    import fcntl
+
+    reading, writing = os.pipe()
+    with lock._one_at_a_time(tmp_path):
+        child = os.fork()
+        if child == 0:  # such as a worker that loads data, started by another thread
+            os.close(writing)
+            os.read(reading, 1)
+            os._exit(0)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where the child still holds it
+    finally:
+        os.close(folder)
+        os.close(writing)
+        os.close(reading)
+        os.waitpid(child, 0)
+
+
 def test_only_one_of_many_processes_gets_a_folder(tmp_path):
     code = (
         "import sys, time, pathlib\nfrom bayesify.runs import lock\nfrom bayesify.errors import RunError\n"

@@ -97,8 +97,19 @@ def _scope() -> Iterator[None]:
                 _held.pop(key, None)
                 # A forked child leaves its parent's lock alone.
                 if key[0] == os.getpid():
-                    with contextlib.suppress(OSError):
-                        (key[1] / LOCK).unlink()
+                    _release(key[1] / LOCK)
+
+
+def _release(path: Path) -> None:
+    """Delete the lock of this process; one that another process has taken over stays.
+
+    A process in another container may not see that this one runs, and take its lock for a stale one.
+    """
+    mine = _identity()
+    found = _read(path) or {}
+    if all(found.get(name) == mine[name] for name in ("pid", "host", "started", "boot")):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _make(folder: Path) -> None:
@@ -140,6 +151,9 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         yield
     finally:
         if descriptor is not None:
+            # Closing alone would leave it locked for as long as a process lives that another thread forked meanwhile.
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
 

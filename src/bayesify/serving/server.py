@@ -18,6 +18,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from bayesify.serving.allocator import limit_arenas
 from bayesify.serving.app import create_app
 from bayesify.serving.connections import protocol_of
 from bayesify.serving.models import Registry
@@ -132,6 +133,7 @@ def make_server(
             server.should_exit = True
         on_loaded()
 
+    limit_arenas()
     # What a client's file makes Pillow remark on is not for the server's log. Filters belong to the process, not to a
     # thread: they are set once, here.
     warnings.filterwarnings("ignore", module=r"PIL\.")

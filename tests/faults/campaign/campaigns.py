@@ -4,6 +4,7 @@
 LAYERED = {"disk", "clock"}
 CAMPAIGNS = {
     "kills": "kills",
+    "killed-ranks": "killed_ranks",
     "disk": "disk_errors",
     "small-disk": "small_disk",
     "clock": "clock",

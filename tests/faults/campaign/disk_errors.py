@@ -28,7 +28,7 @@ FAULTS = (
 )
 REPLACED = "kill -9 at every change, while a run is replaced"
 SAVED = "disk full or kill -9 at every change of save()"
-NEW, OVER, SAVE = "training, variational and hmc", "train --overwrite", "another method saved over a run"
+NEW, OVER, SAVE = "training", "train --overwrite", "another method saved over a run"
 EPOCHS = 2
 
 
@@ -52,18 +52,22 @@ def _counted(ledger):
     for fault, part, prefix in (*found, (REPLACED, OVER, "replace "), (SAVED, SAVE, "save ")):
         trials = ledger.beginning(prefix)
         if trials:
-            row = _row(fault, part, [(key, facts["why"]) for key, facts in trials])
+            row = _row(fault, part, trials)
             yield dataclasses.replace(row, seconds=sum(facts["seconds"] for _, facts in trials))
 
 
 def _row(fault, part, trials):
-    began, tried, lost = time.monotonic(), 0, 0
-    for key, why in trials:
+    began, tried, lost, made = time.monotonic(), 0, 0, {}
+    for key, facts in trials:
         tried += 1
-        if why:
+        if facts["why"]:
             lost += 1
-            print(f"{fault}, {key}: {why}", file=sys.stderr, flush=True)
-    return Row(fault, part, tried, tried - lost, lost, time.monotonic() - began)
+            print(f"{fault}, {key}: {facts['why']}", file=sys.stderr, flush=True)
+        # The last words of a key are the method and the number of the change, which goes up to `of`.
+        name = key.split()[-2]
+        made[name] = (made.get(name, (0, 0))[0] + 1, facts.get("of", 0))
+    note = "" if part == SAVE else ", ".join(f"{name}: {count} of {of} changes" for name, (count, of) in made.items())
+    return Row(fault, part, tried, tried - lost, lost, time.monotonic() - began, note)
 
 
 def _new(ledger, short, place, kind, error):
@@ -82,9 +86,9 @@ def _new(ledger, short, place, kind, error):
                 code, text, _ = forked.run(lambda: _armed(out, number, kind, error, lambda: training.begin(out)))
                 why = _wrong_end(code, text, kind) or _wrong_later(training, out, code, reference)
                 shutil.rmtree(out, ignore_errors=True)
-                return {"why": why}
+                return {"why": why, "of": changes}
 
-            yield key, ledger.trial(key, trial)["why"]
+            yield key, ledger.trial(key, trial)
 
 
 def _replacing(ledger, short, place):
@@ -125,9 +129,9 @@ def _replacing(ledger, short, place):
                         else f"trained again: exit code {code}, {text[-200:]}"
                     )
                 shutil.rmtree(out, ignore_errors=True)
-                return {"why": why}
+                return {"why": why, "of": changes}
 
-            yield key, ledger.trial(key, trial)["why"]
+            yield key, ledger.trial(key, trial)
         shutil.rmtree(old)
 
 
@@ -176,9 +180,9 @@ def _saving(ledger, short, place):
                         else f"saved again: {code} {text[-200:]}"
                     )
                 shutil.rmtree(out, ignore_errors=True)
-                return {"why": why}
+                return {"why": why, "of": changes}
 
-            yield key, ledger.trial(key, trial)["why"]
+            yield key, ledger.trial(key, trial)
 
 
 def _count(out, action):

@@ -4,6 +4,7 @@ This process imports, and computes nothing: torch's threads do not survive a for
 `kill -9` ends it as any other.
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -14,6 +15,8 @@ import time
 import warnings
 from pathlib import Path
 
+# A process that takes longer hangs. Long, because a campaign may run beside other work on a busy machine.
+LIMIT = 900.0
 # A disk in memory, where there is one: syncing a file there takes no time, and the order of the changes is the same.
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
@@ -48,10 +51,13 @@ class Child:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(code)
+        # Here too: a child that is killed at once may not have come to do it.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.setpgid(self.pid, self.pid)
         os.close(file)
         self.code = None
 
-    def wait(self, seconds=300.0):
+    def wait(self, seconds=LIMIT):
         """The exit code, a negative signal, or None where it still runs after `seconds`."""
         end = time.monotonic() + seconds
         while self.code is None:
@@ -80,7 +86,7 @@ class Child:
         return text
 
 
-def run(function, seconds=300.0):
+def run(function, seconds=LIMIT):
     """Run a function in a child to its end: exit code, output, seconds. A hang is the code None, and is killed."""
     child = Child(function)
     code = child.wait(seconds)

@@ -87,7 +87,16 @@ def methods(epochs=12, seed=3):
             "{out}",
         )
     made["hmc"] = ("train", "--method", "hmc", "--data", "moons", "--units", "4", "--layers", "1", "--chains", "2")
-    made["hmc"] += ("--samples", str(4 * epochs), "--warm-up", str(5 * epochs), "--seed", str(seed), "--out", "{out}")
+    made["hmc"] += (
+        "--samples",
+        str(4 * epochs),
+        "--warm-up",
+        str(max(20, 5 * epochs)),
+        "--seed",
+        str(seed),
+        "--out",
+        "{out}",
+    )
     return {name: Training(name, start, ("train", "--resume", "{out}")) for name, start in made.items()}
 
 

@@ -1,0 +1,175 @@
+"""`kill -9` of one of two processes that train together, or of both; continued, it must end in the bits of an undisturbed run.
+
+The agent is that of `torchrun`. It forks its processes from one that has imported torch, so that a trial takes seconds.
+"""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import forked
+from rows import Row
+from trainings import result
+
+FULL, SHORT = 60, 2
+METHODS = ("variational", "ivon", "sgld", "ensemble")
+PROCESSES, RESTARTS = 2, 3
+
+
+def rows(ledger, short):
+    """One row; a trial is one training whose processes are killed up to three times."""
+    wanted, trials, number = (SHORT if short else FULL), [], 0
+    with tempfile.TemporaryDirectory(prefix="ranks-", dir=forked.FAST) as place:
+        whole = {}
+        while sum(one["kills"] for one in trials) < wanted:
+            method = METHODS[number % len(METHODS)]
+
+            def trial(method=method, number=number):
+                if method not in whole:
+                    whole[method] = _whole(method, Path(place) / "whole")
+                return _trial(method, Path(place) / "run", *whole[method], number)
+
+            facts = ledger.trial(f"distributed {number}", trial)
+            if facts is None:
+                break
+            trials.append(facts)
+            number += 1
+    kills, lost = (sum(one[what] for one in trials) for what in ("kills", "lost"))
+    for one in trials:
+        if one["lost"]:
+            print(one["why"], file=sys.stderr)
+    if kills:
+        restarted = sum(one["kills"] for one in trials if one["how"] == "restarted")
+        note = f"{len(trials)} trainings by two processes; torchrun started them again after {restarted} kills"
+        yield Row(
+            "kill -9", "distributed", kills, kills - lost, lost, sum(one.get("seconds", 0.0) for one in trials), note
+        )
+
+
+def _whole(method, out):
+    """The result of a training that nothing happens to, and how long it takes."""
+    forked.import_what_it_imports(lambda: _launch(_words(method, out), 0))
+    shutil.rmtree(out, ignore_errors=True)
+    times = []
+    for _ in range(2):
+        code, text, took = forked.run(lambda: _launch(_words(method, out), 0))
+        assert code == 0, text
+        reference = result(out)
+        shutil.rmtree(out)
+        times.append(took)
+    return reference, min(times)
+
+
+def _trial(method, out, reference, took, number):
+    chance = random.Random(f"distributed {number}")
+    kills = 0
+    if number % 2:
+        how = "restarted"
+        child = forked.Child(lambda: _launch(_words(method, out), RESTARTS))
+        for _ in range(chance.randint(1, RESTARTS)):
+            if child.wait(chance.uniform(0, 1.1 * took)) is not None:
+                break
+            kills += _kill(chance.choice(_processes(child.pid) or [None]))
+        code, text = child.wait(), child.text()
+    else:
+        how = "continued"
+        for _ in range(chance.randint(1, 3)):
+            child = forked.Child(lambda: _go_on(method, out))
+            code = child.wait(chance.uniform(0, 1.1 * took))
+            if code is not None:
+                text = child.text()
+                break
+            if chance.random() < 0.3:
+                kills += child.kill()  # the agent and all of its processes
+            else:
+                kills += _kill(chance.choice(_processes(child.pid) or [None]))
+            code = child.wait()
+            text = child.text()
+    if code != 0:
+        code, text, _ = forked.run(lambda: _go_on(method, out))
+    if code is None:
+        text = "it did not end"
+    same = code == 0 and _same(out, reference)
+    shutil.rmtree(out, ignore_errors=True)
+    why = "" if same else f"{method}, training {number}, {how}, exit code {code}: {text.strip()[-400:] or same}"
+    return {"kills": kills, "lost": 0 if same else max(kills, 1), "why": why, "how": how}
+
+
+def _words(method, out):
+    words = ["train", "--method", method, "--data", "moons", "--units", "8", "--batch-size", "100", "--epochs", "12"]
+    return [*words, "--seed", "3", "--out", str(out)]
+
+
+def _go_on(method, out):
+    """Continue by hand: resume a run that has a checkpoint, start it again where nothing had been saved."""
+    from bayesify.runs import use
+    from bayesify.workflows.load import is_complete
+
+    if not (out / "config.json").exists() or not (out / "checkpoint" / "state.safetensors").exists():
+        return _launch([*_words(method, out), "--overwrite"], 0)
+    if not is_complete(out):
+        return _launch(["train", "--resume", str(out)], 0)
+    use(out)
+    return 0
+
+
+def _launch(words, restarts):
+    """What `torchrun --standalone --nproc-per-node=2 -m bayesify ...` does, in this process."""
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    os.environ |= {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    settings = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=PROCESSES, run_id=str(os.getpid()), rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0", max_restarts=restarts, monitor_interval=0.05, start_method="fork",
+    )  # fmt: skip
+    try:
+        elastic_launch(settings, _rank)(words)
+    except ChildFailedError:
+        return 1
+    return 0
+
+
+def _rank(words):
+    import torch
+
+    from bayesify.cli import main
+
+    torch.set_num_threads(1)
+    code = main(words)
+    if code:
+        raise SystemExit(code)
+
+
+def _processes(agent):
+    """The processes that an agent has started and that run."""
+    found = []
+    for path in Path(f"/proc/{agent}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(word) for word in path.read_text().split()]
+    return sorted(found)
+
+
+def _kill(process):
+    if process is None:
+        return 0
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        return 0
+    time.sleep(0.01)
+    return 1
+
+
+def _same(out, reference):
+    try:
+        return result(out) == reference
+    except (AssertionError, ValueError, OSError) as problem:
+        print(problem, file=sys.stderr)
+        return False
