@@ -127,7 +127,7 @@ def test_confident_mistakes_are_counted(visit):
     page.get_by_role("button", name="Letter K").click()
     expect(page.locator(".fooled").first).to_contain_text("of 2")
     page.get_by_role("button", name="None of these", exact=True).get_attribute("aria-pressed")
-    expect(page.get_by_role("region", name="Fool it")).to_contain_text("2 shown.")
+    expect(page.get_by_role("region", name="Fool it")).to_contain_text("Drawings counted: 2.")
     threshold.fill("1")
     for each in page.locator(".fooled").all():
         expect(each).to_have_text("Sure but wrong: 0 of 2")
@@ -215,7 +215,7 @@ def test_training_is_played_again_step_by_step(visit):
     expect(player).to_contain_text("frame 2 of 4, epoch 20")
     player.get_by_role("button", name="Play").click()
     expect(player).to_contain_text("frame 4 of 4")
-    expect(page.get_by_role("img", name="Training loss from 4 to 1 nats an example.")).to_be_visible()
+    expect(page.get_by_role("img", name="Training loss from 4 to 1 nats per example.")).to_be_visible()
 
 
 # Weights
