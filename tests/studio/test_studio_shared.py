@@ -75,6 +75,23 @@ def test_a_long_sentence_ends_at_a_word():
     assert short.endswith("word …")
 
 
+def test_the_gallery_shows_the_verdict_of_a_page_and_its_first_picture(tmp_path):
+    told = {
+        "title": "Coin",
+        "answer": "A long one; and so on.",
+        "pictures": [{"file": "coin-b.svg"}, {"file": "coin-a.svg"}],
+    }
+    (tmp_path / "coin.json").write_text(json.dumps(told))
+    (tmp_path / "coin.md").write_text("# Coin\n\nHow far?\n\n**It is off by\n0.03.**\n\nMore, with **bold** words.\n")
+    for name in ("coin-a.svg", "coin-b.svg", "coin-0.svg"):
+        (tmp_path / name).write_text("<svg/>")
+    card = results_page._card(0, tmp_path / "coin.json")
+    assert card["answer"] == "It is off by 0.03."
+    assert card["figures"] == ["coin-b.svg", "coin-a.svg", "coin-0.svg"]
+    (tmp_path / "coin.md").write_text("# Coin\n\nHow far?\n\nNo verdict.\n")
+    assert results_page._card(0, tmp_path / "coin.json")["answer"] == "A long one; and so on."
+
+
 def test_a_figure_belongs_to_the_longest_name_that_it_begins_with(tmp_path):
     for name in ("mnist.json", "mnist-cnn.json", "mnist-cnn-least.svg", "mnist-error.svg"):
         (tmp_path / name).write_text("{}")

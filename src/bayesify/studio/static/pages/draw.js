@@ -128,6 +128,7 @@ export async function show(place) {
     const seen = [...rounds.values()].map((round) => ({ ...round, answer: round.answers.find((answer) => answer.name === name) })).filter((round) => round.answer);
     return [seen.filter((round) => accepted(round.answer) && round.answer.label !== round.truth).length, seen.length];
   }
+  const saved = h("p", { class: "small", role: "status" });
   const saveButton = button("Save a card to share", share, { class: "main", disabled: true });
   const truths = h("div", { class: "row", role: "group", "aria-label": "What it really is" });
   const tally = h("p", { class: "note", role: "status" });
@@ -140,11 +141,13 @@ export async function show(place) {
   }
 
   async function share() {
-    const rows = (shown ?? []).map((answer) => { const [wrong, seen] = mistakes(answer.name); return { name: modelName(answer), label: answer.label, confidence: answer.confidence, accepted: accepted(answer), mistakes: wrong, rounds: seen }; });
+    const rows = (shown ?? []).map((answer) => { const [wrong, seen] = mistakes(answer.name); return { name: modelName(answer), label: answer.label, confidence: answer.confidence, accepted: accepted(answer), unlike: unlike(answer), mistakes: wrong, rounds: seen }; });
     await pending;
     write();
     save("bayesify-card.png", await shareCard(pad.canvas, rows, location.href));
-    announce("The card was saved");
+    // The card is a picture: its link is given along, to be pasted beside it.
+    try { await navigator.clipboard.writeText(location.href); saved.textContent = "The card is saved, and the link to this drawing is in the clipboard."; } catch { saved.textContent = "The card is saved. The address bar has the link to this drawing."; }
+    announce(saved.textContent);
   }
 
   // As many columns as there is room for, in even rows.
@@ -261,7 +264,7 @@ export async function show(place) {
     number({ label: "Seed", value: state.seed, onchange: (seed) => { state.set({ seed }); ask(); } }));
   const fool = h("section", { class: "card stack fool", "aria-label": "Fool it" }, h("h2", {}, "Fool it"),
     h("p", { class: "note" }, "Draw something that is not a digit, or an unusual digit, and press what it really is. A network that is sure and wrong has made a confident mistake."),
-    truths, tally, h("div", { class: "row" }, saveButton, button("Start counting again", () => { rounds.clear(); render(); })));
+    truths, tally, h("div", { class: "row" }, saveButton, button("Start counting again", () => { rounds.clear(); render(); })), saved);
   const examples = h("section", { class: "card examples", "aria-label": "Ready examples" },
     h("h2", {}, "Ready examples"),
     h("div", { class: "row", role: "group", "aria-label": "Digits" }, glyphs(DIGITS, "Digit")),
