@@ -68,8 +68,8 @@ export async function show(place) {
     drawSingles();
     graph.set(about.graph, state.by, state.fraction);
     content.replaceChildren(
-      h("section", { class: "card stack", "data-tour": "prune" }, h("div", { class: "hero-number" }, large, largeLeft), graph.element, slider({ label: "Remove this share of the weights, the weakest first", min: 0, max: 0.99, step: 0.01, value: state.fraction, format: (v) => percent(v, 0), wide: true,
-        oninput: (fraction) => { state.set({ fraction }); render(); soon(); }, onchange: () => measureOne(turn, state.fraction) }), tiles, trouble),
+      h("section", { class: "card stack", "data-tour": "prune" }, h("div", { class: "hero-number" }, large, largeLeft), slider({ label: "Remove this share of the weights, the weakest first", min: 0, max: 0.99, step: 0.01, value: state.fraction, format: (v) => percent(v, 0), wide: true,
+        oninput: (fraction) => { state.set({ fraction }); render(); soon(); }, onchange: () => measureOne(turn, state.fraction) }), graph.element, tiles, trouble),
       h("div", { class: "two" },
         h("section", { class: "card" }, h("h2", { "data-words": "" }, "Signal-to-noise ratio of the weights"), snrFigure),
         h("section", { class: "card" }, h("h2", { "data-words": "" }, "What pruning costs"), curveFigure),
