@@ -5,9 +5,9 @@
 
 Every digit and letter is drawn again and again: turned, slanted, stretched and bent at random, by a pen of some width
 (seed 0). Accepted is a confidence of at least 90% (30 draws) and, where the run has a check for unknown inputs, a pass
-of it. The fresh drawings are sixteen other letters (without I, O, S and Z, which are drawn like digits), the ten digits in
-other shapes, and the scribbles with seeds 11 to 60. They were made before any network or check had seen them, and chose
-nothing.
+of it. The fresh drawings are sixteen other letters (without I, O, S and Z, which are drawn like digits), the ten digits
+in other shapes, and the scribbles with seeds 11 to 60. They were made before any network or check had seen them, and
+chose nothing.
 """
 
 from __future__ import annotations
