@@ -215,6 +215,17 @@ def test_a_dropped_table_becomes_a_run_with_answers(ask):
     assert ask("decide", model="my-table")["classes"] == ["left", "right"]
 
 
+def test_a_dropped_table_has_a_check_for_unknown_inputs(ask):
+    far = "".join(f"\n{30 + k % 5},{30 + k % 3},far" for k in range(20))
+    ask("own/table", {"name": "sides.csv", "text": table() + far, "method": "point", "withhold": "far"})
+    found = ask("decide", model="sides")
+    assert not any(found["unknown"]["known"])
+    known = found["known"]
+    said = ask("own/answers", model="sides")
+    assert said["unlike_total"] == known.count(False) <= 0.2 * said["total"]
+    assert {row["row"] for row in said["unlike"]} == {k for k, like in enumerate(known) if not like}
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

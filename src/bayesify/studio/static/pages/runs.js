@@ -116,7 +116,7 @@ export async function show(place) {
   }
 
   async function useFolder(given, name = given[0]?.webkitRelativePath.split("/")[0] ?? "run") {
-    const wanted = given.filter((each) => ["config.json", "model.safetensors", "history.jsonl", "metrics.json"].includes(each.name) && (each.webkitRelativePath || "").split("/").length <= 2);
+    const wanted = given.filter((each) => ["config.json", "model.safetensors", "history.jsonl", "metrics.json", "unknown.safetensors"].includes(each.name) && (each.webkitRelativePath || "").split("/").length <= 2);
     if (wanted.reduce((sum, each) => sum + each.size, 0) > 0.95 * MOST_BYTES) { trouble.replaceChildren(problem(`${name} has more than 6 MB: serve it by its path, bayesify serve ${name}`)); return; }
     const files = {};
     for (const each of wanted) files[each.name] = await base64(each);
@@ -142,7 +142,9 @@ export async function show(place) {
       const cells = (row) => (classes ? [row.row, row.answer, percent(row.confidence, 0), ofLargest(row.aleatoric, run.classes.length || 2), ofLargest(row.epistemic, run.classes.length || 2), row.truth === null ? "unknown" : row.truth === row.answer ? `${row.truth} ✓` : `${row.truth} ✗`] : [row.row, short(row.answer), short(row.lower), short(row.upper), row.truth === null ? "–" : short(row.truth)]);
       const part = (title, rows) => h("section", { class: "card" }, h("h2", {}, title), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, h("table", {}, h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col" }, column)))), h("tbody", {}, rows.map((row) => h("tr", {}, cells(row).map((value, k) => (k ? h("td", {}, String(value)) : h("th", { scope: "row" }, String(value))))))))));
       answersPlace.replaceChildren(h("h2", {}, `Answers of ${modelName(run)} on ${found.what}`), h("p", { class: "note" }, classes ? "Uncertainties are in percent of the largest possible." : "The least sure answers have the widest intervals."),
-        h("div", { class: "two" }, part("Least sure", found.unsure), part("Surest", found.sure), found.unknown ? part(`Unknown inputs (${found.unknown_what}), the least sure first`, found.unknown) : null));
+        h("div", { class: "two" }, part("Least sure", found.unsure), part("Surest", found.sure), found.unknown ? part(`Unknown inputs (${found.unknown_what}), the least sure first`, found.unknown) : null,
+          found.unlike?.length ? part(`Unlike the training data: ${found.unlike_total} of ${found.total} test rows`, found.unlike) : null),
+        found.unlike && !found.unlike.length ? h("p", { class: "note" }, "No test row is unlike the training data.") : null);
     } catch (error) {
       answersPlace.replaceChildren(problem(error));
     }
