@@ -74,7 +74,7 @@ export async function show(place) {
   const dropZone = h("section", { class: "drop", "aria-label": "Your own" }, h("h2", {}, "Your own"),
     h("p", { class: "note" }, "Drop a CSV table here to train on it, or a run folder to look at it. It stays on this server and is deleted when the server stops."),
     h("div", { class: "controls" }, text("Target column", "target", "the last one"), text("Class to withhold", "withhold", "none"),
-      select({ label: "Method", options: [["auto", "chosen for the data"], ...options.methods.map(({ name, title }) => [name, title])], value: "auto", onchange: (method) => { methodChoice.method = method; } })),
+      select({ label: "Method", options: [["auto", "chosen automatically"], ...options.methods.map(({ name, title }) => [name, title])], value: "auto", onchange: (method) => { methodChoice.method = method; } })),
     h("div", { class: "row" }, button("Choose a table…", () => file.click()), button("Choose a run folder…", () => folder.click()), file, folder), status, trouble);
   dropZone.addEventListener("dragover", (event) => { event.preventDefault(); dropZone.classList.add("over"); });
   dropZone.addEventListener("dragleave", () => dropZone.classList.remove("over"));
@@ -144,7 +144,7 @@ export async function show(place) {
       answersPlace.replaceChildren(h("h2", {}, `Answers of ${modelName(run)} on ${found.what}`), h("p", { class: "note" }, classes ? "Uncertainties are in percent of the largest possible." : "The least sure answers have the widest intervals."),
         h("div", { class: "two" }, part("Least sure", found.unsure), part("Surest", found.sure), found.unknown ? part(`Unknown inputs (${found.unknown_what}), the least sure first`, found.unknown) : null,
           found.unlike?.length ? part(`Unlike the training data: ${found.unlike_total} of ${found.total} test rows`, found.unlike) : null),
-        found.unlike && !found.unlike.length ? h("p", { class: "note" }, "No test row is unlike the training data.") : null);
+        ...(found.unlike && !found.unlike.length ? [h("p", { class: "note" }, "No test row is unlike the training data.")] : []));
     } catch (error) {
       answersPlace.replaceChildren(problem(error));
     }
