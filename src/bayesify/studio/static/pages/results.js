@@ -53,7 +53,7 @@ function caption(content, figure) {
 }
 
 function image(result, number, urls, kind = null) {
-  const element = h("img", { alt: `${result.title ?? result.name}: ${result.figures[number].replace(/\.\w+$/, "").replace(/[-_.]/g, " ")}`, class: kind });
+  const element = h("img", { alt: `${result.title ?? result.name}: ${result.figures[number].replace(/\.\w+$/, "").replace(/[-_.]/g, " ")}`, class: [kind, result.figures[number].endsWith(".svg") ? "drawn" : null].filter(Boolean).join(" ") || null });
   blob("results/figure", { result: result.number, number }).then((content) => { element.src = URL.createObjectURL(content); urls.push(element.src); }, (error) => element.replaceWith(problem(error)));
   return element;
 }
