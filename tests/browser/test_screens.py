@@ -45,7 +45,7 @@ def shown(visited, name):
 SMALL_TEXT = """() => [...document.querySelectorAll("svg text")].filter((text) => text.checkVisibility() && text.getBBox().width)
   .map((text) => [text.textContent, parseFloat(getComputedStyle(text).fontSize) * Math.hypot(text.getScreenCTM().a, text.getScreenCTM().b)])
   .filter(([, size]) => size < 11.9)"""
-SMALL_BUTTONS = """() => [...document.querySelectorAll("button:not(.word), select, nav a, summary")].filter((button) => button.checkVisibility())
+SMALL_BUTTONS = """() => [...document.querySelectorAll("button:not(.word), select, input[type=text], nav a, .brand, .runs-table a, .cards a, summary")].filter((button) => button.checkVisibility())
   .map((button) => [button.textContent.slice(0, 30), Math.round(button.getBoundingClientRect().height)]).filter(([, height]) => height < 40)"""
 CUT = """() => [...document.querySelectorAll("main *")].filter((element) => element.checkVisibility() && !element.closest(".scroll, svg, .unseen, nav"))
   .filter((element) => element.getBoundingClientRect().right > innerWidth + 1).map((element) => element.outerHTML.slice(0, 90))"""
