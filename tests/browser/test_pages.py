@@ -101,7 +101,7 @@ def test_what_no_network_knows_is_one_click_away(visit, tmp_path):
         expect(verdicts).to_have_count(0)
     clothes = page.get_by_role("button", name="Clothes")
     if clothes.is_disabled():
-        expect(page.get_by_text("Fashion-MNIST in $BAYESIFY_DATA: it is not here")).to_be_visible()
+        expect(page.get_by_text("For clothes, put Fashion-MNIST into $BAYESIFY_DATA")).to_be_visible()
     else:
         clothes.click()
         expect(verdicts).to_have_count(3)
@@ -113,7 +113,7 @@ def test_what_no_network_knows_is_one_click_away(visit, tmp_path):
     expect(verdicts).to_have_count(3)
     (tmp_path / "words.png").write_text("not a picture")
     page.locator("input[type=file]").set_input_files(tmp_path / "words.png")
-    expect(page.get_by_role("alert")).to_contain_text("words.png is not a picture")
+    expect(page.get_by_role("alert")).to_contain_text("words.png could not be read")
 
 
 def test_a_picture_can_be_dropped_on_the_pad(visit):
@@ -194,8 +194,8 @@ def test_a_link_shows_the_same_image_and_says_what_it_cannot_carry(visit, tmp_pa
     first.locator("input[type=file]").set_input_files(tmp_path / "grey.png")
     expect(first).to_have_url(re.compile("image=own"))
     link = link_of(first)
-    expect(first.locator(".export")).to_contain_text("cannot carry a picture of your own")
-    expect(visit().open(link).get_by_role("alert")).to_contain_text("a link cannot carry")
+    expect(first.locator(".export")).to_contain_text("does not include your own picture")
+    expect(visit().open(link).get_by_role("alert")).to_contain_text("A link cannot include it")
 
 
 def test_a_drawing_is_still_there_after_a_look_at_another_page(visit):
@@ -366,7 +366,7 @@ def test_training_streams_into_surfaces_and_asks_for_the_next_label(visit):
     expect(status).to_contain_text("trained in")
     page.get_by_role("combobox", name="Method").select_option("point")
     page.get_by_role("button", name="Train", exact=True).click()
-    expect(status).to_contain_text("cannot say where to ask")
+    expect(status).to_contain_text("does not suggest a label")
 
 
 def test_points_are_added_moved_and_removed_by_mouse_and_by_keys(visit):

@@ -32,7 +32,7 @@ async function gallery(place, urls) {
   const asked = found.results.filter((result) => result.question || result.figures.length || result.answer);
   const others = found.results.filter((result) => !asked.includes(result));
   place.append(h("ul", { class: "cards results" }, asked.map((result) => card(result, urls))));
-  if (others.length) place.append(h("section", { class: "card" }, h("h2", {}, "More numbers"), h("p", {}, others.flatMap((result, k) => [k ? " · " : "", result.problem ? problem(result.problem) : h("a", { href: link(result) }, result.title)]))));
+  if (others.length) place.append(h("section", { class: "card" }, h("h2", {}, "More numbers"), h("p", { class: "more-numbers" }, others.flatMap((result, k) => [k ? " · " : "", result.problem ? problem(result.problem) : h("a", { href: link(result) }, result.title)]))));
 }
 
 const link = (result) => `?${new URLSearchParams({ page: "results", of: result.name })}`;
