@@ -101,7 +101,7 @@ def test_what_no_network_knows_is_one_click_away(visit, tmp_path):
         expect(verdicts).to_have_count(0)
     clothes = page.get_by_role("button", name="Clothes")
     if clothes.is_disabled():
-        expect(page.get_by_text("Fashion-MNIST in $BAYESIFY_DATA: it is not here")).to_be_visible()
+        expect(page.get_by_text("For clothes, put Fashion-MNIST into $BAYESIFY_DATA")).to_be_visible()
     else:
         clothes.click()
         expect(verdicts).to_have_count(3)
@@ -113,7 +113,7 @@ def test_what_no_network_knows_is_one_click_away(visit, tmp_path):
     expect(verdicts).to_have_count(3)
     (tmp_path / "words.png").write_text("not a picture")
     page.locator("input[type=file]").set_input_files(tmp_path / "words.png")
-    expect(page.get_by_role("alert")).to_contain_text("words.png is not a picture")
+    expect(page.get_by_role("alert")).to_contain_text("words.png could not be read")
 
 
 def test_a_picture_can_be_dropped_on_the_pad(visit):
@@ -194,8 +194,8 @@ def test_a_link_shows_the_same_image_and_says_what_it_cannot_carry(visit, tmp_pa
     first.locator("input[type=file]").set_input_files(tmp_path / "grey.png")
     expect(first).to_have_url(re.compile("image=own"))
     link = link_of(first)
-    expect(first.locator(".export")).to_contain_text("cannot carry a picture of your own")
-    expect(visit().open(link).get_by_role("alert")).to_contain_text("a link cannot carry")
+    expect(first.locator(".export")).to_contain_text("does not include your own picture")
+    expect(visit().open(link).get_by_role("alert")).to_contain_text("A link cannot include it")
 
 
 def test_a_drawing_is_still_there_after_a_look_at_another_page(visit):
@@ -280,7 +280,7 @@ def test_a_run_without_unknown_inputs_has_no_tile_for_them(visit):
 @pytest.mark.parametrize("name", ["decide", "weights"])
 def test_a_link_to_a_run_that_is_not_here_says_so(visit, name):
     page = visit().open(f"?page={name}&model=elsewhere")
-    expect(page.get_by_role("alert")).to_contain_text("elsewhere, which is not loaded here: Variational is shown")
+    expect(page.get_by_role("alert")).to_contain_text("elsewhere, which is not loaded here. Variational is shown")
 
 
 # Understand
@@ -351,7 +351,7 @@ def test_training_streams_into_surfaces_and_asks_for_the_next_label(visit):
     page = visit().open("?page=understand&epochs=120&n=40&units=8")
     expect(page.get_by_text("40 points")).to_be_visible()
     status = page.locator("#training-status")
-    expect(status).to_contain_text("It would learn most from a label at")
+    expect(status).to_contain_text("would teach it most")
     colours = page.evaluate(
         "() => new Set(document.querySelector('.surface canvas').getContext('2d').getImageData(0, 0, 448, 448).data).size"
     )
@@ -366,7 +366,7 @@ def test_training_streams_into_surfaces_and_asks_for_the_next_label(visit):
     expect(status).to_contain_text("trained in")
     page.get_by_role("combobox", name="Method").select_option("point")
     page.get_by_role("button", name="Train", exact=True).click()
-    expect(status).to_contain_text("cannot say where to ask")
+    expect(status).to_contain_text("does not suggest a label")
 
 
 def test_points_are_added_moved_and_removed_by_mouse_and_by_keys(visit):
@@ -406,18 +406,18 @@ def test_what_cannot_be_trained_is_said_in_words(visit):
 
 def test_the_coin_against_its_grid(visit):
     page = visit().open("?page=understand&topic=coin")
-    expect(tile(page, "Next toss is heads, exactly")).to_contain_text("0.8000")
+    expect(tile(page, "Next toss is heads (exact)")).to_contain_text("0.8000")
     expect(tile(page, "On a grid of 19")).to_contain_text("0.7793")
     tails = page.get_by_role("slider", name=re.compile("^Tails"))
     tails.focus()
     page.keyboard.press("ArrowRight")
-    expect(tile(page, "Next toss is heads, exactly")).to_contain_text("0.6667")
+    expect(tile(page, "Next toss is heads (exact)")).to_contain_text("0.6667")
     assert "tails=1" in page.url
 
 
 def test_the_points_of_the_line_are_dragged(visit):
     page = visit().open("?page=understand&topic=line")
-    slope = tile(page, "Slope, exactly")
+    slope = tile(page, "Slope (exact)")
     expect(slope).to_contain_text("2.920")
     handle = page.locator("[data-point='3']").bounding_box()
     page.mouse.move(handle["x"] + 8, handle["y"] + 8)
@@ -555,7 +555,7 @@ def test_a_wrong_token_is_said_to_be_wrong(visit):
     page.route("**/studio/api/**", guarded)
     visited.open()
     dialog = page.get_by_role("dialog")
-    for token, words in (("wrong", "asks for its token"), ("right", "not this server's token")):
+    for token, words in (("wrong", "Token of this server"), ("right", "The token is wrong")):
         expect(dialog).to_contain_text(words)
         dialog.locator("input").fill(token)
         dialog.get_by_role("button").click()

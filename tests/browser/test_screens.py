@@ -45,7 +45,7 @@ def shown(visited, name):
 SMALL_TEXT = """() => [...document.querySelectorAll("svg text")].filter((text) => text.checkVisibility() && text.getBBox().width)
   .map((text) => [text.textContent, parseFloat(getComputedStyle(text).fontSize) * Math.hypot(text.getScreenCTM().a, text.getScreenCTM().b)])
   .filter(([, size]) => size < 11.9)"""
-SMALL_BUTTONS = """() => [...document.querySelectorAll("button:not(.word), select, nav a, summary")].filter((button) => button.checkVisibility())
+SMALL_BUTTONS = """() => [...document.querySelectorAll("button:not(.word), select, input[type=text], nav a, .brand, .runs-table a, .cards a, summary")].filter((button) => button.checkVisibility())
   .map((button) => [button.textContent.slice(0, 30), Math.round(button.getBoundingClientRect().height)]).filter(([, height]) => height < 40)"""
 CUT = """() => [...document.querySelectorAll("main *")].filter((element) => element.checkVisibility() && !element.closest(".scroll, svg, .unseen, nav"))
   .filter((element) => element.getBoundingClientRect().right > innerWidth + 1).map((element) => element.outerHTML.slice(0, 90))"""
@@ -127,7 +127,7 @@ def test_confident_mistakes_are_counted(visit):
     page.get_by_role("button", name="Letter K").click()
     expect(page.locator(".fooled").first).to_contain_text("of 2")
     page.get_by_role("button", name="None of these", exact=True).get_attribute("aria-pressed")
-    expect(page.get_by_role("region", name="Fool it")).to_contain_text("2 shown.")
+    expect(page.get_by_role("region", name="Fool it")).to_contain_text("Drawings counted: 2.")
     threshold.fill("1")
     for each in page.locator(".fooled").all():
         expect(each).to_have_text("Sure but wrong: 0 of 2")
@@ -215,7 +215,7 @@ def test_training_is_played_again_step_by_step(visit):
     expect(player).to_contain_text("frame 2 of 4, epoch 20")
     player.get_by_role("button", name="Play").click()
     expect(player).to_contain_text("frame 4 of 4")
-    expect(page.get_by_role("img", name="Training loss from 4 to 1 nats an example.")).to_be_visible()
+    expect(page.get_by_role("img", name="Training loss from 4 to 1 nats per example.")).to_be_visible()
 
 
 # Weights

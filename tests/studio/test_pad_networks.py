@@ -53,6 +53,7 @@ def test_the_networks_of_the_pad_learn_mnist_without_a_digit(mnist, monkeypatch)
         assert (about["name"], list(about["withheld"])) == ("mnist", [pad_networks.WITHHELD])
         check = saved_check(load(run))
         assert (check.by, check.layer, check.coverage) == ("knn", "input", pad_networks.COVERAGE)
+        assert check.neighbours == pad_networks.NEIGHBOURS
         assert (run / "metrics.json").is_file()
     # Found the second time, and what is missing is made again alone.
     monkeypatch.setattr("bayesify.cli.serve.say", said.append)
@@ -61,4 +62,11 @@ def test_the_networks_of_the_pad_learn_mnist_without_a_digit(mnist, monkeypatch)
     (made[2] / "unknown.safetensors").unlink()
     assert demonstration.find_demo() == []
     assert demonstration.make_demo(quick=True, progress=False, announce=said.append) == made
-    assert said[4:] == ["training 3 of 4: MC dropout"]
+    assert said[4:] == ["fitting the check of network 3 of 4: MC dropout"]
+    # A check for another share, as an earlier version made it, is fitted again, without training.
+    monkeypatch.setattr(pad_networks, "COVERAGE", 0.9)
+    assert demonstration.find_demo() == []
+    weights = (made[0] / "model.safetensors").read_bytes()
+    assert demonstration.make_demo(quick=True, progress=False) == made
+    assert (made[0] / "model.safetensors").read_bytes() == weights
+    assert saved_check(load(made[0])).coverage == 0.9

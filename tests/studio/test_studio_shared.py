@@ -75,6 +75,23 @@ def test_a_long_sentence_ends_at_a_word():
     assert short.endswith("word …")
 
 
+def test_the_gallery_shows_the_verdict_of_a_page_and_its_first_picture(tmp_path):
+    told = {
+        "title": "Coin",
+        "answer": "A long one; and so on.",
+        "pictures": [{"file": "coin-b.svg"}, {"file": "coin-a.svg"}],
+    }
+    (tmp_path / "coin.json").write_text(json.dumps(told))
+    (tmp_path / "coin.md").write_text("# Coin\n\nHow far?\n\n**It is off by\n0.03.**\n\nMore, with **bold** words.\n")
+    for name in ("coin-a.svg", "coin-b.svg", "coin-0.svg"):
+        (tmp_path / name).write_text("<svg/>")
+    card = results_page._card(0, tmp_path / "coin.json")
+    assert card["answer"] == "It is off by 0.03."
+    assert card["figures"] == ["coin-b.svg", "coin-a.svg", "coin-0.svg"]
+    (tmp_path / "coin.md").write_text("# Coin\n\nHow far?\n\nNo verdict.\n")
+    assert results_page._card(0, tmp_path / "coin.json")["answer"] == "A long one; and so on."
+
+
 def test_a_figure_belongs_to_the_longest_name_that_it_begins_with(tmp_path):
     for name in ("mnist.json", "mnist-cnn.json", "mnist-cnn-least.svg", "mnist-error.svg"):
         (tmp_path / name).write_text("{}")
@@ -196,6 +213,17 @@ def test_a_dropped_table_becomes_a_run_with_answers(ask):
     # Which side of zero is easy: the surest answers are right.
     assert all(row["answer"] == row["truth"] for row in said["sure"])
     assert ask("decide", model="my-table")["classes"] == ["left", "right"]
+
+
+def test_a_dropped_table_has_a_check_for_unknown_inputs(ask):
+    far = "".join(f"\n{30 + k % 5},{30 + k % 3},far" for k in range(20))
+    ask("own/table", {"name": "sides.csv", "text": table() + far, "method": "point", "withhold": "far"})
+    found = ask("decide", model="sides")
+    assert not any(found["unknown"]["known"])
+    known = found["known"]
+    said = ask("own/answers", model="sides")
+    assert said["unlike_total"] == known.count(False) <= 0.2 * said["total"]
+    assert {row["row"] for row in said["unlike"]} == {k for k, like in enumerate(known) if not like}
 
 
 @pytest.mark.parametrize(

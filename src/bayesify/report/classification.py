@@ -57,8 +57,8 @@ def shown_predictions(
     """Two known and up to two unknown images with every method's prediction."""
     report.section(
         "One image at a time",
-        f"Bars are the mean over draws, ticks the single draws: where they spread, the method is unsure. Below the "
-        f"dashed line at {at_least:.0%} the prediction is “I do not know”.",
+        "Bars are means over posterior draws, ticks are single draws. Ticks far apart mean that the method is unsure. "
+        f"Below the dashed line at {at_least:.0%}, the prediction is “I do not know”.",
     )
     easy, hard = shown_examples.easiest_known(results), shown_examples.hardest_known(results)
     chosen = {
@@ -97,8 +97,8 @@ def shown_predictions(
         )
         report.figure(
             panels,
-            f"One of {len(unknown):,} images of {unknown_name}, which was not in training; chosen because {reason}. "
-            "Every confident prediction is wrong here; the right one is “I do not know”.",
+            f"One of {len(unknown):,} images of {unknown_name}, which was not in training. Chosen because {reason}. "
+            "No label is right here: the right prediction is “I do not know”.",
             words,
         )
 
@@ -162,7 +162,7 @@ def galleries(
     data = {label: {"mistakes": made, "confident_mistakes": sure} for label, (made, sure) in counts.items()}
     made = list_by_label({label: f"{made:,} and {sure:,}" for label, (made, sure) in counts.items()})
     first = "The known test images with the least confident predictions. Are they hard for you too?"
-    second = f"Mistakes, the most confident first. In all, and with at least {at_least:.0%} confidence: {made}."
+    second = f"Mistakes, most confident first. Number in total and with at least {at_least:.0%} confidence: {made}."
     words = [f"The images that {result.label} is least sure of" for result in results]
     more = [
         f"The most confident mistakes of {result.label}"
@@ -193,8 +193,8 @@ def _about_entropies(results: Sequence[MethodResult]) -> str:
         }
     )
     return (
-        f"{opening} Known inputs should lie at the left, unknown ones (hatched) at the right. Medians of "
-        f"the known and the unknown, in percent of the largest: {pairs}."
+        f"{opening} Known inputs should lie at the left, unknown inputs (hatched) at the right. Medians "
+        f"of known and unknown inputs, in percent of the largest: {pairs}."
     )
 
 
@@ -203,12 +203,12 @@ def _about_risk(results: Sequence[MethodResult], curves: dict[str, Any]) -> tupl
     confidence = {result.label: float(result.predictive.confidence.double().mean()) for result in results}
     overall = list_by_label({r.label: f"{confidence[r.label]:.1%} and {r.evaluation.accuracy:.1%}" for r in results})
     risk = (
-        "The error of the surest predictions: the further a curve stays at zero, the more can be accepted without "
-        f"mistakes. At the dashed line, with nine in ten accepted: {at_90}."
+        "Error of the most certain predictions. The longer a curve stays near zero, the more can be accepted without "
+        f"mistakes. Error with 90% accepted (dashed line): {at_90}."
     )
     calibration = (
-        "Accuracy against confidence: below the diagonal is overconfident, bars are 95% intervals, bins of fewer than "
-        f"ten examples are left out. Overall, confidence and accuracy: {overall}."
+        "Accuracy against confidence. Below the diagonal a method is overconfident. Bars are 95% intervals; bins with "
+        f"fewer than ten examples are left out. Mean confidence and accuracy: {overall}."
     )
     return risk, calibration
 

@@ -28,7 +28,7 @@ def headline(report: Report, seeds: Seeds, *, unknown_name: str, at_least: float
         share = scoring.over_seeds(same, lambda result: share_confident(result, at_least))
         confident[same[0].label] = f"{0.0 if share is None else share.mean:.0%}"
     report.headline(
-        f"Every label is wrong for {unknown_name}. This share still gets one with at least {at_least:.0%} confidence: "
+        f"No label is right for {unknown_name}. Share that still gets one with at least {at_least:.0%} confidence: "
         f"{list_by_label(confident)}."
     )
 

@@ -53,7 +53,7 @@ def weights(report: Report, results: Sequence[MethodResult], inputs: Any = None)
     densities = plots.weight_densities(methods, looks=looks, axes=style.canvas(None, 3.7, 2.8))
     binned = binned_weights(methods, 31)
     caption = (
-        "The weights (not the biases) over draws of each posterior. The data do not need the weights near zero. Half "
+        "The weights (without biases) over posterior draws. Weights near zero are not needed to fit the data. Half "
         f"of the weights lie within {_listed_halves(results)}."
     )
     words = "Densities of the weights of " + ", ".join(methods)
@@ -90,14 +90,14 @@ def training(report: Report, results: Sequence[MethodResult]) -> None:
         {label: f"{part['nll'][0]:.3g} to {part['nll'][-1]:.3g}" for label, part in histories.items()}
     )
     about = {
-        "nll": f"The data's part of the objective, which should level off. From first to last: {falls}.",
+        "nll": f"The negative log-likelihood, which should level off. First and last epoch: {falls}.",
         "validation_nll": "On held-out examples: where it rises while the training NLL falls, the network overfits.",
-        "kl": "How far the posterior is from the prior: a flat line means that it did not respond to the data."
+        "kl": "KL divergence of the posterior from the prior. A flat line means that the data did not change it."
         if along != "iteration"
         else "Minus the log prior density of the chains: while it still falls or rises, they have not converged.",
     }
     notes = [about[column] for column in shown]
-    notes += ["Once rows no longer change, the weights have converged; all rows are drawn equally high."] * (
+    notes += ["When the rows stop changing, the weights have converged. All rows are drawn at the same height."] * (
         len(panels) - len(shown)
     )
     report.section("Training")
@@ -149,7 +149,7 @@ def _signal_to_noise(
         words.append("Error after pruning a share of the weights")
     below = float((snr < 1).mean())
     notes = [
-        f"Signal-to-noise of the weights of {result.label}: dashed, the cuts that remove {_listed(CUTS)} of them.",
+        f"Signal-to-noise of the weights of {result.label}. Dashed lines: cuts that remove {_listed(CUTS)} of them.",
         f"The share of the weights below each signal-to-noise: {below:.0%} have more noise than signal.",
         *([_how_far(curve)] if curve is not None else []),
     ]

@@ -33,7 +33,7 @@ def headline(report: Report, seeds: Seeds) -> None:
     close = f"NLL {means[best]['nll']:.3f}, RMSE {means[best]['rmse']:.3g}"
     first = f"gives the test targets the highest probability ({close})" if len(by_method) > 1 else f"reaches {close}"
     report.headline(
-        f"{best} {first}; its 95% intervals hold {means[best]['coverage_95']:.1%} of "
+        f"{best} {first}; its 95% intervals contain {means[best]['coverage_95']:.1%} of "
         f"{len(seeds.first[0].predictive):,} targets{several}."
     )
 
@@ -43,7 +43,7 @@ def scores(report: Report, seeds: Seeds) -> None:
     listed = scoring.reported_scores("regression")
     scoring.large_numbers(report, seeds, listed)
     count = len(seeds.first[0].predictive)
-    scoring.table(report, seeds, listed, f"{count:,} test examples. Intervals are best where they hold 95%.")
+    scoring.table(report, seeds, listed, f"{count:,} test examples. The 95% intervals should contain 95%.")
     chosen = {"RMSE": listed["rmse"], "targets inside 95% intervals": listed["coverage_95"]}
     scoring.seed_figure(report, seeds, chosen)
 
@@ -59,8 +59,8 @@ def agreement(report: Report, results: Sequence[MethodResult]) -> None:
             )
             for result in results
         ],
-        "A dot is a test example, its line the 95% interval. On the dashed diagonal the prediction is exact. A line "
-        "that misses the diagonal is an interval that misses the true number.",
+        "Each dot is a test example with its 95% interval. On the dashed diagonal a prediction is exact. An interval "
+        "that does not reach the diagonal misses the true number.",
         [f"Predicted against true numbers of {result.label}" for result in results],
     )
 
@@ -92,9 +92,9 @@ def intervals(report: Report, results: Sequence[MethodResult]) -> None:
             for label, predictive in predictives.items()
         },
         [
-            f"Below the diagonal, intervals are too narrow. The 95% intervals hold {inside} of the targets.",
-            "Where a method predicts larger errors it should make them; above the diagonal its errors are larger.",
-            "The squared error of the surest predictions. A curve that rises to the right ranks predictions well.",
+            f"Below the diagonal, intervals are too narrow. The 95% intervals contain {inside} of the targets.",
+            "Real errors against predicted errors. Above the diagonal, errors are larger than predicted.",
+            "Squared error of the most certain predictions. A curve that rises to the right ranks them well.",
         ],
     )
 

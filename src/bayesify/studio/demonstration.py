@@ -62,8 +62,8 @@ def demo_runs(*, quick: bool = False) -> list[Path]:
 def what_is_made() -> str:
     """What `make_demo` would train, in words."""
     if pad_networks.mnist_here():
-        return "training four networks on MNIST's 28 x 28 digits, once, which takes two to four minutes"
-    return "training the four networks of the demo on 8 x 8 digits, once, which takes a minute or two"
+        return "training four networks on MNIST's 28 x 28 digits; this happens once and takes two to four minutes"
+    return "training the four networks of the demo on 8 x 8 digits; this happens once and takes a minute or two"
 
 
 def add_checks(folders: list[Path]) -> None:

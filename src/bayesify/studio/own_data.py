@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import json
 import re
 import shutil
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from pydantic import BaseModel, Field
 from bayesify.decisions import saved_check
 from bayesify.errors import RunError, TrainingError
 from bayesify.methods import CARDS, Method
-from bayesify.runs import HISTORY, is_history
+from bayesify.runs import HISTORY, UNKNOWN, is_history
 from bayesify.serving.bodies import client_has_left
 from bayesify.studio.models import API, DrawCount, ModelStore, Seed, describe
 from bayesify.studio.routes import StudioRoute
@@ -35,6 +35,7 @@ from bayesify.workflows.load import load_run
 from bayesify.workflows.recipe import AUTO, Recipe
 from bayesify.workflows.run_data import preparation_of
 from bayesify.workflows.train import InterruptedTrainingError, train
+from bayesify.workflows.unknown_check import fit_check, training_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,7 @@ _REFUSED = (
     MemoryError,
     binascii.Error,
 )
-RUN_FILES = ("config.json", "model.safetensors", "history.jsonl", "metrics.json")
+RUN_FILES = ("config.json", "model.safetensors", "history.jsonl", "metrics.json", UNKNOWN)
 
 
 class OwnTable(BaseModel):
@@ -149,6 +150,9 @@ class OwnRuns:
             with without_warnings():
                 # The compiler takes long, and nothing can stop it.
                 trained = train(recipe, folder / "run", progress=False, compiled=False)
+            # A few rows are too few to tell what is unlike them.
+            with contextlib.suppress(ValueError):
+                fit_check(trained.method, folder / "run", training_inputs(folder / "run"))
             self.store.add(OwnModel(name, trained.method, folder / "run", str(data)))
             return name
 
@@ -176,7 +180,7 @@ class OwnRuns:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _place(self, given: str) -> Iterator[tuple[str, Path]]:
         """A new name and an empty folder; what goes wrong is said in one line without the folder's path."""
         with self._lock:
@@ -234,13 +238,18 @@ def router(own: OwnRuns, trainings: Trainings) -> APIRouter:
 
 
 def _answers(store: ModelStore, name: str, draws: int, seed: int) -> dict[str, Any]:
-    """The least sure and the surest predictions of a run for its test examples, and those for unknown ones."""
+    """The least sure and the surest predictions of a run for its test examples, and those for unknown ones.
+
+    A run with a check for unknown inputs also has the test examples that are unlike its training data.
+    """
     examples = store.examples(name)
     predictive = store.predict(name, examples.x, draws, seed)
     unknown = None
     if examples.unknown is not None and len(examples.unknown):
         unknown = _rows(store.predict(name, examples.unknown, draws, seed), None)[:SHOWN]
     rows = _rows(predictive, examples.y)
+    known = store.known(name, examples.x)
+    unlike = None if known is None else [row for row in rows if not known[row["row"]]]
     return {
         "model": name,
         "what": examples.what,
@@ -249,6 +258,8 @@ def _answers(store: ModelStore, name: str, draws: int, seed: int) -> dict[str, A
         "sure": rows[::-1][:SHOWN],
         "unknown": unknown,
         "unknown_what": examples.unknown_what,
+        "unlike": None if unlike is None else unlike[:SHOWN],
+        "unlike_total": None if unlike is None else len(unlike),
     }
 
 

@@ -36,7 +36,7 @@ def router(chosen: Path | None) -> APIRouter:
         files = [] if folder is None else _files(folder)
         for number, path in enumerate(files):
             if path.stem == name:
-                return {"number": number, **_read(path)}
+                return {"number": number, **_read(path)[0]}
         raise HTTPException(
             404, f"there is no result called {name[:40]!r}{nearest(name[:40], [f.stem for f in files])}"
         )
@@ -46,7 +46,7 @@ def router(chosen: Path | None) -> APIRouter:
         # A client names a figure by its place in the list, never by a path.
         folder = find(chosen)
         files = [] if folder is None else _files(folder)
-        figures = _figures(files[result]) if 0 <= result < len(files) else []
+        figures = _read(files[result])[1] if 0 <= result < len(files) else []
         if not 0 <= number < len(figures):
             raise HTTPException(404, "there is no such figure")
         try:
@@ -89,31 +89,43 @@ def _figures(path: Path) -> list[Path]:
     )
 
 
+def _told_first(figures: list[Path], content: Any) -> list[Path]:
+    """The figures in the order in which the result tells them; those that it does not name follow."""
+    told = content.get("pictures") if isinstance(content, dict) else None
+    names = [one.get("file") for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    return sorted(figures, key=lambda file: names.index(file.name) if file.name in names else len(names))
+
+
 def _card(number: int, path: Path) -> dict[str, Any]:
-    """A result for the gallery: its question, the first sentence of its answer, and its figures."""
-    read = _read(path)
+    """A result for the gallery: its question, its answer in a sentence, and its figures.
+
+    The page beside a result may open with a verdict in bold; without one, the first sentence of the answer is shown.
+    """
+    read, _ = _read(path)
     content = read["content"] or {}
-    heading, opening = ("", "") if _text(content, "title") else _page(path)
-    answer = _text(content, "answer", "claim", "summary", "conclusion", "description") or opening
+    heading, opening, verdict = _page(path)
+    answer = first_sentence(_text(content, "answer", "claim", "summary", "conclusion", "description") or opening)
     return {
         "number": number,
         "name": path.stem,
         "title": _text(content, "title") or heading or path.stem.replace("-", " "),
         "question": _text(content, "question"),
-        "answer": first_sentence(answer),
+        "answer": verdict or answer,
         "command": _text(content, "command"),
         "figures": read["figures"],
         "problem": read.get("problem"),
     }
 
 
-def _page(path: Path) -> tuple[str, str]:
-    """The heading and the first paragraph of the page beside a result that has no words of its own."""
+def _page(path: Path) -> tuple[str, str, str]:
+    """The heading, the first paragraph and the verdict (in bold) of the page beside a result; empty without a page."""
     try:
         heading, *rest = path.with_suffix(".md").read_text(encoding="utf-8").strip().split("\n\n")
-    except OSError:
-        return "", ""
-    return heading.lstrip("# "), " ".join(rest[0].split()) if rest else ""
+    except (OSError, UnicodeDecodeError):
+        return "", "", ""
+    told = [" ".join(part.split()) for part in rest[:3]]
+    verdict = next((part[2:-2] for part in told if part.startswith("**") and part.endswith("**")), "")
+    return heading.lstrip("# "), told[0] if told else "", verdict
 
 
 def first_sentence(text: str, longest: int = 220) -> str:
@@ -147,10 +159,14 @@ def _text(content: dict[str, Any], *names: str) -> str:
     return next((value for name in names if isinstance(value := content.get(name), str)), "")
 
 
-def _read(path: Path) -> dict[str, Any]:
-    about: dict[str, Any] = {"name": path.stem, "figures": [file.name for file in _figures(path)]}
+def _read(path: Path) -> tuple[dict[str, Any], list[Path]]:
+    """A result with the names of its figures, and the figures."""
+    figures = _figures(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda _: None)
     except (OSError, ValueError) as problem:
-        return about | {"problem": f"{path.name} could not be read: {type(problem).__name__}", "content": None}
-    return about | {"content": content if isinstance(content, dict) else {"values": content}}
+        about = {"problem": f"{path.name} could not be read: {type(problem).__name__}", "content": None}
+    else:
+        about = {"content": content if isinstance(content, dict) else {"values": content}}
+        figures = _told_first(figures, content)
+    return {"name": path.stem, "figures": [file.name for file in figures], **about}, figures

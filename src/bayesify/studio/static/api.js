@@ -78,7 +78,7 @@ export async function stream(path, body, heard, signal) {
       done = true;
     }
     // A stream says itself that it is over: one that just stops was cut off.
-    if (done && !ended) throw new ApiError(`training was cut off; ${GONE}`, 0);
+    if (done && !ended) throw new ApiError(`training was interrupted: ${GONE}`, 0);
     if (done) return;
     held += value;
     const events = held.split("\n\n");
@@ -117,19 +117,19 @@ function askForToken(wrong) {
     form.method = "dialog";
     const label = document.createElement("label");
     label.className = "field";
-    label.textContent = "This server asks for its token";
+    label.textContent = "Token of this server";
     const input = document.createElement("input");
     input.type = "password";
     input.autocomplete = "off";
     const send = document.createElement("button");
     send.className = "main";
-    send.textContent = "Go on";
+    send.textContent = "Continue";
     label.append(input);
     if (wrong) {
       const said = document.createElement("p");
       said.className = "problem";
       said.setAttribute("role", "alert");
-      said.textContent = "That was not this server's token: try again.";
+      said.textContent = "The token is wrong. Try again.";
       form.append(said);
     }
     form.append(label, send);

@@ -125,7 +125,7 @@ export function problem(error) {
 // Words for a link that asks for a run which is not here; nothing where it is.
 export function missingRun(asked, models, instead) {
   if (models.some((model) => model.name === asked)) return null;
-  return h("p", { class: "problem", role: "alert" }, `The link asks for a run called ${asked}, which is not loaded here: ${instead} is shown instead.`);
+  return h("p", { class: "problem", role: "alert" }, `The link asks for a run called ${asked}, which is not loaded here. ${instead} is shown instead.`);
 }
 
 // How sure: 100% only where it is exactly that.

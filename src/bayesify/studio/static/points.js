@@ -48,7 +48,7 @@ export class Points {
     if (!ask) return;
     const [x, y] = this.toPage([ask.x, ask.y]);
     this.ring.append(s("circle", { class: "ask-ring", cx: x, cy: y, r: 4.2, "vector-effect": "non-scaling-stroke" }),
-      s("text", { class: "ask-name", x: x + (x > 80 ? -6 : 6), y: y - 3, "font-size": 4, "text-anchor": x > 80 ? "end" : "start" }, "ask here"));
+      s("text", { class: "ask-name", x: x + (x > 72 ? -6 : 6), y: y - 3, "font-size": 4, "text-anchor": x > 72 ? "end" : "start" }, "ask here"));
     // The style sheet's pixels would be a fifth of the picture here.
     this.ring.querySelector("text").style.fontSize = "4px";
     this.ring.querySelector("text").style.strokeWidth = "1.2px";

@@ -4,7 +4,8 @@ import { colour, sure } from "./dom.js";
 const [WIDTH, HEIGHT] = [1200, 630];
 const FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Noto Sans', 'Liberation Sans', Arial, sans-serif";
 
-// `rows` are { name, label, confidence, accepted, mistakes, rounds }.
+// `rows` are { name, label, confidence, accepted, unlike, mistakes, rounds }. A link that is too long to be read leaves out
+// the drawing, which the card shows.
 export async function shareCard(drawing, rows, link) {
   const canvas = new OffscreenCanvas(WIDTH, HEIGHT);
   const context = canvas.getContext("2d");
@@ -31,12 +32,14 @@ export async function shareCard(drawing, rows, link) {
     const top = 120 + place * height;
     const large = Math.min(44, height * 0.42);
     const small = Math.max(18, Math.min(24, height * 0.24));
-    write(row.name, 520, top + small, small, "--muted", { most: 380 });
+    write(row.unlike ? `${row.name}: unlike the training data` : row.name, 520, top + small, small, "--muted", { most: 420 });
     write(row.accepted ? row.label : "I do not know", 520, top + small + large, large, row.accepted ? "--ink" : "--doubt", { weight: 680, most: 380 });
     write(row.accepted ? `${sure(row.confidence)} sure` : `best guess: ${row.label} (${sure(row.confidence)})`, 1150, top + small + large, small, "--ink", { align: "right", most: 300 });
-    if (row.rounds) write(`sure but wrong: ${row.mistakes} of ${row.rounds}`, 1150, top + small, Math.min(small, 18), "--muted", { align: "right", most: 300 });
+    if (row.rounds) write(`sure but wrong: ${row.mistakes} of ${row.rounds}`, 1150, top + small, Math.min(small, 18), "--muted", { align: "right", most: 200 });
   });
-  write(link, 50, 598, 20, "--accent", { most: 900 });
+  context.font = `400 20px ${FONT}`;
+  const whole = context.measureText(link).width <= 900;
+  write(whole ? link : link.replace(/[?].*/, "?page=draw"), 50, 598, 20, "--accent", { most: 900 });
   write("bayesify studio", 1150, 598, 22, "--muted", { align: "right", weight: 620 });
   return canvas.convertToBlob({ type: "image/png" });
 }

@@ -3,17 +3,17 @@ import { h, button, announce } from "./dom.js";
 
 const STEPS = [
   { query: "page=draw", press: "[aria-label='Digit 7']", title: "Every network answers",
-    words: [["The pad", ".pad-frame"], " holds a digit. ", ["Each card", ".answers"], " is a network: its answer, how sure it is, and a bar for each class."] },
-  { query: "page=draw", press: "[aria-label='Letter K']", title: "Something nobody taught them",
-    words: ["No network has seen a letter. An honest answer is “I do not know”. ", ["Dots far apart", ".answers"], " mean that versions of a network disagree; below ", ["this threshold", ".threshold"], " it refuses."] },
-  { query: "page=decide", title: "Refuse to be right more often",
-    words: ["Move ", ["the threshold", "[data-tour='threshold']"], ". Coverage falls, and ", ["the error of what is accepted", ".tiles"], " falls with it when the uncertainty is any good."] },
+    words: [["The pad", ".pad-frame"], " shows a digit. ", ["Each card", ".answers"], " is a network with its answer, its confidence and a bar for each class."] },
+  { query: "page=draw", press: "[aria-label='Letter K']", title: "Something they never saw",
+    words: ["No network was trained on letters, so the honest answer is “I do not know”. ", ["Dots far apart", ".answers"], " mean that versions of a network disagree. Below ", ["this threshold", ".threshold"], " a network does not answer."] },
+  { query: "page=decide", title: "Fewer answers, fewer mistakes",
+    words: ["Move ", ["the threshold", "[data-tour='threshold']"], ". Fewer examples are answered. If the uncertainty is good, ", ["their error", ".tiles"], " falls too."] },
   { query: "page=understand", title: "Where there is no data",
-    words: ["Colours are the answer. They ", ["fade away from the points", ".surface"], ", because the weights that fit the points disagree there."] },
-  { query: "page=understand", title: "Ten methods, one data set", press: "[data-tour='all']",
-    words: ["HMC samples the posterior itself. ", ["Each tile", ".tile-grid"], " is another method on the same points, with its distance to HMC and the time it took."] },
+    words: ["Colour shows the predicted class. It ", ["fades", ".surface"], " away from the points, because networks that fit the points disagree there."] },
+  { query: "page=understand", title: "Ten methods, one data set", press: "[data-tour='all']", scroll: ".tile-grid",
+    words: ["HMC samples the posterior itself. ", ["Each tile", ".tile-grid"], " shows one method on the same points, with its distance to HMC and its time."] },
   { query: "page=weights", title: "The part you do not need",
-    words: ["Drag ", ["the share to remove", "[data-tour='prune']"], ". ", ["Connections", ".graph"], " with more noise than signal dissolve first. Watch how far ", ["the large number", ".large"], " holds."] },
+    words: ["Drag ", ["the share to remove", "[data-tour='prune']"], ". ", ["Connections", ".graph"], " with more noise than signal disappear first. Watch ", ["the accuracy", ".large"], " stay high."] },
 ];
 
 const given = () => Number(new URLSearchParams(location.search).get("tour"));
@@ -36,7 +36,7 @@ export function showTour() {
   for (const element of document.querySelectorAll(".looked-at")) element.classList.remove("looked-at");
   const step = given();
   if (!(step >= 1 && step <= STEPS.length)) return;
-  const { title, words, press } = STEPS[step - 1];
+  const { title, words, press, scroll } = STEPS[step - 1];
   const linked = words.map((part) => {
     if (typeof part === "string") return part;
     const [text, selector] = part;
@@ -48,5 +48,6 @@ export function showTour() {
       h("span", { class: "small" }, `${step} of ${STEPS.length}`), button("Close", () => go(0))));
   document.body.append(panel);
   if (press) document.querySelector(press)?.click();
+  if (scroll) document.querySelector(scroll)?.scrollIntoView({ block: "center" });
   announce(`Tour, step ${step}: ${title}`);
 }

@@ -20,7 +20,7 @@ export class NetworkGraph {
     // Weak edges first, so that strong ones lie on top.
     if (graph) graph.edges.sort((a, b) => a[3] - b[3]);
     const part = graph?.shown.some((count, layer) => count < graph.sizes[layer]);
-    this.words.textContent = graph ? `${graph.sizes.join(" → ")} nodes${part ? `, of which ${graph.shown.join(", ")} are drawn` : ""}. Strong lines have a high signal-to-noise ratio; solid blue is a positive weight, dashed orange a negative one.` : "This network is not fully connected, so its connections are not drawn.";
+    this.words.textContent = graph ? `${graph.sizes.join(" → ")} nodes${part ? ` (${graph.shown.join(", ")} of them are drawn)` : ""}. Strong lines have a high signal-to-noise ratio. Solid blue: positive weight; dashed orange: negative weight.` : "This network is not fully connected, so its connections are not drawn.";
     this.cut(fraction, by);
   }
 

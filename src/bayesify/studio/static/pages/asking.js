@@ -2,13 +2,13 @@
 import { h, s, select, slider, button, announce, problem } from "../dom.js";
 import { get } from "../api.js";
 
-const KINDS = [["batchbald", "BatchBALD: all of them together"], ["bald", "BALD: each by itself"], ["epig", "EPIG: for predictions elsewhere"], ["entropy", "entropy: the least certain"], ["variation_ratio", "variation ratio"], ["random", "random"]];
+const KINDS = [["batchbald", "BatchBALD (chooses jointly)"], ["bald", "BALD (chooses one by one)"], ["epig", "EPIG (helps predictions)"], ["entropy", "entropy (least certain)"], ["variation_ratio", "variation ratio"], ["random", "random"]];
 
 // `trained()` names the network on the server; `board` is the page's board.
 export function askingPart(trained, board) {
   let [by, n] = ["batchbald", 5];
   const said = h("p", { class: "small", role: "status" });
-  const find = button("Show the labels it would ask for", async () => {
+  const find = button("Show these places", async () => {
     if (!trained()) { said.replaceChildren("Train the network first."); return; }
     try {
       const { places } = await get("understand/ask", { trained: trained(), by, n });
@@ -18,7 +18,7 @@ export function askingPart(trained, board) {
         name.style.fontSize = "4px";
         return [s("circle", { class: "ask-ring", cx, cy, r: 2.6, "vector-effect": "non-scaling-stroke" }), name];
       }));
-      const words = places.length ? `It asks at ${places.map(({ x, y }) => `(${x.toFixed(2)}, ${y.toFixed(2)})`).join(", ")}.` : "No label would teach it anything: a single network has no epistemic uncertainty.";
+      const words = places.length ? `It asks for labels at ${places.map(({ x, y }) => `(${x.toFixed(2)}, ${y.toFixed(2)})`).join(", ")}.` : "A single network has no epistemic uncertainty, so no label stands out.";
       said.replaceChildren(words);
       announce(words);
     } catch (error) {

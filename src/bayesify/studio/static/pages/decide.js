@@ -11,7 +11,7 @@ const MOST = narrow() ? 12 : 30;
 
 export async function show(place) {
   const head = h("div", { class: "head" }, h("div", {}, h("h1", {}, "Decide"), h("p", { class: "lead" },
-    "Answering less often can mean being right more often. Move the threshold and see what it costs and what it saves, on test examples that no network was trained on.")));
+    "A network that refuses the answers it is unsure of makes fewer mistakes. Move the threshold and see how many answers it gives and how many are wrong, on test examples that it was not trained on.")));
   place.append(head);
   const known = await models(() => announce("The runs are still being read"));
   const usable = known.models.filter((model) => model.kind === "classification");
@@ -24,7 +24,7 @@ export async function show(place) {
   const missing = missingRun(state.model, usable, modelName(preferred));
   if (missing) { state.set({ model: preferred.name }); place.append(missing); }
   if (!NAMES[state.by]) state.set({ by: "confidence" });
-  const content = h("div", { class: "stack", "aria-busy": "true" }, h("p", { class: "waiting" }, "Asking the network about every test example…"));
+  const content = h("div", { class: "stack", "aria-busy": "true" }, h("p", { class: "waiting" }, "Predicting every test example…"));
   const others = new Map();
   let table = null, sheets = {}, turn = 0;
 
@@ -48,7 +48,7 @@ export async function show(place) {
     promisePlace.hidden = known.length === 0;
     promisePlace.replaceChildren(...known.flatMap((promise) => [
       h("button", { type: "button", onclick: () => { state.set({ threshold: promise.threshold }); makeSlider(); render(); } }, `Promised: at most ${percent(promise.max_error)} wrong`),
-      ` with ${percent(promise.confidence, 0)} confidence, from ${promise.examples} examples${promise.holds ? "" : ` (made for ${promise.draws} draws and seed ${promise.seed}, so not for the ones shown)`}. `]));
+      ` with ${percent(promise.confidence, 0)} confidence, from ${promise.examples} examples${promise.holds ? "" : ` (made for ${promise.draws} draws and seed ${promise.seed}, so it does not hold for the draws shown here)`}. `]));
   }
 
   function makeSlider() {
@@ -62,7 +62,7 @@ export async function show(place) {
     // Another run's numbers must not stand there meanwhile.
     table = null;
     content.setAttribute("aria-busy", "true");
-    content.replaceChildren(h("p", { class: "waiting" }, `Asking ${modelName(usable.find((model) => model.name === state.model))} about every test example…`));
+    content.replaceChildren(h("p", { class: "waiting" }, `${modelName(usable.find((model) => model.name === state.model))} predicts every test example…`));
     try {
       const found = await get("decide", { model: state.model, draws: state.draws, seed: state.seed });
       const drawn = found.picture ? await sprites(found) : {};
@@ -70,7 +70,7 @@ export async function show(place) {
       [table, sheets] = [found, drawn];
       makeSlider();
       makePromises();
-      content.replaceChildren(sliderPlace, chooser, promisePlace, tiles, summary, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Error against coverage"), curveFigure), h("section", { class: "card" }, h("h2", { "data-words": "" }, "How sure, and how right"), spreadFigure)), galleries);
+      content.replaceChildren(sliderPlace, chooser, promisePlace, tiles, summary, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Error against coverage"), curveFigure), h("section", { class: "card" }, h("h2", { "data-words": "" }, "Confidence of right and wrong answers"), spreadFigure)), galleries);
       render();
       compareOthers(mine);
     } catch (error) {
@@ -124,12 +124,12 @@ export async function show(place) {
     const tile = (name, value, more, warn) => h("div", { class: warn ? "tile warn" : "tile" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, more)));
     tiles.replaceChildren(
       tile("Coverage", percent(kept.length / rows.length), `${kept.length} of ${rows.length} accepted`),
-      tile("Error of what is accepted", error === null ? "none" : percent(error), error === null ? "nothing is accepted" : `${percent(all)} if all were`),
+      tile("Error of what is accepted", error === null ? "none" : percent(error), error === null ? "nothing is accepted" : `${percent(all)} if all are accepted`),
       tile("Wrong but accepted", String(wrongKept.length), `${rows.filter((row) => !row.right && !row.kept).length} wrong ones refused`, wrongKept.length > 0),
       tile("Refused", String(refused.length), `${refused.filter((row) => row.right).length} of them were right`),
       ...(table.unknown ? [tile("Unknown but accepted", String(unknownKept.length), `of ${unknown.length}, ${table.unknown.what}`, unknownKept.length > 0)] : []));
-    const words = `At ${format(state.threshold)}, ${percent(kept.length / rows.length)} of the test examples are answered${error === null ? "" : `, ${percent(error)} of those wrongly`}.`;
-    summary.textContent = `${words} ${table.shown < table.total ? `Shown are ${table.shown} of ${table.total} examples, evenly spread, of ` : "All of "}${table.what}; ${table.draws} draws.${unlike ? ` ${unlike} are refused whatever the threshold: they are unlike the training data.` : ""}`;
+    const words = `At a threshold of ${format(state.threshold)}, ${percent(kept.length / rows.length)} of the test examples are answered${error === null ? "" : ` and ${percent(error)} of these answers are wrong`}.`;
+    summary.textContent = `${words} ${table.shown < table.total ? `These are ${table.shown} of ${table.total} examples, evenly spread, from` : "These are all examples of"} ${table.what}, with ${table.draws} draws each.${unlike ? ` ${unlike} of them are unlike the training data and refused at any threshold.` : ""}`;
     drawCurve(kept.length / rows.length, error);
     drawSpread(rows, unknown);
     const less = (a, b) => (state.by === "confidence" ? a.score - b.score : b.score - a.score);
@@ -156,7 +156,7 @@ export async function show(place) {
       return chart.svg;
     };
     const step = Math.max(1, Math.floor(points.length / 40));
-    curveFigure.update(draw, "The curve rises where errors begin: a good ranking keeps it flat for long. The dot is the threshold.", () => points.filter((_, k) => k % step === 0 || k + 1 === points.length).map(([a, b, t]) => [t.toFixed(4), percent(a), percent(b, 2)]));
+    curveFigure.update(draw, "The curve starts to rise where errors are accepted. With good uncertainty it stays flat for longer. The dot marks the threshold.", () => points.filter((_, k) => k % step === 0 || k + 1 === points.length).map(([a, b, t]) => [t.toFixed(4), percent(a), percent(b, 2)]));
   }
 
   function drawSpread(rows, unknown) {
@@ -175,7 +175,7 @@ export async function show(place) {
       legend(chart, parts.map(([name, , kind]) => [name, kind]), state.by === "confidence" ? "left" : "right");
       return chart.svg;
     };
-    spreadFigure.update(draw, "Wrong answers and unknown inputs should lie on the unsure side of the threshold.", () => edges.slice(0, -1).map((edge, k) => [edge.toFixed(3), ...["right", "wrong", "unknown"].map((name) => { const part = parts.find(([own]) => own === name); return part ? percent(part[1][k]) : "–"; })]));
+    spreadFigure.update(draw, "Wrong answers and unknown inputs should lie on the refused side of the threshold.", () => edges.slice(0, -1).map((edge, k) => [edge.toFixed(3), ...["right", "wrong", "unknown"].map((name) => { const part = parts.find(([own]) => own === name); return part ? percent(part[1][k]) : "–"; })]));
   }
 
   function gallery(name, rows, which, none) {
@@ -183,7 +183,7 @@ export async function show(place) {
     const items = rows.slice(0, MOST).map((row) => {
       const said = table.classes[from.labels[row.k]];
       const truth = which === "unknown" ? null : table.classes[table.truth[row.k]];
-      const words = [h("span", { class: truth !== said ? "wrong" : "" }, truth === null ? `said ${said} ✗` : said === truth ? `${said} ✓` : `said ${said}, is ${truth} ✗`), h("br"), format(row.score)];
+      const words = [h("span", { class: truth !== said ? "wrong" : "" }, truth === null ? `${said} ✗` : said === truth ? `${said} ✓` : `${said} ✗ (is ${truth})`), h("br"), format(row.score)];
       return h("li", {}, sheets[which] ? thumbnail(sheets[which], row.k, `example ${row.k}`) : null, words);
     });
     const more = rows.length > MOST ? ` · ${MOST} shown` : "";

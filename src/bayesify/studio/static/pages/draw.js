@@ -21,9 +21,9 @@ function learned(drawable) {
   const kinds = new Map(drawable.map((model) => [`${model.data}/${model.image.height}/${model.withheld}`, model]));
   const list = new Intl.ListFormat("en").format([...kinds.values()].map(({ data, examples, image, withheld }) =>
     `${examples ? `${examples.toLocaleString("en")} images` : "images"} of ${data === "mnist" ? "MNIST" : data}, ${image.width} × ${image.height} pixels${withheld.length ? `, without ${withheld.join(" and ")}` : ""}`));
-  const checked = drawable.every((model) => model.checked) ? " A drawing unlike those images is refused, however sure a network is." : "";
-  const small = drawable.some((model) => model.data === "digits") ? " Images this small are far from what people draw: about half of the digits drawn here are refused as well. With MNIST in $BAYESIFY_DATA, bayesify serve trains its networks on 28 × 28 pixels." : "";
-  return `They have only seen ${list}.${checked}${small}`;
+  const checked = drawable.every((model) => model.checked) ? " A drawing that is unlike these images is refused, even if a network is sure." : "";
+  const small = drawable.some((model) => model.data === "digits") ? " Images this small differ from what people draw, so about half of all drawn digits are refused too. If MNIST is in $BAYESIFY_DATA, bayesify serve trains on its 28 × 28 pixels instead." : "";
+  return `The networks were trained on ${list}.${checked}${small}`;
 }
 
 export async function show(place) {
@@ -68,7 +68,7 @@ export async function show(place) {
   async function link() {
     await pending;
     write();
-    if (pad.picture && !pad.picture.sample) return "The link cannot carry a picture of your own: whoever opens it sees the pad without it.";
+    if (pad.picture && !pad.picture.sample) return "The link does not include your own picture: whoever opens it sees the pad without it.";
     return packed().length > MOST ? "The drawing is too long for a link: whoever opens it sees an empty pad." : null;
   }
 
@@ -96,7 +96,7 @@ export async function show(place) {
   function render() {
     if (!shown) {
       answers.style.setProperty("--columns", columns(drawable.length));
-      answers.replaceChildren(...drawable.map(waiting), h("div", { class: "empty across stack" }, h("p", {}, "The pad is empty. Draw a digit, or something that is none."),
+      answers.replaceChildren(...drawable.map(waiting), h("div", { class: "empty across stack" }, h("p", {}, "The pad is empty. Draw a digit, or something that is not a digit."),
         h("div", { class: "row try", role: "group", "aria-label": "Begin with" }, button("Try a digit", () => put(DIGITS[7], null, "7"), { class: "main" }), button("Try a letter", () => put(LETTERS.K, null, NONE)), button("Try a scribble", () => put(scribble(state.scribble), null, NONE)))));
       renderTruths();
       seenCanvas.getContext("2d").clearRect(0, 0, 64, 64);
@@ -128,21 +128,26 @@ export async function show(place) {
     const seen = [...rounds.values()].map((round) => ({ ...round, answer: round.answers.find((answer) => answer.name === name) })).filter((round) => round.answer);
     return [seen.filter((round) => accepted(round.answer) && round.answer.label !== round.truth).length, seen.length];
   }
+  const saved = h("p", { class: "small", role: "status" });
+  const saveButton = button("Save a card to share", share, { class: "main", disabled: true });
   const truths = h("div", { class: "row", role: "group", "aria-label": "What it really is" });
   const tally = h("p", { class: "note", role: "status" });
   function renderTruths() {
+    saveButton.disabled = !shown;
     const names = [...new Set(drawable.flatMap((model) => model.classes)), ...new Set(drawable.flatMap((model) => model.withheld))].sort();
     truths.replaceChildren(...[...names, NONE].map((name) => button(name === NONE ? "None of these" : name, () => { truth = name; count(); render(); }, { class: "small", "aria-pressed": String(shown !== null && truth === name), disabled: !shown })));
     const each = drawable.map((model) => [model, ...mistakes(model.name)]);
-    tally.textContent = rounds.size ? `${rounds.size} shown. Confident mistakes at ${percent(state.threshold, 0)}: ${each.map(([model, wrong]) => `${modelName(model)} ${wrong}`).join(", ")}.` : "Nothing counted yet.";
+    tally.textContent = rounds.size ? `Drawings counted: ${rounds.size}. Confident mistakes at a threshold of ${percent(state.threshold, 0)}: ${each.map(([model, wrong]) => `${modelName(model)} ${wrong}`).join(", ")}.` : "Nothing counted yet.";
   }
 
   async function share() {
-    const rows = (shown ?? []).map((answer) => { const [wrong, seen] = mistakes(answer.name); return { name: modelName(answer), label: answer.label, confidence: answer.confidence, accepted: accepted(answer), mistakes: wrong, rounds: seen }; });
+    const rows = (shown ?? []).map((answer) => { const [wrong, seen] = mistakes(answer.name); return { name: modelName(answer), label: answer.label, confidence: answer.confidence, accepted: accepted(answer), unlike: unlike(answer), mistakes: wrong, rounds: seen }; });
     await pending;
     write();
     save("bayesify-card.png", await shareCard(pad.canvas, rows, location.href));
-    announce("The card was saved");
+    // The card is a picture: its link is given along, to be pasted beside it.
+    try { await navigator.clipboard.writeText(location.href); saved.textContent = "The card is saved, and the link to this drawing is in the clipboard."; } catch { saved.textContent = "The card is saved. The address bar has the link to this drawing."; }
+    announce(saved.textContent);
   }
 
   // As many columns as there is room for, in even rows.
@@ -153,7 +158,7 @@ export async function show(place) {
     return Math.ceil(number / Math.ceil(number / fit));
   }
 
-  const waiting = (model) => h("div", { class: `card answer waits ${lookOf(known.models, model.name)}` }, h("h2", {}, modelName(model)), h("p", { class: "small" }, "waits for a drawing"));
+  const waiting = (model) => h("div", { class: `card answer waits ${lookOf(known.models, model.name)}` }, h("h2", {}, modelName(model)), h("p", { class: "small" }, "waiting for a drawing"));
 
   function card(answer) {
     const sure = accepted(answer);
@@ -190,7 +195,7 @@ export async function show(place) {
     context.putImageData(image, 0, 0);
     seenCanvas.setAttribute("aria-label", `What the network sees: a picture of ${width} by ${height} pixels`);
     const boxed = pad.picture ? pad.picture.boxed : state.boxed;
-    seenWords.textContent = `${width} × ${height} pixels, ${boxed && drawable[0].boxed ? "boxed and centred by mass as the training digits were" : "shrunk as it is"}.${alike ? "" : ` This is what ${modelName(first)} sees; others take pictures of another size.`}`;
+    seenWords.textContent = `${width} × ${height} pixels, ${boxed && drawable[0].boxed ? "cropped, scaled and centred like the training digits" : "the whole pad, scaled down"}.${alike ? "" : ` This is what ${modelName(first)} sees; other networks take images of another size.`}`;
   }
 
   // A picture that the server has is asked about by its number; one of yours is sent as it is, where it is not too large.
@@ -226,7 +231,7 @@ export async function show(place) {
     try {
       await (pending = usePicture(file, state.boxed));
     } catch {
-      answers.replaceChildren(problem(`${file.name} is not a picture that this browser can read`));
+      answers.replaceChildren(problem(`${file.name} could not be read: expected a PNG or JPEG picture`));
     }
   }
 
@@ -258,21 +263,21 @@ export async function show(place) {
     slider({ label: "Pen", min: 0.03, max: 0.2, step: 0.01, value: state.pen, format: (v) => percent(v, 0), oninput: (pen) => { state.set({ pen }); pad.pen = pen; pad.draw(); ask(); } }),
     number({ label: "Seed", value: state.seed, onchange: (seed) => { state.set({ seed }); ask(); } }));
   const fool = h("section", { class: "card stack fool", "aria-label": "Fool it" }, h("h2", {}, "Fool it"),
-    h("p", { class: "note" }, "Draw something that is no digit, or an odd one, and say what it really is. A network that is sure and wrong has made a confident mistake."),
-    truths, tally, h("div", { class: "row" }, button("Save a card to share", share, { class: "main" }), button("Start counting again", () => { rounds.clear(); render(); })));
+    h("p", { class: "note" }, "Draw something that is not a digit, or an unusual digit, and press what it really is. A network that is sure and wrong has made a confident mistake."),
+    truths, tally, h("div", { class: "row" }, saveButton, button("Start counting again", () => { rounds.clear(); render(); })), saved);
   const examples = h("section", { class: "card examples", "aria-label": "Ready examples" },
     h("h2", {}, "Ready examples"),
     h("div", { class: "row", role: "group", "aria-label": "Digits" }, glyphs(DIGITS, "Digit")),
     h("div", { class: "row" },
       button("Test image", () => take("test", drawable[0].name), { class: "small" }),
       button("Picture…", () => file.click(), { class: "small" }), file),
-    h("p", { class: "small" }, "Things they were not taught:"),
+    h("p", { class: "small" }, "Not in the training data:"),
     h("div", { class: "row", role: "group", "aria-label": "Letters" }, glyphs(LETTERS, "Letter")),
     h("div", { class: "row" },
       button("Scribble", () => { state.set({ scribble: state.scribble + 1 }); put(scribble(state.scribble), null, NONE); }, { class: "small" }),
       button("Clothes", () => take("clothes", null), { class: "small", disabled: !known.clothes }),
       withheld ? button(`Withheld ${withheld.withheld.join(", ")}`, () => take("withheld", withheld.name), { class: "small" }) : null),
-    known.clothes ? null : h("p", { class: "small" }, "Clothes need Fashion-MNIST in $BAYESIFY_DATA: it is not here."));
+    known.clothes ? null : h("p", { class: "small" }, "For clothes, put Fashion-MNIST into $BAYESIFY_DATA."));
   place.firstChild.append(exporting("draw", place, {
     python: () => ["draw", { ...body(), at_least: state.threshold }],
     data: () => ({ threshold: state.threshold, strokes: pad.strokes, picture: pad.picture?.sample ?? pad.picture?.name ?? null, answers: shown ?? [] }),
@@ -282,11 +287,11 @@ export async function show(place) {
   place.append(h("div", { class: "page draw" },
     h("div", { class: "column stack" }, h("section", { "aria-label": "Pad", class: "stack pad-part" }, h("div", { "data-picture": "" }, pad.element),
       h("div", { class: "row tools" }, button("Undo", () => pad.undo()), button("Clear", () => { pad.clear(); pad.canvas.focus(); })),
-      h("p", { class: "small pad-words", id: "pad-help" }, "Mouse, finger, or keys: arrows move, space puts the pen down or up, Backspace takes a stroke back, Delete clears. A picture can be dropped here.")),
+      h("p", { class: "small pad-words", id: "pad-help" }, "Draw with a mouse, a finger or the keys: arrows move, Space puts the pen down or up, Backspace removes the last stroke, Delete clears. You can drop a picture here.")),
       examples,
       h("section", { class: "card seen", "aria-label": "What the network sees" }, h("div", { "data-picture": "" }, seenCanvas), h("div", {}, h("h2", {}, "What the network sees"), seenWords))),
     h("div", { class: "column stack" }, threshold, h("section", { "aria-label": "Answers", class: "stack answers-part" }, answers, h("p", { class: "note", id: "learned" }, learned(drawable)),
-      known.models.some((model) => !model.drawable) ? h("p", { class: "note" }, `Not asked: ${known.models.filter((m) => !m.drawable).map((m) => `${m.name} (${m.why})`).join("; ")}.`) : null), fool, controls)));
+      known.models.some((model) => !model.drawable) ? h("p", { class: "note" }, `Not shown: ${known.models.filter((m) => !m.drawable).map((m) => `${m.name} (${m.why})`).join("; ")}.`) : null), fool, controls)));
   await open();
   return () => clearTimeout(saving);
 
@@ -303,7 +308,7 @@ export async function show(place) {
       pad.set(kept.strokes, kept.picture);
     } else {
       pad.set(strokes);
-      if (state.image === OWN) place.firstChild.after(problem("The link was made with a picture of its sender's own on the pad, which a link cannot carry."));
+      if (state.image === OWN) place.firstChild.after(problem("The sender had a picture of their own on the pad. A link cannot include it."));
     }
   }
 }

@@ -9,7 +9,7 @@ const START = "-2,-6.2503;-0.6667,-2.5021;0.6667,-6.0753;2,7.9208";
 const X = [-5, 5], Y = [-25, 25];
 
 export async function show(place, head) {
-  head.append(h("div", {}, h("h1", {}, "The line"), h("p", { class: "lead" }, "Drag the points. The band is where the next point is expected; it is narrow where there is data and opens beyond it.")));
+  head.append(h("div", {}, h("h1", {}, "The line"), h("p", { class: "lead" }, "Drag the points. The band shows where the next point is expected. It is narrow near the data and widens away from it.")));
   const state = pageState({ points: START, noise: 3, cells: 31, draws: 20, seed: 0 });
   let points = read(state.points) ?? read(START);
   const body = () => ({ points, noise: state.noise, cells: state.cells, draws: state.draws, seed: state.seed });
@@ -48,11 +48,11 @@ export async function show(place, head) {
       return chart.svg;
     };
     const focused = document.activeElement?.dataset?.point;
-    picture.update(draw, "Dark band: where the line is. Light band: where the next point is, noise included. Thin lines: draws from the posterior.", () => shown.filter((_, k) => k % 4 === 0).map((k) => [found.x[k], found.mean[k], found.lower[k], found.upper[k]].map((value) => value.toFixed(2))));
+    picture.update(draw, "Dark band: 95% interval of the line. Light band: 95% interval of the next point, with its noise. Thin lines: posterior draws.", () => shown.filter((_, k) => k % 4 === 0).map((k) => [found.x[k], found.mean[k], found.lower[k], found.upper[k]].map((value) => value.toFixed(2))));
     if (focused !== undefined) chart.svg.querySelector(`[data-point="${focused}"]`)?.focus();
     renderGrid();
     const tile = (name, exact, grid, spread) => h("div", { class: "tile" }, h("dt", {}, name), h("dd", {}, `${exact.toFixed(3)} ± ${spread.toFixed(3)}`, h("small", {}, `grid of ${state.cells}²: ${grid.toFixed(3)}`)));
-    tiles.replaceChildren(tile("Slope, exactly", found.exact.mean[0], found.grid.mean[0], found.exact.std[0]), tile("Intercept, exactly", found.exact.mean[1], found.grid.mean[1], found.exact.std[1]));
+    tiles.replaceChildren(tile("Slope (exact)", found.exact.mean[0], found.grid.mean[0], found.exact.std[0]), tile("Intercept (exact)", found.exact.mean[1], found.grid.mean[1], found.exact.std[1]));
     announce(`Slope ${found.exact.mean[0].toFixed(2)}, intercept ${found.exact.mean[1].toFixed(2)}`);
   }
 
@@ -115,17 +115,17 @@ export async function show(place, head) {
         const path = Array.from({ length: 61 }, (_, k) => { const turn = k / 60 * 2 * Math.PI; const [u, v] = [size * Math.cos(turn), size * Math.sin(turn)]; return [found.exact.mean[0] + l11 * u, found.exact.mean[1] + l21 * u + l22 * v]; });
         plot.add(s("path", { class: "ellipse", d: path.map(([x, y], k) => `${k ? "L" : "M"}${plot.at.x(x).toFixed(1)} ${plot.at.y(y).toFixed(1)}`).join("") }));
       }
-      legend(plot, [["exact, 1 and 2 std", "b"]]);
+      legend(plot, [["exact, 1 and 2 standard deviations", "b"]]);
       return plot.svg;
     };
-    gridPicture.update(draw, "Squares: the grid. Dashed: the exact posterior.");
+    gridPicture.update(draw, "Squares: grid. Dashed: exact posterior.");
   }
 
   const control = (label, name, min, max, step) => slider({ label, min, max, step, value: state[name], oninput: (value) => { state.set({ [name]: value }); update(); } });
   head.append(exporting("line", place, { python: () => ["line", body()], data: () => ({ ...body(), ...found }) }));
-  place.append(settings(control("Noise", "noise", 0.5, 10, 0.1), control("Grid points each way", "cells", 5, 61, 2), control("Lines drawn", "draws", 0, 60, 1),
+  place.append(settings(control("Noise", "noise", 0.5, 10, 0.1), control("Grid points per axis", "cells", 5, 61, 2), control("Lines drawn", "draws", 0, 60, 1),
     h("div", { class: "row" }, button("Add a point", () => { if (points.length < 40) { points.push([Number(((points.length * 1.7) % 8 - 4).toFixed(2)), 0]); changed(); } }), button("Start over", () => { points = read(START); changed(); }))),
-  trouble, tiles, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Lines that the data allows"), picture), h("section", { class: "card" }, h("h2", { "data-words": "" }, "Slope and intercept, grid against exact"), gridPicture)));
+  trouble, tiles, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Lines that fit the data"), picture), h("section", { class: "card" }, h("h2", { "data-words": "" }, "Slope and intercept: grid and exact posterior"), gridPicture)));
   await update();
   return () => { removeEventListener("pointermove", drag); removeEventListener("pointerup", release); };
 }

@@ -15,7 +15,7 @@ const HYPER = { "half-normal": (scale) => `half-normal(${scale})`, "half-cauchy"
 
 export async function show(place, head) {
   head.append(h("div", {}, h("h1", {}, "Moons and circles"), h("p", { class: "lead" },
-    "Colours are the answer, and fade where it is uncertain. Move the points, train again, and look beyond the data.")));
+    "Colour shows the predicted class and fades where the prediction is uncertain. Add or move points, then train again.")));
   const [options, state] = [await get("understand/options"), pageState(DEFAULTS)];
   if (!options.methods.some((method) => method.name === state.method)) state.set({ method: options.methods[0].name });
   const chosen = () => options.methods.find(({ name }) => name === state.method);
@@ -25,7 +25,7 @@ export async function show(place, head) {
 
   const tools = [["0", "Add ●"], ["1", "Add ▲"], ["move", "Move"], ["remove", "Remove"]];
   let tool = "0";
-  const toolRow = h("fieldset", { class: "row" }, h("legend", { class: "small" }, "Points"), tools.map(([key, name]) => h("label", { class: "row small" }, h("input", { type: "radio", name: "tool", value: key, checked: key === tool, onchange: () => { tool = key; } }), name)));
+  const toolRow = h("fieldset", { class: "row point-tools" }, h("legend", { class: "small" }, "Points"), tools.map(([key, name]) => h("label", { class: "row small" }, h("input", { type: "radio", name: "tool", value: key, checked: key === tool, onchange: () => { tool = key; } }), name)));
   const board = new Points({ tool: () => tool, changed: (words) => { state.set({ points: packPoints(board.points) }); announce(words); if (frame) stale(); count(); } });
   const doubtCanvas = h("canvas", { width: 448, height: 448, role: "img", "aria-label": "Uncertainty surface: not trained yet" });
   const doubtMarks = s("svg", { viewBox: "0 0 100 100", "aria-hidden": "true" });
@@ -39,7 +39,7 @@ export async function show(place, head) {
   const [answerRamp, doubtRamp] = [h("canvas", { width: 256, height: 12, "aria-hidden": "true" }), h("canvas", { width: 256, height: 12, "aria-hidden": "true" })];
 
   const count = () => { counted.textContent = `${board.points.length} points`; };
-  const stale = (what = "points") => { state.set({ trained: false }); say("stale", `The ${what} have changed: train again to see what that does.`); };
+  const stale = (what = "points") => { state.set({ trained: false }); say("stale", `The ${what} have changed. Train again to see the effect.`); };
 
   function priorText() {
     if (state.prior === "none") return "none";
@@ -142,10 +142,10 @@ export async function show(place, head) {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     const room = 0.08 * (high - low) || 1;
     lossFigure.update((width) => {
-      const chart = axes({ width, height: 170, x: { min: 0, max: epochs, name: "epoch" }, y: { min: low - room, max: high + room, count: 3, name: "loss" }, label: `Training loss from ${short(values[0])} to ${short(values.at(-1))} nats an example.` });
+      const chart = axes({ width, height: 150, x: { min: 0, max: epochs, name: "epoch" }, y: { min: low - room, max: high + room, count: 3, name: "loss" }, label: `Training loss from ${short(values[0])} to ${short(values.at(-1))} nats per example.` });
       chart.line(losses);
       return chart.svg;
-    }, "The training loss, in nats an example.", () => losses.map(([epoch, value]) => [epoch, short(value)]));
+    }, "The training loss, in nats per example.", () => losses.map(([epoch, value]) => [epoch, short(value)]));
   }
 
   function showFrame(place) {
@@ -194,7 +194,7 @@ export async function show(place, head) {
   function finished() {
     following = true;
     showFrame(frames.length - 1);
-    const sentence = `${chosen().title} trained in ${seconds(frame.seconds)}: ${percent(frame.accuracy, 0)} of the points are answered right, NLL ${short(frame.nll)} nats. ${frame.ask ? `It would learn most from a label at (${frame.ask.x.toFixed(1)}, ${frame.ask.y.toFixed(1)}).` : "A single network has no epistemic uncertainty, so it cannot say where to ask."}`;
+    const sentence = `${chosen().title} trained in ${seconds(frame.seconds)}: ${percent(frame.accuracy, 0)} of the points are right, NLL ${short(frame.nll)} nats. ${frame.ask ? `A label at (${frame.ask.x.toFixed(1)}, ${frame.ask.y.toFixed(1)}) would teach it most.` : "A single network has no epistemic uncertainty, so it does not suggest a label."}`;
     say("trained", sentence);
     state.set({ trained: JSON.stringify(lesson()) === shownLesson });
     announce(sentence);
@@ -231,7 +231,7 @@ export async function show(place, head) {
       const [x, y] = board.toPlane([(column + 0.5) / frame.side * 100, (row + 0.5) / frame.side * 100]);
       rows.push([`${x.toFixed(2)}, ${y.toFixed(2)}`, (probs[k] / 255).toFixed(2), (epistemic[k] / 255 * Math.log(2)).toFixed(3)]);
     }
-    numbers.append(table(["place", "chance of ▲", "epistemic (nats)"], rows, "The surface at some places"));
+    numbers.append(table(["place", "probability of ▲", "epistemic (nats)"], rows, "The surface at selected places"));
   }
   numbers.addEventListener("toggle", fillNumbers);
 
@@ -245,7 +245,7 @@ export async function show(place, head) {
           const canvas = h("canvas", { width: 224, height: 224, role: "img", "aria-label": `Posterior draw ${k + 1}` });
           paint(canvas, bytes(draw), found.side, posteriorColours());
           return h("li", {}, canvas, `draw ${k + 1}`);
-        })), h("p", { class: "note" }, found.draws.length === 1 ? "The surface above is its answer." : `Each is one version of the network that fits the points. The surface above is the mean of ${frame.draws} draws; it fades where they differ.`));
+        })), h("p", { class: "note" }, found.draws.length === 1 ? "The surface above is its prediction." : `Each draw is one version of the network that fits the points. The surface above is the mean of ${frame.draws} draws and fades where they disagree.`));
       announce(`${found.draws.length} draws shown`);
     } catch (error) {
       trouble.replaceChildren(problem(error));
@@ -258,10 +258,10 @@ export async function show(place, head) {
       unitsPlace.hidden = false;
       unitsPlace.replaceChildren(h("h2", { "data-words": "" }, `Hidden units of one posterior draw: ${found.units.length}`),
         h("ul", { class: "draws", "data-picture": "" }, found.units.map(({ unit, effect, levels }) => {
-          const canvas = h("canvas", { width: 160, height: 160, role: "img", "aria-label": `Hidden unit ${unit + 1}, speaks for ${effect > 0 ? "▲" : "●"}` });
+          const canvas = h("canvas", { width: 160, height: 160, role: "img", "aria-label": `Hidden unit ${unit + 1}, supports ${effect > 0 ? "▲" : "●"}` });
           paint(canvas, bytes(levels), found.side, doubtColours());
           return h("li", {}, canvas, `unit ${unit + 1}: ${effect > 0 ? "▲" : "●"} ${short(Math.abs(effect))}`);
-        })), h("p", { class: "note" }, "Dark is where a unit of the first hidden layer is most active. The sign is the class that it speaks for, the number its weight; the most influential come first."));
+        })), h("p", { class: "note" }, "Dark areas are where a unit of the first hidden layer is most active. ● or ▲ is the class it supports, and the number is the size of its outgoing weight. The most influential unit comes first."));
       announce(`${found.units.length} hidden units shown`);
     } catch (error) {
       trouble.replaceChildren(problem(error));
@@ -270,10 +270,10 @@ export async function show(place, head) {
 
   const unitsPlace = h("section", { class: "card", hidden: true, "aria-label": "Hidden units" });
   const unitsButton = button("Hidden units", showUnits, { disabled: true });
-  const trainButton = button("Train", () => (stopping ? (stop(), say("stopped", "Stopped: the surface is as it was.")) : train()), { class: "main" });
+  const trainButton = button("Train", () => (stopping ? (stop(), say("stopped", "Stopped. The surface shows the last finished frame.")) : train()), { class: "main" });
   const drawsButton = button("Six posterior draws", showDraws, { disabled: true });
   const label = (k) => button(`Label it ${"●▲"[k]}`, () => { const { x, y } = frame.ask; board.showAsk(null); board.add([Number(x.toFixed(3)), Number(y.toFixed(3))], k); train(); });
-  const askButtons = h("fieldset", { class: "row", disabled: true }, h("legend", { class: "small" }, "The place with the largest epistemic uncertainty"), label(0), label(1));
+  const askButtons = h("fieldset", { class: "row", disabled: true }, h("legend", { class: "small" }, "Label the marked place (largest epistemic uncertainty)"), label(0), label(1));
   const again = async (changes) => { state.set({ points: "", ...changes }); await fresh(); if (board.points.length && !trainButton.disabled) train(); };
   const controls = settings(
     select({ label: "Data", options: ["moons", "circles"], value: state.data, onchange: (data) => again({ data }) }),
@@ -282,11 +282,11 @@ export async function show(place, head) {
     select({ label: "Method", options: options.methods.map(({ name, title }) => [name, title]), value: state.method, onchange: (method) => { state.set({ method }); about(); } }),
     h("p", { class: "small", id: "method-about" }),
     select({ label: "Hidden layers", options: ["0", "1", "2", "3"], value: String(state.layers), onchange: (layers) => state.set({ layers: Number(layers) }) }),
-    slider({ label: "Units in each", min: 2, max: 64, step: 2, value: state.units, oninput: (units) => state.set({ units }) }),
+    slider({ label: "Units per layer", min: 2, max: 64, step: 2, value: state.units, oninput: (units) => state.set({ units }) }),
     select({ label: "Activation", options: options.activations, value: state.activation, onchange: (activation) => state.set({ activation }) }),
     select({ label: "Prior", options: [["none", "the default"], ...options.priors], value: state.prior, onchange: (prior) => state.set({ prior }) }),
-    slider({ label: "Its scale", min: 0.1, max: 5, step: 0.1, value: state.scale, oninput: (scale) => state.set({ scale }) }),
-    select({ label: "Hyperprior on the scale", options: [["none", "none: the scale is fixed"], ...options.hyperpriors], value: state.hyperprior, onchange: (hyperprior) => state.set({ hyperprior }) }),
+    slider({ label: "Prior scale", min: 0.1, max: 5, step: 0.1, value: state.scale, oninput: (scale) => state.set({ scale }) }),
+    select({ label: "Hyperprior on the scale", options: [["none", "none (fixed scale)"], ...options.hyperpriors], value: state.hyperprior, onchange: (hyperprior) => state.set({ hyperprior }) }),
     slider({ label: "Epochs", min: 20, max: 2000, step: 20, value: state.epochs, oninput: (epochs) => state.set({ epochs }) }),
     select({ label: "Learning rate", options: ["0.003", "0.01", "0.03", "0.1"], value: String(state.rate), onchange: (rate) => state.set({ rate: Number(rate) }) }),
     number({ label: "Seed", value: state.seed, onchange: (seed) => (state.points ? state.set({ seed }) : again({ seed })) }));
@@ -303,10 +303,10 @@ export async function show(place, head) {
     h("div", { class: "boards", "data-picture": "" },
       h("section", { class: "card stack" }, answerTitle, board.element, h("div", { class: "legend" }, "● sure", answerRamp, "▲ sure")),
       h("section", { class: "card stack" }, h("h2", { "data-words": "" }, "Uncertainty"), h("div", { class: "surface" }, doubtCanvas, doubtMarks), h("div", { class: "legend" }, "0%", doubtRamp, "100%"))),
-    trouble, bar, player, status, ten.element,
-    h("div", { class: "card bar-tools" }, select({ label: "Uncertainty", options: [["epistemic", "epistemic: more data would help"], ["aleatoric", "aleatoric: the classes overlap"], ["total", "both"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }), askButtons, askingPart(() => trained, board), h("div", { class: "row" }, drawsButton, unitsButton),
-      h("p", { class: "small", id: "points-help" }, "Keys: arrows move the cross, a adds ●, b adds ▲, Enter picks up or puts down the nearest point, Delete removes it. The line is where both are equally likely.")),
-    drawsPlace, unitsPlace, lossCard, numbers)));
+    trouble, bar, player, status, lossCard, ten.element,
+    h("div", { class: "card bar-tools" }, select({ label: "Uncertainty", options: [["epistemic", "epistemic (more data helps)"], ["aleatoric", "aleatoric (classes overlap)"], ["total", "total (both)"]], value: state.doubt, onchange: (doubt) => { state.set({ doubt }); renderDoubt(); } }), askButtons, askingPart(() => trained, board), h("div", { class: "row" }, drawsButton, unitsButton),
+      h("p", { class: "small", id: "points-help" }, "Keys: arrows move the cross, a adds ●, b adds ▲, Enter picks up or puts down the nearest point, Delete removes it. On the black line both classes are equally likely.")),
+    drawsPlace, unitsPlace, numbers)));
   const all = state.all;
   await fresh();
   // The page opens with something trained; a link to all methods trains them after it.

@@ -15,14 +15,14 @@ export function promiseChooser(asked, use) {
       const settings = asked();
       const told = await get("decide/promise", { ...settings, max_error: error, confidence: 0.95 });
       use(told.threshold);
-      found.replaceChildren(`With 95% confidence at most ${percent(Number(error))} of what is accepted is wrong, from ${told.examples} test examples. `
-        + `On the other ${told.others}: ${percent(told.accepted / told.others)} accepted, ${told.wrong} of ${told.accepted} wrong. To promise it for the run: bayesify certify ${settings.model} --max-error ${error}`);
+      found.replaceChildren(`With 95% confidence, at most ${percent(Number(error))} of the accepted answers are wrong. The threshold was found on ${told.examples} test examples. `
+        + `On the other ${told.others}: ${percent(told.accepted / told.others)} accepted, ${told.wrong} of ${told.accepted} wrong. To save a promise with the run: bayesify certify ${settings.model} --max-error ${error}`);
     } catch (trouble) {
       found.replaceChildren(problem(trouble));
     } finally {
       find.disabled = false;
     }
   }, { class: "small" });
-  return h("section", { class: "card", "aria-label": "Choose an error" }, h("div", { class: "row" },
-    select({ label: "Or accept so that at most this share is wrong, with 95% confidence", options: ERRORS.map((value) => [value, percent(Number(value))]), value: error, onchange: (value) => { error = value; } }), find), found);
+  return h("section", { class: "card", "aria-label": "Choose an error" }, h("div", { class: "row chooser" },
+    select({ label: "Or choose the error to allow among accepted answers (95% confidence)", options: ERRORS.map((value) => [value, percent(Number(value))]), value: error, onchange: (value) => { error = value; } }), find), found);
 }

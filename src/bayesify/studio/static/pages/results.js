@@ -14,7 +14,7 @@ export async function show(place) {
 }
 
 async function gallery(place, urls) {
-  const head = h("div", { class: "head" }, h("div", {}, h("h1", {}, "Results"), h("p", { class: "lead" }, "Experiments that were run again from their recipe. Open one for its numbers and the command that repeats it.")));
+  const head = h("div", { class: "head" }, h("div", {}, h("h1", {}, "Results"), h("p", { class: "lead" }, "Each experiment has a question, a picture and an answer. Open one for its numbers and the command that repeats it.")));
   place.append(head);
   let found;
   try {
@@ -24,7 +24,7 @@ async function gallery(place, urls) {
     return;
   }
   if (!found.results.length) {
-    place.append(h("p", { class: "empty" }, "No reproduced experiments yet. This page shows the JSON files of a folder, with the figures beside them: the one given by ", h("code", {}, "--results FOLDER"), `, else docs/results below the folder that the server was started in. It looked in ${found.looked_in.join(", ")}.`));
+    place.append(h("p", { class: "empty" }, "No reproduced experiments yet. This page shows the JSON files of a folder and the figures beside them. The folder is the one given by ", h("code", {}, "--results FOLDER"), `, or docs/results in the folder where the server was started. It looked in ${found.looked_in.join(", ")}.`));
     return;
   }
   head.append(exporting("results", place, { data: () => found }));
@@ -32,20 +32,28 @@ async function gallery(place, urls) {
   const asked = found.results.filter((result) => result.question || result.figures.length || result.answer);
   const others = found.results.filter((result) => !asked.includes(result));
   place.append(h("ul", { class: "cards results" }, asked.map((result) => card(result, urls))));
-  if (others.length) place.append(h("section", { class: "card" }, h("h2", {}, "More numbers"), h("p", {}, others.flatMap((result, k) => [k ? " · " : "", result.problem ? problem(result.problem) : h("a", { href: link(result) }, result.title)]))));
+  if (others.length) place.append(h("section", { class: "card" }, h("h2", {}, "More numbers"), h("p", { class: "more-numbers" }, others.flatMap((result, k) => [k ? " · " : "", result.problem ? problem(result.problem) : h("a", { href: link(result) }, result.title)]))));
 }
 
 const link = (result) => `?${new URLSearchParams({ page: "results", of: result.name })}`;
 
 function card(result, urls) {
-  const cover = result.figures.length ? image(result, 0, urls, "picture") : h("div", { class: "plain-cover", "aria-hidden": "true" }, result.title);
-  return h("li", { class: "card", "data-result": result.name }, h("a", { href: link(result), tabindex: -1, "aria-label": result.title }, cover), h("h2", {}, h("a", { href: link(result) }, result.title)),
-    result.question ? h("p", { class: "small" }, result.question) : null, result.answer ? h("p", { class: "told" }, result.answer) : null, result.problem ? problem(result.problem) : null,
+  // Without a picture the answer itself takes its place.
+  const pictured = result.figures.length > 0;
+  const cover = pictured ? image(result, 0, urls, "picture") : h("div", { class: "plain-cover" }, result.answer || result.title);
+  return h("li", { class: "card", "data-result": result.name }, h("a", { href: link(result), tabindex: -1, "aria-label": pictured ? result.title : null }, cover), h("h2", {}, h("a", { href: link(result) }, result.title)),
+    result.question ? h("p", { class: "small" }, result.question) : null, result.answer && pictured ? h("p", { class: "told" }, result.answer) : null, result.problem ? problem(result.problem) : null,
     h("p", { class: "small" }, h("a", { href: link(result), "aria-label": `${result.title}: numbers and command` }, "Numbers and command")));
 }
 
+// What the result says of a figure, else the name of its file.
+function caption(content, figure) {
+  const told = Array.isArray(content.pictures) ? content.pictures.find((each) => each?.file === figure)?.caption : null;
+  return typeof told === "string" && told ? told : figure.replace(/\.\w+$/, "").replace(/[-_.]/g, " ");
+}
+
 function image(result, number, urls, kind = null) {
-  const element = h("img", { alt: `${result.title ?? result.name}: ${result.figures[number].replace(/\.\w+$/, "").replace(/[-_.]/g, " ")}`, class: kind });
+  const element = h("img", { alt: `${result.title ?? result.name}: ${result.figures[number].replace(/\.\w+$/, "").replace(/[-_.]/g, " ")}`, class: [kind, result.figures[number].endsWith(".svg") ? "drawn" : null].filter(Boolean).join(" ") || null });
   blob("results/figure", { result: result.number, number }).then((content) => { element.src = URL.createObjectURL(content); urls.push(element.src); }, (error) => element.replaceWith(problem(error)));
   return element;
 }
@@ -64,7 +72,7 @@ async function one(place, name, urls) {
   const parts = [];
   if (result.problem) parts.push(problem(result.problem));
   for (const key of WORDS) if (typeof content[key] === "string") parts.push(h("p", {}, content[key]));
-  result.figures.forEach((figure, number) => parts.push(h("figure", { "data-picture": "" }, image(result, number, urls), h("figcaption", {}, figure.replace(/\.\w+$/, "").replace(/[-_.]/g, " ")))));
+  result.figures.forEach((figure, number) => parts.push(h("figure", { "data-picture": "" }, image(result, number, urls), h("figcaption", {}, caption(content, figure)))));
   if (typeof content.command === "string") parts.push(h("p", { class: "small" }, "Repeat it: ", h("code", {}, content.command)));
   const numbers = Object.entries(content).filter(([key, value]) => !(["title", "question", "name", "command", "lines", "pictures"].includes(key) || (WORDS.includes(key) && typeof value === "string"))).map(([key, value]) => section(key, value, result.name)).filter(Boolean);
   if (numbers.length) parts.push(h("details", {}, h("summary", {}, "All numbers"), h("div", { class: "stack" }, numbers)));

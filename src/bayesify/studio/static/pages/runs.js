@@ -5,11 +5,11 @@ import { pageState } from "../state.js";
 import { axes, legend } from "../charts/axes.js";
 import { exporting } from "../export.js";
 
-const CURVES = { loss: "training loss (nats an example)", nll: "training NLL (nats)", kl: "KL to the prior (nats)", validation_nll: "validation NLL (nats)", validation_error: "validation error" };
+const CURVES = { loss: "training loss (nats per example)", nll: "training NLL (nats)", kl: "KL to the prior (nats)", validation_nll: "validation NLL (nats)", validation_error: "validation error" };
 const MOST_BYTES = 6_000_000;
 
 export async function show(place) {
-  const head = h("div", { class: "head" }, h("div", {}, h("h1", {}, "Runs"), h("p", { class: "lead" }, "The loaded runs side by side, and a place for your own table or run folder.")));
+  const head = h("div", { class: "head" }, h("div", {}, h("h1", {}, "Runs"), h("p", { class: "lead" }, "Compare the loaded runs, or add your own table or run folder.")));
   const state = pageState({ curve: "loss", own: "" });
   place.append(head);
   let { runs } = await get("runs");
@@ -35,16 +35,19 @@ export async function show(place) {
     const shown = runs.filter((run) => run.curves[state.curve]?.length > 1);
     const points = shown.flatMap((run) => run.curves[state.curve]);
     if (!points.length) return;
-    const values = points.map(([, value]) => value).sort((a, b) => a - b);
-    // The first epochs may be far above the rest: the highest twentieth is cut off.
-    const [low, high] = [values[0], values[Math.floor(0.95 * (values.length - 1))]];
+    const values = points.map(([, value]) => value);
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    // Runs whose losses differ by powers of ten are legible on a logarithmic axis only; above them is room for the names.
+    const log = low > 0 && high > 30 * low;
     const room = 0.08 * (high - low) || 1;
+    const [min, max] = log ? [10 ** Math.floor(Math.log10(low)), high * (high / low) ** 0.3] : [low - room, high + room];
+    const name = CURVES[state.curve] + (log ? ", log scale" : "");
     picture.update((width) => {
-      const chart = axes({ width, height: 330, x: { min: 0, max: Math.max(...points.map(([epoch]) => epoch)), name: "epoch" }, y: { min: low - room, max: high + room, name: CURVES[state.curve] }, label: `${CURVES[state.curve]} by epoch of ${shown.map(modelName).join(", ")}.` });
-      for (const run of shown) chart.line(run.curves[state.curve].map(([epoch, value]) => [epoch, Math.min(value, high + room)]), lookOf(runs, run.name));
+      const chart = axes({ width, height: 330, x: { min: 0, max: Math.max(...points.map(([epoch]) => epoch)), name: "epoch" }, y: { min, max, log, name }, label: `${CURVES[state.curve]} by epoch of ${shown.map(modelName).join(", ")}.` });
+      for (const run of shown) chart.line(run.curves[state.curve], lookOf(runs, run.name));
       legend(chart, shown.map((run) => [modelName(run), lookOf(runs, run.name)]));
       return chart.svg;
-    }, "One line for each run that recorded it, in the colour that the run has on every page.", () => shown.flatMap((run) => run.curves[state.curve].filter((_, k, all) => k % Math.ceil(all.length / 12) === 0).map(([epoch, value]) => [modelName(run), epoch, short(value)])));
+    }, "Each run has the same colour on every page.", () => shown.flatMap((run) => run.curves[state.curve].filter((_, k, all) => k % Math.ceil(all.length / 12) === 0).map(([epoch, value]) => [modelName(run), epoch, short(value)])));
   }
 
   function drawTable() {
@@ -57,8 +60,8 @@ export async function show(place) {
       names.map((name) => h("td", {}, run.scores[name] ? (run.scores[name].value === best.get(name) && runs.length > 1 ? h("strong", {}, run.scores[name].text) : run.scores[name].text) : "–")),
       h("td", {}, run.kind === "classification" ? [h("a", { href: query("decide", run) }, "Decide"), " · "] : null, h("a", { href: query("weights", run) }, "Weights"), " · ", h("a", { href: `?${new URLSearchParams({ page: "runs", own: run.name })}` }, "Answers")));
     tablePlace.replaceChildren(h("h2", {}, `${runs.length} runs`), h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Runs side by side" }, h("table", { class: "runs-table" }, h("caption", { class: "unseen" }, "Runs side by side"),
-      h("thead", {}, h("tr", {}, ["run", "method", "data", "weights", "training", ...names.map((name) => titles.get(name).title), "look at"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, runs.map(row)))),
-      names.length ? h("p", { class: "note" }, "Scores are those that bayesify evaluate or report wrote into the run; bold is best.") : h("p", { class: "note" }, "No run has scores yet: bayesify evaluate RUN writes them."));
+      h("thead", {}, h("tr", {}, ["run", "method", "data", "weights", "training", ...names.map((name) => titles.get(name).title), "open"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, runs.map(row)))),
+      names.length ? h("p", { class: "note" }, "The scores are stored in each run by bayesify evaluate or bayesify report. The best value is bold.") : h("p", { class: "note" }, "No run has scores yet. To add them: bayesify evaluate RUN"));
   }
 
   // A table is trained on and a run folder is loaded; either is then one more run of the studio, until the server ends.
@@ -69,9 +72,9 @@ export async function show(place) {
   const file = h("input", { type: "file", accept: ".csv,.tsv,text/csv", class: "unseen", tabindex: -1, "aria-label": "A table", onchange: () => { if (file.files[0]) useTable(file.files[0]); file.value = ""; } });
   const folder = h("input", { type: "file", webkitdirectory: true, class: "unseen", tabindex: -1, "aria-label": "A run folder", onchange: () => { if (folder.files.length) useFolder([...folder.files]); folder.value = ""; } });
   const dropZone = h("section", { class: "drop", "aria-label": "Your own" }, h("h2", {}, "Your own"),
-    h("p", { class: "note" }, "Drop a CSV table here to train on it, or the folder of a run to look at it. It stays on this server and is deleted when the server ends."),
+    h("p", { class: "note" }, "Drop a CSV table here to train on it, or a run folder to look at it. It stays on this server and is deleted when the server stops."),
     h("div", { class: "controls" }, text("Target column", "target", "the last one"), text("Class to withhold", "withhold", "none"),
-      select({ label: "Method", options: [["auto", "chosen for the data"], ...options.methods.map(({ name, title }) => [name, title])], value: "auto", onchange: (method) => { methodChoice.method = method; } })),
+      select({ label: "Method", options: [["auto", "chosen automatically"], ...options.methods.map(({ name, title }) => [name, title])], value: "auto", onchange: (method) => { methodChoice.method = method; } })),
     h("div", { class: "row" }, button("Choose a table…", () => file.click()), button("Choose a run folder…", () => folder.click()), file, folder), status, trouble);
   dropZone.addEventListener("dragover", (event) => { event.preventDefault(); dropZone.classList.add("over"); });
   dropZone.addEventListener("dragleave", () => dropZone.classList.remove("over"));
@@ -113,7 +116,7 @@ export async function show(place) {
   }
 
   async function useFolder(given, name = given[0]?.webkitRelativePath.split("/")[0] ?? "run") {
-    const wanted = given.filter((each) => ["config.json", "model.safetensors", "history.jsonl", "metrics.json"].includes(each.name) && (each.webkitRelativePath || "").split("/").length <= 2);
+    const wanted = given.filter((each) => ["config.json", "model.safetensors", "history.jsonl", "metrics.json", "unknown.safetensors"].includes(each.name) && (each.webkitRelativePath || "").split("/").length <= 2);
     if (wanted.reduce((sum, each) => sum + each.size, 0) > 0.95 * MOST_BYTES) { trouble.replaceChildren(problem(`${name} has more than 6 MB: serve it by its path, bayesify serve ${name}`)); return; }
     const files = {};
     for (const each of wanted) files[each.name] = await base64(each);
@@ -131,15 +134,17 @@ export async function show(place) {
   async function showAnswers(name) {
     const run = runs.find((each) => each.name === name);
     if (!run) { answersPlace.replaceChildren(problem(`The link asks for a run called ${name}, which is not loaded here.`)); return; }
-    answersPlace.replaceChildren(h("p", { class: "waiting" }, `Asking ${modelName(run)} about its test examples…`));
+    answersPlace.replaceChildren(h("p", { class: "waiting" }, `${modelName(run)} predicts its test examples…`));
     try {
       const found = await get("own/answers", { model: name });
       const classes = run.kind === "classification";
       const columns = classes ? ["test row", "answer", "sure", "aleatoric", "epistemic", "truth"] : ["test row", "answer", "95% from", "to", "truth"];
       const cells = (row) => (classes ? [row.row, row.answer, percent(row.confidence, 0), ofLargest(row.aleatoric, run.classes.length || 2), ofLargest(row.epistemic, run.classes.length || 2), row.truth === null ? "unknown" : row.truth === row.answer ? `${row.truth} ✓` : `${row.truth} ✗`] : [row.row, short(row.answer), short(row.lower), short(row.upper), row.truth === null ? "–" : short(row.truth)]);
       const part = (title, rows) => h("section", { class: "card" }, h("h2", {}, title), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, h("table", {}, h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col" }, column)))), h("tbody", {}, rows.map((row) => h("tr", {}, cells(row).map((value, k) => (k ? h("td", {}, String(value)) : h("th", { scope: "row" }, String(value))))))))));
-      answersPlace.replaceChildren(h("h2", {}, `Answers of ${modelName(run)} on ${found.what}`), h("p", { class: "note" }, classes ? "Uncertainties are in percent of the largest possible." : "The widest intervals are the least sure."),
-        h("div", { class: "two" }, part("Least sure", found.unsure), part("Surest", found.sure), found.unknown ? part(`Unknown inputs (${found.unknown_what}), the least sure first`, found.unknown) : null));
+      answersPlace.replaceChildren(h("h2", {}, `Answers of ${modelName(run)} on ${found.what}`), h("p", { class: "note" }, classes ? "Uncertainties are in percent of the largest possible." : "The least sure answers have the widest intervals."),
+        h("div", { class: "two" }, part("Least sure", found.unsure), part("Surest", found.sure), found.unknown ? part(`Unknown inputs (${found.unknown_what}), the least sure first`, found.unknown) : null,
+          found.unlike?.length ? part(`Unlike the training data: ${found.unlike_total} of ${found.total} test rows`, found.unlike) : null),
+        ...(found.unlike && !found.unlike.length ? [h("p", { class: "note" }, "No test row is unlike the training data.")] : []));
     } catch (error) {
       answersPlace.replaceChildren(problem(error));
     }

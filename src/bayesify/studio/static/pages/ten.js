@@ -14,7 +14,7 @@ export function distance(one, other) {
 export function tenMethods({ methods, lesson, state }) {
   const order = [...methods].sort((a, b) => (b.name === REFERENCE) - (a.name === REFERENCE));
   const list = h("ul", { class: "tile-grid", "data-picture": "" });
-  const status = h("p", { class: "note", role: "status", id: "ten-status" }, "HMC samples the posterior itself, so it is the reference: 150 draws of each chain after 150 of warm-up. The others train with the settings of this page.");
+  const status = h("p", { class: "note", role: "status", id: "ten-status" }, "Train every method on your points. HMC samples the posterior itself, so it is the reference: 150 draws per chain after 150 warm-up draws. The other methods use the settings of this page.");
   const trouble = h("div");
   let [stopping, surfaces] = [null, new Map()];
   const tiles = new Map();
@@ -76,7 +76,7 @@ export function tenMethods({ methods, lesson, state }) {
   function finish() {
     const far = [...surfaces].filter(([name]) => name !== REFERENCE && surfaces.has(REFERENCE)).map(([name, { levels }]) => [name, distance(levels, surfaces.get(REFERENCE).levels)]).sort((a, b) => a[1] - b[1]);
     const title = (name) => order.find((method) => method.name === name).title;
-    status.textContent = far.length ? `Closest to HMC on these points: ${far.slice(0, 3).map(([name, value]) => `${title(name)} (${percent(value)})`).join(", ")}. The distance is the mean difference of the probabilities over the square, from ${DRAWS} draws each.` : "Nothing to compare.";
+    status.textContent = far.length ? `Closest to HMC on these points: ${far.slice(0, 3).map(([name, value]) => `${title(name)} (${percent(value)})`).join(", ")}. The distance is the mean absolute difference in the probability of ▲ over the square, from ${DRAWS} draws each.` : "There is nothing to compare: HMC did not finish.";
     announce(status.textContent);
   }
 

@@ -9,8 +9,8 @@ export async function show(place) {
   const { topic } = pageState({ topic: "plane" });
   const chosen = TOPICS[topic] ? topic : "plane";
   const links = Object.entries(TOPICS).map(([name, [title]]) => h("a", { href: `?page=understand${name === "plane" ? "" : `&topic=${name}`}`, "aria-current": name === chosen ? "true" : null }, title));
-  const head = h("div", { class: "head" });
-  place.append(h("div", { class: "topics", role: "navigation", "aria-label": "Topics" }, links), head);
+  const head = h("div", { class: "head lesson-head" }, h("div", { class: "topics", role: "navigation", "aria-label": "Topics" }, links));
+  place.append(head);
   const page = await TOPICS[chosen][1]().catch(() => { throw new ApiError(GONE, 0); });
   return page.show(place, head);
 }

@@ -11,7 +11,7 @@ const KINDS = ["", "b", "c", "d", "faint"];
 
 export async function show(place) {
   const head = h("div", { class: "head" }, h("div", {}, h("h1", {}, "Weights"), h("p", { class: "lead" },
-    "The part you do not need: a weight whose posterior is wider than its mean carries more noise than signal. Drag, and watch what is left do the work.")));
+    "The part you do not need: if a weight's standard deviation is larger than its mean, it carries more noise than signal. Drag the slider to remove such weights, and see whether the accuracy holds.")));
   place.append(head);
   const known = await models(() => announce("The runs are still being read"));
   if (!known.models.length) {
@@ -68,10 +68,10 @@ export async function show(place) {
     drawSingles();
     graph.set(about.graph, state.by, state.fraction);
     content.replaceChildren(
-      h("section", { class: "card stack", "data-tour": "prune" }, h("div", { class: "hero-number" }, large, largeLeft), graph.element, slider({ label: "Remove this share of the weights, the weakest first", min: 0, max: 0.99, step: 0.01, value: state.fraction, format: (v) => percent(v, 0), wide: true,
-        oninput: (fraction) => { state.set({ fraction }); render(); soon(); }, onchange: () => measureOne(turn, state.fraction) }), tiles, trouble),
+      h("section", { class: "card stack", "data-tour": "prune" }, h("div", { class: "hero-number" }, large, largeLeft), slider({ label: "Remove this share of the weights, the weakest first", min: 0, max: 0.99, step: 0.01, value: state.fraction, format: (v) => percent(v, 0), wide: true,
+        oninput: (fraction) => { state.set({ fraction }); render(); soon(); }, onchange: () => measureOne(turn, state.fraction) }), graph.element, tiles, trouble),
       h("div", { class: "two" },
-        h("section", { class: "card" }, h("h2", { "data-words": "" }, "Signal-to-noise, and the cut"), snrFigure),
+        h("section", { class: "card" }, h("h2", { "data-words": "" }, "Signal-to-noise ratio of the weights"), snrFigure),
         h("section", { class: "card" }, h("h2", { "data-words": "" }, "What pruning costs"), curveFigure),
         density,
         h("section", { class: "card" }, h("h2", { "data-words": "" }, "Single weights, the strongest on top"), singleFigure)));
@@ -128,7 +128,7 @@ export async function show(place) {
       });
       return chart.svg;
     };
-    singleFigure.update(draw, "Each row is one weight's posterior, scaled to its row. The strongest is narrow and away from zero, the weakest is wide and lies on it.", () => about.single.map(({ name, mean, std }) => [name, mean.toFixed(4), std.toFixed(4), short(Math.abs(mean) / std)]));
+    singleFigure.update(draw, "Each row is the posterior of one weight, scaled to the same height. The strongest is narrow and far from zero. The weakest is wide and centred on zero.", () => about.single.map(({ name, mean, std }) => [name, mean.toFixed(4), std.toFixed(4), short(Math.abs(mean) / std)]));
   }
 
   function render() {
@@ -143,10 +143,10 @@ export async function show(place) {
     const tile = (name, value, more, warn) => h("div", { class: warn ? "tile warn" : "tile" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, more)));
     const cost = before && now ? now.error - before.error : null;
     tiles.replaceChildren(
-      tile("Weights removed", removed.toLocaleString("en"), `of ${snr.prunable.toLocaleString("en")}; biases stay`),
-      tile("Cut", state.by === "snr" ? short(cut) : "by size", state.by === "snr" ? "signal-to-noise below it goes" : "the smallest means go"),
+      tile("Weights removed", removed.toLocaleString("en"), `of ${snr.prunable.toLocaleString("en")}; biases are kept`),
+      tile("Cut", state.by === "snr" ? short(cut) : "by size", state.by === "snr" ? "weights with less signal-to-noise are removed" : "the smallest means are removed"),
       tile(counted() ? "Error without pruning" : "RMSE without pruning", before ? amount(before.error) : "…", before ? `${before.examples} test examples` : "measuring"),
-      tile(counted() ? "Error after pruning" : "RMSE after pruning", now ? amount(now.error) : "…", now ? `NLL ${short(now.nll)}, was ${short(before?.nll)}` : "measured when you let go"),
+      tile(counted() ? "Error after pruning" : "RMSE after pruning", now ? amount(now.error) : "…", now ? `NLL ${short(now.nll)}, was ${short(before?.nll)}` : "measured when the slider rests"),
       tile("What it costs", cost === null ? "…" : `${cost >= 0 ? "+" : "−"}${counted() ? `${(100 * Math.abs(cost)).toFixed(2)} points` : short(Math.abs(cost))}`, cost === null ? "measuring" : costWords(cost, before.error), cost !== null && cost > (counted() ? 0.02 : 0.1 * before.error)));
     const top = Math.max(...snr.shares) * 1.2;
     const drawSnr = (width) => {
@@ -155,7 +155,7 @@ export async function show(place) {
       if (state.by === "snr") chart.cut(Math.max(cut, snr.edges[0]), `${percent(state.fraction, 0)} below ${short(cut)}`);
       return chart.svg;
     };
-    snrFigure.update(drawSnr, `Dotted, empty bars are removed. Near 1 and below, a weight could as well be zero.${snr.gathered ? ` The first bar also holds the ${snr.gathered.toLocaleString("en")} weights below ${short(snr.edges[0])}.` : ""}`, () => snr.shares.map((share, k) => [short(snr.edges[k]), short(snr.edges[k + 1]), percent(share, 2)]));
+    snrFigure.update(drawSnr, `Dotted bars are removed. Weights near 1 or below could as well be zero.${snr.gathered ? ` The first bar includes ${snr.gathered.toLocaleString("en")} ${snr.gathered === 1 ? "weight" : "weights"} below ${short(snr.edges[0])}.` : ""}`, () => snr.shares.map((share, k) => [short(snr.edges[k]), short(snr.edges[k + 1]), percent(share, 2)]));
     const points = [...measured.values()].sort((a, b) => a.fraction - b.fraction);
     const high = Math.max(counted() ? 0.02 : 1e-9, ...points.map((point) => point.error)) * 1.2;
     const drawCost = (width) => {
@@ -166,7 +166,7 @@ export async function show(place) {
       return pruning.svg;
     };
     const part = before && before.examples < before.total ? `${before.examples} of the ${before.total} test examples, evenly spread` : "the test examples";
-    curveFigure.update(drawCost, `Measured at the dots, on ${part}, by posterior draws.${counted() ? "" : " The root mean squared error has the units of what is predicted."}`, () => points.map((point) => [percent(point.fraction, 0), amount(point.error), short(point.nll)]));
+    curveFigure.update(drawCost, `Each dot was measured on ${part}, with ${state.draws} posterior draws.${counted() ? "" : " The root mean squared error has the units of what is predicted."}`, () => points.map((point) => [percent(point.fraction, 0), amount(point.error), short(point.nll)]));
     if (now) announce(`${percent(state.fraction, 0)} removed: ${measure()} ${amount(now.error)}`);
   }
 
@@ -176,7 +176,7 @@ export async function show(place) {
   }
 
   place.append(h("div", { class: "side" }, h("div", { class: "card" }, select({ label: "Run", options: known.models.map((model) => [model.name, modelName(model)]), value: state.model, onchange: (model) => { state.set({ model }); load(); } })), settings(
-    select({ label: "Weakest by", options: [["snr", "signal-to-noise"], ["magnitude", "magnitude"]], value: state.by, onchange: (by) => { state.set({ by }); load(); } }),
+    select({ label: "Rank weights by", options: [["snr", "signal-to-noise"], ["magnitude", "magnitude"]], value: state.by, onchange: (by) => { state.set({ by }); load(); } }),
     slider({ label: "Posterior draws", min: 1, max: 100, step: 1, value: state.draws, onchange: (draws) => { state.set({ draws }); load(); } }))), content);
   head.append(exporting("weights", place, {
     python: () => ["weights", { model: state.model, fraction: state.fraction, by: state.by, draws: state.draws, seed: state.seed }],
