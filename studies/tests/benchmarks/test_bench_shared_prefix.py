@@ -23,5 +23,5 @@ def test_the_work_of_shared_draws_is_that_of_the_formula(network):
 
 
 def test_an_unknown_network_is_refused():
-    with pytest.raises(ValueError, match="unknown network .perceptron.; known: resnet, transformer"):
+    with pytest.raises(ValueError, match=r"unknown network .perceptron.; known: resnet, transformer"):
         shared_prefix.measure(network="perceptron")
