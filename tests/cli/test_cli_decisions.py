@@ -92,4 +92,6 @@ def test_agents_play_the_same_games(tables, call, refused):
     refused(["bandit", "linear", "--agents", "nerual-linear-ucb"], "neural-linear")
     refused(["bandit", "linear", "--agents", "ensemble-ucb"], "ucb is for")
     refused(["bandit", "linear", "--seeds", 0], "seeds")
+    refused(["bandit", "casino"], "the bandits are mushroom, wheel, linear, quadratic")
+    refused(["bandit", "casino.csv"], "no such file")
     refused(["bandit", "past.csv"], "needs classes")

@@ -120,3 +120,11 @@ def test_random_is_uniform_and_skips_what_was_asked():
 def test_impossible_wishes_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         choose_from(predictive(probabilities(2, 4, 2)), **settings)
+
+
+@pytest.mark.parametrize("by", ["bald", "batchbald", "epig"])
+def test_one_draw_cannot_disagree_and_is_refused_with_what_works(by):
+    one = predictive(probabilities(1, 4, 2))
+    with pytest.raises(ValueError, match=r"there is one draw here.*use entropy, or a method with a posterior"):
+        choose_from(one, 1, by)
+    assert choose_from(one, 1, "entropy").scores[0] > 0

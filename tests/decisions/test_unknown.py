@@ -104,3 +104,11 @@ def test_numbers_have_spread_but_no_entropy(blobs):
     assert not bool(bf.UnknownInputs(method, blobs[0], "spread").accept(far))
     with pytest.raises(ValueError, match="entropy is for classes"):
         bf.UnknownInputs(method, blobs[0], "entropy")
+
+
+@pytest.mark.parametrize("by", ["mutual_information", "spread"])
+def test_a_plain_network_has_no_draws_that_could_disagree(by, blobs):
+    plain = bf.PointEstimate(nn.Linear(2, 3), "categorical")
+    plain.fit(blobs, epochs=1, progress=False)
+    with pytest.raises(ValueError, match=r"there is one draw here.*use knn, mahalanobis or entropy"):
+        bf.UnknownInputs(plain, blobs[0], by)

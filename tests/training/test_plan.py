@@ -1,5 +1,7 @@
 """A history in one line: its method, its length and its last numbers."""
 
+import pytest
+
 from bayesify.training.plan import History
 
 RECORDS = [
@@ -33,3 +35,11 @@ def test_a_history_of_sampling_counts_iterations():
 
 def test_whose_it_is_is_no_part_of_what_it_showed():
     assert History(RECORDS, method="variational") == History(RECORDS)
+
+
+def test_a_column_that_nobody_recorded_is_refused_with_the_nearest_name():
+    history = History([{"epoch": 1, "loss": 2.0, "nll": 1.5, "elbo": -30.0}])
+    assert history["elbo"] == [-30.0]
+    assert history["validation_nll"] == [None]  # a training without validation data
+    with pytest.raises(KeyError, match="unknown column 'elbow'; did you mean 'elbo'"):
+        history["elbow"]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bayesify.cli.options import Draws, Json, OwnNetwork, Run, Seed, say_unprepared
-from bayesify.cli.output import CommandError, emit, say
+from bayesify.cli.output import CommandError, emit, say, write_csv
 from bayesify.workflows.recipe import DRAWS
 
 
@@ -82,10 +82,7 @@ def ask(
     ]
     say_unprepared(run)
     if out is not None:
-        with out.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, ["index", "input", "score"], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(out, list(rows[0]), [list(row.values()) for row in rows])
     if as_json:
         about = {"run": str(run), "by": by, "pool": len(read.names), "out": None if out is None else str(out)}
         emit(about | {"indices": asked.indices, "scores": asked.scores.tolist(), "asked": rows})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from bayesify.errors import RunError, TrainingError, nearest
@@ -42,6 +45,14 @@ def emit(result: dict[str, Any]) -> None:
     """Print one JSON object on standard output; numbers that JSON cannot hold become null."""
     # Flushed, because a server prints its address and keeps running, and the reader of a pipe waits for that line.
     print(json.dumps(plain(result), allow_nan=False), flush=True)
+
+
+def write_csv(file: Path, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table as a CSV file."""
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(headings)
+        writer.writerows(rows)
 
 
 def explain(problem: Exception) -> tuple[int, str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from bayesify.cli.options import Draws, Json, OwnNetwork, Run, Seed, say_unprepared
-from bayesify.cli.output import CommandError, emit, say
-from bayesify.files import plain
+from bayesify.cli.output import CommandError, emit, say, write_csv
 from bayesify.workflows.recipe import DRAWS
 
 
@@ -53,8 +51,8 @@ def series(
     method, examples = run_data.open_run(run, data, network=network)
     if method.likelihood.kind != "regression":
         raise CommandError(f"series is for numbers, {run} predicts classes: use certify --alpha for sets of classes")
-    made = adaptive_conformal(method.predict(examples.x, draws=draws, seed=seed), examples.y, alpha, step, window)
-    own = method.predict(examples.x, draws=draws, seed=seed).interval(1 - alpha)
+    predicted = method.predict(examples.x, draws=draws, seed=seed)
+    made, own = adaptive_conformal(predicted, examples.y, alpha, step, window), predicted.interval(1 - alpha)
     y = examples.y.reshape(-1)
     widths = (made.upper - made.lower)[torch.isfinite(made.upper - made.lower)]
     result: dict[str, Any] = {
@@ -71,13 +69,11 @@ def series(
     say_unprepared(run)
     rows = zip(y.tolist(), made.lower.tolist(), made.upper.tolist(), made.covered.tolist(), strict=True)
     if out is not None:
-        with out.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["index", "target", "lower", "upper", "covered"])
-            writer.writerows([index, *row] for index, row in enumerate(rows))
+        headings = ["index", "target", "lower", "upper", "covered"]
+        write_csv(out, headings, ([index, *row] for index, row in enumerate(rows)))
         result["out"] = str(out)
     if as_json:
-        emit(plain(result))
+        emit(result)
         return
     print(f"{result['targets']:,} targets ({examples.what}): {result['missed']:.1%} missed, {alpha:.1%} allowed")
     print(f"by the theorem the two differ by at most {made.bound:.1%}; the method's own intervals miss ", end="")

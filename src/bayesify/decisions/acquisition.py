@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 OF_CLASSES = ("bald", "batchbald", "epig", "entropy", "variation_ratio", "random")
 OF_NUMBERS = ("bald", "variance", "random")
+# Those that measure how much posterior draws disagree.
+OF_DRAWS = ("bald", "batchbald", "epig")
 # Joint label configurations that BatchBALD lists; more are sampled, this many of them.
 _CONFIGURATIONS, _SAMPLED = 10_000, 1_024
 _TARGETS = 200
@@ -91,7 +93,8 @@ def ask(
         The numbers of the chosen inputs and their scores.
 
     Raises:
-        ValueError: the name is unknown for this kind of target, or the pool is too small.
+        ValueError: the name is unknown for this kind of target, the pool is too small, or the method has a single draw
+            and `by` measures how much draws disagree.
 
     Examples:
         >>> asked = bf.ask(bnn, x, n=3, by="batchbald", draws=20)
@@ -164,7 +167,7 @@ def acquisition_scores(
         Scores, `[pool]`.
 
     Raises:
-        ValueError: the name is unknown for this kind of target.
+        ValueError: the name is unknown for this kind of target, or there is one draw and `by` needs several.
 
     Examples:
         >>> from bayesify.decisions import acquisition_scores
@@ -174,6 +177,8 @@ def acquisition_scores(
     """
     known = OF_CLASSES if predictive.kind == "classification" else OF_NUMBERS
     choose(f"acquisition function for {predictive.kind}", by, known)
+    if by in OF_DRAWS:
+        check_draws(predictive, by, "entropy" if predictive.kind == "classification" else "variance")
     size = len(predictive)
     if by == "random":
         words = noise.bits(noise.keys(seed, noise.Stream.TARGETS), size).double().reshape(-1)[:size]
@@ -322,6 +327,25 @@ class _Joint:
         for member in self.members:
             labels = torch.multinomial(member[draws], 1, generator=self.generator).squeeze(1)
             self.of_draws = self.of_draws * member[:, labels]
+
+
+def check_draws(predictive: Predictive, by: str, instead: str) -> None:
+    """Raise an error where one posterior draw cannot disagree with others: every score would be 0.
+
+    Args:
+        predictive: the predictions.
+        by: what measures the disagreement.
+        instead: what works with one draw.
+
+    Raises:
+        ValueError: there is one draw.
+
+    """
+    if predictive.draws < 2:
+        raise ValueError(
+            f"{by} measures how much posterior draws disagree, and there is one draw here, as of a plain network: "
+            f"use {instead}, or a method with a posterior (ensemble, variational, ...)"
+        )
 
 
 def _some(predictive: Predictive, seed: int) -> Predictive:

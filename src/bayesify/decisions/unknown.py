@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from bayesify import runs
+from bayesify.decisions.acquisition import check_draws
 from bayesify.errors import RunError, at_least, choose
 from bayesify.functional.inputs import count
 from bayesify.functional.selection import is_normalisation, owner_of
@@ -290,12 +291,14 @@ def score_of(predictive: Predictive, by: str) -> Tensor:
         Scores, `[batch]`.
 
     Raises:
-        ValueError: the score is for classes, and the predictions are numbers.
+        ValueError: the score is for classes, and the predictions are numbers; or it needs several draws.
 
     """
     choose("score of predictions", by, OF_PREDICTIONS)
     if predictive.kind != "classification" and by not in {"spread", "mutual_information"}:
         raise ValueError(f"{by} is for classes, the predictions are numbers: use spread, knn or mahalanobis")
+    if by in {"spread", "mutual_information"}:
+        check_draws(predictive, by, "knn, mahalanobis" + (" or entropy" if predictive.kind == "classification" else ""))
     if by == "energy":
         if not isinstance(predictive.likelihood, Labels) or predictive.outputs.ndim != 3:
             raise ValueError("energy needs one logit per class and one label per input: use entropy")

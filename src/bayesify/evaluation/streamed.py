@@ -18,6 +18,8 @@ _LEVEL = 0.95
 # Values that stand for a predictive distribution in its CRPS: in all, and of each draw at least; inputs at a time.
 _LEVELS, _LEAST_LEVELS, _ROWS_AT_A_TIME = 1024, 16, 128
 _MOST_COUNTS = 100_000
+# Counts that are taken one by one, and how much F may rise where they are not.
+_EXACT_COUNTS, _RISE = 256, 2e-3
 _CRPS_LEVELS = 50
 
 
@@ -119,16 +121,39 @@ def equally_likely(likelihood: Regression, outputs: Tensor) -> Tensor:
 
 
 def _crps_of_counts(predictive: Predictive, truth: Tensor) -> float:
-    """`sum over k >= 0 of (F(k) - [y <= k])^2`, up to where F is 1 for every input."""
-    total, count = torch.zeros_like(truth, dtype=torch.float64), 0
+    """`sum over k >= 0 of (F(k) - [y <= k])^2`, up to where F is 1.
+
+    Counts are taken one by one up to `_EXACT_COUNTS`. Beyond, F is a straight line over blocks in which it rises by at
+    most `_RISE`; each input has its own blocks.
+    """
+    y = truth.double()
+    total, last = torch.zeros_like(y), torch.full_like(y, -1.0)
+    width, below = torch.ones_like(y), torch.zeros_like(y)
     while True:
-        below = predictive.cdf(torch.full_like(predictive.mean, float(count))).double()
-        total += (below - (truth <= count).double()).square()
-        count += 1
-        if (float(below.min()) > 1 - 1e-9 and count > float(truth.max())) or count >= _MOST_COUNTS:
+        reached = predictive.cdf((last + width).to(predictive.mean)).double()
+        rise = reached - below
+        taken = (width == 1) | (rise <= _RISE)
+        total += torch.where(taken, _block(below, rise, width, (y - 1 - last).clamp(min=0).minimum(width)), 0.0)
+        last, below = torch.where(taken, last + width, last), torch.where(taken, reached, below)
+        done = (below > 1 - 1e-9) & (last >= y) | (last >= _MOST_COUNTS)
+        if bool(done.all()):
             break
+        wider = taken & ~done & (rise < 0.5 * _RISE) & (last >= _EXACT_COUNTS)
+        width = torch.where(wider, 2 * width, torch.where(taken, width, (0.5 * width).floor()))
     # From here on F counts as 1: each count below a target adds one.
-    return float((total + (truth.double() - count).clamp(min=0)).mean())
+    return float((total + (y - 1 - last).clamp(min=0)).mean())
+
+
+def _block(below: Tensor, rise: Tensor, width: Tensor, under: Tensor) -> Tensor:
+    """A block's part of the sum where F rises by `rise` in a straight line, and `under` of its counts are below y."""
+    slope = rise / width
+
+    def line(start: Tensor, slope: Tensor, count: Tensor) -> Tensor:
+        """The sum of `(start + slope m)^2` over m from 1 to `count`."""
+        ones, squares = count * (count + 1) / 2, count * (count + 1) * (2 * count + 1) / 6
+        return count * start.square() + 2 * start * slope * ones + slope.square() * squares
+
+    return line(below, slope, under) + line(1 - below, -slope, width) - line(1 - below, -slope, under)
 
 
 def _crps_by_quantiles(predictive: Predictive, targets: Tensor) -> float:

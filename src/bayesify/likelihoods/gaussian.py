@@ -158,8 +158,10 @@ class Gaussian(LocationScale):
             Logarithms, shaped like `z`.
 
         """
-        logarithm: Tensor = torch.special.log_ndtr(z)
-        return logarithm
+        # As torch.special.log_ndtr, which cannot be mapped over the networks of a fleet without a loop.
+        low, high = z.clamp(max=-1.0), z.clamp(min=-1.0)
+        tail = (0.5 * torch.special.erfcx(-math.sqrt(0.5) * low)).log() - 0.5 * low.square()
+        return torch.where(z < -1.0, tail, torch.log1p(-0.5 * torch.erfc(math.sqrt(0.5) * high)))
 
     def cdf(self, outputs: Tensor, values: Tensor) -> Tensor:
         """The probability of a target at most `values`, `Phi((values - mean) / std)`.

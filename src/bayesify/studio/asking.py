@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bayesify.decisions import choose_from
-from bayesify.decisions.acquisition import OF_CLASSES
+from bayesify.decisions.acquisition import OF_CLASSES, OF_DRAWS
 from bayesify.errors import choose
 from bayesify.methods import Method
 from bayesify.studio.watched_training import DRAWS, Square
@@ -38,6 +38,9 @@ def places(method: Method, square: Square, x: Tensor, by: str, n: int) -> list[d
     cells = lattice[((lattice >= low) & (lattice <= high)).all(1)]
     if len(cells) < n:
         raise ValueError(f"the box of the points has {len(cells)} cells, fewer than the {n} places asked for")
-    asked = choose_from(method.predict(cells, draws=DRAWS, seed=0), n, by, seed=0)
+    predicted = method.predict(cells, draws=DRAWS, seed=0)
+    if predicted.draws == 1 and by in OF_DRAWS:
+        return []
+    asked = choose_from(predicted, n, by, seed=0)
     found = zip(cells[torch.tensor(asked.indices)].tolist(), asked.scores.tolist(), strict=True)
     return [{"x": a, "y": b, "score": score} for (a, b), score in found if score > _NOTHING]

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bayesify.errors import RunError, at_least, choose, positive, whole_number
+from bayesify.errors import RunError, at_least, choose, nearest, positive, whole_number
 from bayesify.runs import checkpoint
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
@@ -23,6 +23,8 @@ logger = logging.getLogger("bayesify")
 # A name, a function of the share of training that is done, or one that makes a torch scheduler for an optimiser.
 Schedule = str | Callable[[Any], Any]
 CUSTOM = "custom"
+# Columns that may be missing in a training, and are None then: a sampler has no KL, some trainings no validation data.
+_COLUMNS = ("loss", "nll", "kl", "elbo", "learning_rate", "validation_nll", "validation_error", "weights")
 _SHOWN = ("loss", "nll", "kl", "acceptance", "divergences", "validation_nll", "validation_error")
 
 
@@ -185,7 +187,15 @@ class History:
         return html_table(repr(self), names, rows, f"stopped early: {self.stopped}" if self.stopped else "")
 
     def __getitem__(self, name: str) -> list[Any]:
-        """One value per epoch of the column `name`; None where an epoch did not record it."""
+        """One value per epoch of the column `name`; None where an epoch did not record it.
+
+        Raises:
+            KeyError: no epoch recorded it, and it is no column that every training may have.
+
+        """
+        recorded = dict.fromkeys(key for record in self.records for key in record)
+        if self.records and name not in recorded and name not in _COLUMNS:
+            raise KeyError(f"unknown column {name!r}{nearest(name, recorded)}")
         return [record.get(name) for record in self.records]
 
     def __len__(self) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from bayesify.data import load
+from bayesify.data import DataError, load
 from bayesify.decisions import (
     Agent,
     ContextualBandit,
@@ -107,7 +108,15 @@ def make_bandit(problem: str, steps: int, target: str | None = None) -> Contextu
         return wheel_bandit(steps=steps)
     if problem in {"linear", "quadratic"}:
         return linear_bandit(steps=steps) if problem == "linear" else quadratic_bandit(steps=steps)
-    data = prepare_data(Recipe(data=problem, target=target, method="point"))
+    try:
+        data = prepare_data(Recipe(data=problem, target=target, method="point"))
+    except DataError as problem_found:
+        if Path(problem).suffix or Path(problem).name != problem:  # a file
+            raise
+        raise ValueError(
+            f"unknown bandit or data set {problem!r}: the bandits are {', '.join(PROBLEMS)}; bayesify data lists the "
+            "data sets, whose classes are the acts"
+        ) from problem_found
     if data.kind != "classification":
         raise ValueError(f"{problem} has numbers as its target: a bandit needs classes, which are its acts")
     inputs = torch.cat((data.train[0], data.test[0])).flatten(1).double()

@@ -64,7 +64,7 @@ def test_a_stopped_experiment_goes_on_and_its_page_holds_the_numbers_of_its_part
 
 
 def test_the_answer_about_reweighting_follows_the_numbers(tmp_path):
-    for gain, said in ((-0.003, "it helps"), (0.003, "it hurts"), (0.0, "no difference that can be told")):
+    for gain, said in ((-0.003, "it helps"), (0.003, "it hurts"), (0.0, "no significant difference")):
         folder = tmp_path / said.replace(" ", "-")
         (folder / "parts").mkdir(parents=True)
         for way in training.WAYS:

@@ -39,6 +39,7 @@ NAMES = (
     "transfer",
     "learning-on",
     "guarantees",
+    "likelihoods",
     "active-learning",
     "lora",
     "ood",

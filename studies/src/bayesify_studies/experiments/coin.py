@@ -49,9 +49,9 @@ def run(work: Work) -> Findings:
     worst = max(abs(one["grid"] - one["exact"] - one["predicted"]) for every in found.values() for one in every)
     numbers = {f"heads_{h}_tails_{t}": every[0] for (h, t), every in found.items()} | {"largest_unexplained": worst}
     return Findings(
-        answer="A flat prior and three heads make P(head) 4/5 exactly. The lecture's grid of 19 points is off by up to "
-        f"{max(abs(one['grid'] - one['exact']) for one in lecture.values()):.3f}, and the grid's own estimate of its "
-        f"error explains all but {worst:.1e} of it.",
+        answer="A flat prior and three heads make P(head) 4/5 exactly. The lecture's grid of 19 points has an error of "
+        f"up to {max(abs(one['grid'] - one['exact']) for one in lecture.values()):.3f}. The grid's own error estimate "
+        f"accounts for all of it except {worst:.1e}.",
         lines=lines,
         numbers=numbers,
         tables=[

@@ -30,9 +30,9 @@ def run(work: Work) -> Findings:
     forward, reverse = best["forward"], best["reverse"]
     covers = forward["std"] > reverse["std"]
     return Findings(
-        answer="Softplus is a smooth ReLU that is never zero. Of all Gaussians the one that is best by forward KL "
-        f"{'is the wider one, over both humps' if covers else 'is not the wider one'}; variational inference, which "
-        f"goes by the reverse, may stop in any of {len(best['stops'])} places, of which the best is on one hump.",
+        answer="Softplus is a smooth ReLU that is never zero. The best Gaussian by forward KL "
+        f"{'is the wider one and covers both modes' if covers else 'is not the wider one'}. Variational inference uses "
+        f"reverse KL. It may stop in any of {len(best['stops'])} places, and the best of them is on one mode.",
         lines=[
             Line(
                 "the largest distance between softplus and ReLU",

@@ -323,7 +323,7 @@ def _answer(work: Work, made: int, broken: int, found: Mapping[str, Any]) -> str
     )
     return (
         f"Of {_attempts(work)} attempts to promise an error, {made} were supported by the calibration data and "
-        f"{broken} of these were broken; 5% of the attempts may end so. "
+        f"{broken} of these were broken. Up to 5% of the attempts may end like this. "
         f"Temperature changes the mean ECE from {before:.4f} to {after:.4f}."
     )
 

@@ -197,12 +197,12 @@ def _said(data: str, results: Mapping[str, Any]) -> str:
     told += (
         f", not significantly different from {', '.join(alike)}"
         if alike
-        else ", ahead of every other by a paired interval"
+        else ", significantly ahead of every other method"
     )
     apart = results["paired"]["total_variation"]
     words = {1: "is farther from HMC than", -1: "is closer to HMC than", 0: "is not significantly different from"}
     but = f", which {_learned(data, results)}" if _learned(data, results) else ""
-    return f"{told}; there the ensemble {words[settled(apart)]} mean-field VI ({between(apart)}){but}."
+    return f"{told}. There the ensemble {words[settled(apart)]} mean-field VI ({between(apart)}){but}."
 
 
 def _lines(data: str, results: Mapping[str, Any]) -> list[Line]:

@@ -25,7 +25,7 @@ def run(work: Work) -> Findings:
     gain = {way: paired(errors[way, "reweighted"], errors[way, "uniform"]) for way in WAYS}
     lines = [
         Line(
-            f"test error, re-weighted less even, {IN_WORDS[way]}",
+            f"test error, re-weighted minus uniform, {IN_WORDS[way]}",
             "-0.3 points" if way == "study" else "not done",
             f"{percent(estimate(errors[way, 'reweighted']))} against {percent(estimate(errors[way, 'uniform']))}",
             f"re-weighting is {words.verdict(gain[way])}"
@@ -117,11 +117,12 @@ def networks(work: Work, way: str) -> dict[str, Any]:
 
 def _answer(gain: dict[str, dict[str, Any]]) -> str:
     said = {1: "hurts", -1: "helps", 0: "makes no significant difference"}
-    told = "; ".join(f"{IN_WORDS[way]}: it {said[settled(gain[way])]} ({words.points(gain[way])})" for way in WAYS)
-    told = told[0].upper() + told[1:]
+    told = words.sentences(
+        f"{IN_WORDS[way]}, it {said[settled(gain[way])]} ({words.points(gain[way])})" for way in WAYS
+    )
     low, high = of_one_more(gain["study"]) if "interval" in gain["study"] else (0.0, 0.0)
     inside = low <= PUBLISHED <= high
-    return f"Does KL re-weighting lower the test error? {told}. The published gain of 0.3 points " + (
+    return f"Does KL re-weighting lower the test error? {told} The published gain of 0.3 points " + (
         "lies inside the 95% prediction interval for one pair of runs trained as the study did."
         if inside
         else "lies outside the 95% prediction interval for one pair of runs trained as the study did."

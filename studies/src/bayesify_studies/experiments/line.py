@@ -62,8 +62,8 @@ def run(work: Work) -> Findings:
     coarse = max(abs(first[name] - exact[name]) for name in NAMES)
     return Findings(
         answer=f"The grid agrees with the exact posterior to {worst:.1e} at its finest and to {coarse:.1e} at its "
-        "coarsest; what is left is the mass beyond its edges, which no spacing brings back. What was published is "
-        "exact.",
+        "coarsest. The remaining error is the mass beyond its edges, which a finer grid does not recover. The "
+        "published values are exact.",
         lines=lines,
         numbers={"exact": exact, "grids": grids, "largest_difference": worst},
         tables=[

@@ -21,8 +21,8 @@ from bayesify_studies.experiments.study_d.training import CONVERGED, COUNTED, HA
 SCALES = {"126": "pixels / 126", "255": "pixels / 255", "standard": "standardised"}
 OTHERS = ("255", "standard")
 WAYS = {
-    "study": ("as the study ran it", STUDY),
-    "tuned": ("entropies counted once, KL shared evenly, the rate chosen for each scaling", COUNTED),
+    "study": ("with the study's training", STUDY),
+    "tuned": ("with entropies counted once, KL shared evenly and the rate chosen for each scaling", COUNTED),
     "converged": ("with Adam and a falling rate", CONVERGED),
 }
 AGAINST = {1: "worse than", -1: "better than", 0: "not significantly different from"}
@@ -135,9 +135,8 @@ def _answer(gain: Mapping[tuple[str, str], dict[str, Any]]) -> str:
             f"{AGAINST[settled(gain[way, other])]} {SCALES[other]} ({words.points(gain[way, other])})"
             for other in OTHERS
         ]
-        told.append(f"{trained}: {' and '.join(said)}")
-    answer = "; ".join(told)
-    return f"Is dividing pixels by 126 better? {answer[0].upper()}{answer[1:]}."
+        told.append(f"{trained}, it is {' and '.join(said)}")
+    return f"Is dividing pixels by 126 better? {words.sentences(told)}"
 
 
 EXPERIMENT = Experiment(

@@ -16,7 +16,7 @@ from bayesify_studies.experiments.framework.findings import Findings, Line, Tabl
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_d import nearness, pictures, training, words
 from bayesify_studies.experiments.study_d.training import HALF, QUARTER, WAYS
-from bayesify_studies.experiments.study_d.words import IN_WORDS
+from bayesify_studies.experiments.study_d.words import IN_WORDS, sentences
 
 WIDE = "scale-mixture:0.75,1,0.000335463"  # e^-8
 PRIORS = {"gaussian": "normal:1", "half": HALF, "quarter": QUARTER, "wide": WIDE}
@@ -164,17 +164,16 @@ def _answer(against: Mapping[tuple[str, str], dict[str, Any]]) -> str:
         worse = [NAMES[p] for p in MIXTURES if settled(against[way, p]) > 0]
         same = [NAMES[p] for p in MIXTURES if not settled(against[way, p])]
         said = [
-            f"{' and '.join(names)} {word}"
+            f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {word} N(0, 1)"
             for names, word in (
-                (better, "better than N(0, 1)"),
-                (worse, "worse"),
-                (same, "not significantly different from it"),
+                (better, "better than"),
+                (worse, "worse than"),
+                (same, "not significantly different from"),
             )
             if names
         ]
-        told.append(f"{IN_WORDS[way]}: {', '.join(said)}")
-    answer = "; ".join(told)
-    return f"Does a Gaussian prior beat the scale mixtures? {answer[0].upper()}{answer[1:]}."
+        told.append(f"{IN_WORDS[way]}, {' and '.join(said)}")
+    return f"Does a Gaussian prior beat the scale mixtures? {sentences(told)}"
 
 
 EXPERIMENT = Experiment(

@@ -147,7 +147,7 @@ def picture(rows: Mapping[str, dict[str, Any]]) -> Any:
 
 
 def _answer(found: Mapping[str, Any], widened: int) -> str:
-    word = {1: "widen", 0: "cannot be told to widen", -1: "narrow"}[widened]
+    word = {1: "widen", 0: "do not widen significantly", -1: "narrow"}[widened]
     # One function has no band, so that its ratio is that of nothing to nothing.
     banded = {name: one for name, one in found.items() if name != "point"}
     others = ", ".join(f"{style.TITLES[name]} {written(one['ratio'], '.1f')}" for name, one in banded.items())

@@ -56,12 +56,13 @@ def run(work: Work) -> Findings:
     repetitions = work["groups"] * work["together"]
     right = [METHODS[name] for name, calibrated in verdicts.items() if calibrated and name != WRONG]
     wrong = [METHODS[name] for name, calibrated in verdicts.items() if not calibrated and name != WRONG]
-    control = "is found out" if not verdicts[WRONG] else "is NOT found out, so the test is too weak"
+    control = "fails the test" if not verdicts[WRONG] else "does NOT fail, so the test is too weak"
     return Findings(
-        answer=f"In {repetitions} repetitions the ranks of the truth do not differ significantly from uniform ones for "
+        answer=f"In {repetitions} repetitions the ranks of the true values do not differ significantly from uniform "
+        "for "
         + _listed(right)
         + (f", and are not uniform for {_listed(wrong)}. " if wrong else ". ")
-        + f"A posterior that is too narrow on purpose (temperature 0.5) {control}.",
+        + f"A posterior that was made too narrow on purpose (temperature 0.5) {control}.",
         lines=[_line(name, judged[name], verdicts[name]) for name in METHODS],
         numbers={
             "repetitions": repetitions,

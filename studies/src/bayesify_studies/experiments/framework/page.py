@@ -18,10 +18,10 @@ _WORDS_OF_A_NUMBER = 4  # 0.1 ± 0.2 points
 COLUMNS = ("", "published", "ours", "what the difference means")
 # Below every page that has standard errors, unless it has others.
 READING = (
-    '± is the standard error over seeds. "Better", "worse" and "significant" mean that the 95% t interval of the paired '
-    "differences over seeds excludes zero. Each difference is tested on its own, so one in twenty looks significant "
-    "where there is no difference. Variational networks that were trained together share the order of the examples. "
-    "Their standard errors do not include the effect of this order."
+    '± is the standard error over seeds. "Better", "worse" and "significant" mean that the 95% t interval of the '
+    "paired differences over seeds excludes zero. Each difference is tested on its own, so one in twenty looks "
+    "significant where there is no difference. Variational networks that were trained together share the order of"
+    " the examples. Their standard errors do not include the effect of this order."
 )
 
 

@@ -206,6 +206,20 @@ def _guarantees(numbers: Numbers) -> str:
     )
 
 
+def _likelihoods(numbers: Numbers) -> str:
+    helps = numbers["helps"]
+
+    def on(family: str, way: str) -> str:
+        return f"{helps[family][way]['better']} of {helps[family][way]['tables']}"
+
+    return (
+        f"Better scores than plain Gaussian noise: input-dependent noise on {on('numbers', 'heteroscedastic')} tables, "
+        f"quantiles {on('numbers', 'quantiles')}, mixtures {on('numbers', 'mixture of 3')}. Censoring helps on "
+        f"{on('censored', 'censored')}, negative binomial {on('counts', 'negative binomial')}, ordinal "
+        f"{on('ordinal', 'ordinal')}, multi-label {on('tags', 'multi-label')}."
+    )
+
+
 def _active_learning(numbers: Numbers) -> str:
     labels = numbers["median_labels"]
     reached = {name: count for name, count in labels.items() if count is not None}
@@ -318,6 +332,7 @@ VERDICTS: dict[str, Callable[[Numbers], str]] = {
     "mushroom": _mushroom,
     "bandits": _bandits,
     "guarantees": _guarantees,
+    "likelihoods": _likelihoods,
     "active-learning": _active_learning,
     "learning-on": _learning_on,
     "ood": _ood,

@@ -114,9 +114,9 @@ def _answer(areas: Mapping[Cell, Mapping[Cell, Any]], best: Mapping[Cell, Cell])
         cell, title = best[key], TITLES[key[1]]
         check = own["variational", DEFAULT]
         told.append(
-            f"{title}: AUROC {written(check, '.3f')} by the default check ({DEFAULT} on the inputs), "
-            f"{written(own[cell], '.3f')} by the highest of {len(own)} pairs of a method and a score ({_named(cell)}), "
-            f"{written(own['variational', 'entropy'], '.3f')} by the entropy of the variational network."
+            f"For {title}, the default check ({DEFAULT} on the inputs) has an AUROC of {written(check, '.3f')}, and "
+            f"the entropy of the variational network {written(own['variational', 'entropy'], '.3f')}. The best of "
+            f"{len(own)} pairs of a method and a score has {written(own[cell], '.3f')} ({_named(cell)})."
         )
     return " ".join(told)
 

@@ -82,6 +82,8 @@ def measured(
     sure = {kind: one.accept(at_least=settings["sure"]).cpu() for kind, one in predicted.items()}
     found["sure"] = {kind: _share(one) for kind, one in sure.items()}
     for name in SCORES:
+        if seen.draws == 1 and name in {"mutual_information", "spread"}:
+            continue
         if name in OF_PREDICTIONS:
             scores = {kind: score_of(one, name).cpu() for kind, one in predicted.items()}
             threshold = float(torch.quantile(score_of(seen, name).cpu(), coverage))

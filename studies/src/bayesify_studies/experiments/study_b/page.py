@@ -76,17 +76,18 @@ def _answer(work: Work, published: Published, tested: Parts, comparisons: Any, b
     against = []
     for kind, name in {"plain": "plain networks", "dropout": "MC dropout", "gaussian": "a N(0, 1) prior"}.items():
         signs = [comparisons[units, kind]["sign"] for units in every]
-        counts = [(signs.count(sign), word) for sign, word in ((-1, "lower"), (0, "no different"), (1, "higher"))]
+        counts = [
+            (signs.count(sign), word)
+            for sign, word in ((-1, "lower"), (0, "not significantly different"), (1, "higher"))
+        ]
         said = " and ".join(f"{word} at {count}" for count, word in counts if count)
-        against.append(f"against {name} {said} of {len(every)} widths")
+        against.append(f"Compared with {name}, its error is {said} of {len(every)} widths")
     posterior = tested["study", "gaussian", work["pictured"]].get("posterior")
-    settled = (
-        "all networks diverge" if posterior is None else f"the KL falls by {_fallen(posterior)} in all epochs together"
-    )
+    settled = "all networks diverge" if posterior is None else f"the KL falls by {_fallen(posterior)} over all epochs"
     few = f"On {work['examples']:,} training images only, a" if work["examples"] else "A"
     return (
-        f"{few} scale mixture errs on {told} of the test images; its error, by 95% intervals: "
-        f"{'; '.join(against)}. At the study's settings {settled}."
+        f"{few} scale mixture has a test error of {told}. {'. '.join(against)} (by 95% intervals). At the study's "
+        f"settings {settled}."
     )
 
 

@@ -136,7 +136,11 @@ def _differences(found: Found, prior: str) -> tuple[dict[str, Any], ...]:
 
 
 def _line(name: str, loss: dict[str, Any], error: dict[str, Any], floor: str) -> Line:
-    nearer = {-1: "local has the higher ELBO", 1: "local has the lower ELBO", 0: "the ELBOs do not differ significantly"}
+    nearer = {
+        -1: "local has the higher ELBO",
+        1: "local has the lower ELBO",
+        0: "the ELBOs do not differ significantly",
+    }
     errs = {-1: "and errs less", 1: "and errs more", 0: "and the errors are not significantly different"}
     return Line(
         f"a small network under {name}: the local estimator less the weight estimator",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bayesify.evaluation.seed_statistics import between, settled, settled_together, signed
@@ -11,8 +11,8 @@ from bayesify_studies.experiments.framework.work import Work
 STUDY_EPOCHS = 600
 
 IN_WORDS = {
-    "study": "as the study ran it",
-    "counted": "the same, every layer's entropy counted once",
+    "study": "with the study's training",
+    "counted": "with the study's training and every layer's entropy counted once",
     "converged": "with Adam and a falling rate",
 }
 TITLES = {"study": "as the study", "counted": "entropies counted once", "converged": "Adam, falling rate"}
@@ -44,7 +44,12 @@ def limits(work: Work) -> str:
     """What an answer must add where the study's way is cut short."""
     if work["study_epochs"] >= STUDY_EPOCHS:
         return ""
-    return f" The study's way is trained for {work['study_epochs']} epochs here, {STUDY_EPOCHS} there."
+    return f" The study's training has {work['study_epochs']} epochs here, {STUDY_EPOCHS} in the study."
+
+
+def sentences(parts: Iterable[str]) -> str:
+    """Each part as a sentence."""
+    return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts)
 
 
 def together(differences: Sequence[dict[str, Any]]) -> str:

@@ -90,14 +90,14 @@ def answer(work: Work, values: Mapping[str, list[float]], over: dict[str, Any], 
     subject = "The" if few is None else f"On {few:,} training pictures only, no test of it: the"
     says = {1: "more than", -1: "less than", 0: "not significantly different from"}
     heat = re.search(r"temperature=([\d.]+)", setting["kl"])
-    cold = "" if heat is None else f" Its KL is weighted by {heat[1]}, so it is no posterior of its prior."
+    cold = "" if heat is None else f" Its KL is weighted by {heat[1]}, so it is not the posterior under its prior."
     return (
         f"{subject} study's network reaches {percent(estimate([1 - one for one in values['error']]))} with "
         f"{work['draws']} draws. Its expected error rate is {percent(estimate(values['expected']))} on average, "
-        f"{says[settled(over)]} the actual {percent(estimate(values['error']))}, and tells mistakes with an AUROC of "
-        f"{written(estimate(values['tells_expected_error']))}. At an expected error of zero "
-        f"{written(estimate(values['mistakes_at_zero']), '.1f')} mistakes are left "
-        f"({percent(estimate(values['wrong_at_zero']))} of such pictures).{cold}"
+        f"{says[settled(over)]} the actual {percent(estimate(values['error']))}. It finds mistakes with an AUROC of "
+        f"{written(estimate(values['tells_expected_error']))}. Of the pictures with an expected error of zero, "
+        f"{written(estimate(values['mistakes_at_zero']), '.1f')} are wrong "
+        f"({percent(estimate(values['wrong_at_zero']))}).{cold}"
     )
 
 

@@ -127,7 +127,7 @@ def _warming(found: Cells) -> Line:
         for way in WAYS
     }
     gain = paired(mean["plain"], mean["warm"])
-    verdict = {1: "helps", 0: "cannot be told to matter", -1: "does harm"}
+    verdict = {1: "helps", 0: "makes no significant difference", -1: "does harm"}
     return Line(
         "how it is trained: KL warmed up, against whole from the start",
         "not examined",

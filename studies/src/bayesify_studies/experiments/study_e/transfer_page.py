@@ -91,14 +91,14 @@ def answer(work: Work, values: Values, gaps: Mapping[Any, dict[str, Any]], chose
             for sign in (1, -1)
         )
         told.append(
-            f"than {words} in {better['accuracy']} and worse in {worse['accuracy']} of {len(cells)} by accuracy "
-            f"({better['nll']} and {worse['nll']} by NLL)"
+            f"Compared with {words}, it is better in {better['accuracy']} and worse in {worse['accuracy']} of "
+            f"{len(cells)} cases by accuracy ({better['nll']} and {worse['nll']} by NLL)."
         )
     few = work["old_examples"] is not None and work["old_examples"] < 10000
     scope = f"After {work['old_examples']:,} old pictures only, a trial of the code: " if few else ""
     return (
-        f"{scope}Does the old posterior help as the prior? A case is a data set and a number of labelled pictures; "
-        f"counting differences whose 95% interval leaves out zero, the discounted one is better {', '.join(told)}. "
+        f"{scope}Does the discounted old posterior help as the prior? {' '.join(told)} A case is a data set and a "
+        "number of labelled pictures, and only significant differences count. "
         + _where_from(work, values, chosen, cells)
     )
 
