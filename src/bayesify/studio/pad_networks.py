@@ -5,7 +5,7 @@ pad; on 28 x 28 pixels it refuses few (`docs/studio.md` has the counts). Two set
 one for a plain and one for a variational network; the epochs are what two minutes on two cores allow.
 
 The check may refuse 2% of new images: that price was named first. Its threshold is set on training images alone, and
-its settings were chosen on printed letters (notMNIST, A to E; two scores and six settings of `knn`), never on drawings.
+its settings were chosen on printed letters (notMNIST, A to E; `mahalanobis` and six of `knn`), not on drawings.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Path]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda _: None)
     except (OSError, ValueError) as problem:
-        about = {"problem": f"{path.name} could not be read: {type(problem).__name__}", "content": None}
+        about: dict[str, Any] = {"problem": f"{path.name} could not be read: {type(problem).__name__}", "content": None}
     else:
         about = {"content": content if isinstance(content, dict) else {"values": content}}
         figures = _told_first(figures, content)

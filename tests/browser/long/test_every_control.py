@@ -97,8 +97,9 @@ def use(page, key, picture):
     if name in CHOOSERS:
         with page.expect_file_chooser() as opened:
             control.click()
-        opened.value.set_files([picture] if name == CHOOSERS[0] else [])
-        page.wait_for_timeout(300)
+        if name == CHOOSERS[0]:
+            opened.value.set_files(picture)
+            page.wait_for_timeout(300)
     elif name in LONG:
         control.click()
         ten = page.get_by_role("region", name="Ten methods, one data set")

@@ -57,15 +57,16 @@ function scale({ min, max, log }, from, to) {
   return (value) => from + ((log ? Math.log(Math.max(value, 1e-300)) : value) - a) / size * (to - from);
 }
 
-function ticks({ min, max, log, count = 5 }) {
+// `whole` is for what is counted: there is no half epoch.
+function ticks({ min, max, log, whole = false, count = 5 }) {
   if (log) {
     const found = [];
     for (let power = Math.ceil(Math.log10(min)); power <= Math.log10(max); power += 1) found.push(10 ** power);
     return found;
   }
-  const rough = (max - min || 1) / count;
+  const rough = Math.max((max - min || 1) / count, whole ? 1 : 0);
   const unit = 10 ** Math.floor(Math.log10(rough));
-  const step = unit * ([1, 2, 2.5, 5, 10].find((factor) => factor * unit >= rough) ?? 10);
+  const step = unit * ((whole ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10]).find((factor) => factor * unit >= rough) ?? 10);
   const found = [];
   for (let value = Math.ceil(min / step - 1e-9) * step; value <= max + step * 1e-6; value += step) found.push(Math.abs(value) < step * 1e-9 ? 0 : value);
   return found;

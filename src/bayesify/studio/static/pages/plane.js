@@ -142,7 +142,7 @@ export async function show(place, head) {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     const room = 0.08 * (high - low) || 1;
     lossFigure.update((width) => {
-      const chart = axes({ width, height: 150, x: { min: 0, max: epochs, name: "epoch" }, y: { min: low - room, max: high + room, count: 3, name: "loss" }, label: `Training loss from ${short(values[0])} to ${short(values.at(-1))} nats per example.` });
+      const chart = axes({ width, height: 150, x: { min: 0, max: epochs, name: "epoch", whole: true }, y: { min: low - room, max: high + room, count: 3, name: "loss" }, label: `Training loss from ${short(values[0])} to ${short(values.at(-1))} nats per example.` });
       chart.line(losses);
       return chart.svg;
     }, "The training loss, in nats per example.", () => losses.map(([epoch, value]) => [epoch, short(value)]));

@@ -43,7 +43,7 @@ export async function show(place) {
     const [min, max] = log ? [10 ** Math.floor(Math.log10(low)), high * (high / low) ** 0.3] : [low - room, high + room];
     const name = CURVES[state.curve] + (log ? ", log scale" : "");
     picture.update((width) => {
-      const chart = axes({ width, height: 330, x: { min: 0, max: Math.max(...points.map(([epoch]) => epoch)), name: "epoch" }, y: { min, max, log, name }, label: `${CURVES[state.curve]} by epoch of ${shown.map(modelName).join(", ")}.` });
+      const chart = axes({ width, height: 330, x: { min: 0, max: Math.max(...points.map(([epoch]) => epoch)), name: "epoch", whole: true }, y: { min, max, log, name }, label: `${CURVES[state.curve]} by epoch of ${shown.map(modelName).join(", ")}.` });
       for (const run of shown) chart.line(run.curves[state.curve], lookOf(runs, run.name));
       legend(chart, shown.map((run) => [modelName(run), lookOf(runs, run.name)]));
       return chart.svg;
