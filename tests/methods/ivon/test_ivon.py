@@ -233,6 +233,27 @@ def test_a_step_of_the_warm_up_is_adams():
         assert torch.allclose(method.mean, plain, rtol=1e-9, atol=1e-12)
 
 
+def test_after_a_warm_up_no_step_is_longer_than_adams_and_short_ones_are_newtons():
+    line = Line()
+    method = line.method(adam_share=0.1)
+    method.fit((line.x, line.y), epochs=10, batch_size=N, learning_rate=0.1, progress=False)
+    optimizer = method.make_optimizer("adam", 0.1)
+    assert optimizer.warm_up == 1
+    with torch.no_grad():
+        method.hessian.fill_(1.0)
+    for number in range(2):
+        before = method.mean.detach().clone()
+        method.mean.grad = torch.tensor([100.0, -100.0, 0.0], dtype=torch.float64)
+        method.hessian.grad = torch.ones(3, dtype=torch.float64)
+        optimizer.step()
+        assert number or optimizer.update_rule().numbers(0.1, 1)[3] == 0
+    moved = method.mean.detach() - before
+    # Newton's own steps would be about 10, in the direction of the slope.
+    assert moved[:2].tolist() == pytest.approx([-0.01, 0.01])
+    pull = optimizer.prior_precision * before
+    assert float(moved[2]) == pytest.approx(-0.1 * float(pull[2] / (1 + optimizer.prior_precision)), rel=1e-6)
+
+
 def test_the_found_start_learns_a_curve_where_wide_widths_end_at_a_constant():
     x = torch.linspace(-2, 2, 80)[:, None]
     y = torch.sin(3 * x) + 0.1 * torch.randn(80, 1, generator=torch.Generator().manual_seed(0))
