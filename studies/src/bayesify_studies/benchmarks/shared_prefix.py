@@ -32,8 +32,8 @@ def measure(
     network: str = "resnet",
     blocks: int = 8,
     draws: int = 30,
-    inputs: int = 16,
-    rounds: int = 5,
+    inputs: int = 8,
+    rounds: int = 3,
     device: str = "cpu",
     progress: timing.Progress = timing.silent,
 ) -> dict[str, Any]:
