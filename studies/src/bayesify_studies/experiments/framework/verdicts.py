@@ -306,7 +306,7 @@ def _defaults(numbers: Numbers) -> str:
     )
 
 
-def _change(difference: Mapping[str, Any]) -> str:
+def _change(difference: dict[str, Any]) -> str:
     """What a difference does to the test error, or that it is not significant."""
     sign, size = settled(difference), f"{100 * abs(difference['mean']):.2f} points"
     if sign == 0:
