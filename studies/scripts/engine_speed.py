@@ -1,6 +1,6 @@
 """How much faster a search is in two processes and on Ray than in one process, each part with one thread.
 
-    python studies/scripts/engine_speed.py --out engine-speed.json
+    python studies/scripts/engine_speed.py --into docs/results/scale.json
 
 The same search of eight settings in four parts, by each engine in turn. Ray runs on this machine with two processors;
 its time counts starting it. The weights must be the same, to the bit.
@@ -29,7 +29,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--into", type=Path, help="a JSON file, whose entry `engines` becomes the result")
     asked = parser.parse_args()
     walls, weights = {name: [] for name in ENGINES}, set()
     for _ in range(asked.rounds):
@@ -48,8 +48,9 @@ def main():
         "same_bits": len(weights) == 1,
     }
     print(json.dumps(result, indent=2))
-    if asked.out is not None:
-        files.write_json(asked.out, result)
+    if asked.into is not None:
+        kept = json.loads(asked.into.read_text(encoding="utf-8")) if asked.into.is_file() else {}
+        files.write_json(asked.into, {**kept, "engines": result})
 
 
 def seconds(folder, options, epochs):

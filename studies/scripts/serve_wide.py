@@ -1,9 +1,11 @@
 """Requests a second of one worker and of two, by wrk: single images, one thread of torch in each worker.
 
-    python studies/scripts/serve_wide.py --data digits --out serve-wide.json
+    python studies/scripts/serve_wide.py --data digits --into docs/results/scale.json
 
-wrk is compiled and takes little of the processors; its share is told. One and two workers take turns in rounds. The
-memory is the proportional set size (PSS): a page that n processes share counts 1/n in each.
+wrk is compiled and takes little of the processors; its share is told. One worker on a core, one worker on all cores and
+two workers take turns in rounds: a worker reads and writes requests beside its thread of torch, so that one worker uses
+more than one core where it has them. The memory is the proportional set size (PSS): a page that n processes share
+counts 1/n in each.
 """
 
 import argparse
@@ -45,14 +47,14 @@ def main():
     parser.add_argument("--data", default="digits", choices=("digits", "mnist"))
     parser.add_argument("--draws", type=int, default=30)
     parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--workers", default="1,2")
+    parser.add_argument("--workers", default="1c,1,2", help="numbers of workers; 1c is one worker on one core")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=8)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--into", type=Path, help="a JSON file, whose entry `serving.DATA` becomes the result")
     asked = parser.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("wrk is not installed: apt-get install wrk")
-    counts = [int(count) for count in asked.workers.split(",")]
+    counts = asked.workers.split(",")
     found = {count: [] for count in counts}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -65,12 +67,16 @@ def main():
         count: {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
         for count, rounds in found.items()
     }
-    result = {"settings": vars(asked) | {"out": None}, "cores": os.cpu_count(), "workers": middle, "rounds": found}
+    settings = {name: value for name, value in vars(asked).items() if name != "into"}
+    result = {"settings": settings, "cores": os.cpu_count(), "workers": middle, "rounds": found}
     if len(counts) > 1:
-        result["ratio"] = middle[counts[-1]]["per_second"] / middle[counts[0]]["per_second"]
+        last = middle[counts[-1]]["per_second"]
+        result["ratios"] = {count: last / middle[count]["per_second"] for count in counts[:-1]}
     print(json.dumps({name: value for name, value in result.items() if name != "rounds"}, indent=2))
-    if asked.out is not None:
-        files.write_json(asked.out, files.plain(result))
+    if asked.into is not None:
+        kept = json.loads(asked.into.read_text(encoding="utf-8")) if asked.into.is_file() else {}
+        serving = {**kept.get("serving", {}), asked.data: files.plain(result)}
+        files.write_json(asked.into, {**kept, "serving": serving})
 
 
 def prepared(folder, asked):
@@ -114,6 +120,7 @@ def measured(run, script, workers, asked):
         cores = os.cpu_count() or 1
         counted = urllib.request.urlopen(f"{address}/metrics", timeout=10).read().decode()
         total = float(re.search(r'bayesify_predictions_total\{model="variational"\} ([\d.e+]+)', counted)[1])
+        of_server = seconds_of(process) - spent
         return {
             "per_second": numbers[0] / (numbers[1] / 1e6),
             "p50_ms": numbers[2] / 1e3,
@@ -121,7 +128,8 @@ def measured(run, script, workers, asked):
             "refused": numbers[4],
             "broken": numbers[5],
             "share_of_wrk": of_wrk / wall / cores,
-            "share_of_server": (seconds_of(process) - spent) / wall / cores,
+            "share_of_server": of_server / wall / cores,
+            "processor_ms_a_request": 1e3 * of_server / numbers[0],
             "counted_by_all_workers": total,
             **{f"pss_{name}_mb": value for name, value in memory(process).items()},
         }
@@ -137,12 +145,13 @@ def served(run, workers, draws):
         "--no-studio",
         "--json",
         "--workers",
-        str(workers),
+        workers.removesuffix("c"),
         "--threads",
         "1",
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "bayesify", "serve", str(run), *options]
+    on_one = ["taskset", "-c", "0"] if workers == "1c" else []
+    command = [*on_one, sys.executable, "-m", "bayesify", "serve", str(run), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             yield process, json.loads(process.stdout.readline())["url"]

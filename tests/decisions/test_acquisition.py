@@ -128,3 +128,11 @@ def test_one_draw_cannot_disagree_and_is_refused_with_what_works(by):
     with pytest.raises(ValueError, match=r"there is one draw here.*use entropy, or a method with a posterior"):
         choose_from(one, 1, by)
     assert choose_from(one, 1, "entropy").scores[0] > 0
+
+
+def test_numbers_of_a_plain_network_with_one_noise_cannot_be_ranked():
+    one = bf.Predictive(torch.randn(1, 4, 1), bf.likelihoods.Gaussian(0.5))
+    with pytest.raises(ValueError, match=r"every input has the same variance.*use random"):
+        choose_from(one, 1, "variance")
+    varying = bf.Predictive(torch.tensor([[[0.0, 1.0], [0.0, 3.0]]]), bf.likelihoods.Gaussian("heteroscedastic"))
+    assert choose_from(varying, 1, "variance").indices == [1]

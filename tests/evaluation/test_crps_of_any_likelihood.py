@@ -43,3 +43,14 @@ def test_crps_of_mixtures_and_quantiles_is_that_of_their_distribution_function()
         below = bf.Predictive(outputs.repeat(1, len(grid), 1), likelihood).cdf(grid.repeat_interleave(3)).view(-1, 3)
         expected = torch.trapezoid((below - (grid.unsqueeze(1) >= y).double()) ** 2, grid, dim=0).mean()
         assert score(answer, y).crps == pytest.approx(float(expected), rel=2e-3)
+
+
+@pytest.mark.parametrize("dispersion", [1.0, 0.001])
+def test_crps_of_large_counts_is_the_sum_over_all_of_them(dispersion):
+    """Far counts are taken in blocks: wide tails, narrow peaks far apart, and targets on both sides."""
+    means, targets = np.array([[300.0, 90.0, 4000.0], [900.0, 3000.0, 60.0]]), np.array([2500.0, 0.0, 3900.0])
+    grid, size = np.arange(30_000.0), 1 / dispersion
+    below = stats.nbinom(size, size / (size + means[..., None])).cdf(grid).mean(0)
+    expected = ((below - (grid >= targets[:, None])) ** 2).sum(1).mean()
+    answer = bf.Predictive(torch.from_numpy(np.log(means)).unsqueeze(-1), likelihoods.NegativeBinomial(dispersion))
+    assert score(answer, torch.from_numpy(targets)).crps == pytest.approx(expected, rel=5e-4)

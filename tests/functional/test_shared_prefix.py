@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 import bayesify as bf
+from bayesify.methods.laplace.curvature import linearised_outputs
 
 DRAWS = 10
 
@@ -130,6 +131,43 @@ def test_networks_as_people_write_them_share_their_first_blocks(make, bayesian, 
     passes = (blocks - random + DRAWS * random) / blocks
     written = make is WrittenInto  # the first two draws find out that the output is written into
     assert work(bnn, x, DRAWS) / work(bnn, x, 1) < 1.15 * (passes + written)
+
+
+@pytest.mark.parametrize("make", [ResNet, ViT])
+def test_the_linearised_network_of_a_last_layer_is_the_network_itself(make):
+    torch.manual_seed(0)
+    x, y = torch.randn(12, 3, 8, 8), torch.arange(12) % 3
+    laplace = bf.LaplaceApproximation(make(), "categorical", bayesian="last_layer")
+    laplace.fit((x, y), epochs=1, progress=False)
+    assert laplace.predictive == "linearised"
+    theta = laplace.weights(range(DRAWS), 0)
+    with torch.no_grad():
+        linearised = linearised_outputs(laplace.network, laplace.mean_weights, theta, x)
+    torch.testing.assert_close(laplace.predict(x, draws=DRAWS).outputs, linearised, rtol=1e-4, atol=1e-4)
+    assert float(linearised.std(0).min()) > 0
+    assert work(laplace, x, DRAWS) < 1.2 * work(laplace, x, 1)  # it was four passes for each draw
+
+
+@pytest.mark.parametrize("change", ["tanh", "tanh_", "scaled", "twice"])
+def test_a_network_that_is_not_its_last_layer_is_linearised(change):
+    class Ends(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(2, 4), nn.Linear(4, 4)
+            self.scale = nn.Parameter(torch.ones(()), requires_grad=False)
+
+        def forward(self, x):
+            out = self.last(torch.tanh(self.first(x)))
+            if change == "twice":
+                return self.last(out)
+            return out * self.scale.exp() if change == "scaled" else getattr(torch, change)(out)
+
+    torch.manual_seed(0)
+    x, y = torch.randn(30, 2), torch.arange(30) % 3
+    laplace = bf.LaplaceApproximation(Ends(), "categorical", bayesian="last_layer", structure="diagonal")
+    laplace.fit((x, y), epochs=1, progress=False)
+    laplace.predict(x, draws=2)
+    assert not laplace.at_weights
 
 
 def test_a_dropout_before_the_random_layer_keeps_whole_passes():

@@ -113,7 +113,7 @@ def test_methods_without_an_elbo_record_none(blobs):
 def test_ivon_has_an_elbo_below_the_evidence():
     x, y = line()
     answer = exact(x, y)
-    ivon = bf.IVON(nn.Linear(3, 1).double(), f"gaussian:{NOISE}", prior=f"normal:{SCALE}", hessian_init=1.0)
+    ivon = bf.IVON(nn.Linear(3, 1).double(), f"gaussian:{NOISE}", prior=f"normal:{SCALE}")
     with without_warnings():
         history = ivon.fit((x, y), epochs=1500, batch_size=40, learning_rate=0.2, schedule="cosine", progress=False)
     precision = torch.linalg.inv(answer.covariance)

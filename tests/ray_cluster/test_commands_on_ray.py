@@ -55,7 +55,7 @@ def test_the_parts_of_an_experiment_on_ray_have_the_numbers_of_one_process(clust
     tiny = replace(
         EXPERIMENT,
         quick=EXPERIMENT.quick
-        | {"seeds": 1, "epochs": 3, "units": 4, "hmc": {"chains": 2, "warm_up": 10, "samples": 10}},
+        | {"seeds": 1, "epochs": 3, "units": 4, "hmc": {"chains": 2, "warm_up": 20, "samples": 10}},
     )
     for name, engine in (("ray", make_engine("ray")), ("alone", make_engine(threads=1))):
         reproduce(tiny, tmp_path / name, engine=engine, progress=False)

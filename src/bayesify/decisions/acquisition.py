@@ -178,7 +178,7 @@ def acquisition_scores(
     known = OF_CLASSES if predictive.kind == "classification" else OF_NUMBERS
     choose(f"acquisition function for {predictive.kind}", by, known)
     if by in OF_DRAWS:
-        check_draws(predictive, by, "entropy" if predictive.kind == "classification" else "variance")
+        check_draws(predictive, by, "entropy" if predictive.kind == "classification" else "random")
     size = len(predictive)
     if by == "random":
         words = noise.bits(noise.keys(seed, noise.Stream.TARGETS), size).double().reshape(-1)[:size]
@@ -187,6 +187,11 @@ def acquisition_scores(
         chosen = _some(predictive, seed) if targets is None else targets
         return epig(predictive.draw_probs, chosen.draw_probs)
     if predictive.kind != "classification":
+        if by == "variance" and float(predictive.variance.max() - predictive.variance.min()) == 0 and size > 1:
+            raise ValueError(
+                "every input has the same variance, as with one draw and noise that does not depend on the input: use "
+                "random, or a method with a posterior (ensemble, variational, ...)"
+            )
         each = predictive.variance if by == "variance" else 0.5 * (predictive.variance / predictive.aleatoric).log()
     else:
         each = {

@@ -539,6 +539,16 @@ class Network(nn.Module):
         return any(isinstance(layer, nn.modules.conv._ConvNd) for layer in self.template.modules())
 
     @property
+    def linear_in_random(self) -> bool:
+        """Whether the output is known to be linear in the random weights: those of the layer that gives it."""
+        name = None if self.trace is None or self.trace.problem is not None else self.trace.gives_output
+        use = None if self.trace is None or name is None else self.trace.evaluated.get(name)
+        if use is None or use.calls != 1 or use.read_elsewhere:
+            return False
+        random = {place.name for place in self.places if place.random}
+        return bool(random) and random <= {f"{name}.weight", f"{name}.bias"}
+
+    @property
     def is_chain(self) -> bool:
         """Whether the module is a plain chain of known layers."""
         return self.chain is not None

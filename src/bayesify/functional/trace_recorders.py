@@ -40,6 +40,8 @@ class ReadRecorder(TorchFunctionMode):
         self.readers: dict[str, set[str]] = {}
         # How many layers had been entered when a tensor was first read.
         self.read_at: dict[str, int] = {}
+        # The last output of each layer, and its version then.
+        self.outputs: dict[str, tuple[Tensor, int]] = {}
         self.running: list[str] = []
         self.entered = 0
 

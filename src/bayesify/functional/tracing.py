@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from bayesify.functional.network import Network
 
 _SIZES = (2, 3)
+# Layers whose output is linear in weight and bias together.
+_AFFINE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass
@@ -66,6 +68,7 @@ class Trace:
         keeps_state: passes change attributes of the modules.
         evaluated: the same layers in evaluation mode.
         read_at: how many of these had been entered when a tensor was first read, by the tensor's name.
+        gives_output: the linear layer or convolution whose output is that of the network, as it is or reshaped.
 
     """
 
@@ -83,6 +86,7 @@ class Trace:
     keeps_state: bool = True
     evaluated: dict[str, LayerUse] = field(default_factory=dict)
     read_at: dict[str, int] = field(default_factory=dict)
+    gives_output: str | None = None
 
     @property
     def widest(self) -> int:
@@ -184,6 +188,7 @@ def _traced(network: Network, x: Any) -> Trace:
         keeps_state=any(each.changed_state for each in passes),
         evaluated=quiet.uses,
         read_at=quiet.read_at,
+        gives_output=quiet.gives_output,
     )
     if network.dropout_always and sites:
         reached = Counter(seen.owner for seen in _one_pass(network, few, train=False, always=True).dropout.seen)
@@ -208,6 +213,7 @@ class _Pass:
     changed_state: bool
     moved_generator: bool
     read_at: dict[str, int]
+    gives_output: str | None
 
 
 def _one_pass(
@@ -242,7 +248,7 @@ def _one_pass(
         restore_state(attributes)
         for handle in handles:
             handle.remove()
-    network.pick(result)
+    output = network.pick(result)
     if not any(place.name in reads.readers for place in network.places):
         raise EscapedWeightsError
     _mark_readers(template, uses, reads)
@@ -258,6 +264,7 @@ def _one_pass(
             for before_pass, after_pass in zip(generator, _generator_state(network.device), strict=True)
         ),
         read_at=reads.read_at,
+        gives_output=_giver(output, reads),
     )
 
 
@@ -289,14 +296,25 @@ def _watch(submodule: nn.Module, name: str, use: LayerUse | None, reads: ReadRec
         if inputs and isinstance(inputs[0], Tensor):
             use.inputs.append(tuple(inputs[0].shape))
 
-    def leave(*_: Any) -> None:
+    def leave(_: nn.Module, __: Any, output: Any) -> None:
         reads.running.pop()
+        if isinstance(submodule, _AFFINE) and isinstance(output, Tensor):
+            reads.outputs[name] = output, output._version
 
     # These hooks run next to the forward, so that reads in a user's hooks count as reads elsewhere.
     return [
         submodule.register_forward_pre_hook(enter, with_kwargs=True),
         submodule.register_forward_hook(leave, prepend=True),
     ]
+
+
+def _giver(output: Tensor, reads: ReadRecorder) -> str | None:
+    """The layer whose output the network returns: the same memory, into which nobody has written since."""
+    memory = output.untyped_storage().data_ptr()
+    for name, (given, version) in reads.outputs.items():
+        if given.untyped_storage().data_ptr() == memory and given._version == version:
+            return name
+    return None
 
 
 def _mark_readers(template: nn.Module, uses: dict[str, LayerUse], reads: ReadRecorder) -> None:

@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import shutil
+import threading
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,8 @@ def claim(folder: Path, *, overwrite: bool) -> Path:
                 )
         check_no_other_content(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".write-{os.getpid()}"
+        # Named as `files.replacing` names its files: if this process is killed here, the next one deletes it.
+        probe = folder / f".write.{os.getpid()}.{threading.get_ident()}"
         probe.touch()
         probe.unlink()
     except OSError as problem:

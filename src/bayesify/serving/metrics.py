@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
@@ -19,6 +19,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 # Read by prometheus_client when it is imported.
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+Series = TypeVar("Series", Counter, Histogram)
 INPUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -80,6 +81,9 @@ class Metrics:
             multiprocess_mode="livemax",
         )
 
+        # prometheus_client takes its time to find a series by its labels; there are few of them.
+        self._series: dict[tuple[Any, ...], Any] = {}
+
     def begin(self) -> None:
         """Count a request that has arrived."""
         self.in_progress += 1
@@ -89,8 +93,8 @@ class Metrics:
         """Count a finished request; `endpoint` is the route, not the path, so that there are few of them."""
         self.in_progress -= 1
         self._in_progress.set(self.in_progress)
-        self._requests.labels(endpoint, method, code).inc()
-        self._seconds.labels(endpoint).observe(seconds)
+        self._labelled(self._requests, endpoint, method, code).inc()
+        self._labelled(self._seconds, endpoint).observe(seconds)
 
     def batch(self, inputs: int) -> None:
         """Count a batch that goes to the worker."""
@@ -98,8 +102,8 @@ class Metrics:
 
     def predictions(self, model: str, inputs: int, abstentions: int) -> None:
         """Count the inputs that a model predicted, and those among them that it abstained on."""
-        self._predictions.labels(model).inc(inputs)
-        self._abstentions.labels(model).inc(abstentions)
+        self._labelled(self._predictions, model).inc(inputs)
+        self._labelled(self._abstentions, model).inc(abstentions)
 
     def unknown_inputs(self, model: str, inputs: int) -> None:
         """Count the inputs of a model that were unlike its training data."""
@@ -110,6 +114,13 @@ class Metrics:
         if monitor is not None:
             self._holds.labels(model).set(0.0 if monitor.lapsed else 1.0)
             self._evidence.labels(model).set(monitor.evidence)
+
+    def _labelled(self, metric: Series, *labels: Any) -> Series:
+        key = (metric, *labels)
+        if key not in self._series:
+            self._series[key] = metric.labels(*labels)
+        found: Series = self._series[key]
+        return found
 
     def text(self) -> bytes:
         """All metrics in the text format of Prometheus, version 0.0.4."""

@@ -13,7 +13,7 @@ from bayesify.workflows.recipe import make_recipe
 from bayesify_studies.experiments import find
 from bayesify_studies.experiments.defaults import cells, fits, goals, page_of, posteriors, run, search, verdicts
 from bayesify_studies.experiments.defaults.cells import Cell, Size, missing, winner
-from bayesify_studies.experiments.defaults.distances import COMPARED
+from bayesify_studies.experiments.defaults.distances import COMPARED, OF_GOALS
 from bayesify_studies.experiments.defaults.lines import FILE, read
 from bayesify_studies.experiments.defaults.page import findings
 from bayesify_studies.experiments.defaults.problems import PROBLEMS, TABLES
@@ -125,6 +125,14 @@ def test_one_seed_of_everything_comes_first_and_hopeless_cells_never():
     assert not [cell for cell in missing(slow, size) if (cell.problem, cell.method) == ("mnist", "hmc")]
 
 
+def test_distances_have_all_methods_for_five_seeds_and_those_with_goals_for_twenty():
+    size = Size(parts=("distance",))
+    found = missing({}, size)
+    assert {cell.seed for cell in found if cell.method == "all"} == set(range(5))
+    assert {cell.seed for cell in found if cell.method == cells.GOALS} == set(range(5, 20))
+    assert set(OF_GOALS) == set(goals.NEAR)
+
+
 def test_baselines_and_posteriors_of_another_run_are_taken_over_once(tmp_path):
     known = tmp_path / "known.jsonl"
     keys = ["baseline|gap|boosting|0|default", "default|gap|point|0|default", "default|moons|swag|1|default"]
@@ -163,6 +171,7 @@ def test_a_fit_has_the_scores_of_its_predictions_and_warns_when_it_failed():
     spread = float((raw.y_test - raw.y_train.mean()).square().mean().sqrt())
     assert found["constant_rmse"] == pytest.approx(spread)
     assert found["rmse"] > 0.5 * spread
+    assert found["checked"]["score"] > found["checked"]["neighbours"]
     trained = fits.fitted("gap", "point", 0, {"epochs": 300})
     assert trained["rmse"] < 0.3 * spread
     assert trained["nll"] < found["nll"]

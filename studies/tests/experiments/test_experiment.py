@@ -164,7 +164,7 @@ def test_pages_and_published_copies_say_the_same(tmp_path, experiment):
     assert "(squares-curve.svg)" in (tmp_path / "docs/squares.md").read_text()
     assert json.loads((tmp_path / "docs/squares.json").read_text())["numbers"] == {"last": 9}
     contents = (tmp_path / "docs/README.md").read_text()
-    assert "Not here: coin, line," in contents
+    assert "Not yet here: coin, line," in contents
     assert "[speed.md]" not in contents
     with pytest.raises(RunError, match="no finished experiment"):
         publish(tmp_path / "docs", tmp_path / "elsewhere")

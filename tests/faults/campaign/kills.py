@@ -10,7 +10,7 @@ import forked
 from rows import Row
 from trainings import result, trainings
 
-FULL, SHORT = 40, 3
+FULL, SHORT = 42, 3
 # A trial is killed once, or again while it is resumed.
 _MOST = 3
 

@@ -67,10 +67,10 @@ class IVON(WithELBO):
         start: where the weights start: `given` (as they are in the network), `fresh` (initialised again), `glorot`,
             `normal:0.1` or `uniform:-0.2,0.2`.
         hessian_init: where the Hessian estimate h starts; sigma starts at 1 / sqrt(N (hessian_init + delta)). `fit`
-            finds it where it is None: networks of up to 100,000 weights start with widths of 0.003, larger ones from
-            the mean curvature of a few examples.
+            finds it where it is None: networks of up to 100,000 weights start with widths of 0.003, larger ones and
+            linear models from the mean curvature of a few examples.
         adam_share: the share of the steps in which the mean follows Adam first, at a tenth of the rate. None is a half
-            for up to 100,000 weights where `hessian_init` is None, and 0 otherwise.
+            for networks of up to 100,000 weights where `hessian_init` is None, and 0 otherwise and for linear models.
         beta1: the decay of the running mean of gradients.
         beta2: the decay of the running mean of Hessian estimates in the long run; early steps average over less.
         seed: of the starting weights; `fit(seed=)` sets the seed of training.
@@ -360,7 +360,7 @@ class IVON(WithELBO):
         if self._finds_rate:
             self.plan = replace(plan, learning_rate=first_rate(self.network.random_size))
         if self.adam_share is None:
-            self.adam_share = first_warm_up(self.network.random_size) if self.hessian_init is None else 0.0
+            self.adam_share = first_warm_up(self.network) if self.hessian_init is None else 0.0
         self._warm_up_steps = round(self.adam_share * plan.epochs * self._batches)
         if self.hessian_init is None:
             self.hessian_init = first_hessian(self, examples, self._planned_data)

@@ -4,13 +4,15 @@ Networks of up to `LARGE` weights start with narrow widths, sigma = `WIDTH`, and
 half of the steps. With wide widths, or with Newton steps from the start, the noise of the weights drowns the function
 before it is learned: sets of 100 to 10,000 rows ended at a constant prediction (docs/methods/ivon.md).
 
-Larger networks start from
+Larger networks, and linear models, start from
 
     h_0 = the larger of  the mean diagonal of the generalised Gauss-Newton matrix (Martens 2020)
                     and  the smallest h whose noise raises the NLL by at most `HARM` nats per example
 
 and at 1 at least, with a larger rate and no warm-up: on MNIST (784-400-400-10, 10,000 images, 6 epochs, one seed) the
 validation NLL was then 0.19, against 0.27 for what is found; ResNet-18 on CIFAR-10 does not train with what is found.
+A linear model has one optimum, which noise cannot hide. From a narrow start its widths would still be too narrow at the
+end: with 100 rows, 0.36 to 0.49 of the optimum after 500 steps and 0.84 to 0.90 after 2,000.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bayesify import noise
 from bayesify.functional.inputs import count
@@ -27,6 +29,7 @@ from bayesify.methods.laplace.curvature import check_likelihood, root
 from bayesify.training.batches import Examples, take, to_device
 
 if TYPE_CHECKING:
+    from bayesify.functional.network import Network
     from bayesify.methods.ivon.ivon import IVON
 
 EXAMPLES = 32
@@ -52,18 +55,18 @@ def first_rate(weights: int) -> float:
     return RATE if weights > LARGE else RATE_OF_SMALL
 
 
-def first_warm_up(weights: int) -> float:
+def first_warm_up(network: Network) -> float:
     """The share of the steps that follow Adam first, where none is given.
 
     Args:
-        weights: random weights of the network.
+        network: the network.
 
     """
-    return 0.0 if weights > LARGE else WARM_UP
+    return 0.0 if _starts_wide(network) else WARM_UP
 
 
 def first_hessian(method: IVON, examples: Examples, effective_data: float) -> float:
-    """Where the Hessian estimate starts; for large networks from a few examples.
+    """Where the Hessian estimate starts; for large networks and linear models from a few examples.
 
     Args:
         method: the method at its start.
@@ -74,7 +77,7 @@ def first_hessian(method: IVON, examples: Examples, effective_data: float) -> fl
         The curvature.
 
     """
-    if method.network.random_size <= LARGE:
+    if not _starts_wide(method.network):
         return 1 / (effective_data * WIDTH**2)
     x, y = examples.sample(EXAMPLES) or examples.first()
     rows = min(EXAMPLES, count(x))
@@ -88,6 +91,13 @@ def first_hessian(method: IVON, examples: Examples, effective_data: float) -> fl
         if _nll(method, x, y, torch.rsqrt(effective_data * hessian + method.prior_precision)) <= at_mean + harm:
             return hessian
     return _LARGEST
+
+
+def _starts_wide(network: Network) -> bool:
+    """Whether a network is large, or one linear layer whose weights are all random."""
+    layers = {place.name.rpartition(".")[0] for place in network.places}
+    linear = len(layers) == 1 and isinstance(network.template.get_submodule(*layers), nn.Linear)
+    return network.random_size > LARGE or (linear and network.random_size == network.size)
 
 
 def _curvature(method: IVON, x: Any, y: Tensor) -> float:

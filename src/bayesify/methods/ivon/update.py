@@ -4,7 +4,9 @@ The formulas are those of `ivon.py` (Shen et al. 2024). Other parameters follow 
 rate. The optimiser finds the gradient at the drawn weights in `mean.grad` and Price's curvature in `hessian.grad`.
 
 In the first `warm_up` steps the mean follows Adam too, at a tenth of the rate, while h is already estimated: Newton
-steps with a curvature from before anything was learned lead small networks to a constant prediction.
+steps with a curvature from before anything was learned lead small networks to a constant prediction. After a warm-up no
+weight moves further in a step than by a tenth of the rate, as in Adam's steps: where the noise of a regression is still
+falling, the curvature grows faster than its estimate, and free Newton steps destroyed what was learned (naval).
 """
 
 from __future__ import annotations
@@ -209,10 +211,13 @@ class NaturalGradientRule(UpdateRule):
             second = _ADAM_BETAS[1]
             squares.copy_(second * squares + (1 - second) * (gradient[:size] + pull).square())
             average = new[2] / debias + pull
-            by_adam = mean[:size] - ADAM_SHARE * rate * average / (torch.sqrt(squares) * adam[1] + _ADAM_EPS)
+            longest = ADAM_SHARE * rate
+            by_adam = mean[:size] - longest * average / (torch.sqrt(squares) * adam[1] + _ADAM_EPS)
+            # The estimate lags behind a curvature that grows, and a step of Newton's would be far too long.
+            by_newton = mean[:size] + torch.clamp(new[0] - mean[:size], -longest, longest)
             if isinstance(warming, Tensor):
-                by_adam = torch.where(warming > 0, by_adam, new[0])
-            new = (by_adam if isinstance(warming, Tensor) or warming else new[0], *new[1:])
+                by_adam = torch.where(warming > 0, by_adam, by_newton)
+            new = (by_adam if isinstance(warming, Tensor) or warming else by_newton, *new[1:])
         if tail:
             _adam(mean[size:], gradient[size:], tail, adam)
         for old, value in zip((mean[:size], hessian, momentum), new, strict=True):

@@ -289,8 +289,11 @@ class LaplaceApproximation(PointEstimate):
 
     @property
     def at_weights(self) -> bool:
-        """Whether draws are the network at drawn weights, and not the linearised network."""
-        return self.predictive == "weights" or not self.concluded
+        """Whether draws are the network at drawn weights, and not the linearised network.
+
+        A network that is linear in its random weights, as in those of its last layer, is its own linearisation.
+        """
+        return self.predictive == "weights" or not self.concluded or self.network.linear_in_random
 
     def lacking(self) -> str | None:
         """The curvature, before the Gaussian is fitted."""

@@ -32,8 +32,8 @@ def measure(
     network: str = "resnet",
     blocks: int = 8,
     draws: int = 30,
-    inputs: int = 64,
-    rounds: int = 7,
+    inputs: int = 8,
+    rounds: int = 3,
     device: str = "cpu",
     progress: timing.Progress = timing.silent,
 ) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def measure(
     with (
         without_warnings()
     ):  # a method that was fitted knows the shape of its inputs; how well it predicts is no matter
-        bnn.fit((x[:8], torch.arange(8, device=device) % 2), epochs=1, progress=False, compiled=False)
+        bnn.fit((x[:8], torch.arange(min(inputs, 8), device=device) % 2), epochs=1, progress=False, compiled=False)
 
     def plain() -> None:
         with torch.inference_mode():

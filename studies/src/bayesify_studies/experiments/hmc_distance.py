@@ -208,15 +208,16 @@ def _said(data: str, results: Mapping[str, Any]) -> str:
 def _lines(data: str, results: Mapping[str, Any]) -> list[Line]:
     scores = {row["label"]: row["scores"] for row in results["rows"]}
     apart = results["paired"]["total_variation"]
-    words = {1: "the claim fails here", -1: "the claim holds here", 0: "not significant here"}
+    words = {1: "the claim fails here", -1: "the claim holds here", 0: "no significant difference here"}
     # A distance to chains that disagree is none to the posterior.
-    sign = settled(apart) if results["reference"]["converged"] else 0
+    converged = results["reference"]["converged"]
+    said = words[settled(apart)] if converged else "nothing can be said here"
     best, _ = closest(results)
     claim = Line(
         f"{data}: total variation to HMC, ensemble and mean-field VI",
         "the ensemble is closer (study C, never measured)",
         f"{_tv(scores, ENSEMBLE)} and {_tv(scores, VARIATIONAL)}",
-        f"{words[sign]}: paired difference {apart['mean']:+.4f} ({between(apart)})"
+        f"{said}: paired difference {apart['mean']:+.4f} ({between(apart)})"
         + (f"; mean-field VI {_learned(data, results)}" if _learned(data, results) else ""),
     )
     floor = Line(

@@ -271,6 +271,16 @@ def _transfer(numbers: Numbers) -> str:
     )
 
 
+def _lora(numbers: Numbers) -> str:
+    said = {1: "higher", -1: "lower", 0: "not significantly different"}
+    words = ", ".join(
+        f"{name} {said[settled(numbers['exact_less'][f'plain {score}'])]}"
+        for score, name in (("accuracy", "accuracy"), ("nll", "NLL"), ("ece", "ECE"))
+    )
+    ensemble = said[settled(numbers["exact_less"]["ensemble nll"])]
+    return f"Bayesian LoRA by the ELBO against LoRA: {words}. Against an ensemble of LoRAs its NLL is {ensemble}."
+
+
 def _figures(numbers: Numbers) -> str:
     return (
         f"Softplus is a smooth ReLU, at most {numbers['softplus']['largest_distance']:.2f} above it. Forward KL fits a "
@@ -337,6 +347,7 @@ VERDICTS: dict[str, Callable[[Numbers], str]] = {
     "learning-on": _learning_on,
     "ood": _ood,
     "transfer": _transfer,
+    "lora": _lora,
     "figures": _figures,
     "sbc": _sbc,
     "defaults": _defaults,

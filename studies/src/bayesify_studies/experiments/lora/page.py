@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from bayesify.evaluation.seed_statistics import between, estimate, paired, percent, settled, written
-from bayesify_studies.experiments.framework.findings import Findings, Line, Table
+from bayesify.evaluation.seed_statistics import (
+    between,
+    estimate,
+    paired,
+    percent,
+    settled,
+    settled_together,
+    written,
+)
+from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.lora.adapting import MEMBERS, SCORES, WAYS, Setting
 from bayesify_studies.experiments.lora.network import ALPHA, RANK
@@ -16,6 +24,16 @@ from bayesify_studies.experiments.lora.network import ALPHA, RANK
 Values = Mapping[str, Mapping[str, list[float]]]
 OURS = "exact"
 _HEADS = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE"}
+# The colours of the methods.
+_LOOKS = {
+    "plain": "point",
+    "ensemble": "ensemble",
+    "laplace": "laplace",
+    "last_layer": "laplace",
+    "exact": "variational",
+    "with_head": "variational",
+    "tempered": "variational",
+}
 _SAID = {1: "better", -1: "worse", 0: "not significantly different"}
 _SIGN = {"accuracy": 1, "nll": -1, "ece": -1}
 
@@ -37,11 +55,20 @@ def findings(
             "old_accuracy": estimate(old),
             "values": {way: {score: estimate(own[score]) for score in SCORES} for way, own in values.items()},
             "exact_less": {f"{other} {score}": gap for (other, score), gap in gaps.items()},
+            "settled_together": settled_together(list(gaps.values())),
+            "compared": len(gaps),
             "chosen": {way: list(setting) for way, setting in chosen.items()},
             "tried": dict(tried),
         },
         tables=[_scores(values), _settings(chosen, tried)],
-        shortfalls=_shortfalls(work),
+        pictures=[
+            Picture(
+                work.figure("lora", picture(values)),
+                "Scores on test texts of the new intents: each seed a dot, the mean over seeds a bar. Higher accuracy, "
+                "lower NLL and lower ECE are better.",
+            )
+        ],
+        shortfalls=_shortfalls(work, list(gaps.values())),
     )
 
 
@@ -111,8 +138,31 @@ def _settings(chosen: Mapping[str, Setting], tried: Mapping[str, int]) -> Table:
     )
 
 
-def _shortfalls(work: Work) -> list[str]:
+def picture(values: Values) -> Any:
+    """The scores of each way: seeds as dots, means as bars."""
+    from bayesify.plots import style
+
+    figure = style.new_figure(9.0, 3.2)
+    names = list(WAYS)
+    panels = figure.subplots(1, len(SCORES), sharey=True)
+    for axes, score in zip(panels, SCORES, strict=True):
+        for row, way in enumerate(names):
+            look, own = style.METHOD_LOOKS[_LOOKS[way]], values[way][score]
+            axes.plot(own, [row] * len(own), "o", color=look.color, markersize=4, alpha=0.6)
+            axes.plot([_mean(values, way, score)] * 2, [row - 0.3, row + 0.3], color=look.color, linewidth=2.5)
+        axes.set_title(_HEADS[score])
+        axes.margins(x=0.15)
+    panels[0].set_yticks(range(len(names)), [WAYS[way] for way in names])
+    panels[0].invert_yaxis()
+    return figure
+
+
+def _shortfalls(work: Work, gaps: list[dict[str, Any]]) -> list[str]:
     return [
+        (
+            f"{len(gaps)} differences are looked at, each with a 95% interval of its own. With all intervals to hold "
+            f"together (Bonferroni), {settled_together(gaps)} of them leave out zero."
+        ),
         (
             f"One transformer ({work['blocks']} blocks of width {work['width']}), one way to split the domains, rank "
             f"{RANK} and alpha {ALPHA:g}: nothing is said of large language models."

@@ -33,6 +33,7 @@ Told = Mapping[str, Mapping[str, Any]]
 Cell = tuple[str, str]
 Good = Mapping[str, Mapping[int, Mapping[str, Any]]]
 OF_INPUTS = ("knn", "mahalanobis")  # distances between pixels, which need no network
+PLANNED = 20  # seeds
 BAD = 0.9  # below this accuracy a network has not learned its digits
 
 
@@ -53,14 +54,14 @@ def run(work: Work) -> Findings:
             "best": {kind: list(cell) for (_, kind), cell in best.items()},
         },
         tables=[
-            *(_table(key, own, work["methods"]) for key, own in areas.items()),
+            *(_table(key, own, work) for key, own in areas.items()),
             *(_accepted(work, good[problem], problem) for problem in work["problems"]),
             *(_with_confidence(work, good[problem], problem) for problem in work["problems"]),
         ],
         pictures=[
             Picture(work.figure("ood", _picture(areas, work["methods"])), "Mean AUROC of every score and method.")
         ],
-        shortfalls=[*_shortfalls(areas, best), *_failures(work, good)],
+        shortfalls=[*_shortfalls(work, areas, best), *_failures(work, good)],
         reading="± is the standard error over seeds. A difference is significant if the 95% t interval of the paired "
         "differences over seeds excludes zero. A seed has its own networks, known test images and unknown inputs.",
     )
@@ -142,7 +143,7 @@ def _line(key: Cell, own: Mapping[Cell, Any], which: str) -> Line:
     )
 
 
-def _table(key: Cell, own: Mapping[Cell, Any], methods: Sequence[str]) -> Table:
+def _table(key: Cell, own: Mapping[Cell, Any], work: Work) -> Table:
     problem, kind = key
     return Table(
         f"AUROC: {problem}, {TITLES[kind]}",
@@ -152,9 +153,10 @@ def _table(key: Cell, own: Mapping[Cell, Any], methods: Sequence[str]) -> Table:
                 CARDS[method].title,
                 *(written(own[method, score], ".3f") if (method, score) in own else "-" for score in SCORES),
             ]
-            for method in methods
+            for method in work["methods"]
         ],
-        "Known test images against unknown inputs. A plain network has no draws that could disagree.",
+        f"{_seeds(work, problem)} Known test images against unknown inputs. A plain network has no draws that could "
+        "disagree.",
     )
 
 
@@ -168,8 +170,13 @@ def _accepted(work: Work, good: Good, problem: str) -> Table:
             [_said(score), *(percent(estimate([one[kind][score] for one in cells]), 1) for kind in kinds)]
             for score in SCORES
         ],
-        f"The variational network. Each threshold accepts {work['coverage']:.0%} of the training inputs.",
+        f"{_seeds(work, problem)} The variational network. Each threshold accepts {work['coverage']:.0%} of the "
+        "training inputs.",
     )
+
+
+def _seeds(work: Work, problem: str) -> str:
+    return f"{work['problems'][problem]['seeds']} seeds."
 
 
 def _with_confidence(work: Work, good: Good, problem: str) -> Table:
@@ -215,7 +222,7 @@ def _failures(work: Work, good: Mapping[str, Good]) -> list[str]:
     return told
 
 
-def _shortfalls(areas: Mapping[Cell, Mapping[Cell, Any]], best: Mapping[Cell, Cell]) -> list[str]:
+def _shortfalls(work: Work, areas: Mapping[Cell, Mapping[Cell, Any]], best: Mapping[Cell, Cell]) -> list[str]:
     missed = [
         f"{TITLES[key[1]]}: the goal of {GOALS[key[1]]} is missed by {GOALS[key[1]] - own[best[key]]['mean']:.3f}."
         for key, own in areas.items()
@@ -225,13 +232,18 @@ def _shortfalls(areas: Mapping[Cell, Mapping[Cell, Any]], best: Mapping[Cell, Ce
         f"{TITLES[kind]}: the entropy of the variational network is {_compared(own)}."
         for (_, kind), own in areas.items()
     ]
+    few = [
+        f"{problem}: {own['seeds']} seeds, where {PLANNED} were planned."
+        for problem, own in work["problems"].items()
+        if own["seeds"] < PLANNED
+    ]
     return [
         *missed,
         *entropy,
         "The highest of many pairs was named after its AUROC was seen, the default check and the entropy before.",
         "Distances between inputs do not depend on the method, and say little about large images.",
         "All methods have as many epochs, few for the samplers; none was tuned.",
-        "Five seeds: twenty were planned, and the time on the machine was not enough.",
+        *few,
     ]
 
 
