@@ -175,7 +175,7 @@ def test_one_run_alone_is_not_compared_with_others(results, images, tmp_path):
     known = {"known": (x, y), "unknown": unknown, "class_names": NAMES}
     comparison_report(results[-1:], path=tmp_path / "r.html", title="One", at_least=0.1, **known)
     words = (tmp_path / "r.html").read_text("utf-8")
-    assert f"chosen because {results[-1].label} is most confidently wrong on it" in words
+    assert f"Chosen because {results[-1].label} is most confidently wrong on it" in words
     assert "others" not in words
 
 
