@@ -26,6 +26,12 @@ FAULTS = (
     ("read-only from every change on", io_layer.EVER_AFTER, errno.EROFS),
     ("one error of the device (EIO) at every change", io_layer.ONCE, errno.EIO),
 )
+SAVE_FAULTS = (
+    (io_layer.KILL, 0),
+    (io_layer.EVER_AFTER, errno.ENOSPC),
+    (io_layer.ONCE, errno.ENOSPC),
+    (io_layer.ONCE, errno.EIO),
+)
 REPLACED = "kill -9 at every change, while a run is replaced"
 SAVED = "disk full or kill -9 at every change of save()"
 NEW, OVER, SAVE = "training", "train --overwrite", "another method saved over a run"
@@ -63,10 +69,14 @@ def _row(fault, part, trials):
         if facts["why"]:
             lost += 1
             print(f"{fault}, {key}: {facts['why']}", file=sys.stderr, flush=True)
-        # The last words of a key are the method and the number of the change, which goes up to `of`.
-        name = key.split()[-2]
+        # The last words of a key are the method, or the error of a `save`, and the number of the change, up to `of`.
+        name = " ".join(key.split()[1:-1]) if part == SAVE else key.split()[-2]
         made[name] = (made.get(name, (0, 0))[0] + 1, facts.get("of", 0))
-    note = "" if part == SAVE else ", ".join(f"{name}: {count} of {of} changes" for name, (count, of) in made.items())
+    if part == SAVE:
+        whole = len(SAVE_FAULTS) * max((of for _, of in made.values()), default=0)
+        note = f"{tried} of {whole}: {len(SAVE_FAULTS)} faults at each change"
+    else:
+        note = ", ".join(f"{name}: {count} of {of} changes" for name, (count, of) in made.items())
     return Row(fault, part, tried, tried - lost, lost, time.monotonic() - began, note)
 
 
@@ -157,12 +167,7 @@ def _saving(ledger, short, place):
     allowed = {_prediction(one), _prediction(other)}
     shutil.copytree(one, out)
     changes, _ = _count(out, lambda: save(2.0, 2, out))
-    for kind, error in (
-        (io_layer.KILL, 0),
-        (io_layer.EVER_AFTER, errno.ENOSPC),
-        (io_layer.ONCE, errno.ENOSPC),
-        (io_layer.ONCE, errno.EIO),
-    ):
+    for kind, error in SAVE_FAULTS:
         for number in range(1, changes + 1, 5 if short else 1):
             key = f"save {kind} {error} {number}"
 
