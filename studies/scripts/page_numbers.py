@@ -49,47 +49,6 @@ def change(how: str, forms: tuple[str, str, str, str, str]) -> str:
     ).format(*places)
 
 
-def of_scale() -> list[str]:
-    """Steps in several processes, a search by each engine, and a server with one and two workers."""
-    steps, engines, serving = "scale:processes", "scale:engines", "scale:serving"
-    rows = (
-        "one process",
-        "one process with two threads",
-        "two processes",
-        "one process, weight draws",
-        "two processes, sharded, weight draws",
-    )
-    texts = [f"| {row} | {{{steps}.ms_per_step.{row}:.1f}} |" for row in rows]
-    texts.append(
-        f"Two processes are {{{steps}.copies:.2f}} times as fast as one, and two threads of one process "
-        f"{{{steps}.threads:.2f}} times. Sharded, two processes are {{{steps}.parts:.2f}} times as fast as one."
-    )
-    texts.append(
-        f"A search of eight settings in four parts took {{{engines}.seconds.one process:.1f}} s in one process, "
-        f"{{{engines}.seconds.two processes:.1f}} s in two processes ({{{engines}.speedup.two processes:.2f}} times as "
-        f"fast) and {{{engines}.seconds.ray:.1f}} s on Ray ({{{engines}.speedup.ray:.2f}} times as fast)"
-    )
-    columns = ("per_second:,.0f", "p50_ms:.1f", "p99_ms:.1f", "processor_ms_a_request:.2f", "share_of_wrk:.1%")
-
-    def of_workers(data: str, workers: str) -> str:
-        return " | ".join(f"{{{serving}.{data}.workers.{workers}.{column}}}" for column in columns)
-
-    for data, label in (
-        ("digits", "8x8, 64-100-100-10, 32 connections"),
-        ("mnist", "28x28, 784-400-400-10, 64 connections"),
-    ):
-        texts.append(
-            f"| {label} | one, on one core | {of_workers(data, '1c')} | | | one | {of_workers(data, '1')} | | | two | "
-            f"{of_workers(data, '2')} |"
-        )
-    texts.append(
-        f"Two workers answered {{{serving}.digits.ratios.1c:.2f}} times as many small images as one on one core, and "
-        f"{{{serving}.digits.ratios.1:.2f}} times as many as one on both cores; for the large images "
-        f"{{{serving}.mnist.ratios.1c:.2f}} and {{{serving}.mnist.ratios.1:.2f}} times."
-    )
-    return texts
-
-
 def of_peers() -> list[str]:
     """Milliseconds of each other library's step beside ours, and the effective draws of HMC."""
 
@@ -193,7 +152,6 @@ STATED = {
             '`"auto"`'
         ),
     ],
-    "scale.md": of_scale(),
     "methods/README.md": [
         f"| {NORMAL}; `local` {LOCAL}, `flipout` {FLIPOUT};",
         f"| `IVON` | {IVON} |",

@@ -1,6 +1,6 @@
 """Seconds of a training step with several processes, for the efficiency in docs/scale.md.
 
-    python studies/scripts/process_speed.py --table --into docs/results/scale.json      # the table of the page
+    python studies/scripts/process_speed.py --table --into scale.json
     python studies/scripts/process_speed.py
     torchrun --standalone --nproc-per-node=2 studies/scripts/process_speed.py
     torchrun --standalone --nproc-per-node=2 studies/scripts/process_speed.py --estimator weight --distributed sharded

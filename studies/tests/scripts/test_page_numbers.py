@@ -49,7 +49,7 @@ def test_other_numbers_in_the_files_are_noticed_and_words_stay(numbers, tmp_path
             return [tripled(value) for value in found]
         return found if isinstance(found, str | bool | None) else 3 * found
 
-    for name in ("speed", "moments", "pages", "scale"):
+    for name in ("speed", "moments", "pages"):
         (tmp_path / f"{name}.json").write_text(json.dumps(tripled(results(name))))
     for name, texts in numbers.STATED.items():
         for text in texts:
