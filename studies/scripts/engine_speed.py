@@ -1,6 +1,6 @@
 """How much faster a search is in two processes and on Ray than in one process, each part with one thread.
 
-    python studies/scripts/engine_speed.py --into docs/results/scale.json
+    python studies/scripts/engine_speed.py --into scale.json
 
 The same search of eight settings in four parts, by each engine in turn. Ray runs on this machine with two processors;
 its time counts starting it. The weights must be the same, to the bit.

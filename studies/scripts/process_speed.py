@@ -1,6 +1,6 @@
 """Seconds of a training step with several processes, for the efficiency in docs/scale.md.
 
-    python studies/scripts/process_speed.py --table --into docs/results/scale.json      # the table of the page
+    python studies/scripts/process_speed.py --table --into scale.json
     python studies/scripts/process_speed.py
     torchrun --standalone --nproc-per-node=2 studies/scripts/process_speed.py
     torchrun --standalone --nproc-per-node=2 studies/scripts/process_speed.py --estimator weight --distributed sharded
@@ -32,7 +32,7 @@ ROWS = {
     "one process with two threads": (1, ("--threads", "2")),
     "two processes": (2, ()),
     "one process, weight draws": (1, ("--estimator", "weight")),
-    "two processes in parts, weight draws": (2, ("--estimator", "weight", "--distributed", "sharded")),
+    "two processes, sharded, weight draws": (2, ("--estimator", "weight", "--distributed", "sharded")),
 }
 
 
@@ -87,7 +87,7 @@ def table(rounds: int, into: Path | None) -> None:
         "cores": os.cpu_count(),
         "threads": middle["one process"] / middle["one process with two threads"],
         "copies": middle["one process"] / middle["two processes"],
-        "parts": middle["one process, weight draws"] / middle["two processes in parts, weight draws"],
+        "parts": middle["one process, weight draws"] / middle["two processes, sharded, weight draws"],
     }
     print(json.dumps(result, indent=2))
     if into is not None:

@@ -1,6 +1,6 @@
 """Requests a second of one worker and of two, by wrk: single images, one thread of torch in each worker.
 
-    python studies/scripts/serve_wide.py --data digits --into docs/results/scale.json
+    python studies/scripts/serve_wide.py --data digits --into scale.json
 
 wrk is compiled and takes little of the processors; its share is told. One worker on a core, one worker on all cores and
 two workers take turns in rounds: a worker reads and writes requests beside its thread of torch, so that one worker uses

@@ -51,6 +51,8 @@ METHODS = {
     "point": lambda: bf.PointEstimate(network(), "categorical", prior="normal:1"),
     "variational": lambda: bf.Variational(network(), "categorical", prior="laplace:1"),
     "ivon": lambda: bf.IVON(network(), "categorical", hessian_init=1.0),
+    "ensemble": lambda: bf.Ensemble(network(), "categorical", members=2, prior="normal:1"),
+    "laplace": lambda: bf.LaplaceApproximation(network(), "categorical", subset="last_layer"),
 }
 
 
@@ -76,6 +78,17 @@ def test_a_group_of_one_trains_in_parts_what_one_process_trains(group, name, tmp
     assert loaded.history["epoch"] == [*range(1, 7)]
     for key, tensor in again.state_dict().items():
         assert torch.equal(loaded.state_dict()[key], tensor), key
+
+
+@pytest.mark.parametrize("chains", [bf.SGLD, bf.SGHMC])
+def test_chains_in_parts_store_the_samples_of_one_process(group, chains):
+    def make():
+        return chains(network(), "categorical", chains=2, samples=3, bayesian=["3"])
+
+    parts, alone = (fit(make(), how, learning_rate=1e-3) for how in ("sharded", False))
+    assert int(alone["count"]) == 3
+    for key, tensor in alone.items():
+        assert torch.allclose(parts[key].double(), tensor.double(), rtol=1e-6, atol=1e-8), key
 
 
 def test_a_prior_centred_on_given_weights_is_cut_and_comes_back(group, tmp_path):
@@ -125,7 +138,8 @@ def test_autograd_keeps_no_gathered_weights(group, monkeypatch):
     ("make", "settings", "text"),
     [
         (lambda: bf.Variational(network(), "categorical", family="low_rank"), {}, "correlations between the weights"),
-        (lambda: bf.SGLD(network(), "categorical"), {}, "sgld cannot be sharded"),
+        (lambda: bf.SGLD(network(), "categorical"), {"learning_rate": None}, "sgld finds its step size from all"),
+        (lambda: bf.LaplaceApproximation(network(), "categorical"), {}, "laplace cannot be sharded: every process"),
         (lambda: bf.IVON(network(), "categorical"), {"recompute": ["0"]}, "recompute= does not work"),
         (METHODS["point"], {"optimizer": "adafactor"}, "depend on more than one weight"),
     ],

@@ -79,9 +79,9 @@ def parse_json(body: bytes, limits: Limits) -> Any:
 
 def read_json(body: bytes) -> Any:
     """A JSON value of a body that has been counted; in a thread of its own it lets the event loop have its turn."""
-    pauses = {} if len(body) <= SMALL_BODY else {"parse_float": _float, "parse_int": _int}
+    as_float, as_int = (None, None) if len(body) <= SMALL_BODY else (_float, _int)
     try:
-        return json.loads(body, parse_constant=_reject_constant, **pauses)
+        return json.loads(body, parse_constant=_reject_constant, parse_float=as_float, parse_int=as_int)
     except (ValueError, RecursionError):
         raise HTTPException(400, "the body is not JSON" if body else "the body is empty: expected JSON") from None
 

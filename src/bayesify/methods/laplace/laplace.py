@@ -276,7 +276,7 @@ class LaplaceApproximation(PointEstimate):
             own_draws: whether each process is to draw its own weights.
 
         """
-        if self.network.random_size == self.network.size:
+        if len({owner_of(place.name) for place in self.network.places if place.random}) > 1:
             return "every process holds the curvature of all random weights: use subset='last_layer'"
         if self.rounds > 1:
             return "rounds= measures the curvature of all weights while it trains: use rounds=1"
