@@ -129,5 +129,10 @@ def _transformer(blocks: int, inputs: int) -> tuple[nn.Module, Tensor, str | Non
 
     torch.manual_seed(0)
     made: Any = BertForSequenceClassification
-    sizes = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512, "num_hidden_layers": blocks}
+    sizes: dict[str, Any] = {
+        "hidden_size": 128,
+        "num_attention_heads": 4,
+        "intermediate_size": 512,
+        "num_hidden_layers": blocks,
+    }
     return made(BertConfig(vocab_size=_WORDS, **sizes)), torch.randint(0, _WORDS, (inputs, _LENGTH)), "logits"
