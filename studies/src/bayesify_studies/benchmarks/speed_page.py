@@ -26,7 +26,8 @@ these numbers are not of the present code.
 _PREFIX = """With `bayesian="last_block"` the draws share the passes before their first random weight. K draws of the
 last k of L equal blocks need (L - k + K k) / L passes. Work is counted in multiplications, time is that of `predict`,
 both in passes of the plain network over the same 8 inputs, with one thread. `to draw` is the
-part that draws the weights; it does not grow with the inputs. Other processes ran on the same cores, so the times are rough; the work is exact.
+part that draws the weights; it does not grow with the inputs. Other processes ran on the same
+cores, so the times are rough; the work is exact.
 """
 _FLOOR = """The least time a step can take where it runs: each pass needs so many bytes, operations in matrix products
 and elementwise operations, and takes at least as long as the slowest of them (the formulas are in
