@@ -3,6 +3,7 @@
     expected    (L - k + K k) / L passes: all blocks once, and the last k again for each further draw
     work        multiplications in matrix products and convolutions, counted by torch
     time        of the prediction, in plain passes over the same inputs
+    drawing     the part of it that draws the weights, which does not depend on the number of inputs
 
 The blocks are equal, so that a share of them is a share of the work: a residual network of one stage and BERT from its
 configuration. Predictions are compared with whole passes, draw by draw.
@@ -53,6 +54,10 @@ def measure(
         with torch.inference_mode():
             made(x)
 
+    def drawing() -> None:
+        for number in range(draws):
+            bnn.weights([number], 0)
+
     def whole() -> Tensor:
         return torch.cat([bnn.outputs_at(bnn.weights([number], 0), x, None, None) for number in range(draws)])
 
@@ -62,13 +67,13 @@ def measure(
     with torch.no_grad():
         difference = float((shared() - whole()).abs().max())
         timings = timing.take_turns(
-            {"plain": plain, "shared": shared, "whole": whole},
+            {"plain": plain, "drawing": drawing, "shared": shared, "whole": whole},
             rounds=rounds,
             steps=1,
             device=device,
             progress=progress,
         )
-    found = {name: timing.ratio(timings[name], timings["plain"]) for name in ("shared", "whole")}
+    found = {name: timing.ratio(timings[name], timings["plain"]) for name in ("drawing", "shared", "whole")}
     expected = (blocks - 1 + draws) / blocks
     return {
         "ratio": found["shared"]["ratio"] / expected,
@@ -77,6 +82,7 @@ def measure(
         "passes_of_work": _work(shared) / _work(plain),
         "passes_of_time": found["shared"]["ratio"],
         "passes_of_time_quartiles": found["shared"]["quartiles"],
+        "passes_of_time_to_draw": found["drawing"]["ratio"],
         "passes_of_time_without_sharing": found["whole"]["ratio"],
         "largest_difference": difference,
         **{f"{name}_ms": timing.spread(values)["median"] for name, values in timings.items()},
@@ -123,5 +129,10 @@ def _transformer(blocks: int, inputs: int) -> tuple[nn.Module, Tensor, str | Non
 
     torch.manual_seed(0)
     made: Any = BertForSequenceClassification
-    sizes = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512, "num_hidden_layers": blocks}
+    sizes: dict[str, Any] = {
+        "hidden_size": 128,
+        "num_attention_heads": 4,
+        "intermediate_size": 512,
+        "num_hidden_layers": blocks,
+    }
     return made(BertConfig(vocab_size=_WORDS, **sizes)), torch.randint(0, _WORDS, (inputs, _LENGTH)), "logits"

@@ -25,7 +25,9 @@ these numbers are not of the present code.
 """
 _PREFIX = """With `bayesian="last_block"` the draws share the passes before their first random weight. K draws of the
 last k of L equal blocks need (L - k + K k) / L passes. Work is counted in multiplications, time is that of `predict`,
-both in passes of the plain network over the same inputs.
+both in passes of the plain network over the same 8 inputs, with one thread. `to draw` is the
+part that draws the weights; it does not grow with the inputs. Other processes ran on the same
+cores, so the times are rough; the work is exact.
 """
 _FLOOR = """The floor is the least time that a step can take. Each pass needs a number of bytes, of operations in matrix
 products and of elementwise operations. It takes at least as long as the slowest of these three (the formulas are in
@@ -84,13 +86,14 @@ def prefix_table(parts: Mapping[str, Any]) -> str:
             f"{result['passes_expected']:.2f}",
             f"{result['passes_of_work']:.2f}",
             number(result["passes_of_time"], result["passes_of_time_quartiles"]),
+            f"{result['passes_of_time_to_draw']:.2f}",
             f"{result['passes_of_time_without_sharing']:.1f}",
             f"{result['largest_difference']:.1g}",
         ]
         for name, result in parts.items()
         if name.startswith("prefix/") and "failed" not in result
     ]
-    heading = ["network", "blocks", "formula", "work", "time", "time without sharing", "largest difference of outputs"]
+    heading = ["network", "blocks", "formula", "work", "time", "to draw", "without sharing", "outputs differ by"]
     return table(heading, rows)
 
 
