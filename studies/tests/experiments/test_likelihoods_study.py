@@ -26,7 +26,7 @@ def small_tables(monkeypatch):
     numbers = x.sum(1) + torch.randn(60, generator=generator, dtype=torch.float64)
     counts = torch.poisson(x[:, 0].exp() * 3, generator=generator)
     tags = (x[:, :2] > 0).long()
-    kinds = {"age": counts, "points": counts, "ink": counts, "mushrooms": tags, "digits": tags}
+    kinds = {"age": counts, "ink": counts, "mushrooms": tags, "digits": tags}
     grades = torch.bucketize(numbers, torch.tensor([-1.0, 1.0], dtype=torch.float64))
     kinds |= {"party 1980": grades, "party 2000": grades}
     monkeypatch.setattr(problems, "_READ", {name: lambda y=kinds.get(name, numbers): (x, y) for name in problems._READ})

@@ -38,8 +38,8 @@ NOTES = {
     "(angstrom). CRPS in these units, NLL in nats.",
     "censored": f"Training targets above their {OBSERVED:.0%} quantile are known only to be above it. Scores are "
     "against the true numbers of rows that were not trained on.",
-    "counts": "The age of concrete in days, a child's test points, inked blocks in the right half of an 8x8 digit (of "
-    "32). The NLL of a normal distribution is that of the count's interval, from half below to half above.",
+    "counts": "The age of concrete in days; inked blocks in the right half of an 8x8 digit. The NLL of a normal "
+    "distribution is that of the count's interval, from half below to half above.",
     "ordinal": "Party identification from 1 to 7 in two surveys; diabetes progression and concrete strength in fifths. "
     "RPS: ranked probability score, the mean squared error of the cumulative probabilities.",
     "tags": "Five properties of a mushroom from its cap, habitat and population; four properties of an 8x8 digit. "

@@ -26,7 +26,6 @@ LIKELIHOODS: dict[str, dict[str, str]] = {
         "heteroscedastic": "gaussian:heteroscedastic",
         "quantiles": "quantile:0.05,0.25,0.5,0.75,0.95",
         "mixture of 3": "mixture:3",
-        "Student t": "student-t",
     },
     "censored": {
         "limit as the value": "gaussian:learned",

@@ -2,7 +2,7 @@
 
 numbers    concrete strength, diabetes progression, power output, protein distance
 censored   the same tables with training targets known only up to a limit; the truth is kept for the test
-counts     the age of concrete in days, the points of a child's test, the inked blocks in half of a digit
+counts     the age of concrete in days, the inked blocks in half of a digit
 ordinal    party identification from 1 to 7; diabetes and concrete in fifths
 tags       five yes-or-no properties of a mushroom, four of a digit
 """
@@ -22,7 +22,7 @@ from bayesify_studies.experiments.defaults.cells import posterior_folder
 TABLES = {
     "numbers": ("concrete", "diabetes", "power", "protein"),
     "censored": ("concrete", "diabetes", "power"),
-    "counts": ("age", "points", "ink"),
+    "counts": ("age", "ink"),
     "ordinal": ("party 1980", "party 2000", "diabetes", "concrete"),
     "tags": ("mushrooms", "digits"),
 }
@@ -88,15 +88,10 @@ def _age() -> tuple[Tensor, Tensor]:
     return torch.cat((x[:, :7], strength.unsqueeze(1)), 1), x[:, 7].round()
 
 
-def _posterior(name: str) -> tuple[Tensor, Tensor]:
-    found = json.loads((posterior_folder() / f"{name}.json").read_text(encoding="utf-8"))
-    x, y = (torch.tensor(found[key], dtype=torch.float64) for key in ("x", "y"))
-    return x[:, x.std(0) > 0], y
-
-
 def _party(year: int) -> tuple[Tensor, Tensor]:
-    x, y = _posterior(f"nes{year}-nes")
-    return x, y.long() - 1
+    found = json.loads((posterior_folder() / f"nes{year}-nes.json").read_text(encoding="utf-8"))
+    x, y = (torch.tensor(found[key], dtype=torch.float64) for key in ("x", "y"))
+    return x[:, x.std(0) > 0], y.long() - 1
 
 
 def _digits() -> tuple[Tensor, Tensor]:
@@ -132,7 +127,6 @@ _READ: dict[str, Callable[[], tuple[Tensor, Tensor]]] = {
     "protein": lambda: _uci("protein"),
     "diabetes": _diabetes,
     "age": _age,
-    "points": lambda: _posterior("kidiq-kidscore_momhsiq"),
     "ink": _ink,
     "party 1980": lambda: _party(1980),
     "party 2000": lambda: _party(2000),

@@ -11,7 +11,7 @@ DIGITS: dict[str, Any] = {
     "epochs": 200,
     "unknown": ["scribbles", "letters"],
     "tested": 200,
-    "seeds": 20,
+    "seeds": 10,
 }
 MNIST: dict[str, Any] = {
     "data": "mnist",
