@@ -94,7 +94,8 @@ def lines(names: Mapping[str, str], found: Found, floors: Floors) -> list[Line]:
     told = []
     for prior, name in names.items():
         beat = " and ".join(one for one in ESTIMATORS if (prior, one) in good) or "neither"
-        told.append(_line(name, *_differences(found, prior), f"{beat} beats {floors[prior]['loss']:.2f}, the floor"))
+        loss, error = _differences(found, prior)
+        told.append(_line(name, loss, error, f"{beat} beats {floors[prior]['loss']:.2f}, the floor"))
     return told
 
 
