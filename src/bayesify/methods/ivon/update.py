@@ -211,7 +211,7 @@ class NaturalGradientRule(UpdateRule):
             second = _ADAM_BETAS[1]
             squares.copy_(second * squares + (1 - second) * (gradient[:size] + pull).square())
             average = new[2] / debias + pull
-            longest = ADAM_SHARE * rate
+            longest: Any = ADAM_SHARE * rate
             by_adam = mean[:size] - longest * average / (torch.sqrt(squares) * adam[1] + _ADAM_EPS)
             # The estimate lags behind a curvature that grows, and a step of Newton's would be far too long.
             by_newton = mean[:size] + torch.clamp(new[0] - mean[:size], -longest, longest)
