@@ -206,7 +206,7 @@ def _likelihoods(numbers: Numbers) -> str:
         return f"{helps[family][way]['better']} of {helps[family][way]['tables']}"
 
     return (
-        f"Better CRPS than plain Gaussian noise: input-dependent noise on {on('numbers', 'heteroscedastic')} tables, "
+        f"Better CRPS than Gaussian noise: input-dependent noise on {on('numbers', 'heteroscedastic')}, "
         f"quantiles {on('numbers', 'quantiles')}, mixtures {on('numbers', 'mixture of 3')}. Censoring helps on "
         f"{on('censored', 'censored')}, negative binomial {on('counts', 'negative binomial')}, ordinal "
         f"{on('ordinal', 'ordinal')} (NLL: {helps['ordinal']['ordinal']['nll_better']}), multi-label "

@@ -195,8 +195,8 @@ def _shortfalls(work: Work, helps: Mapping[str, Mapping[str, Mapping[str, int]]]
     ]
     comparisons = sum(one["tables"] for own in helps.values() for one in own.values())
     chosen = (
-        "The settings are the best of three on validation rows, by the plain likelihoods, which favours these. The third "
-        "was compared on numbers alone."
+        "The settings are the best of three on validation rows, by the plain likelihoods, which favours these. The "
+        "third was compared on numbers alone."
     )
     few = (
         f"{work['steps']} steps are few. Learned noises and dispersions begin wide and may not have settled: most 90% "
