@@ -213,10 +213,11 @@ def _likelihoods(numbers: Numbers) -> str:
         return f"{helps[family][way]['better']} of {helps[family][way]['tables']}"
 
     return (
-        f"Better scores than plain Gaussian noise: input-dependent noise on {on('numbers', 'heteroscedastic')} tables, "
+        f"Better CRPS than Gaussian noise: input-dependent noise on {on('numbers', 'heteroscedastic')}, "
         f"quantiles {on('numbers', 'quantiles')}, mixtures {on('numbers', 'mixture of 3')}. Censoring helps on "
         f"{on('censored', 'censored')}, negative binomial {on('counts', 'negative binomial')}, ordinal "
-        f"{on('ordinal', 'ordinal')}, multi-label {on('tags', 'multi-label')}."
+        f"{on('ordinal', 'ordinal')} (NLL: {helps['ordinal']['ordinal']['nll_better']}), multi-label "
+        f"{on('tags', 'multi-label')}."
     )
 
 
