@@ -73,11 +73,11 @@ def fitted(
             tested = prepared.test[0]
         spent = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
         prediction = model.predict(tested, draws=DRAWS)
-    found = {"used": model.name, "warnings": sorted(model.warnings), "chosen": model.chosen or ""}
+    found: dict[str, Any] = {"used": model.name, "warnings": sorted(model.warnings), "chosen": model.chosen or ""}
     if model.checked is not None:
         # So that other thresholds of the checks can be tried without the fit.
-        of = model.checked.to_dict()
-        found["checked"] = {name: of[name] for name in ("nll", "constant_nll", "prior_nll", "score", "neighbours")}
+        numbers = model.checked.to_dict()
+        found["checked"] = {name: numbers[name] for name in ("nll", "constant_nll", "prior_nll", "score", "neighbours")}
     last = model.history.records[-1] if model.history.records else {}
     found |= {name: last[name] for name in ("r_hat", "chain_error") if last.get(name) is not None}
     return {**found, **scores(prediction, raw.y_test, raw.y_train, model.likelihood), **spent}
