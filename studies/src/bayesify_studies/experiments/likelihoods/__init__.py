@@ -107,8 +107,8 @@ def _changes(told: Told, key: tuple[str, str, str]) -> dict[str, dict[str, Any]]
     own, plain = told[key], told[family, name, _plain(family)]
     score = JUDGED[family][0]
     unit = sum(plain[score]) / len(plain[score])
-    relative = [[value / unit for value in one[score]] for one in (own, plain)]
-    return {"score": corrected(*relative, *own["rows"]), "nll": corrected(own["nll"], plain["nll"], *own["rows"])}
+    first, second = ([value / unit for value in one[score]] for one in (own, plain))
+    return {"score": corrected(first, second, *own["rows"]), "nll": corrected(own["nll"], plain["nll"], *own["rows"])}
 
 
 def _counted(changes: Changes, family: str, way: str) -> dict[str, int]:

@@ -94,7 +94,7 @@ def _of_numbers(predicted: Predictive, targets: Tensor, unit: float) -> Scores:
     numbers = targets if targets.ndim == 1 else targets[:, 0]
     return {
         "crps": unit * float(found.crps or 0),
-        "nll": found.nll + math.log(unit),
+        "nll": float(found.nll or 0) + math.log(unit),
         "rmse": unit * float(found.rmse or 0),
         "coverage": metrics.interval_coverage(lower, upper, numbers),
         "width": unit * float((upper - lower).mean()),
