@@ -123,6 +123,7 @@ def numbers(*lines):
     "text, complaint",
     [
         ("", "the file is empty"),
+        (";;\n;;\n", "expected rows, got only empty cells"),
         ("\n \n", "the file is empty"),
         ("a,b,y\n", "expected rows below the header, got none"),
         (numbers("1,2"), "line 10: expected 3 cells as in line 1, got 2"),

@@ -44,6 +44,8 @@ def read_delimited(
                 lines.append(reader.line_num)
     except csv.Error as error:
         raise DataError(f"{what}, line {reader.line_num}: not readable as CSV ({error})") from error
+    if not rows:
+        raise DataError(f"{what}: expected rows, got only empty cells")
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(rows[0]):
             raise DataError(f"{what}, line {line}: expected {len(rows[0])} cells as in line {lines[0]}, got {len(row)}")
