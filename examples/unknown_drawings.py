@@ -25,18 +25,21 @@ from bayesify.studio.draw_page import STEPS
 from bayesify.studio.strokes import digit
 from bayesify.workflows.run_data import examples_of
 
-SURE, PEN = 0.9, 0.13
+SURE = 0.9
+# The pens of the pad, for images of 8 x 8 pixels and for larger ones.
+PENS = (0.13, 0.09)
 
 
 def drawn(drawings: list[Any], preparation: bf.data.Preparation) -> Tensor:
     """Drawings as inputs of a network, by the same path as those of the pad."""
     strokes = [[[(x / STEPS, y / STEPS) for x, y in stroke] for stroke in one] for one in drawings]
-    return preparation.apply(torch.stack([digit(one, preparation, pen=PEN) for one in strokes]))
+    pen = PENS[0] if preparation.image is not None and preparation.image.height <= 8 else PENS[1]
+    return preparation.apply(torch.stack([digit(one, preparation, pen=pen) for one in strokes]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", type=Path, help="runs on the 8x8 digits with a check (bayesify unknown RUN)")
+    parser.add_argument("runs", nargs="+", type=Path, help="runs on digits with a check (bayesify unknown RUN)")
     logging.getLogger("bayesify").setLevel(logging.ERROR)
     drawings = json.loads(Path(__file__).with_name("drawings.json").read_text(encoding="utf-8"))
     print("run | scribbles | letters | test digits | coverage lost")

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import bayesify as bf
 from bayesify import sklearn as estimators
 from bayesify.methods import METHODS
-from bayesify.sklearn import BayesianClassifier, BayesianRegressor
+from bayesify.sklearn import BayesianClassifier, BayesianRegressor, estimator
 
 QUICK = {"units": (10,), "epochs": 10, "batch_size": 64, "learning_rate": 0.05, "draws": 20, "random_state": 0}
 HASTY = {**QUICK, "epochs": 6, "learning_rate": 0.1}
@@ -392,7 +392,7 @@ def test_it_works_in_pipelines_grids_and_cross_validation(iris, line):
 
 def test_many_rows_are_answered_in_parts_with_the_same_numbers(quick, iris, monkeypatch):
     whole = quick.predict_proba(iris[1])
-    monkeypatch.setattr(estimators, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(estimator, "_ROWS_AT_ONCE", 7)
     np.testing.assert_allclose(quick.predict_proba(iris[1]), whole, rtol=1e-5, atol=1e-7)
 
 

@@ -22,6 +22,9 @@ from bayesify.errors import RunError
 
 # The name of a temporary file or folder of `replacing`: the final name, the process and the thread.
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)\.\d+")
+# For systems that do not show it: the only way to ask is to set it, here to the strictest for an instant.
+_UMASK_AT_IMPORT = os.umask(0o077)
+os.umask(_UMASK_AT_IMPORT)
 
 
 @contextlib.contextmanager
@@ -176,9 +179,13 @@ def _sync(path: Path) -> None:
 
 
 def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+    """The permissions that new files of this process do not get. It is read: setting it would affect other threads."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return _UMASK_AT_IMPORT
+    found = re.search(r"^Umask:\s*([0-7]+)$", status, re.MULTILINE)
+    return int(found[1], 8) if found else _UMASK_AT_IMPORT
 
 
 def _check_space(folder: Path, needed: int) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from bayesify import runs
 from bayesify.errors import RunError, first_line
-from bayesify.files import check_regular, write_json, write_text
+from bayesify.files import check_regular, reason, replacing, write_json, write_text
 from bayesify.methods import Method
 from bayesify.report.unscored_card import unscored_card
 from bayesify.workflows.load import load as load_run
@@ -184,11 +184,23 @@ def _copy(source: Path, target: Path, licence: str) -> Path:
         (target / name).unlink(missing_ok=True)
         if name != runs.CONFIG and file.is_file():
             check_regular(file)
-            shutil.copyfile(file, target / name)
+            _check_inside(file, source)
+            try:
+                with replacing(target / name, file.stat().st_size) as temporary:
+                    shutil.copyfile(file, temporary)
+            except OSError as problem:
+                raise RunError(f"cannot write {target / name}: {reason(problem)}") from None
     write_json(target / runs.CONFIG, _published(config))
     if not (target / runs.CARD).exists():
         write_text(target / runs.CARD, unscored_card(config, _scores(source), name=target.name, licence=licence))
     return target
+
+
+def _check_inside(file: Path, source: Path) -> None:
+    """Refuse a link to a file elsewhere, whose content would be published; the Hub's own cache links to its blobs."""
+    found, folder = file.resolve(), source.resolve()
+    if found.parent not in {folder, folder.parent.parent / "blobs"}:
+        raise RunError(f"{file} is a link to a file outside the run, and is not copied: replace it by a copy")
 
 
 def _published(config: dict[str, Any]) -> dict[str, Any]:

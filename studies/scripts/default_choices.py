@@ -23,6 +23,7 @@ LARGE = ("power", "naval", "protein")
 AUTO_PRIOR = "1.*=normal:1;*=normal:fan_in"
 ENSEMBLES: dict[str, dict[str, Any]] = {
     "as it is": {},
+    "normal noise": {"tails": None},
     "not recalibrated": {"recalibrate": False},
     "wide": {"network": {"units": (200, 200, 200), "activation": "relu"}},
     "long": {"steps": 15_000},
@@ -96,7 +97,7 @@ def change_table(changes: dict[str, Any]) -> None:
     """Change the row of Auto's table for large tables, in this process."""
     from bayesify.methods import auto_table
 
-    of_row = {name: changes[name] for name in ("network", "steps", "recalibrate") if name in changes}
+    of_row = {name: changes[name] for name in ("network", "steps", "recalibrate", "tails") if name in changes}
     settings = {name: value for name, value in changes.items() if name not in of_row}
     auto_table.TABLE = tuple(
         replace(row, **of_row, settings={**row.settings, **settings}) if row.name == "large table" else row

@@ -71,7 +71,7 @@ ROWS = (
             "with Adam and a falling rate; with study D's training (150 of its 600 epochs)"
         ),
         (
-            "{priors:numbers.errors.converged_wide.mean:.2%} and {priors:numbers.errors.converged_gaussian.mean:.2%}; "
+            "{priors:numbers.errors.adam_wide.mean:.2%} and {priors:numbers.errors.adam_gaussian.mean:.2%}; "
             "{priors:numbers.errors.study_quarter.mean:.2%} and {priors:numbers.errors.study_gaussian.mean:.2%}"
         ),
         "priors.md",

@@ -2,10 +2,10 @@
 
     python studies/scripts/serve_wide.py --data digits --into scale.json
 
-wrk is compiled and takes little of the processors; its share is told. One worker on a core, one worker on all cores and
-two workers take turns in rounds: a worker reads and writes requests beside its thread of torch, so that one worker uses
-more than one core where it has them. The memory is the proportional set size (PSS): a page that n processes share
-counts 1/n in each.
+wrk is compiled and takes little of the processors. Its share is printed, and that of other programs. One worker on a
+core, one worker on all cores and two workers take turns in rounds. A worker reads and writes requests beside its thread
+of torch, so one worker uses more than one core where it has them. The memory is the proportional set size (PSS): a page
+that n processes share counts 1/n in each.
 """
 
 import argparse
@@ -50,6 +50,7 @@ def main():
     parser.add_argument("--workers", default="1c,1,2", help="numbers of workers; 1c is one worker on one core")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=8)
+    parser.add_argument("--window", help="milliseconds of `serve --window`")
     parser.add_argument("--into", type=Path, help="a JSON file, whose entry `serving.DATA` becomes the result")
     asked = parser.parse_args()
     if shutil.which("wrk") is None:
@@ -109,10 +110,11 @@ def prepared(folder, asked):
 
 def measured(run, script, workers, asked):
     """One round with a new server."""
-    with served(run, workers, asked.draws) as (process, address):
+    with served(run, workers, asked.draws, asked.window) as (process, address):
         wrk = ["wrk", "-t1", f"-c{asked.connections}", "-s", str(script), "--latency"]
         subprocess.run([*wrk, "-d2s", address], check=True, capture_output=True)
         before, began, spent = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter(), seconds_of(process)
+        busy = seconds_of_everybody()
         told = subprocess.run([*wrk, f"-d{asked.seconds}s", address], check=True, capture_output=True, text=True).stdout
         after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - began
         numbers = [int(n) for n in re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)", told).groups()]
@@ -121,6 +123,7 @@ def measured(run, script, workers, asked):
         counted = urllib.request.urlopen(f"{address}/metrics", timeout=10).read().decode()
         total = float(re.search(r'bayesify_predictions_total\{model="variational"\} ([\d.e+]+)', counted)[1])
         of_server = seconds_of(process) - spent
+        of_others = seconds_of_everybody() - busy - of_server - of_wrk
         return {
             "per_second": numbers[0] / (numbers[1] / 1e6),
             "p50_ms": numbers[2] / 1e3,
@@ -129,6 +132,7 @@ def measured(run, script, workers, asked):
             "broken": numbers[5],
             "share_of_wrk": of_wrk / wall / cores,
             "share_of_server": of_server / wall / cores,
+            "share_of_others": of_others / wall / cores,
             "processor_ms_a_request": 1e3 * of_server / numbers[0],
             "counted_by_all_workers": total,
             **{f"pss_{name}_mb": value for name, value in memory(process).items()},
@@ -136,7 +140,7 @@ def measured(run, script, workers, asked):
 
 
 @contextmanager
-def served(run, workers, draws):
+def served(run, workers, draws, window=None):
     options = [
         "--port",
         "0",
@@ -149,6 +153,7 @@ def served(run, workers, draws):
         "--threads",
         "1",
     ]
+    options += [] if window is None else ["--window", window]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     on_one = ["taskset", "-c", "0"] if workers == "1c" else []
     command = [*on_one, sys.executable, "-m", "bayesify", "serve", str(run), *options]
@@ -172,6 +177,12 @@ def seconds_of(process):
         fields = Path(f"/proc/{number}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def seconds_of_everybody():
+    """Processor time of all processes of the machine: it says whether the machine was quiet."""
+    user, nice, system, _, _, interrupts, soft, *_ = Path("/proc/stat").read_text(encoding="utf-8").split()[1:]
+    return sum(map(int, (user, nice, system, interrupts, soft))) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(process):

@@ -115,7 +115,7 @@ def take_pictures(page: Page, address: str) -> None:
     """The pictures of docs/studio.md and the README."""
     expect.set_options(timeout=60_000)
     page.goto(f"{address}/?page=draw")
-    page.get_by_role("button", name="Letter K").click()
+    page.get_by_role("button", name="Letter E").click()
     expect(page.locator("article")).to_have_count(4)
     page.evaluate("scrollTo(0, 0)")
     shoot(page, "draw")

@@ -78,7 +78,7 @@ def test_impossible_promises_are_refused_in_one_line(copy, refused):
     refused(["certify", copy, "--share", "0"], "--share must be above 0")
     refused(["certify", copy, "--kind", "jackknife+"], "not for a method that predicts classes")
     refused(["recalibrate", copy, "--by", "temprature"], "unknown recalibration", "'temperature'")
-    refused(["evaluate", copy, "--max-error", "0.01"], "no error was promised")
+    refused(["evaluate", copy, "--max-error", "0.01"], "no error was guaranteed")
     refused(["predict", copy, "x.png", "--max-error", "0.01"], "x.png")
     after = {file.name: file.read_bytes() for file in copy.iterdir() if file.is_file()}
     assert before == after
@@ -88,7 +88,7 @@ def test_a_promise_needs_its_own_draws(copy, call, refused, place):
     assert call("certify", copy, "--max-error", "0.1", "--seed", 4).code == 0
     refused(["predict", copy, place / "3.png", "--max-error", "0.1"], "seed 4")
     refused(["predict", copy, place / "3.png", "--max-error", "0.1", "--at-least", "0.5"], "leave out --at-least")
-    refused(["predict", copy, place / "3.png", "--max-error", "0.01", "--seed", 4], "was not promised", "only 0.1")
+    refused(["predict", copy, place / "3.png", "--max-error", "0.01", "--seed", 4], "was not guaranteed", "only 0.1")
 
 
 def test_numbers_get_intervals(houses_run, tmp_path, call, place):

@@ -68,7 +68,7 @@ def test_wrong_uses_are_refused_in_one_line(refused, digits_run, houses_run, tmp
     refused(["export", digits_run, "--out", tmp_path / "a.txt"], "ends in .onnx")
     refused(["export", tmp_path / "none", "--out", out], "there is no run")
     refused(["export", digits_run, "--format", "module", "--int8", "--out", tmp_path / "a.pt2"], "int8 is for")
-    refused(["export", digits_run, "--max-error", 0.01, "--out", out], "no error was promised")
+    refused(["export", digits_run, "--max-error", 0.01, "--out", out], "no error was guaranteed")
     out.write_text("mine")
     refused(["export", digits_run, "--out", out], "it exists")
     assert out.read_text() == "mine"

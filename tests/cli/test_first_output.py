@@ -1,5 +1,7 @@
-"""A command shows at once that it has started, and a refused one still prints a single line."""
+"""A command shows at once what it does, and a refused one still prints a single line."""
 
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -16,18 +18,56 @@ def without_torch(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch")
 
 
-def test_a_terminal_is_told_at_once_that_torch_is_loaded(without_torch, capsys, monkeypatch):
+@pytest.fixture
+def broken_torch(tmp_path):
+    """The command in a process whose torch ends it at once: what it prints before that, on both streams."""
+    (tmp_path / "path" / "torch").mkdir(parents=True)
+    (tmp_path / "path" / "torch" / "__init__.py").write_text("raise SystemExit(3)")
+    path = os.pathsep.join([str(tmp_path / "path"), *sys.path])
+
+    def run(*words):
+        done = subprocess.run(
+            [sys.executable, "-m", "bayesify", *words],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+            cwd=tmp_path,
+            check=False,
+        )
+        return done.stdout, done.stderr
+
+    return run
+
+
+def test_a_log_says_what_is_done_before_torch_is_loaded(broken_torch):
+    assert broken_torch("train", "--data", "moons", "--method", "ivon") == (
+        "",
+        "bayesify: training ivon on moons: loading PyTorch\n",
+    )
+    assert broken_torch("prune", "runs/mine") == ("", "bayesify: prune: loading PyTorch\n")
+
+
+def test_a_program_that_reads_json_gets_no_line(broken_torch):
+    assert broken_torch("evaluate", "runs/mine", "--json") == ("", "")
+
+
+def test_a_command_that_does_not_load_torch_says_nothing_of_it(broken_torch):
+    out, err = broken_torch("train", "--help")
+    assert "Usage" in out
+    assert err == ""
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_person_at_a_terminal_always_sees_it(capsys, monkeypatch, as_json):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    output.begin()
-    assert capsys.readouterr().err == "bayesify: loading PyTorch\n"
+    output.Beginning("evaluate", as_json=as_json).find_spec("torch")
+    assert capsys.readouterr().err == "bayesify: evaluate: loading PyTorch\n"
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_nothing_is_shown_where_torch_is_loaded_or_nobody_watches(capsys, monkeypatch, request, terminal):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-    if not terminal:
-        request.getfixturevalue("without_torch")
-    output.begin()
+def test_nothing_is_announced_where_torch_is_loaded(capsys):
+    before = list(sys.meta_path)
+    output.begin("train", as_json=False)
+    assert sys.meta_path == before
     assert capsys.readouterr().err == ""
 
 

@@ -114,7 +114,7 @@ def test_a_promise_travels_with_the_run(classifier, tmp_path):
     x, _ = cloud(100, 3)
     assert torch.equal(again.accept(loaded.predict(x)), refusal.accept(classifier.predict(x)))
     assert refusal_of(loaded).max_error == 0.04
-    with pytest.raises(ValueError, match=r"was not promised for this run, only 0\.02, 0\.04"):
+    with pytest.raises(ValueError, match=r"was not guaranteed for this run, only 0\.02, 0\.04"):
         refusal_of(loaded, max_error=0.001)
 
 
@@ -214,6 +214,6 @@ def test_shares_are_between_0_and_1(classifier, name, value):
 def test_a_promise_with_fields_of_another_type_is_refused(classifier, change):
     bf.calibrate(classifier, cloud(2000, 1), max_error=0.02)
     classifier.guarantees["refusal"]["promises"][-1] |= change
-    with pytest.raises(bf.RunError, match="a saved promise cannot be read"):
+    with pytest.raises(bf.RunError, match="a saved guarantee cannot be read"):
         refusal_of(classifier)
     classifier.guarantees.clear()

@@ -3,14 +3,21 @@
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import forked
 import pytest
+import torch
 from campaigns import CAMPAIGNS
 from ledger import Ledger
 from page import PAGE, rendered
 from rows import FULL, Row, put, read, table
 from trainings import result
+
+CAMPAIGN = Path(__file__).with_name("campaign")
 
 
 def test_the_page_shows_the_counts_of_the_results():
@@ -75,3 +82,48 @@ def test_other_bits_and_what_was_left_behind_are_seen(tmp_path):
     (tmp_path / f".model.safetensors.{os.getpid()}.1").touch()
     with pytest.raises(AssertionError, match="left behind"):
         result(tmp_path)
+
+
+def test_the_shares_of_several_processes_are_every_trial_once(tmp_path):
+    path, keys, made = tmp_path / "disk.jsonl", [f"new 3 0 hmc {number}" for number in range(40)], []
+    for number in range(3):
+        ledger = Ledger(path, share=(number, 3))
+        for key in keys:
+            ledger.trial(key, lambda key=key: made.append(key) or {"why": ""})
+        assert ledger.path == tmp_path / f"disk.{number}.jsonl"
+    assert sorted(made) == sorted(keys)
+    assert len(Ledger(path, closed=True).beginning("new 3 0")) == 40
+    assert Ledger(tmp_path / "small-disk.jsonl").beginning("") == []  # another campaign
+
+
+def test_no_trial_begins_after_the_last_moment(tmp_path):
+    assert Ledger(until=time.monotonic() - 1).trial("a", pytest.fail) is None
+
+
+def test_a_ledger_says_on_what_day_and_with_what_software_its_trials_were_made(tmp_path):
+    path = tmp_path / "disk.jsonl"
+    path.write_text('{"key": "a", "why": "", "made": "2020-01-01, Python 3.12.0, PyTorch 2.11.0"}\n')
+    ledger = Ledger(path)
+    assert ledger.made() == "2020-01-01, Python 3.12.0, PyTorch 2.11.0"
+    for key in ("b", "c"):
+        ledger.trial(key, lambda: {"why": ""})
+    first, second = ledger.made().split("; ")
+    assert first.endswith(f"PyTorch {torch.__version__.partition('+')[0]} (2 of 3)")
+    assert second == "2020-01-01, Python 3.12.0, PyTorch 2.11.0 (1 of 3)"
+
+
+def test_two_processes_make_one_campaign_and_its_row(tmp_path):
+    words = [sys.executable, str(CAMPAIGN), "combinations", "--jobs", "2", "--minutes", "0"]
+    words += ["--ledger", str(tmp_path / "ledger"), "--rows", str(tmp_path / "rows.jsonl")]
+    (tmp_path / "ledger").mkdir()
+    for number, worked in ((0, 20), (1, 25)):
+        trial = {"key": f"combinations {25 * number}", "tried": 25, "worked": worked, "wrong": []}
+        (tmp_path / "ledger" / f"combinations.{number}.jsonl").write_text(json.dumps(trial) + "\n")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (row,) = read(tmp_path / "rows.jsonl")
+    assert (row.tried, row.survived, row.note.split(",")[0]) == (
+        50,
+        50,
+        "45 trained and agreed with other computations",
+    )

@@ -62,6 +62,20 @@ def test_a_model_without_a_promise_refuses(client, images):
     assert "promise" not in client.post("/v1/predict", body | {"at_least": 0.5}).json
 
 
+def test_a_misspelt_calibrated_is_named(client, images):
+    body = {"model": "plain", "inputs": images[0].tolist()}
+    for given, words in (
+        ("calibratd", "did you mean 'calibrated'?"),
+        ("high", "a number or \"calibrated\", got 'high'"),
+    ):
+        for name in ("at_least", "at_most"):
+            answer = client.post("/v1/predict", body | {name: given})
+            assert answer.status == 422
+            assert f"{name} must be" in answer.error
+            assert words in answer.error
+    assert "did you mean" not in answer.error
+
+
 def test_a_shift_of_the_inputs_ends_the_promise(certified, images):
     # In the order of the file, writers follow each other: that is a change of the inputs too, and is seen as one.
     images = images[np.random.default_rng(0).permutation(len(images))]

@@ -27,7 +27,7 @@ class Outcome:
 
 
 def shell(*arguments, cwd=None, stdin=None, **environment):
-    """Run the installed command in a process of its own."""
+    """Run the installed command in a process of its own; the line that PyTorch is loading is left out of `err`."""
     done = subprocess.run(
         [*COMMAND, *map(str, arguments)],
         cwd=cwd,
@@ -38,7 +38,8 @@ def shell(*arguments, cwd=None, stdin=None, **environment):
         timeout=120,
         check=False,
     )
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    said = [line for line in done.stderr.splitlines(keepends=True) if not line.endswith(": loading PyTorch\n")]
+    return Outcome(done.returncode, done.stdout, "".join(said))
 
 
 def write_rows(path, header, rows):

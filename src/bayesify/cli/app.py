@@ -7,6 +7,7 @@ Only the commands that compute import torch, and only when they run.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
@@ -58,8 +59,10 @@ for module in (
 # Other packages can add commands: bayesify-studies adds `reproduce` and `bench`.
 for command in entry_points(group="bayesify.commands"):
     command.load()(app)
-
-_WITHOUT_TORCH = {"--version", "-h", "--help", "--install-completion", "--show-completion"}
+# Paragraphs of the help are as wide as the terminal, not as the source code.
+for registered in app.registered_commands:
+    paragraphs = inspect.cleandoc((registered.callback and registered.callback.__doc__) or "").split("\n\n")
+    registered.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 @app.callback(invoke_without_command=True)
@@ -68,9 +71,9 @@ def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
 ) -> None:
     if version:
-        from importlib.metadata import version as installed
+        from bayesify import __version__
 
-        typer.echo(f"bayesify {installed('bayesify')}")
+        typer.echo(f"bayesify {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -117,9 +120,13 @@ def _show_in_one_line() -> None:
 
 def _run(words: list[str] | None) -> int:
     asked = sys.argv[1:] if words is None else words
-    if is_first_process() and asked and asked[0] not in _WITHOUT_TORCH and not {"-h", "--help"} & set(asked):
-        begin()
-    return _code(words)
+    if not is_first_process() or not asked:
+        return _code(words)
+    beginning = begin(asked[0], as_json="--json" in asked)
+    try:
+        return _code(words)
+    finally:
+        beginning.forget()
 
 
 def _code(words: list[str] | None) -> int:

@@ -11,6 +11,7 @@ import typer
 
 from bayesify.cli.options import Draws, Json, OwnNetwork, Run, Seed, say_unprepared
 from bayesify.cli.output import CommandError, emit, say, write_csv
+from bayesify.files import check_regular
 from bayesify.workflows.recipe import DRAWS
 
 
@@ -96,9 +97,12 @@ def ask(
 def _indices(file: Path) -> list[int]:
     """The indices in a file that `ask --out` wrote."""
     try:
+        check_regular(file)
         with file.open(encoding="utf-8", newline="") as stream:
-            return [int(row["index"]) for row in csv.DictReader(stream)]
+            rows = csv.reader(stream)
+            place = next(rows, []).index("index")
+            return [int(row[place]) for row in rows if row]
     except OSError as problem:
         raise CommandError(f"cannot read {file}: {problem.strerror}") from None
-    except (KeyError, TypeError, ValueError):
+    except (IndexError, ValueError, csv.Error):
         raise CommandError(f"{file} must have a column index with whole numbers, as ask --out writes it") from None

@@ -35,7 +35,7 @@ def bandit(
         list[str] | None,
         typer.Option(
             help="A model and a rule each, as linear-thompson: logistic, linear, neural-linear or a method; thompson, "
-            "ucb, greedy or greedy-5% (acts at random). (default: linear-thompson,linear-ucb,linear-greedy)"
+            "ucb, greedy or greedy-5% (5% at random). (default: linear-thompson,linear-ucb,linear-greedy)"
         ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Decisions in a game.")] = 2000,

@@ -1,4 +1,4 @@
-"""`bayesify recalibrate` and `bayesify certify`: correct probabilities, and promise what they are worth."""
+"""`bayesify recalibrate` and `bayesify certify`: correct probabilities, and guarantee what they are worth."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def certify(
     data: OtherData = None,
     max_error: Annotated[
         float | None,
-        typer.Option(metavar="ERROR", help="Promise that at most this share of the accepted predictions is wrong."),
+        typer.Option(metavar="ERROR", help="Guarantee that at most this share of the accepted predictions is wrong."),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="How sure the promise of --max-error is.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="How sure the guarantee of --max-error is.")] = 0.95,
     tolerance: Annotated[
         float | None,
         typer.Option(metavar="DISTANCE", help="For numbers: further than this from the target is wrong."),
@@ -98,7 +98,7 @@ def certify(
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Promise sets or intervals that miss at most this share of the targets. (default: 0.1, unless "
+            help="Guarantee sets or intervals that miss at most this share of the targets. (default: 0.1, unless "
             "--max-error is given alone)",
         ),
     ] = None,
@@ -107,10 +107,10 @@ def certify(
         typer.Option(help="Classes: lac, aps or raps. Numbers: split, cqr or jackknife+. (default: the first)"),
     ] = None,
     class_conditional: Annotated[
-        bool, typer.Option("--class-conditional", help="Promise the sets for each class on its own.")
+        bool, typer.Option("--class-conditional", help="Guarantee the sets for each class on its own.")
     ] = False,
     population: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The inputs that the promise is for, in your words.")
+        str | None, typer.Option(metavar="TEXT", help="The inputs that the guarantee is for, in your words.")
     ] = None,
     share: Share = None,
     draws: Draws = DRAWS,
@@ -118,10 +118,10 @@ def certify(
     network: OwnNetwork = None,
     as_json: Json = False,
 ) -> None:
-    """Promise an error rate or a coverage, from held-out examples, and write the certificate into the run.
+    """Guarantee an error rate or a coverage, from held-out examples, and write the certificate into the run.
 
-    certificate.json says what is promised, for which inputs, from how many examples and with which digests of data,
-    weights and configuration. predict and evaluate use the promise with --max-error, the server with "calibrated".
+    certificate.json says what is guaranteed, for which inputs, from how many examples and with which digests of data,
+    weights and configuration. predict and evaluate use the guarantee with --max-error, the server with "calibrated".
     """
     from bayesify import decisions
     from bayesify.workflows import guarantees, run_data

@@ -42,7 +42,7 @@ Threads = Annotated[
     typer.Option(
         "--threads",
         metavar="N",
-        help="Threads of each part; they decide the last bits. (default: 1, or all in a single process)",
+        help="Threads of each part. Another number changes the rounding. (default: 1, or all in a single process)",
         rich_help_panel=PANEL,
     ),
 ]
@@ -51,7 +51,7 @@ PartOf = Annotated[
     typer.Option(
         "--part",
         metavar="I/N",
-        help="Only every N-th part from the I-th on, as one job of an array. The same command without it concludes.",
+        help="Run every N-th part from the I-th on, as one job of an array. To finish, run the command without it.",
         rich_help_panel=PANEL,
     ),
 ]

@@ -45,11 +45,11 @@ def evaluate(
     network: OwnNetwork = None,
     baselines: Annotated[
         bool,
-        typer.Option(help="Beside a table's scores those of a constant, a linear model and gradient boosting."),
+        typer.Option(help="For tables: also score a constant, a linear model and gradient boosting."),
     ] = True,
     loo: Annotated[
         bool,
-        typer.Option("--loo", help="Also leave-one-out cross-validation on the training data (bayesify[mcmc])."),
+        typer.Option("--loo", help="Also leave-one-out cross-validation on the training data (needs the extra mcmc)."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -95,7 +95,7 @@ def score_run(
     baselines: bool = False,
     loo: bool = False,
 ) -> tuple[dict[str, Any], Evaluation]:
-    """Score a run and write the scores to its `metrics.json`; examples that a promise was made from are left out."""
+    """Score a run and write the scores to its `metrics.json`; examples that a guarantee was made from are left out."""
     from bayesify.decisions import saved_check
     from bayesify.evaluation import evaluate as score
     from bayesify.evaluation.baselines import beaten_by
@@ -161,17 +161,17 @@ def _checked(found: dict[str, Any]) -> str:
 
 
 def _promises(scored: dict[str, Any]) -> Iterator[str]:
-    """How each promise does on these examples, in words."""
+    """How each guarantee does on these examples, in words."""
     refusal, sets = scored.get("refusal"), scored.get("conformal")
     if refusal is not None:
         error = "-" if refusal["error"] is None else f"{refusal['error']:.4f}"
         yield (
-            f"promised: at most {refusal['max_error']:g} of the accepted predictions are wrong "
+            f"guaranteed: at most {refusal['max_error']:g} of the accepted predictions are wrong "
             f"({refusal['confidence']:.0%} confidence)"
         )
         wrong, accepted, coverage = (refusal[name] for name in ("wrong", "accepted", "coverage"))
         yield f"here: {wrong} of {accepted:,} are ({error}), at coverage {coverage:.3f}"
     if sets is not None:
         size = f"{sets['mean_size']:.2f} classes" if "mean_size" in sets else f"a width of {sets['mean_width']:.4g}"
-        yield f"promised: {sets['kind']} covers at least {sets['promised']:.1%} of the targets"
+        yield f"guaranteed: {sets['kind']} covers at least {sets['promised']:.1%} of the targets"
         yield f"here: it covers {sets['coverage']:.1%}, with {size} on average"

@@ -36,9 +36,9 @@ def export(
         ),
     ] = "onnx",
     draws: Annotated[
-        int | None, typer.Option(help="Posterior draws in the file. (default: those of a promise, or 30)")
+        int | None, typer.Option(help="Posterior draws in the file. (default: those of a guarantee, or 30)")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the draws. (default: that of a promise, or 0)")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the draws. (default: that of a guarantee, or 0)")] = None,
     by: Annotated[
         str, typer.Option("--by", help="draws, mean (the one function at the mean weights), or moments.")
     ] = "draws",
@@ -128,9 +128,6 @@ def _draws(count: int) -> str:
 
 
 def _read(path: Path) -> object:
-    import numpy as np
+    from bayesify.data.npz import read_array
 
-    try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as problem:
-        raise CommandError(f"{path} cannot be read as an .npy file: {problem}") from None
+    return read_array(path, lambda names: names[0] if names else "")

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def learn_on(
     run: Run,
     data: Annotated[str, typer.Option(help="The new data: columns, sizes and classes as in the run.")],
-    out: Annotated[Path, typer.Option(metavar="RUN", help="Folder for the run that knows both.")],
+    out: Annotated[Path, typer.Option(metavar="RUN", help="Folder for the new run.")],
     task: Annotated[
         str | None, typer.Option(metavar="NAME", help="The name of the new data. (default: a number)")
     ] = None,
@@ -49,17 +49,17 @@ def learn_on(
         int | None, typer.Option(help="Passes over the new data. (default: enough for 2,000 steps)")
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Examples per step.")] = 128,
-    learning_rate: Annotated[float | None, typer.Option(help="Of the optimiser. (default: the method's)")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Learning rate. (default: the method's)")] = None,
     draws: Draws = DRAWS,
-    seed: Annotated[int, typer.Option(help="Of the split, the order of examples and the noise.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split, the order of examples and the noise.")] = 0,
     network: OwnNetwork = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is already there.")] = False,
     as_json: Json = False,
 ) -> None:
     """Teach a variational run new data without the old data: its posterior is the prior.
 
-    The scores are those on a share of the new data that is kept aside, and on the run's own test part where its data is
-    still in its place: the second shows what was forgotten. Certify the new run again: its weights are new.
+    The new run is scored on a held-out share of the new data. If the old data file is still there, it is also scored on
+    the old test part, which shows what was forgotten. Certify the new run again: its weights are new.
     """
     from bayesify.workflows import learn_on as workflow
 

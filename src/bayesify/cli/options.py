@@ -86,7 +86,7 @@ MaxError = Annotated[
     float | None,
     typer.Option(
         metavar="ERROR",
-        help="Accept only what bayesify certify promised: at most this share of the accepted predictions is wrong.",
+        help="Accept only what bayesify certify guaranteed: at most this share of the accepted predictions is wrong.",
     ),
 ]
 OwnNetwork = Annotated[

@@ -7,11 +7,13 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
 from bayesify.errors import RunError, TrainingError, nearest
-from bayesify.files import plain
+from bayesify.files import plain, replacing
 
 FAILED, IMPOSSIBLE = 1, 2
 
@@ -24,10 +26,41 @@ class CommandError(Exception):
         self.code = code
 
 
-def begin() -> None:
-    """Say to a person at a terminal that the command has started, because PyTorch takes seconds to load."""
-    if "torch" not in sys.modules and sys.stderr.isatty():
-        say("loading PyTorch")
+class Beginning(MetaPathFinder):
+    """One line on standard error at the moment when PyTorch begins to load, which takes seconds.
+
+    It is printed in a log too, but not beside `--json` unless a person watches: a program that reads the result needs
+    no line that says it is coming. A command that is refused before it computes prints its error alone.
+
+    Args:
+        command: the name of the command.
+        as_json: whether a program reads the result.
+
+    """
+
+    def __init__(self, command: str, *, as_json: bool) -> None:
+        self.what = command
+        self._silent = as_json and not sys.stderr.isatty()
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        """Print the line before torch is imported; others find the module."""
+        if fullname == "torch":
+            self.forget()
+            if not self._silent:
+                say(f"{self.what}: loading PyTorch")
+
+    def forget(self) -> None:
+        """Print nothing any more."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+
+def begin(command: str, *, as_json: bool) -> Beginning:
+    """Announce that PyTorch loads, if a command loads it."""
+    beginning = Beginning(command, as_json=as_json)
+    if "torch" not in sys.modules:
+        sys.meta_path.insert(0, beginning)
+    return beginning
 
 
 def say(line: str) -> None:
@@ -36,8 +69,11 @@ def say(line: str) -> None:
 
 
 def say_beginning(line: str) -> None:
-    """Say to a person at a terminal what begins: loading torch takes seconds, in which nothing else would be seen."""
-    if sys.stderr.isatty():
+    """Say what begins: with the line about PyTorch, or, where it is loaded already, to a person at a terminal."""
+    waiting = [finder for finder in sys.meta_path if isinstance(finder, Beginning)]
+    for beginning in waiting:
+        beginning.what = line
+    if not waiting and sys.stderr.isatty():
         print(f"{line} ...", file=sys.stderr, flush=True)
 
 
@@ -48,8 +84,11 @@ def emit(result: dict[str, Any]) -> None:
 
 
 def write_csv(file: Path, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table as a CSV file."""
-    with file.open("w", newline="", encoding="utf-8") as stream:
+    """Write a table as a CSV file, completely or not at all; a pipe or a device is written to directly."""
+    with (
+        replacing(file) if file.is_file() or not file.exists() else nullcontext(file) as place,
+        place.open("w", newline="", encoding="utf-8") as stream,
+    ):
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(headings)
         writer.writerows(rows)

@@ -65,11 +65,11 @@ def predict(
     preparation: numbers in .npy, .npz and .csv files are taken as they are.
 
     A row of a table with a category, a spelling or a gap that training never saw is answered "I do not know", with the
-    reason; the other rows are predicted. So is an input that is unlike the training data, where the run has a check
-    for unknown inputs (bayesify unknown RUN).
+    reason. The other rows are predicted. If the run has a check for unknown inputs (bayesify unknown RUN), inputs that
+    are unlike the training data are answered "I do not know" too.
 
-    Aleatoric uncertainty is noise in the data, epistemic uncertainty is what the network has not learnt: for classes in
-    percent of the largest possible, with the nats behind (nats alone in JSON and CSV), for numbers variances.
+    Aleatoric uncertainty is noise in the data. Epistemic uncertainty is what the network has not learnt. For classes
+    both are in percent of the largest possible, with nats in brackets (JSON and CSV: nats); for numbers, variances.
     """
     from bayesify import runs
     from bayesify.decisions import saved_check

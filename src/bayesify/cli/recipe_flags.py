@@ -84,7 +84,7 @@ FLAGS: dict[str, Flag] = {
     "missing": Flag(
         str, DATA, "Missing values of a table: impute (with an input that says where) or refuse. (default: impute)"
     ),
-    "header": Flag(str, DATA, "Whether the first line of a table has names: yes or no. (default: found out)"),
+    "header": Flag(str, DATA, "Whether the first line of a table has names: yes or no. (default: detected)"),
     "test": Flag(
         str,
         DATA,

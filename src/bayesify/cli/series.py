@@ -27,12 +27,12 @@ def series(
         str | None,
         typer.Option(help="Rows in the order of time, with the target. (default: the run's test part)"),
     ] = None,
-    alpha: Annotated[float, typer.Option(help="The share of targets that may be missed in the long run.")] = 0.1,
-    step: Annotated[float, typer.Option(help="How fast the intervals follow the misses.")] = 0.02,
-    window: Annotated[int, typer.Option(help="How many of the latest errors count.")] = 500,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a CSV file with the intervals, one row per target.")
     ] = None,
+    alpha: Annotated[float, typer.Option(help="The share of targets that may be missed in the long run.")] = 0.1,
+    step: Annotated[float, typer.Option(help="How fast the intervals follow the misses.")] = 0.02,
+    window: Annotated[int, typer.Option(help="How many of the latest errors count.")] = 500,
     draws: Draws = DRAWS,
     seed: Seed = 0,
     network: OwnNetwork = None,
@@ -41,7 +41,7 @@ def series(
     """Follow a series in the order of time: each interval is made from the targets before it.
 
     Adaptive conformal intervals widen after a miss and narrow after a hit. The share of misses tends to alpha whatever
-    the series does; a single interval has no promise. Intervals are infinite until enough targets are known.
+    the series does; a single interval has no guarantee. Intervals are infinite until enough targets are known.
     """
     import torch
 

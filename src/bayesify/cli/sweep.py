@@ -45,7 +45,10 @@ def sweep(
         int, typer.Option(help="Examples per step; the grid's rates are for sums over a batch.")
     ] = 128,
     validation: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of the training examples to choose the best network by.")
+        float,
+        typer.Option(
+            metavar="SHARE", show_default="1/6", help="Share of the training examples to choose the best network by."
+        ),
     ] = 1 / 6,
     halving: Annotated[
         int,

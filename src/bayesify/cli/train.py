@@ -86,7 +86,7 @@ def train(
 ) -> None:
     """Train a network and save it as a run: a folder with the model, its configuration and its history.
 
-    Ctrl-C leaves a checkpoint to resume from and exits with code 1. Where --slices was given, the same command goes on.
+    Ctrl-C leaves a checkpoint to resume from and exits with code 1. With --slices, the same command continues.
     """
     where = {"engine": engine, "address": address, "jobs": jobs, "threads": threads, "part": part}
     named = [name for name in where if name in given_flags(context)]

@@ -1,4 +1,4 @@
-"""Decisions under uncertainty: promises about predictions, refusing unknown inputs, asking for labels, acting."""
+"""Decisions under uncertainty: guarantees about predictions, refusing unknown inputs, asking for labels, acting."""
 
 from bayesify.decisions.acquisition import Asked, acquisition_scores, ask, batchbald, choose_from, epig
 from bayesify.decisions.adaptive import AdaptiveConformal, AdaptiveIntervals, adaptive_conformal

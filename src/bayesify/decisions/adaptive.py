@@ -5,7 +5,7 @@ target is seen `a_(t+1) = a_t + step * (alpha - miss_t)`. Whatever the series do
 
     |share of misses - alpha| <= (max(alpha, 1 - alpha) + step) / (step * T)
 
-(Gibbs and Candes, "Adaptive conformal inference under distribution shift", 2021, arXiv:2106.00170). That is a promise
+(Gibbs and Candes, "Adaptive conformal inference under distribution shift", 2021, arXiv:2106.00170). That is a guarantee
 about the average over time, not about a single interval.
 """
 

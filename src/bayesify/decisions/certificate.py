@@ -1,4 +1,4 @@
-"""A certificate: what is promised, for which inputs, from how many examples, and with which digests."""
+"""A certificate: what is guaranteed, for which inputs, from how many examples, and with which digests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from bayesify.decisions.provenance import Provenance
 
 @dataclass(frozen=True)
 class Certificate:
-    """One promise in words, with what it was made from.
+    """One guarantee in words, with what it was made from.
 
     Args:
         kind: `refusal` or `conformal`.
-        promise: what is promised.
+        promise: what is guaranteed.
         found: what was seen on the calibration examples.
         provenance: number of examples, digests of data, weights and configuration, draws, seed, and the inputs that it
-            is promised for.
+            is guaranteed for.
 
     """
 

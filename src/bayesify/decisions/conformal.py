@@ -1,4 +1,4 @@
-"""Conformal prediction on top of any method: sets of classes or intervals that contain the target at a promised rate.
+"""Conformal prediction on top of any method: sets of classes or intervals that contain the target at a guaranteed rate.
 
 Over calibration data and one more example, all drawn in the same way,
 
@@ -36,8 +36,8 @@ class Conformal:
         kind: `lac`, `aps` or `raps` for classes; `split`, `cqr` or `jackknife+` for numbers.
         alpha: the share of targets that may be missed.
         thresholds: largest score that is included; one, or one for each class.
-        coverage: the promised probability, `1 - alpha` (`1 - 2 alpha` for `jackknife+`).
-        class_conditional: whether each class has its own threshold and its own promise.
+        coverage: the guaranteed probability, `1 - alpha` (`1 - 2 alpha` for `jackknife+`).
+        class_conditional: whether each class has its own threshold and its own guarantee.
         randomised: whether `aps` and `raps` include the last class at random.
         penalty: of `raps`.
         rank: of `raps`.
@@ -45,7 +45,7 @@ class Conformal:
         set_seed: seed of the random part of `aps` and `raps`.
         residuals: of `jackknife+`, the residual of each training example.
         resampling: of `jackknife+`, the seed that decides which members left out which examples.
-        provenance: what the promise was made from.
+        provenance: what the guarantee was made from.
 
     Examples:
         >>> sets = bf.conformal(bnn, (x, y), alpha=0.2).sets(bnn.predict(x))
@@ -88,7 +88,7 @@ class Conformal:
         return self.sets_of(predictive)
 
     def sets_of(self, predictive: Predictive) -> Tensor:
-        """`sets` without the check of draws and seed: where they differ, nothing is promised.
+        """`sets` without the check of draws and seed: where they differ, nothing is guaranteed.
 
         Args:
             predictive: predictions for n inputs.
@@ -119,7 +119,7 @@ class Conformal:
         return self.interval_of(predictive)
 
     def interval_of(self, predictive: Predictive) -> tuple[Tensor, Tensor]:
-        """`interval` without the check of draws and seed: where they differ, nothing is promised.
+        """`interval` without the check of draws and seed: where they differ, nothing is guaranteed.
 
         Args:
             predictive: predictions for n inputs; for `jackknife+` with all members.
@@ -171,7 +171,7 @@ class Conformal:
 
     @property
     def certificate(self) -> Certificate:
-        """What is promised, for which inputs, and from what."""
+        """What is guaranteed, for which inputs, and from what."""
         what = "set of classes" if self.kind in OF_CLASSES else "interval"
         each = ", for each class on its own" if self.class_conditional else ""
         promise = (
@@ -212,7 +212,7 @@ def conformal(
 ) -> Conformal:
     """Prediction sets or intervals that contain the target with probability `1 - alpha`, on top of any method.
 
-    The promise is saved with the method. It is an average over inputs and over calibration data.
+    The guarantee is saved with the method. It is an average over inputs and over calibration data.
 
     Args:
         bnn: a fitted method, recalibrated before if it is to be.
@@ -221,8 +221,8 @@ def conformal(
         alpha: the share of targets that may be missed.
         kind: for classes `lac` (default; the smallest sets), `aps` or `raps` (sets that adapt to the input); for
             numbers `split` (default), `cqr` (from the predictive quantiles) or `jackknife+` (needs no held-out data,
-            but `Ensemble(bootstrap=True)`; it promises `1 - 2 alpha`).
-        class_conditional: give each class its own threshold, so that the promise holds for each class.
+            but `Ensemble(bootstrap=True)`; it guarantees `1 - 2 alpha`).
+        class_conditional: give each class its own threshold, so that the guarantee holds for each class.
         randomised: let `aps` and `raps` include the last class at random, from a hash of the prediction and the seed;
             False gives larger sets.
         penalty: of `raps`, for each class beyond `rank`.
@@ -230,7 +230,7 @@ def conformal(
         scaled: let `split` divide residuals by the predicted standard deviation, for intervals that adapt.
         draws: posterior draws for each prediction.
         seed: of the draws, and of the random part of the sets.
-        population: the inputs that it is promised for, in words, for the certificate.
+        population: the inputs that it is guaranteed for, in words, for the certificate.
 
     Returns:
         A `Conformal` with `sets(predictive)` or `interval(predictive)`.

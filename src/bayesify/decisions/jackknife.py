@@ -5,7 +5,7 @@ The interval at x goes from the `floor(alpha (n + 1))`-th smallest of `f_i(x) - 
 `ceil((1 - alpha)(n + 1))`-th smallest of `f_i(x) + R_i`. It contains the target with a probability of at least
 `1 - 2 alpha`, and usually about `1 - alpha` (Kim, Xu and Barber, "Predictive inference is free with the
 jackknife+-after-bootstrap", 2020, arXiv:2002.09025; exact for a random number of members, as there).
-An example that every member trained on has no `f_i`: it counts as an infinite residual, which keeps the promise.
+An example that every member trained on has no `f_i`: it counts as an infinite residual, which keeps the guarantee.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Whether inputs still look like the calibration examples: a conformal test martingale.
 
-A promise needs new inputs drawn like the calibration examples. Each new score gets a conformal p-value, its randomised
-rank among all scores before it and those of the calibration. If all are exchangeable, the p-values are independent and
-uniform, and no strategy that bets on them wins: its capital M, which starts at 1, is a martingale, so
+A guarantee needs new inputs drawn like the calibration examples. Each new score gets a conformal p-value, its
+randomised rank among all scores before it and those of the calibration. If all are exchangeable, the p-values are
+independent and uniform, and no strategy that bets on them wins: its capital M, which starts at 1, is a martingale, so
 
     P(M ever reaches 1 / risk) <= risk
 

@@ -1,6 +1,6 @@
-"""Where a promise comes from: how many examples, of which data, for which weights and which way of predicting.
+"""Where a guarantee comes from: how many examples, of which data, for which weights and which way of predicting.
 
-A promise holds for one fixed predictor. The number of draws and their seed are part of it.
+A guarantee holds for one fixed predictor. The number of draws and their seed are part of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesify import noise
-from bayesify.errors import RunError
+from bayesify.errors import RunError, at_least, whole_number
 from bayesify.evaluation import read_targets
 from bayesify.methods import Method, saving
 from bayesify.predictive import Predictive
@@ -29,7 +29,7 @@ _DECIDES = ("method", "settings", "network", "bayesian", "output", "parameters",
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a promise was made from.
+    """What a guarantee was made from.
 
     Args:
         examples: number of calibration examples.
@@ -39,7 +39,7 @@ class Provenance:
         draws: posterior draws of each prediction.
         seed: of the draws.
         by: `draws`, `moments` or `mean`.
-        population: the inputs that it is promised for, in words.
+        population: the inputs that it is guaranteed for, in words.
 
     """
 
@@ -57,7 +57,7 @@ class Provenance:
         return asdict(self)
 
     def check(self, predictive: Predictive) -> None:
-        """Refuse a prediction that was made in another way than the ones that the promise was made from.
+        """Refuse a prediction that was made in another way than the ones that the guarantee was made from.
 
         Args:
             predictive: predictions for any inputs.
@@ -68,13 +68,13 @@ class Provenance:
         """
         if predictive.draws != self.draws:
             raise ValueError(
-                f"the promise was made for predictions of {self.draws} draws, got {predictive.draws}: predict with "
+                f"the guarantee was made for predictions of {self.draws} draws, got {predictive.draws}: predict with "
                 f"draws={self.draws}, seed={self.seed}, or calibrate for this number"
             )
         if predictive.keys is not None:
             keys = noise.keys(self.seed, noise.Stream.LOGITS, draws=range(self.draws))
             if not torch.equal(keys, predictive.keys.cpu()):
-                raise ValueError(f"the promise was made for predictions of seed {self.seed}, this one has another")
+                raise ValueError(f"the guarantee was made for predictions of seed {self.seed}, this one has another")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class CalibrationData:
             done += len(part)
 
     def provenance(self, population: str | None = None) -> Provenance:
-        """What a promise that is made from these examples says about its origin."""
+        """What a guarantee that is made from these examples says about its origin."""
         few = pytree.tree_map_only(Tensor, lambda leaf: leaf[:1], self.x)
         draws = self.method.predict(few, draws=self.draws, seed=self.seed, by=self.by).draws
         return Provenance(
@@ -146,11 +146,17 @@ def provenance_from(plain: Any) -> Provenance:
         RunError: the description is not one of ours.
 
     """
-    return Provenance(**checked_fields(Provenance, plain))
+    made = Provenance(**checked_fields(Provenance, plain))
+    try:
+        at_least("draws", made.draws, 1)
+        whole_number("seed", made.seed)
+    except ValueError as problem:
+        raise RunError(f"a saved promise cannot be read: {problem}") from None
+    return made
 
 
 def checked_fields(kind: Any, plain: Any) -> dict[str, Any]:
-    """The fields of a saved promise, each of its own type; other types come from damaged or hostile files.
+    """The fields of a saved guarantee, each of its own type; other types come from damaged or hostile files.
 
     Args:
         kind: the dataclass that they are for.
@@ -165,7 +171,7 @@ def checked_fields(kind: Any, plain: Any) -> dict[str, Any]:
     """
     known = {item.name: str(item.type) for item in fields(kind)}
     if not isinstance(plain, dict) or set(plain) != set(known):
-        raise RunError(f"a saved promise cannot be read: it must have {', '.join(known)}")
+        raise RunError(f"a saved guarantee cannot be read: it must have {', '.join(known)}")
     for name, value in plain.items():
         wanted = known[name]
         items = value if wanted.startswith("tuple") and isinstance(value, list | tuple) else [value]
@@ -173,7 +179,7 @@ def checked_fields(kind: Any, plain: Any) -> dict[str, Any]:
         for item in items:
             fits = isinstance(item, types) and (not isinstance(item, bool) or bool in types)
             if not (fits or (item is None and "None" in wanted)) or (isinstance(item, float) and not isfinite(item)):
-                raise RunError(f"a saved promise cannot be read: {name} must be {wanted}, got {str(item)[:40]!r}")
+                raise RunError(f"a saved guarantee cannot be read: {name} must be {wanted}, got {str(item)[:40]!r}")
     return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
 
 

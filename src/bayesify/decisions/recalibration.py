@@ -11,8 +11,8 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy import optimize
 from torch import Tensor
 
 from bayesify.decisions.provenance import CalibrationData, read
@@ -44,11 +44,11 @@ def recalibrate(bnn: Method, data: Any, by: str | None = None, *, draws: int = 1
     """Correct the probabilities of a method on held-out data, as the last step of every later prediction.
 
     The map is kept in `bnn.recalibration` and saved with the run; `predict`, `evaluate`, the server and the studio use
-    it. It acts on the mean over the draws. Promises that were made before are dropped: they were made without it.
+    it. It acts on the mean over the draws. Guarantees that were made before are dropped: they were made without it.
 
     Args:
         bnn: a fitted method. It is changed in place; an earlier recalibration is replaced.
-        data: `(x, y)`, a `Dataset` or a `DataLoader` that played no part in training. Promises (`calibrate`,
+        data: `(x, y)`, a `Dataset` or a `DataLoader` that played no part in training. Guarantees (`calibrate`,
             `conformal`) need other examples again.
         by: for classes `temperature` (default, one number), `vector` (two numbers for each class) or `isotonic` (a
             rising map for each class); for numbers `variance` (default, one number) or `isotonic`.
@@ -95,7 +95,7 @@ def recalibrate(bnn: Method, data: Any, by: str | None = None, *, draws: int = 1
     dropped = [name for name in bnn.guarantees if name != "used"]
     if dropped:
         logger.warning(
-            "earlier promises (%s) are dropped: they were made without this recalibration", ", ".join(dropped)
+            "earlier guarantees (%s) are dropped: they were made without this recalibration", ", ".join(dropped)
         )
         bnn.guarantees = {name: value for name, value in bnn.guarantees.items() if name not in dropped}
     return bnn
@@ -128,7 +128,7 @@ def fit_class_map(probs: Tensor, labels: Tensor, by: str) -> ClassMap:
     def loss(logarithm: float) -> float:
         return _nll(Temperature(math.exp(logarithm)).probs(probs), labels)
 
-    return Temperature(math.exp(float(optimize.minimize_scalar(loss, bounds=(-4.0, 4.0), method="bounded").x)))
+    return Temperature(math.exp(float(scipy.optimize.minimize_scalar(loss, bounds=(-4.0, 4.0), method="bounded").x)))
 
 
 def _vector(probs: Tensor, labels: Tensor) -> VectorScale:
@@ -146,7 +146,7 @@ def _vector(probs: Tensor, labels: Tensor) -> VectorScale:
         return float(value.detach()), parameters.grad.numpy()
 
     start = np.concatenate((np.ones(classes), np.zeros(classes)))
-    found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B").x
+    found = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B").x
     return VectorScale(tuple(found[:classes].tolist()), tuple(found[classes:].tolist()))
 
 
@@ -174,7 +174,7 @@ def _fit_numbers(held_out: CalibrationData, by: str) -> Recalibration:
         scaled = VarianceScale(math.exp(logarithm))
         return float(sum(-Recalibrated(part, scaled).log_prob(targets).sum() for part, targets in parts))
 
-    return VarianceScale(math.exp(float(optimize.minimize_scalar(loss, bounds=(-4.0, 4.0), method="bounded").x)))
+    return VarianceScale(math.exp(float(scipy.optimize.minimize_scalar(loss, bounds=(-4.0, 4.0), method="bounded").x)))
 
 
 def _isotonic_numbers(parts: list[tuple[Predictive, Tensor]]) -> IsotonicNumbers:

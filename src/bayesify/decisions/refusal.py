@@ -27,11 +27,11 @@ from bayesify.predictive.predictive import CLASSIFICATION_SCORES, REGRESSION_SCO
 
 @dataclass(frozen=True)
 class Refusal:
-    """A threshold with a promise about the predictions that it accepts.
+    """A threshold with a guarantee about the predictions that it accepts.
 
     Args:
-        max_error: the promised bound: the largest share of wrong predictions among the accepted ones.
-        confidence: how sure the promise is.
+        max_error: the guaranteed bound: the largest share of wrong predictions among the accepted ones.
+        confidence: how sure the guarantee is.
         by: the score that is compared with the threshold.
         threshold: the least confidence that is accepted; for other scores the largest uncertainty.
         coverage: share of the calibration examples that is accepted.
@@ -39,7 +39,7 @@ class Refusal:
         errors: number of these that is wrong.
         bound: upper bound of the error of accepted predictions, at the same confidence.
         tolerance: for numbers, how far a prediction may be from the target before it is wrong.
-        provenance: what the promise was made from.
+        provenance: what the guarantee was made from.
 
     Examples:
         >>> x_held, y_held = x.repeat(10, 1), y.repeat(10)
@@ -61,7 +61,7 @@ class Refusal:
     provenance: Provenance
 
     def accept(self, predictive: Predictive) -> Tensor:
-        """Which predictions the promise covers.
+        """Which predictions the guarantee covers.
 
         Args:
             predictive: predictions with the draws and the seed of the calibration.
@@ -78,7 +78,7 @@ class Refusal:
         return score >= self.threshold if self.by == "confidence" else score <= self.threshold
 
     def wrong(self, predictive: Predictive, targets: Tensor) -> Tensor:
-        """Which predictions are wrong in the sense of the promise.
+        """Which predictions are wrong in the sense of the guarantee.
 
         Args:
             predictive: predictions for n inputs.
@@ -92,7 +92,7 @@ class Refusal:
 
     @property
     def certificate(self) -> Certificate:
-        """What is promised, for which inputs, and from what."""
+        """What is guaranteed, for which inputs, and from what."""
         what = "wrong" if self.tolerance is None else f"more than {self.tolerance:g} away from the target"
         rule = f"{self.by} {'>=' if self.by == 'confidence' else '<='} {self.threshold:.6g}"
         promise = (
@@ -130,25 +130,25 @@ def calibrate(
 ) -> Refusal:
     """A threshold above which at most `max_error` of the predictions are wrong, with a given confidence.
 
-    The promise is saved with the method. It holds for inputs drawn like the calibration examples, predicted with the
+    The guarantee is saved with the method. It holds for inputs drawn like the calibration examples, predicted with the
     same draws and seed; it needs that a stricter threshold does not have a higher error.
 
     Args:
         bnn: a fitted method, recalibrated before if it is to be.
         data: `(x, y)`, a `Dataset` or a `DataLoader` that played no part in training or in choosing the method.
         max_error: the largest share of wrong predictions among the accepted ones.
-        confidence: the probability, over calibration data, that the promise is kept.
+        confidence: the probability, over calibration data, that the guarantee is kept.
         by: the score of the threshold, as for `Predictive.score`: `confidence` for classes, `std` for numbers.
         tolerance: for numbers: a prediction is wrong if its mean is further than this from the target.
         draws: posterior draws for each prediction.
         seed: of the draws.
-        population: the inputs that it is promised for, in words, for the certificate.
+        population: the inputs that it is guaranteed for, in words, for the certificate.
 
     Returns:
         A `Refusal` with `threshold`, `coverage`, `accept(predictive)` and `certificate`.
 
     Raises:
-        ValueError: the data does not support the promise; the message has the number of examples that would be needed.
+        ValueError: the data does not support the guarantee; the message has the number of examples that it would take.
 
     References:
         A. Angelopoulos et al., "Learn then test: calibrating predictive algorithms to achieve risk control", 2021,
@@ -168,7 +168,7 @@ def calibrate(
     numbers = bnn.likelihood.kind == "regression"
     if numbers and tolerance is None:
         raise ValueError(
-            "numbers are never exactly right: give tolerance= (--tolerance), or promise intervals (conformal, --alpha)"
+            "numbers are never exactly right: give tolerance= (--tolerance), or ask for intervals (conformal, --alpha)"
         )
     if not numbers and tolerance is not None:
         raise ValueError("tolerance is for numbers, this method predicts classes")
@@ -209,27 +209,29 @@ def calibrate(
 
 
 def promised(bnn: Method) -> list[Refusal]:
-    """The refusals that were promised for a method, the latest last."""
+    """The refusals that were guaranteed for a method, the latest last."""
     saved = bnn.guarantees.get("refusal") or {"promises": []}
     listed = saved.get("promises") if isinstance(saved, dict) else None
     if not isinstance(listed, list):
-        raise RunError("the saved refusals cannot be read: expected a list of promises")
+        raise RunError("the saved refusals cannot be read: expected a list of guarantees")
     made = []
     for plain in listed:
         known = checked_fields(Refusal, plain)
+        if known["by"] not in (*CLASSIFICATION_SCORES, *REGRESSION_SCORES):
+            raise RunError(f"the saved refusals cannot be read: unknown score {known['by'][:40]!r}")
         made.append(Refusal(**known | {"provenance": provenance_from(known["provenance"])}))
     return made
 
 
 def refusal_of(bnn: Method, max_error: float | None = None) -> Refusal:
-    """The refusal that was promised for a method.
+    """The refusal that was guaranteed for a method.
 
     Args:
         bnn: a method, loaded from a run or calibrated in this session.
-        max_error: the largest error that the promise may allow; None takes the latest promise.
+        max_error: the largest error that the guarantee may allow; None takes the latest guarantee.
 
     Returns:
-        The refusal with the highest coverage among those that promise at most `max_error`.
+        The refusal with the highest coverage among those that guarantee at most `max_error`.
 
     Raises:
         ValueError: there is none.
@@ -237,13 +239,13 @@ def refusal_of(bnn: Method, max_error: float | None = None) -> Refusal:
     """
     known = promised(bnn)
     if not known:
-        raise ValueError("no error was promised for this run: use bayesify certify RUN --max-error, or bf.calibrate")
+        raise ValueError("no error was guaranteed for this run: use bayesify certify RUN --max-error, or bf.calibrate")
     if max_error is None:
         return known[-1]
     fitting = [refusal for refusal in known if refusal.max_error <= share("max_error", max_error) + 1e-12]
     if not fitting:
         made = ", ".join(f"{refusal.max_error:g}" for refusal in known)
-        raise ValueError(f"an error of at most {max_error:g} was not promised for this run, only {made}: certify it")
+        raise ValueError(f"an error of at most {max_error:g} was not guaranteed for this run, only {made}: certify it")
     return max(fitting, key=lambda refusal: refusal.coverage)
 
 

@@ -20,8 +20,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 _FIRST, _SECOND = 2, 8
 
@@ -48,7 +48,7 @@ def loosest(
         certainty: one number for each example, higher is more certain.
         wrong: whether each prediction is wrong.
         max_error: the bound.
-        risk: the probability with which the promise may be broken, one minus the confidence.
+        risk: the probability with which the guarantee may be broken, one minus the confidence.
 
     Returns:
         The accepted examples; None where no threshold passes.
@@ -56,7 +56,7 @@ def loosest(
     """
     counts, errors = candidates(certainty, wrong)
     starts, level = _starts(len(wrong), max_error, risk)
-    passed = stats.binom.cdf(errors, counts, max_error) <= level
+    passed = scipy.stats.binom.cdf(errors, counts, max_error) <= level
     best = None
     for start in starts:
         first = int(np.searchsorted(counts, start))
@@ -104,7 +104,7 @@ def examples_needed(
 def _factor(count: int, errors: int, max_error: float, risk: float) -> float:
     """By how much a sample must grow, at the same rate of errors, until it passes."""
     factor = 1.0
-    while stats.binom.cdf(math.ceil(factor * errors), math.floor(factor * count), max_error) > risk:
+    while scipy.stats.binom.cdf(math.ceil(factor * errors), math.floor(factor * count), max_error) > risk:
         factor *= 1.05
         if factor > 1e6:
             return math.inf
@@ -125,4 +125,4 @@ def smallest_bound(certainty: NDArray[np.floating], wrong: NDArray[np.bool_], ri
 
 def upper_bound(count: int, errors: int, risk: float) -> float:
     """The one-sided bound of Clopper and Pearson for an error rate."""
-    return 1.0 if errors >= count else float(stats.beta.ppf(1 - risk, errors + 1, count - errors))
+    return 1.0 if errors >= count else float(scipy.stats.beta.ppf(1 - risk, errors + 1, count - errors))

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from bayesify import runs
 from bayesify.decisions.acquisition import check_draws
-from bayesify.errors import RunError, at_least, choose
+from bayesify.errors import RunError, at_least, choose, whole_number
 from bayesify.functional.inputs import count
 from bayesify.functional.selection import is_normalisation, owner_of
 from bayesify.likelihoods.labels import Labels
@@ -36,14 +36,15 @@ if TYPE_CHECKING:
 OF_PREDICTIONS = ("entropy", "mutual_information", "confidence", "spread", "energy")
 OF_FEATURES = ("mahalanobis", "knn")
 SCORES = (*OF_PREDICTIONS, *OF_FEATURES)
-# Why an input is not answered, in the words of predict, the server and the studio.
+# Why an input is not answered.
 UNLIKE = "unlike the training data"
 _SAVED = ("by", "coverage", "neighbours", "layer", "draws", "seed")
 # Sets of weights whose features are used where a method has no mean weights, and training inputs that are kept at most.
-_VIEWS, _KEPT = 5, 10_000
-_AT_ONCE, _FEW = 1000, 8
+_VIEWS, _KEPT, _AT_ONCE, _FEW = 5, 10_000, 1000, 8
 # Numbers of an input that is compared itself: distances between larger ones say little about their kind.
 _SMALL = 1024
+# A saved check of a stranger may not make a prediction take hours.
+_MOST_DRAWS = 10_000
 
 
 class UnknownInputs:
@@ -120,10 +121,10 @@ class UnknownInputs:
             Scores, `[batch]`.
 
         """
-        if self.by == "knn":
-            return self._distances(self._features(as_inputs(x, self.bnn.network.dtype)))
-        if self.by == "mahalanobis":
-            return self._mahalanobis(self._features(as_inputs(x, self.bnn.network.dtype)))
+        if self.by in OF_FEATURES:
+            features = self._features(as_inputs(x, self.bnn.network.dtype))
+            self._check_features(features)
+            return self._distances(features) if self.by == "knn" else self._mahalanobis(features)
         parts = self.bnn.predict_in_parts(x, draws=self.draws, seed=self.seed)
         return torch.cat([score_of(part, self.by) for part in parts])
 
@@ -186,10 +187,49 @@ class UnknownInputs:
             raise RunError(f"{file} was made for other weights: make it again with bayesify unknown {run}")
         check = cls.__new__(cls)
         vars(check).update({"bnn": bnn, "_tensors": tensors, **{name: about[name] for name in (*_SAVED, "threshold")}})
+        try:
+            check._check()  # noqa: SLF001 -- its own
+        except ValueError as problem:
+            raise RunError(f"{file} is damaged: {problem}; make it again with bayesify unknown {run}") from None
         return check
 
     def __repr__(self) -> str:
         return f"UnknownInputs(by={self.by!r}, coverage={self.coverage}, threshold={self.threshold:.4g})"
+
+    def _check(self) -> None:
+        """Refuse what `save` does not write: a checksum can be right for any content."""
+        choose("score of unknown inputs", str(self.by), SCORES)
+        at_least("neighbours", self.neighbours, 1)
+        whole_number("seed", self.seed)
+        if at_least("draws", self.draws, 1) > _MOST_DRAWS:
+            raise ValueError(f"draws must be at most {_MOST_DRAWS:,}, got {self.draws}")
+        if self.layer != "input":
+            _layer_name(self.bnn, str(self.layer))
+        for name, value in (("coverage", self.coverage), ("threshold", self.threshold)):
+            if not isinstance(value, int | float) or not abs(value) < 1e300:
+                raise ValueError(f"{name} must be a number, got {str(value)[:40]!r}")
+            setattr(self, name, float(value))
+        for name in {"knn": ("known",), "mahalanobis": ("means", "precision")}.get(self.by, ()):
+            if name not in self._tensors or self._tensors[name].ndim != 3 or not self._tensors[name].numel():
+                raise ValueError(f"{name} must be a tensor with three axes")
+            self._tensors[name] = self._tensors[name].double()
+        if self.by == "mahalanobis" and len(set(self._tensors["precision"].shape[1:])) != 1:
+            raise ValueError("precision must be square")
+        if self.by not in {*OF_FEATURES, "spread", "mutual_information"} and self._is_of_numbers:
+            raise ValueError(f"{self.by} is for classes")
+
+    @property
+    def _is_of_numbers(self) -> bool:
+        return self.bnn.likelihood.kind != "classification"
+
+    def _check_features(self, features: Tensor) -> None:
+        """Refuse a check that was made for features of another size."""
+        for name, tensor in self._tensors.items():
+            if (tensor.shape[0], tensor.shape[-1]) != (features.shape[0], features.shape[-1]):
+                raise RunError(
+                    f"the check for unknown inputs does not fit the network: {name} is {list(tensor.shape)}, and an "
+                    f"input has {features.shape[-1]} features in {features.shape[0]} views; make it again"
+                )
 
     def _fit(self, known: Any) -> None:
         features = self._features(known)
@@ -211,7 +251,7 @@ class UnknownInputs:
 
     def _labels(self, known: Any) -> Tensor:
         """The predicted class of each training input; one class for numbers."""
-        if self.bnn.likelihood.kind != "classification":
+        if self._is_of_numbers:
             return torch.zeros(count(known), dtype=torch.int64)
         parts = self.bnn.predict_in_parts(known, draws=self.draws, seed=self.seed)
         labels = torch.cat([part.labels for part in parts])

@@ -6,6 +6,7 @@ works as one process where there is none.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import zlib
@@ -309,11 +310,19 @@ def start(device: torch.device) -> None:
         # A launcher that starts processes again keeps its store, with the addresses of those that are gone.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         dist.init_process_group(backend, store=PrefixStore(f"bayesify/{attempt}", store), rank=rank, world_size=size)
+        # A thread of the group that still runs when the interpreter ends can abort the process after its work is done.
+        atexit.register(_end)
     except (RuntimeError, ValueError) as problem:
         raise TrainingError(
             f"the {launched_processes()} processes (WORLD_SIZE) cannot find each other: {first_line(problem)}; start "
             "them with torchrun, or give distributed=False"
         ) from problem
+
+
+def _end() -> None:
+    """End the process group that `start` has initialised, unless the script has ended it."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def local_device(device: torch.device | str | None) -> torch.device | str | None:

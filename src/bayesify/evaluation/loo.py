@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from bayesify.methods.convergence import arviz_statistics
 from bayesify.methods.log_likelihoods import log_likelihoods
@@ -192,8 +192,8 @@ def loo(method: Method, data: Any, draws: int = 2000, seed: int = 0) -> LOO:
     efficiency = _efficiency(found.trained.numpy() / temperature)
     # ArviZ takes log-likelihoods, and makes the weights of their negatives.
     weights, shapes = statistics.psislw(trained, r_eff=efficiency, axis=-1)
-    terms: Floats = logsumexp(weights + density, axis=1)
-    known: Floats = logsumexp(density, axis=1) - math.log(density.shape[1])
+    terms: Floats = scipy.special.logsumexp(weights + density, axis=1)
+    known: Floats = scipy.special.logsumexp(density, axis=1) - math.log(density.shape[1])
     count = density.shape[1]
     result = LOO(
         elpd=float(terms.sum()),

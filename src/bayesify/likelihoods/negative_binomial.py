@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import scipy
 import torch
-from scipy import special
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -124,7 +124,7 @@ class NegativeBinomial(Counts):
         size = one_number((-log_dispersion).exp().expand_as(log_mean)).detach().double().cpu().numpy()
         counts = values.floor()
         places = (counts.clamp(min=0) + 1).detach().double().cpu().numpy()
-        probability = torch.from_numpy(special.betainc(size, places, share)).to(log_mean)
+        probability = torch.from_numpy(scipy.special.betainc(size, places, share)).to(log_mean)
         return torch.where(counts >= 0, probability, 0.0)
 
     def information_root(self, outputs: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import scipy
 import torch
-from scipy import special
 from torch import Tensor
 
 from bayesify.likelihoods.location_scale import LocationScale
@@ -78,7 +78,7 @@ class StudentT(LocationScale):
             Probabilities, shaped like `z`.
 
         """
-        return torch.from_numpy(special.stdtr(self.df, z.detach().double().cpu().numpy())).to(z)
+        return torch.from_numpy(scipy.special.stdtr(self.df, z.detach().double().cpu().numpy())).to(z)
 
     def standard_quantile(self, levels: Tensor) -> Tensor:
         """The quantiles of Student's t.
@@ -90,7 +90,7 @@ class StudentT(LocationScale):
             Quantiles, shaped like `levels`.
 
         """
-        values = special.stdtrit(self.df, levels.detach().double().cpu().numpy())
+        values = scipy.special.stdtrit(self.df, levels.detach().double().cpu().numpy())
         return torch.as_tensor(values, dtype=torch.float64).to(levels)
 
     def settings(self) -> dict[str, Any]:

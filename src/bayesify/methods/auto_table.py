@@ -28,6 +28,9 @@ USUAL_GRADIENTS = 12_000
 PLANNED_SHARE = 0.8
 # Epochs of rows that say how many steps they take.
 FEWEST_EPOCHS, MOST_EPOCHS = 40, 350
+# Degrees of freedom of the noise of large tables: among thousands of rows some are far from any normal noise, and a few
+# of them decide its NLL (docs/choosing.md).
+TAILS = 5.0
 # Stand for the first and the last layer of a network that is made, whose names depend on how it is made.
 FIRST_LAYER, LAST_LAYER = "FIRST", "LAST"
 
@@ -78,6 +81,7 @@ class Row:
         samples: whether it samples, and so must be affordable.
         network: `units` and `activation` of a network that is made for a table.
         noise: of regression targets, where the likelihood leaves it open.
+        tails: degrees of freedom of a Student-t noise, where the likelihood leaves it open; None is a normal noise.
         prior: of a network that is made for a table, where the user names none.
         settings: of the method and of `fit`, by the names of a recipe.
         steps: of training at most; the epochs follow from the number of rows, between `FEWEST_EPOCHS` and
@@ -100,6 +104,7 @@ class Row:
     samples: bool = False
     network: Mapping[str, Any] = field(default_factory=dict)
     noise: str | None = None
+    tails: float | None = None
     prior: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     steps: int | None = None
@@ -121,6 +126,7 @@ class Choice:
         settings: of the method and of `fit`, by the names of a recipe; all others are the method's defaults.
         holdout: the share of the examples to set aside, to decide when to stop.
         recalibrate: whether these examples also scale the widths of predicted numbers.
+        tails: degrees of freedom of a Student-t noise, where the likelihood leaves it open; None is a normal noise.
 
     """
 
@@ -133,6 +139,7 @@ class Choice:
     settings: Mapping[str, Any]
     holdout: float = 0.0
     recalibrate: bool = False
+    tails: float | None = None
 
 
 # Inputs are standardised, so weights of the first layer are around 1; sums over units stay around 1 by their fan-in.
@@ -204,6 +211,7 @@ TABLE: tuple[Row, ...] = (
         fewest_rows=300,
         network={"units": (100, 100, 100), "activation": "relu"},
         noise="heteroscedastic",
+        tails=TAILS,
         settings={"members": 5, "learning_rate": 3e-3, "batch_size": 256, **_EARLY},
         steps=10_000,
         holdout=0.1,
@@ -318,7 +326,8 @@ def markdown() -> str:
         settings += [f"{row.steps:,} steps at most"] if row.steps else []
         both = " and scale the intervals of numbers" if row.recalibrate else ""
         settings += [f"{100 * row.holdout:.0f}% of the rows decide when to stop{both}"] if row.holdout else []
-        cells = (row.when, f"`{row.method}`", network, row.noise or "", ", ".join(settings), row.cost)
+        noise = f"{row.noise}, Student-t({row.tails:g})" if row.tails else row.noise or ""
+        cells = (row.when, f"`{row.method}`", network, noise, ", ".join(settings), row.cost)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -457,6 +466,7 @@ def _chosen(row: Row, problem: Problem) -> Choice:
         MappingProxyType(settings),
         holdout,
         row.recalibrate and holdout > 0 and problem.kind == "regression",
+        None if noise is None else row.tails,
     )
 
 

@@ -164,7 +164,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "predictive": Option(str, "linearised, weights"),
         "prior_precision": Option(str, "fixed, marginal_likelihood (default)"),
         "begin": Option(float, "take snapshots after this share of training", "SHARE"),
-        "chains": Option(int, "how many chains (default: 4; sgld and sghmc on images 1)", "N"),
+        "chains": Option(int, "how many chains (default: 4; sgld and sghmc of large networks 1)", "N"),
         "samples": Option(int, "draws kept from each chain (default: 100; hmc 500)", "N"),
         "burn_in": Option(
             float, "the share of training that is not kept (default: until the log joint settles)", "SHARE"

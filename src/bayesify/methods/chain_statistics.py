@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+import scipy
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -79,8 +79,8 @@ def _halves(values: Array) -> Array:
 def _normal_scores(values: Array) -> Array:
     """Normal quantiles of the ranks over all chains, quantity by quantity."""
     flat = values.reshape(-1, values.shape[-1])
-    ranks = stats.rankdata(flat, axis=0)
-    return np.asarray(special.ndtri((ranks - 0.375) / (len(flat) + 0.25))).reshape(values.shape)
+    ranks = scipy.stats.rankdata(flat, axis=0)
+    return np.asarray(scipy.special.ndtri((ranks - 0.375) / (len(flat) + 0.25))).reshape(values.shape)
 
 
 def _ratio(scores: Array) -> Array:

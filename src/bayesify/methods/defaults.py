@@ -6,7 +6,7 @@ Names are those of a recipe: arguments of the constructor and of `fit`. None lea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -39,20 +39,19 @@ DEFAULTS: Mapping[str, Mapping[str, Settings]] = MappingProxyType(
         "ivon": {
             "classification": {"learning_rate": 0.1, "schedule": "cosine"},
             "regression": {"learning_rate": 0.1, "schedule": "cosine"},
-            # Large networks start without a warm-up; at a rate of 0.1 digits ended at chance.
-            "images": {"learning_rate": 0.03},
+            # Large networks start without a warm-up; at rates of 0.1 and 0.2 fits of digits blew up.
+            "images": {"learning_rate": 0.03, "schedule": "cosine"},
         },
-        # These find their step size, batches and steps from the data. Samples of a large network take much memory.
+        # These find their step size, batches and steps from the data.
         **{
-            name: {
-                "classification": {"learning_rate": None, "schedule": "constant"},
-                "regression": {"learning_rate": None, "schedule": "constant"},
-                "images": {"chains": 1},
-            }
-            for name in ("sgld", "sghmc")
+            name: {kind: {"learning_rate": None, "schedule": "constant"} for kind in ADAM} for name in ("sgld", "sghmc")
         },
     }
 )
+
+# Networks of more weights than this have the defaults of images, whatever their inputs: a rate of 0.01 is too large.
+# SGLD and SGHMC have one chain there, because samples take much memory.
+LARGE_NETWORK = 100_000
 
 # Tables of numbers have 50 hidden units from this many training rows on, and 10 below. Variational networks and chains
 # have 10 up to `MANY_ROWS`: with 50, variational networks predict worse there (docs/choosing-defaults.md).
@@ -100,6 +99,37 @@ def units_for_tables(kind: str, rows: int, method: str = "point") -> tuple[int, 
     return (10,) if kind == "regression" and rows < enough else (50,)
 
 
+def prior_for_tables(kind: str, rows: int, inputs: int, method: str, units: Sequence[int] | None = None) -> str | None:
+    """The prior of a perceptron for a table, where none is named.
+
+    Args:
+        kind: `classification` or `regression`.
+        rows: training examples.
+        inputs: columns.
+        method: its name.
+        units: hidden units that were named.
+
+    Returns:
+        The text form of the prior, in which `FIRST` stands for the first layer; None leaves it to the method.
+
+    Examples:
+        >>> from bayesify.methods.defaults import prior_for_tables
+        >>> prior_for_tables("regression", 1000, 8, "ensemble"), prior_for_tables("regression", 1000, 8, "variational")
+        ('normal:fan_in', None)
+
+    """
+    if kind != "regression":
+        return None
+    strong = rows >= FEW_ROWS and inputs >= FEW_INPUTS
+    if method in MAP_METHODS:
+        return PRIOR_OF_REGRESSIONS if strong else PRIOR_OF_FEW_ROWS
+    if method == "ivon" and strong and rows < NOT_MANY_ROWS:
+        return PRIOR_OF_REGRESSIONS
+    if method == "variational" and max(units or (0,)) >= WIDE:
+        return PRIOR_OF_WIDE_REGRESSIONS
+    return PRIOR_OF_CHAINS if method in {"sgld", "sghmc"} else None
+
+
 def sampled_noise(spread: float) -> str:
     """The prior of a Gaussian noise that a sampler finds beside the weights, where none is named.
 
@@ -119,6 +149,11 @@ def sampled_noise(spread: float) -> str:
 
     """
     return f"half-cauchy({spread:.6g})"
+
+
+# Scikit-learn's estimators take a fifth of the usual steps, so that a fit takes about a second. At the usual rate the
+# noise of a variational regression does not get there in them.
+RATE_OF_FEW_STEPS = {("variational", "regression"): 3.0}
 
 
 def default_settings(method: str, kind: str, *, images: bool = False) -> dict[str, Any]:

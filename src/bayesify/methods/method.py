@@ -51,6 +51,7 @@ from bayesify.methods.over_processes import (
 from bayesify.methods.readiness import collected, untrained
 from bayesify.methods.sharded import IN_PARTS, Shardable
 from bayesify.methods.summary import Summary, summarise
+from bayesify.methods.usual_plan import usual_plan
 from bayesify.predictive.recalibration import Recalibration
 from bayesify.priors import Prior, WeightPrior
 from bayesify.training import data_identity
@@ -169,7 +170,7 @@ class Method(Shardable):
         self._before_fit: dict[str, str] = {}
         # The ELBO at the end of the last fit, on at most 1,000 examples; None for methods without one.
         self.final_elbo: ELBO | None = None
-        # The last step of a prediction (`recalibrate`), and the promises made for these weights, as plain JSON.
+        # The last step of a prediction (`recalibrate`), and the guarantees made for these weights, as plain JSON.
         self.recalibration: Recalibration | None = None
         self.guarantees: dict[str, Any] = {}
         self.input_shapes: list[list[int]] | None = None
@@ -253,7 +254,7 @@ class Method(Shardable):
         batch_size: int = 128,
         optimizer: str | OptimizerFactory | None = None,
         learning_rate: float | None = None,
-        schedule: Schedule = "constant",
+        schedule: Schedule | None = None,
         draws: int = 1,
         kl: str | KL = "uniform",
         validation: Any = None,
@@ -294,9 +295,13 @@ class Method(Shardable):
             optimizer: the name of a torch optimiser (`adam`, `sgd:momentum=0.9`), or a function
                 `(parameters, lr=) -> Optimizer`. None is the method's own where no learning rate is given either:
                 `natural` for a full-rank variational posterior over at most 128 variables. Otherwise it is `adam`.
-            learning_rate: of the mean loss over a batch. None is 0.001, or the method's own.
+            learning_rate: of the mean loss over a batch. None is the method's default for the kind of problem, as on
+                the command line: 0.01 for rows of numbers in memory, 0.001 for other inputs and for networks of more
+                than 100,000 weights; with `optimizer=` it is 0.001.
             schedule: `constant`, `cosine`, `linear` or `step:0.5,0.1`, each also with `,warm-up=0.05`; a function of
-                the share of steps done; or a function that makes a torch scheduler for an optimiser.
+                the share of steps done; or a function that makes a torch scheduler for an optimiser. None is the
+                method's default where neither rate nor optimiser is given (`cosine` for rows of numbers), or
+                `constant`.
             draws: weight draws per step.
             kl: `uniform` or `reweighted`, with `warm-up=` epochs and `temperature=`; see `KL`.
             validation: data like `data`, scored after every epoch.
@@ -347,7 +352,11 @@ class Method(Shardable):
             (10, True)
 
         """
-        optimizer, learning_rate = self.choose_optimizer(optimizer, learning_rate, str(KL.parse(kl)))
+        chosen, rate = self.choose_optimizer(optimizer, learning_rate, str(KL.parse(kl)))
+        if optimizer is None and learning_rate is None and chosen == "adam":
+            rate, usual = usual_plan(self, data)
+            schedule = usual if schedule is None else schedule
+        optimizer, learning_rate, schedule = chosen, rate, schedule or "constant"
         plan, own_optimizer, own_schedule = make_plan(
             optimizer,
             schedule,
@@ -781,7 +790,7 @@ class Method(Shardable):
         self._before_fit = found
         for sentence in self._before_fit.values():
             warn(sentence)
-        # Whatever was promised was promised for the weights before.
+        # Whatever was guaranteed was guaranteed for the weights before.
         self.recalibration, self.guarantees = None, {}
         return examples, checks
 

@@ -25,6 +25,7 @@ from bayesify.predictive import recalibration
 from bayesify.priors import posterior
 from bayesify.runs import checkpoint, guarantees, pair, tensor_files
 from bayesify.training.plan import History, resume_plan
+from bayesify.training.warnings import without_warnings
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
@@ -33,7 +34,7 @@ OWN_FUNCTION = "a function of yours"
 # Settings that matter only at the start of training, which a resumed run has passed.
 _ONLY_AT_START = {"rho", "hessian_init", "warm_up", "initial"}
 # Settings that are None until `fit` finds them.
-_FOUND_BY_FIT = {"adam_share"}
+_FOUND_BY_FIT = {"adam_share", "short_memory"}
 # Numbers of which the tensors may have fewer than the description says, before a run is refused unbuilt.
 _ALWAYS_ALLOWED = 1 << 22
 _MOST_LAYERS = 10_000
@@ -64,14 +65,14 @@ def save(method: Method, folder: Path, *, base: bool = True) -> Path:
 
 
 def save_guarantees(method: Method, folder: Path) -> None:
-    """Write the recalibration and the promises of a method beside its model; promises for other weights are dropped."""
+    """Write the recalibration and the guarantees of a method beside its model; those for other weights are dropped."""
     content = dict(method.guarantees)
     if method.recalibration is not None:
         content["recalibration"] = method.recalibration.to_dict()
     weights = weights_digest(method) if content else ""
     stale = [name for name, promise in method.guarantees.items() if promise.get("weights", weights) != weights]
     if stale:
-        logger.warning("the weights have changed since %s was promised: it is not saved", ", ".join(stale))
+        logger.warning("the weights have changed since %s was guaranteed: it is not saved", ", ".join(stale))
         content = {name: promise for name, promise in content.items() if name not in stale}
     guarantees.write(folder, content, weights)
 
@@ -145,7 +146,10 @@ def _load_guarantees(method: Method, folder: Path) -> None:
             f"again, or delete the file"
         )
     plain = content.pop("recalibration", None)
-    method.recalibration = None if plain is None else recalibration.from_dict(plain)
+    try:
+        method.recalibration = None if plain is None else recalibration.from_dict(plain)
+    except RunError as problem:
+        raise RunError(f"{folder / runs.GUARANTEES}: {problem}") from None
     method.guarantees = content
 
 
@@ -263,14 +267,15 @@ def _rebuild(
         prior = config["prior"]
         if config.get("start") == "given":
             settings["start"] = "given"  # some methods start fresh by default, which a pretrained prior refuses
-        method = kind(
-            network,
-            likelihoods.from_spec(config["likelihood"]),
-            prior=None if prior is None else priors.parse_mapping(prior),
-            bayesian=config["bayesian"],
-            output=config["output"] if output is None else output,
-            **settings,
-        )
+        with without_warnings():  # what the prior may do was said when the method was first made
+            method = kind(
+                network,
+                likelihoods.from_spec(config["likelihood"]),
+                prior=None if prior is None else priors.parse_mapping(prior),
+                bayesian=config["bayesian"],
+                output=config["output"] if output is None else output,
+                **settings,
+            )
         if added:
             method.network.add_dropout_to(added, settings["p"])
     except RunError:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from bayesify.errors import RunError, first_line
+from bayesify.errors import RunError, first_line, positive
 
 # Below this, a logarithm of a probability would be without bound.
 _SMALLEST = 1e-12
@@ -155,6 +155,7 @@ def from_dict(plain: dict[str, Any]) -> Recalibration:
         made = kinds[plain["name"], plain["kind"]]
         numbers = {name: _frozen(value) for name, value in plain.items() if name not in {"name", "kind"}}
         recalibration: Recalibration = made(**numbers)
+        _check_numbers(recalibration)
     except (KeyError, TypeError, ValueError) as problem:
         raise RunError(f"a saved recalibration cannot be read: {first_line(problem)}") from None
     return recalibration
@@ -170,6 +171,26 @@ def _frozen(value: Any) -> Any:
     if not math.isfinite(number):
         raise ValueError(f"numbers must be finite, got {value!r}")
     return number
+
+
+def _check_numbers(made: Recalibration) -> None:
+    """Refuse numbers that no fit gives: they come from damaged or hostile files."""
+    if isinstance(made, Temperature | VarianceScale):
+        (number,) = vars(made).values()
+        positive(next(iter(vars(made))), number)
+        return
+    pairs = [tuple(vars(made).values())]
+    if isinstance(made, IsotonicClasses):
+        pairs = list(zip(made.given, made.mapped, strict=True))
+    for first, second in pairs:
+        if not (_numbers(first) and _numbers(second) and len(first) == len(second)):
+            raise ValueError("expected two lists of numbers of one length")
+        if not isinstance(made, VectorScale) and (list(first) != sorted(first) or list(second) != sorted(second)):
+            raise ValueError("the knots of a rising map must rise")
+
+
+def _numbers(values: Any) -> bool:
+    return isinstance(values, tuple) and bool(values) and all(isinstance(value, float) for value in values)
 
 
 def _logarithms(probs: Tensor) -> Tensor:

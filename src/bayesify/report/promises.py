@@ -1,4 +1,4 @@
-"""The promises of a run in its report: what, for which inputs, and from how many examples."""
+"""The guarantees of a run in its report: what, for which inputs, and from how many examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def promises(report: Report, results: Sequence[MethodResult]) -> None:
-    """A table of what was promised for each method and what was found here; nothing where nothing was promised."""
+    """A table of what was guaranteed for each method and what was found here; nothing where nothing was guaranteed."""
     rows = []
     for result in results:
         sets = conformal_of(result.method)
@@ -30,12 +30,12 @@ def promises(report: Report, results: Sequence[MethodResult]) -> None:
     if not rows:
         return
     report.section(
-        "Promises",
+        "Guarantees",
         "They hold for inputs drawn like the calibration examples, which are left out of the scores of this page.",
     )
     columns = [
         Column("method"),
-        Column("promise"),
+        Column("guarantee"),
         Column("found in calibration"),
         Column("examples", ",d"),
         Column("for"),

@@ -1,8 +1,8 @@
-"""`guarantees.json` in a run folder: the recalibration and the promises that were made for its weights.
+"""`guarantees.json` in a run folder: the recalibration and the guarantees that were made for its weights.
 
 {"format": "bayesify-guarantees", "version": 1, "checksum": "sha256:...", "weights": "sha256:...", "content": {...}}
 
-`checksum` is that of the content and the weights' digest. `weights` is the digest of the model's tensors: a promise
+`checksum` is that of the content and the weights' digest. `weights` is the digest of the model's tensors: a guarantee
 says nothing about other weights.
 """
 
@@ -63,6 +63,7 @@ def read(folder: Path) -> tuple[dict[str, Any], str] | None:
         raise RunError(f"{path} is damaged: {first_line(problem)}") from None
     if plain.get("checksum") != expected:
         raise RunError(f"{path} is damaged: its content does not have its checksum; certify the run again")
+    _check_types(content, path)
     return content, weights
 
 
@@ -70,3 +71,17 @@ def checksum(content: dict[str, Any], weights: str) -> str:
     """The digest of a content and of the weights that it belongs to."""
     text = json.dumps([content, weights], sort_keys=True, allow_nan=False)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _check_types(content: dict[str, Any], path: Path) -> None:
+    """Refuse what no version has written: a checksum can be right for any content."""
+    wrong = [name for name, entry in content.items() if entry is not None and not isinstance(entry, dict)]
+    used = content.get("used") or {}
+    if not wrong and not all(_texts(used.get(name, [])) for name in ("rows", "what")):
+        wrong = ["used"]
+    if wrong:
+        raise RunError(f"{path} is damaged: {wrong[0][:40]!r} is not what bayesify writes; certify the run again")
+
+
+def _texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)

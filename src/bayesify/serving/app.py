@@ -7,13 +7,13 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from bayesify import __version__
 from bayesify.errors import first_line
 from bayesify.serving import page, schema, v1_routes, v2_routes
 from bayesify.serving.errors import error_response
@@ -73,7 +73,7 @@ def create_app(
 
     app = FastAPI(
         title="bayesify",
-        version=installed("bayesify"),
+        version=__version__,
         description="Predictions of Bayesian networks, and how uncertain they are.",
         docs_url=None,
         redoc_url=None,

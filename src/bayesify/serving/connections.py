@@ -33,6 +33,8 @@ _RESERVE_SECONDS = _SLOW_SECONDS = 2.0
 # A client that was refused has this long to finish sending and to read the refusal.
 _LINGER_SECONDS = 1.0
 _MOST_LINGERING = 1000
+# A larger part of a response is sent at once.
+_HELD_BYTES = 1 << 14
 # Bodies of this many times the limit are read and thrown away, so that the client sees the refusal.
 _THROWN_AWAY = 4
 
@@ -104,6 +106,46 @@ class ConnectionTable:
         self.lingering.discard(connection)
 
 
+class JoinedWrites(asyncio.Transport):
+    """What responses are written to: the head of a response leaves with the first part of its body, in one send.
+
+    uvicorn writes them one after the other. A send costs more than the JSON of a small prediction.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport, self._loop = transport, loop
+        self._held = b""
+        self._turn: asyncio.Handle | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Hold the bytes until the next ones come, or until the event loop's next turn."""
+        if self._held or len(data) > _HELD_BYTES:
+            self._held += bytes(data)
+            self.flush()
+        elif data:
+            self._held = bytes(data)
+            self._turn = self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send what is held."""
+        held, self._held = self._held, b""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        if held and not self._transport.is_closing():
+            self._transport.write(held)
+
+    def is_closing(self) -> bool:
+        """Whether the connection is closed or about to be."""
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        """Send what is held, then close."""
+        self.flush()
+        self._transport.close()
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's connection with limits; see `protocol_of`."""
 
@@ -125,6 +167,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._joined = JoinedWrites(transport, self.loop)
         if not self.table.admit(self):
             self.refuse(503, "too many connections: try again in a moment")
             return
@@ -207,6 +250,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._fail(400, "too many requests wait on this connection")
         self.scope["state"][RESERVED] = self in self.table.reserved
         super().on_headers_complete()
+        self.cycle.transport = self._joined
 
     def on_body(self, body: bytes) -> None:
         self._silent = 0
@@ -224,6 +268,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # What leaves
 
     def on_response_complete(self) -> None:
+        self._joined.flush()
         super().on_response_complete()
         if self in self.table.reserved and not self.transport.is_closing():
             # One request each: its place is for the next health check.

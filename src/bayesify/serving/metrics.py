@@ -68,7 +68,7 @@ class Metrics:
         )
         self._holds = Gauge(
             "bayesify_promise_holds",
-            "1 while the inputs of a certified model look like its calibration, 0 after its promise has lapsed.",
+            "1 while the inputs of a certified model look like its calibration, 0 after its guarantee has lapsed.",
             ("model",),
             registry=registry,
             multiprocess_mode="livemin",
@@ -110,7 +110,7 @@ class Metrics:
         self._unknown.labels(model).inc(inputs)
 
     def watched(self, model: str, monitor: ShiftMonitor | None) -> None:
-        """Report whether the promises of a certified model still hold for the inputs that it gets."""
+        """Report whether the guarantees of a certified model still hold for the inputs that it gets."""
         if monitor is not None:
             self._holds.labels(model).set(0.0 if monitor.lapsed else 1.0)
             self._evidence.labels(model).set(monitor.evidence)

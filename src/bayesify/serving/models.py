@@ -68,7 +68,11 @@ class LoadedModel:
         self.promises = Promises(self.method)
         self.check = saved_check(self.method)
         self._registry = registry
-        self.example: Table = predictor.predict(torch.zeros(1, *preparation.shape), self.draws, 0).table
+        blank = torch.zeros(1, *preparation.shape)
+        self.example: Table = predictor.predict(blank, self.draws, 0).table
+        if self.check is not None:
+            # One that does not fit the network is refused here, not in every request.
+            self.check.accept(blank.to(self.method.network.device))
 
     @property
     def raw_shape(self) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ Table = dict[str, "NDArray[Any]"]
 
 
 def table_of(predictive: Predictive, promise: Conformal | None = None) -> Table:
-    """Everything that is reported about each input, `[inputs, ...]` by name; `set` or `conformal` where promised."""
+    """Everything that is reported about each input, `[inputs, ...]` by name; `set` or `conformal` where guaranteed."""
     if predictive.kind == "classification":
         names = {"probs": "probs", "label": "labels"}
         names |= {name: name for name in ("confidence", "entropy", "aleatoric", "epistemic")}

@@ -1,6 +1,6 @@
-"""What was promised for a served model, and whether it still holds.
+"""What was guaranteed for a served model, and whether it still holds.
 
-A promise holds for predictions with its own draws and seed, and for inputs like those of its calibration. The inputs of
+A guarantee holds for predictions with its own draws and seed, and for inputs like those of its calibration. Inputs of
 all requests are watched by a conformal test martingale (`decisions/martingale.py`). It needs no labels, so it sees a
 change of the inputs and not a change of what the labels mean.
 """
@@ -30,7 +30,7 @@ SERVED = ("confidence", "entropy", "aleatoric", "epistemic", "std")
 
 
 class Promises:
-    """The promises of one model.
+    """The guarantees of one model.
 
     Args:
         method: the method of a run, with its guarantees.
@@ -46,24 +46,24 @@ class Promises:
 
     @property
     def any(self) -> bool:
-        """Whether something was promised."""
+        """Whether something was guaranteed."""
         return self.refusal is not None or self.conformal is not None
 
     def calibrated(self, name: str) -> Provenance:
-        """The origin of the promised error, for a request with a "calibrated" threshold; 422 without one."""
+        """The origin of the guaranteed error, for a request with a "calibrated" threshold; 422 without one."""
         if self.refusal is None:
-            raise HTTPException(422, "no error was promised for this model: bayesify certify RUN --max-error")
+            raise HTTPException(422, "no error was guaranteed for this model: bayesify certify RUN --max-error")
         expected = "at_least" if self.refusal.by == "confidence" else "at_most"
         if name != expected:
             raise HTTPException(
-                422, f'the promise of this model is on its {self.refusal.by}: give {expected}="calibrated"'
+                422, f'the guarantee of this model is on its {self.refusal.by}: give {expected}="calibrated"'
             )
         if self.refusal.by not in SERVED:
-            raise HTTPException(422, f"the promise of this model is on its {self.refusal.by}, which is not served")
+            raise HTTPException(422, f"the guarantee of this model is on its {self.refusal.by}, which is not served")
         return self.refusal.provenance
 
     def accepted(self, table: Table) -> NDArray[np.bool_]:
-        """Which predictions the promised error covers."""
+        """Which predictions the guaranteed error covers."""
         assert self.refusal is not None
         score = table[self.refusal.by]
         sure = score >= self.refusal.threshold if self.refusal.by == "confidence" else score <= self.refusal.threshold
@@ -89,7 +89,7 @@ class Promises:
         self.monitor.add(scores)
 
     def status(self, draws: int, seed: int) -> dict[str, Any] | None:
-        """What is promised for predictions with these draws, and whether it holds; None where nothing was promised.
+        """What is guaranteed for predictions with these draws, and whether it holds; None where nothing was guaranteed.
 
         Args:
             draws: of the prediction.
@@ -108,7 +108,7 @@ class Promises:
         return about | {"holds": lapsed is None, "reason": lapsed, "evidence_of_shift": evidence}
 
     def describe(self) -> dict[str, Any]:
-        """The promises in words, with the draws and the seed that they need, and whether the inputs still fit."""
+        """The guarantees in words, with the draws and the seed that they need, and whether the inputs still fit."""
         made = [promise.certificate.promise for promise in (self.refusal, self.conformal) if promise is not None]
         origin = self._origin
         lapsed = self.monitor is not None and self.monitor.lapsed

@@ -93,13 +93,13 @@ def prepare(registry: Registry, model: LoadedModel, examples: Tensor | EncodedRo
 
 
 def _as_calibrated(model: LoadedModel, settings: Settings) -> Settings:
-    """The settings of a request that relies on the promised error: with its draws and its seed."""
+    """The settings of a request that relies on the guaranteed error: with its draws and its seed."""
     assert settings.calibrated is not None
     origin = model.promises.calibrated(settings.calibrated)
     draws = settings.draws if "draws" in settings.given else origin.draws
     seed = settings.seed if "seed" in settings.given else origin.seed
     if (model.predictor.draws(draws), seed) != (origin.draws, origin.seed):
-        message = f"the promise was made for draws={origin.draws} and seed={origin.seed}"
+        message = f"the guarantee was made for draws={origin.draws} and seed={origin.seed}"
         raise HTTPException(422, f"{message}, got draws={draws} and seed={seed}: leave them out")
     return replace(settings, draws=draws, seed=seed)
 
@@ -159,7 +159,10 @@ def _number(name: str, value: Any, high: float) -> float | None:
         try:
             value = float(value)
         except ValueError:
-            raise HTTPException(422, f"{name} must be a number, got {value[:40]!r}") from None
+            close = nearest(value[:40], [CALIBRATED])
+            meant = close if "did you mean" in close else ""
+            message = f'{name} must be a number or "calibrated", got {value[:40]!r}{meant}'
+            raise HTTPException(422, message) from None
     # Written so that NaN, which compares with nothing, is an error too, and so is a whole number beyond 64 bits.
     most = min(high, sys.float_info.max)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:

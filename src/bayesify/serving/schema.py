@@ -29,7 +29,7 @@ _CALIBRATED: Schema = {"type": "string", "enum": ["calibrated"]}
 _THRESHOLDS: Schema = {
     "at_least": {
         "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _CALIBRATED, {"type": "null"}],
-        "description": "The least confidence of an accepted prediction, or `calibrated`: the promised error decides.",
+        "description": "The least confidence of an accepted prediction, or `calibrated`: the guaranteed error decides.",
     },
     "at_most": {
         "anyOf": [{"type": "number", "minimum": 0}, _CALIBRATED, {"type": "null"}],
@@ -136,7 +136,7 @@ COMPONENTS: dict[str, Schema] = {
             "at_most": {"type": ["number", "string", "null"]},
             "promise": {
                 "type": "object",
-                "description": "Of a certified model: what is promised, and whether it holds for this request.",
+                "description": "Of a certified model: what is guaranteed, and whether it holds for this request.",
                 "required": ["holds", "reason"],
             },
             "predictions": {

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from importlib.metadata import version as installed
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
+from bayesify import __version__
 from bayesify.errors import nearest
 from bayesify.serving import schema
 from bayesify.serving.input_arrays import JSON, as_examples, body_of, content_type, header, parse_json
@@ -45,7 +45,7 @@ def add_routes(app: FastAPI, registry: Registry) -> None:
     """The paths under /v2."""
 
     async def server() -> Response:
-        about = {"name": "bayesify", "version": installed("bayesify"), "extensions": ["binary_tensor_data"]}
+        about = {"name": "bayesify", "version": __version__, "extensions": ["binary_tensor_data"]}
         return json_response(about)
 
     async def live() -> Response:

@@ -86,7 +86,7 @@ def tried_promise(
 ) -> dict[str, Any]:
     """A threshold that keeps an error, from half of the test examples, and what it does on the other half.
 
-    Nothing is saved: `bayesify certify` makes a promise for the run. Examples that were used for one are left out.
+    Nothing is saved: `bayesify certify` makes a guarantee for the run. Examples that were used for one are left out.
 
     Args:
         store: the loaded runs.
@@ -136,7 +136,7 @@ def tried_promise(
 
 
 def _promises(method: Method, draws: int, seed: int) -> list[dict[str, Any]]:
-    """The promised errors of a run, each with its threshold, and whether it holds for these draws."""
+    """The guaranteed errors of a run, each with its threshold, and whether it holds for these draws."""
     return [
         {
             "max_error": refusal.max_error,

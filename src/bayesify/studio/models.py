@@ -6,8 +6,8 @@ import copy
 import json
 import os
 import threading
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -17,10 +17,10 @@ from fastapi import HTTPException, Query
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesify.data import DataError, Preparation
+from bayesify.data import Preparation
 from bayesify.data.catalogue import KNOWN
 from bayesify.decisions import UnknownInputs, saved_check
-from bayesify.errors import RunError, nearest
+from bayesify.errors import first_line, nearest
 from bayesify.methods import CARDS, Method, Variational
 from bayesify.predictive import Predictive
 from bayesify.studio.strokes import BOXED
@@ -62,6 +62,10 @@ class Models(Protocol):
     def names(self) -> Iterable[str]: ...
 
     def get(self, name: str) -> Any: ...
+
+
+# What a configuration that does not fit its network or its data can raise.
+WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
 class Examples:
@@ -123,7 +127,8 @@ class ModelStore:
             if name not in self._copies:
                 self._copies[name] = copy.deepcopy(model.method).cpu(), threading.Lock()
             method, lock = self._copies[name]
-        return method, self._turns.take(lock)
+        turn = self._turns.take(lock)
+        return method, explained(name, turn) if name in self._own else turn
 
     def predict(self, name: str, x: Tensor, draws: int, seed: int) -> Predictive:
         method, lock = self.copy_of(name)
@@ -147,9 +152,20 @@ class ModelStore:
             if key not in self._examples:
                 try:
                     self._examples[key] = Examples(model)
-                except (DataError, RunError) as problem:
-                    raise HTTPException(409, f"the test examples of {name} cannot be read: {problem}") from None
+                except WRONG as problem:
+                    why = f"the test examples of {name} cannot be read: {first_line(problem)}"
+                    raise HTTPException(409, why) from None
             return self._examples[key]
+
+
+@contextmanager
+def explained(name: str, turn: AbstractContextManager[Any]) -> Iterator[None]:
+    """Answer 409 where a visitor's run fails: its configuration may load and still describe another network."""
+    try:
+        with turn:
+            yield
+    except WRONG as problem:
+        raise HTTPException(409, f"{name} cannot be used: {first_line(problem)}") from None
 
 
 def describe(model: Model) -> dict[str, Any]:

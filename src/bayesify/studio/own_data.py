@@ -11,6 +11,7 @@ import base64
 import binascii
 import contextlib
 import json
+import math
 import re
 import shutil
 import tempfile
@@ -19,19 +20,22 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, Field
 
+from bayesify.data.column_kinds import MOST_CATEGORIES
 from bayesify.decisions import saved_check
 from bayesify.errors import RunError, TrainingError
 from bayesify.methods import CARDS, Method
-from bayesify.runs import HISTORY, UNKNOWN, is_history
+from bayesify.runs import HISTORY, UNKNOWN, is_history, read_config
 from bayesify.serving.bodies import client_has_left
-from bayesify.studio.models import API, DrawCount, ModelStore, Seed, describe
+from bayesify.studio.models import API, WRONG, DrawCount, ModelStore, Seed, describe, explained
 from bayesify.studio.routes import StudioRoute
 from bayesify.training.interrupts import stop_when
 from bayesify.training.warnings import without_warnings
 from bayesify.workflows.load import load_run
+from bayesify.workflows.prepare import open_for
 from bayesify.workflows.recipe import AUTO, Recipe
 from bayesify.workflows.run_data import preparation_of
 from bayesify.workflows.train import InterruptedTrainingError, train
@@ -55,17 +59,10 @@ SECONDS = 20.0
 LONGEST = 120.0
 SAMPLED_ROWS = 5000
 SHOWN = 12
-_REFUSED = (
-    ValueError,
-    TypeError,
-    KeyError,
-    RuntimeError,
-    TrainingError,
-    RunError,
-    OSError,
-    MemoryError,
-    binascii.Error,
-)
+# Numbers that a dropped table may become (64 MB), and those of an input of a dropped run.
+MOST_NUMBERS = 16_000_000
+LARGEST = 1 << 22
+_REFUSED = (*WRONG, TrainingError, OSError, binascii.Error)
 RUN_FILES = ("config.json", "model.safetensors", "history.jsonl", "metrics.json", UNKNOWN)
 
 
@@ -91,7 +88,7 @@ class OwnModel:
 
     def __init__(self, name: str, method: Method, folder: Path, table: str | None = None) -> None:
         self.name, self.method, self.table = name, method, table
-        self.config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        self.config: dict[str, Any] = read_config(folder)
         self.preparation: Preparation = preparation_of(self.config, folder)
         names = method.notes.get("class_names")
         self.class_names = None if names is None else tuple(map(str, names))
@@ -103,7 +100,7 @@ class OwnModel:
         return None if self.check is None else await asyncio.to_thread(self._known, self.check, x)
 
     def _known(self, check: UnknownInputs, x: Tensor) -> NDArray[np.bool_]:
-        with self._lock:
+        with explained(self.name, self._lock):
             return check.accept(x).cpu().numpy()
 
     async def predict(self, x: Tensor, *, draws: int, seed: int) -> Predictive:
@@ -111,7 +108,7 @@ class OwnModel:
         return await asyncio.to_thread(self._predict, x, draws, seed)
 
     def _predict(self, x: Tensor, draws: int, seed: int) -> Predictive:
-        with self._lock:
+        with explained(self.name, self._lock):
             return self.method.predict(x, draws=draws, seed=seed)
 
 
@@ -147,6 +144,7 @@ class OwnRuns:
                 withhold=(table.withhold,) if table.withhold else (),
                 time=SECONDS if table.method == AUTO else None,
             )
+            _check_size(recipe, len(table.text))
             with without_warnings():
                 # The compiler takes long, and nothing can stop it.
                 trained = train(recipe, folder / "run", progress=False, compiled=False)
@@ -168,11 +166,13 @@ class OwnRuns:
             # Once and for all: every page that shows the run reads its history, and would remark on it in the log.
             if (folder / HISTORY).exists() and not is_history((folder / HISTORY).read_bytes()):
                 raise RunError(f"{HISTORY} is damaged")
-            if "posterior" in json.dumps(json.loads((folder / "config.json").read_bytes()).get("prior")).lower():
+            if "posterior" in json.dumps(read_config(folder).get("prior")).lower():
                 # Such a prior is read from another folder.
                 raise RunError("a run whose prior is another run's posterior cannot be dropped: serve it by its path")
             with without_warnings():
-                self.store.add(OwnModel(name, load_run(folder), folder))
+                model = OwnModel(name, load_run(folder), folder)
+            _try(model)
+            self.store.add(model)
             return name
 
     def remove(self) -> None:
@@ -204,6 +204,28 @@ class OwnRuns:
                 raise
             words = next(iter(str(wrong).strip().splitlines()), "").replace(f"{folder}/", "").replace(str(folder), name)
             raise HTTPException(422, words or f"{given[:60]} cannot be used: {type(wrong).__name__}") from None
+
+
+def _check_size(recipe: Recipe, characters: int) -> None:
+    """Refuse a table that becomes many numbers: a column of categories becomes one input for each of up to 64."""
+    if characters * MOST_CATEGORIES // 2 <= MOST_NUMBERS:
+        return
+    raw = open_for(recipe)
+    rows, width = len(raw.x_train) + len(raw.x_test), sum(column.width for column in raw.columns)
+    if rows * width > MOST_NUMBERS:
+        most = f"{rows:,} rows with {width:,} inputs each are more than {MOST_NUMBERS:,} numbers, the most here"
+        raise RunError(f"{most}: train it with bayesify train")
+
+
+def _try(model: OwnModel) -> None:
+    """Use a dropped run once: a configuration may load and still fit neither its network nor its likelihood."""
+    shape = model.preparation.shape
+    if math.prod(shape) > LARGEST:
+        raise RunError(f"an input of shape {list(shape)} is too large here: at most {LARGEST:,} numbers")
+    x = torch.zeros(2, *shape)
+    _rows(model.method.predict(x, draws=2, seed=0), None)
+    if model.check is not None:
+        model.check.accept(x)
 
 
 def router(own: OwnRuns, trainings: Trainings) -> APIRouter:

@@ -19,11 +19,11 @@ from bayesify.errors import BayesifyWarning
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import PRIOR_OF_LAST_LAYER, sampled_noise
+from bayesify.methods.defaults import LARGE_NETWORK, PRIOR_OF_LAST_LAYER, sampled_noise
 from bayesify.methods.variational.natural_gradient import LARGEST
 from bayesify.workflows.prepare import PreparedData
 from bayesify.workflows.recipe import Recipe
-from bayesify.workflows.table_defaults import FEWEST_EPOCHS, last_layer_alone, table_settings
+from bayesify.workflows.table_defaults import FEWEST_EPOCHS, last_layer_alone, table_settings, weights_named
 
 # A few hundred examples make a handful of steps per epoch, so small data needs more epochs.
 FEWEST_STEPS = 2000
@@ -45,7 +45,7 @@ def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
     """
     images = data.preparation.image is not None
     card = CARDS[recipe.method]
-    settings = card.settings_for(data.kind, images=images)
+    settings = card.settings_for(data.kind, images=images or _is_large(recipe, data))
     if not images and recipe.network == "mlp":
         settings |= table_settings(recipe, data)
     weights_alone = recipe.setting("family") in {"full_rank", "low_rank"} or recipe.setting("gradient")
@@ -61,6 +61,15 @@ def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
         # They have their own rate, which falls by itself.
         filled = replace(filled, learning_rate=recipe.learning_rate, schedule=recipe.schedule)
     return filled
+
+
+def _is_large(recipe: Recipe, data: PreparedData) -> bool:
+    """Whether a network for a table is so large that it has the defaults of images."""
+    if ":" not in recipe.network:
+        return recipe.network == "mlp" and weights_named(recipe, data) > LARGE_NETWORK
+    outputs = len(data.class_names) or 1
+    with torch.random.fork_rng(devices=[]):
+        return networks.count_weights(make_network(recipe, tuple(data.train[0].shape[1:]), outputs)()) > LARGE_NETWORK
 
 
 def _by_natural_gradients(recipe: Recipe, filled: Recipe, data: PreparedData) -> bool:

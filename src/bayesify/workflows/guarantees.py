@@ -1,6 +1,6 @@
-"""Promises for a run: which examples they are made from, what is written, and how they are scored.
+"""Guarantees for a run: which examples they are made from, what is written, and how they are scored.
 
-Examples that a promise or a recalibration was made from cannot score it. Their digests are saved with the run, and
+Examples that a guarantee or a recalibration was made from cannot score it. Their digests are saved with the run, and
 every later step leaves them out.
 """
 
@@ -47,7 +47,7 @@ def choose_part(method: Method, examples: Examples, share: float | None, seed: i
         method: the method of the run, which knows what was used before.
         examples: the run's test part, or other data.
         share: part of the unused examples to take, at random; None is half of the run's test part, so that the rest
-            can score the promise, and all of other data.
+            can score the guarantee, and all of other data.
         seed: of the choice.
 
     Returns:
@@ -71,7 +71,7 @@ def choose_part(method: Method, examples: Examples, share: float | None, seed: i
 
 
 def unused_examples(method: Method, examples: Examples) -> Examples:
-    """The examples that neither a promise nor a recalibration was made from."""
+    """The examples that neither a guarantee nor a recalibration was made from."""
     return without(examples, set((method.guarantees.get("used") or {}).get("rows", ())))
 
 
@@ -144,7 +144,7 @@ def write(method: Method, run: Path) -> dict[str, Any]:
 
 
 LIMITS = (
-    "The promises hold for inputs drawn like the calibration examples, for these weights, and for predictions with the "
+    "They hold for inputs drawn like the calibration examples, for these weights, and for predictions with the "
     "same draws and seed. The server watches the inputs without labels: it sees a change of the inputs, not a change "
     "of what the labels mean. A refusal also needs that a stricter threshold does not have a higher error."
 )
@@ -174,13 +174,13 @@ def read_certificate(run: Path) -> dict[str, Any] | None:
 def score_promises(
     method: Method, examples: Examples, settings: dict[str, Any], max_error: float | None
 ) -> dict[str, Any]:
-    """How the promises of a run do on examples that they were not made from.
+    """How the guarantees of a run do on examples that they were not made from.
 
     Args:
         method: the method of the run.
         examples: unused examples.
         settings: draws, seed and `by` of the predictions.
-        max_error: the promised error to score; None scores the latest promise where these predictions are its own.
+        max_error: the guaranteed error to score; None scores the latest guarantee where these predictions are its own.
 
     Returns:
         The scores of `refusal` and `conformal`, where the run has them.
@@ -193,7 +193,7 @@ def score_promises(
         return {}
     used = min(settings["draws"], method.held or settings["draws"])
     if max_error is None and (origin.draws, origin.seed, origin.by) != (used, settings["seed"], settings["by"]):
-        return {}  # other predictions than those that were promised
+        return {}  # other predictions than those that were guaranteed
     predictive = method.predict(examples.x, **settings)
     scored = {} if refusal is None else {"refusal": score_refusal(refusal, predictive, examples.y)}
     if sets is not None and (sets.provenance.draws, sets.provenance.seed) == (origin.draws, origin.seed):
@@ -202,10 +202,10 @@ def score_promises(
 
 
 def score_refusal(refusal: Refusal, predictive: Predictive, targets: Tensor) -> dict[str, Any]:
-    """How a promised error does on examples that it was not made from.
+    """How a guaranteed error does on examples that it was not made from.
 
     Args:
-        refusal: the promise.
+        refusal: the guarantee.
         predictive: predictions for n inputs.
         targets: their true labels or numbers.
 
@@ -239,6 +239,6 @@ def score_conformal(promise: Conformal, predictive: Predictive, targets: Tensor)
 
 
 def all_certificates(method: Method) -> list[Certificate]:
-    """The certificates of every promise that a method has."""
+    """The certificates of every guarantee that a method has."""
     sets = conformal_of(method)
     return [promise.certificate for promise in (*promised(method), *(() if sets is None else (sets,)))]

@@ -8,18 +8,10 @@ from typing import Any
 from bayesify.methods.auto_table import Problem, named_prior, sampled
 from bayesify.methods.cards import CARDS
 from bayesify.methods.defaults import (
-    FEW_INPUTS,
-    FEW_ROWS,
     LARGE_CLASSIFIER,
     MANY_ROWS,
     MANY_STEPS,
-    MAP_METHODS,
-    NOT_MANY_ROWS,
-    PRIOR_OF_CHAINS,
-    PRIOR_OF_FEW_ROWS,
-    PRIOR_OF_REGRESSIONS,
-    PRIOR_OF_WIDE_REGRESSIONS,
-    WIDE,
+    prior_for_tables,
     units_for_tables,
 )
 from bayesify.workflows.prepare import PreparedData
@@ -48,15 +40,9 @@ def table_settings(recipe: Recipe, data: PreparedData) -> dict[str, Any]:
     settings: dict[str, Any] = {"units": units_for_tables(data.kind, rows, recipe.method)}
     if data.kind != "regression":
         return settings
-    strong = rows >= FEW_ROWS and data.train[0].shape[1] >= FEW_INPUTS
-    if recipe.method in MAP_METHODS:
-        settings["prior"] = PRIOR_OF_REGRESSIONS if strong else PRIOR_OF_FEW_ROWS
-    elif recipe.method == "ivon" and strong and rows < NOT_MANY_ROWS:
-        settings["prior"] = PRIOR_OF_REGRESSIONS
-    elif recipe.method == "variational" and max(recipe.units or (0,)) >= WIDE:
-        settings["prior"] = PRIOR_OF_WIDE_REGRESSIONS
-    elif recipe.method in {"sgld", "sghmc"}:
-        settings["prior"] = named_prior(PRIOR_OF_CHAINS, FIRST_LAYER, 1)
+    prior = prior_for_tables(data.kind, rows, data.train[0].shape[1], recipe.method, recipe.units)
+    if prior is not None:
+        settings["prior"] = named_prior(prior, FIRST_LAYER, 1)
     if rows >= MANY_ROWS and card.optimised and not card.finds_rate:
         settings["epochs"] = max(FEWEST_EPOCHS, -(-MANY_STEPS // -(-rows // max(recipe.batch_size, 1))))
     return settings
@@ -79,6 +65,17 @@ def last_layer_alone(recipe: Recipe, data: PreparedData) -> bool:
     if data.preparation.image is not None or recipe.network != "mlp":
         return True
     return _weights(recipe, x.shape[1], len(data.class_names)) > LARGE_CLASSIFIER
+
+
+def weights_named(recipe: Recipe, data: PreparedData) -> int:
+    """The weights of the perceptron whose widths a recipe names; 0 where it names none.
+
+    Args:
+        recipe: the settings that were chosen.
+        data: the prepared data of the recipe.
+
+    """
+    return 0 if recipe.units is None else _weights(recipe, data.train[0].shape[1], len(data.class_names) or 1)
 
 
 def _sampled(recipe: Recipe, data: PreparedData) -> dict[str, Any]:

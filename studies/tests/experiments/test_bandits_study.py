@@ -14,6 +14,7 @@ from bayesify_studies.experiments.framework.experiment import reproduce
 TINY = QUICK | {
     "seeds": 2,
     "network_seeds": 1,
+    "repeated": {"seeds": 2, "first_seed": 8000},
     "steps": 80,
     "others": {"wheel": 30},
     "pilot": {"seeds": 1, "steps": 40},
@@ -36,6 +37,15 @@ def test_the_page_has_the_regrets_of_its_games(tmp_path):
     assert found["numbers"]["regret"]["mushroom"]["logistic thompson"]["values"] == [one["regret"] for one in told]
     assert told[0]["curve"][-1] == round(told[0]["regret"], 1)
     assert set(found["numbers"]["regret"]) == {"mushroom", "wheel"}
+    new = [
+        [
+            json.loads((tmp_path / "e" / "parts" / f"mushroom-logistic-{rule}-{seed}.json").read_text())["regret"]
+            for seed in (8000, 8001)
+        ]
+        for rule in ("ucb", "greedy")
+    ]
+    less = found["numbers"]["new_ucb_less"]["logistic greedy"]
+    assert less["values"] == pytest.approx([a - b for a, b in zip(*new, strict=True)])
     page = (tmp_path / "e" / "page.md").read_text()
     assert "the target is for 50,000" in page
 

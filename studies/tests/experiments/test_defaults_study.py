@@ -38,7 +38,7 @@ def numbers(rmse, nll, coverage=0.9, used="x"):
         "rmse": rmse,
         "nll": nll,
         "coverage": coverage,
-        "tested": 50,
+        "tested": 5000,
         **constant,
     } | {
         "warnings": [],
@@ -87,6 +87,19 @@ def test_numbers_are_judged_by_their_rmse_and_the_tuned_fit_counts_as_the_best()
     assert [one.state for one in verdicts.judged(lines)] == ["fine", "between", "failed"]
     lines |= {"tuned|boston|point|0|wide": numbers(2.0, 2.2)}
     assert [one.state for one in verdicts.judged(lines)] == ["failed", "failed", "failed"]
+
+
+def test_a_failure_exceeds_its_bound_by_more_than_the_test_rows_leave_open():
+    lines = keyed(default__boston__point__0=numbers(3.0, 2.5), default__boston__swag__0=numbers(4.5, 2.6))
+    # 4.5^2 = 20.25 and (1.4 * 3)^2 = 17.64: 2.61 apart.
+    for error, state in ((1.2, "failed"), (1.4, "between")):
+        lines["default|boston|swag|0|default"]["mse_error"] = error
+        assert verdicts.judged(lines)[1].state == state
+    # Without it, normal errors are assumed: 20.25 * sqrt(2 / rows), so 1.28 for 500 rows and 1.32 for 470.
+    del lines["default|boston|swag|0|default"]["mse_error"]
+    for rows, state in ((500, "failed"), (470, "between")):
+        lines["default|boston|swag|0|default"]["tested"] = rows
+        assert verdicts.judged(lines)[1].state == state
 
 
 def test_tuned_is_the_best_of_the_search_by_validation_alone():

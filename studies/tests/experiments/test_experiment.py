@@ -22,6 +22,7 @@ from bayesify.jobs import make_engine
 from bayesify_studies import experiments
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify_studies.experiments.framework.page import markdown, webpage
 from bayesify_studies.experiments.framework.publishing import publish
 from bayesify_studies.experiments.framework.work import Work
 
@@ -168,6 +169,15 @@ def test_pages_and_published_copies_say_the_same(tmp_path, experiment):
     assert "[speed.md]" not in contents
     with pytest.raises(RunError, match="no finished experiment"):
         publish(tmp_path / "docs", tmp_path / "elsewhere")
+
+
+def test_a_page_has_a_column_for_published_numbers_only_if_there_are_some(tmp_path, experiment):
+    results = reproduce(experiment, tmp_path / "e", progress=False)
+    assert "| published | ours |" in markdown(results, "")
+    alone = results | {"lines": [line | {"published": "none"} for line in results["lines"]]}
+    assert "|  | result | what it means |" in markdown(alone, "")
+    assert "| the last | 9 | nothing |" in markdown(alone, "")
+    assert "Published and ours" not in webpage(alone, tmp_path / "e/figures")
 
 
 def test_parts_in_processes_of_their_own_are_the_same(tmp_path):

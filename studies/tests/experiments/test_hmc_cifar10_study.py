@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -9,10 +10,18 @@ import pytest
 import torch
 from torch import nn
 
+import bayesify as bf
 from bayesify_studies.experiments import find
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.hmc_cifar10 import parts
-from bayesify_studies.experiments.hmc_cifar10.network import FilterResponseNorm, answers_of_hmc, labels, resnet20
+from bayesify_studies.experiments.hmc_cifar10.network import (
+    FilterResponseNorm,
+    answers_of_hmc,
+    drawn_from_prior,
+    labels,
+    prior_of,
+    resnet20,
+)
 
 HAS_DATA = (Path(os.environ.get("BAYESIFY_DATA", ".")) / "hmc-cifar10").is_dir()
 needs_data = pytest.mark.skipif(not HAS_DATA, reason="HMC's answers are not in $BAYESIFY_DATA")
@@ -28,6 +37,30 @@ def test_a_normalised_channel_has_unit_power() -> None:
     x = torch.randn(3, 5, 8, 8) * 7
     power = FilterResponseNorm(5)(x).square().mean((-2, -1))
     torch.testing.assert_close(power, torch.ones(3, 5))
+
+
+def test_faster_convolutions_are_the_same_model() -> None:
+    """The same function at weights that are smaller by the factor, and the same density, up to a constant."""
+    torch.manual_seed(0)
+    faster, plain = resnet20(2, 3.0), resnet20(2)
+    drawn_from_prior(faster, 0.5)
+    weights = {n: 3.0 * w if w.dim() == 4 else w.clone() for n, w in faster.state_dict().items()}
+    plain.load_state_dict(weights)
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(faster(x), plain(x), atol=1e-4, rtol=1e-4)
+    first = bf.PointEstimate(faster, "categorical", prior=prior_of(3.0, 0.5), bayesian="*")
+    second = bf.PointEstimate(plain, "categorical", prior="normal:0.5", bayesian="*")
+    changed = sum(w.numel() for w in plain.parameters() if w.dim() == 4) * math.log(3.0)
+    densities = [float(one.prior.log_density(one.mean_weights)) for one in (first, second)]
+    assert densities[0] - densities[1] == pytest.approx(changed, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["choose-slow", "sgld", "point", "variational", "ivon"])
+def test_every_weight_has_the_prior(name: str) -> None:
+    """HMC samples the weights of the normalisation too, which by default would have no prior."""
+    recipe = find("hmc-cifar10").settings("full")["recipes"][name]
+    method = getattr(bf, recipe["method"])(resnet20(2), "categorical", **recipe["make"])
+    assert method.network.random_size == method.network.size
 
 
 def test_packing_keeps_probabilities_to_half_precision() -> None:
@@ -48,32 +81,51 @@ def test_answers_of_hmc_have_their_known_scores() -> None:
 
 
 @needs_data
-def test_the_nearest_method_and_the_chosen_rate_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nearest_method_and_the_chosen_setting_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts are HMC's answers with a known share of uniform ones: that share is the distance, times a constant."""
     experiment = find("hmc-cifar10")
     settings = experiment.settings("quick")
     reference = answers_of_hmc()[: settings["tested"]]
-    share = {"choose-0.1": 0.3, "choose-0.3": 0.1, "choose-1.0": 0.5, "sghmc-0.3": 0.05, "point": 0.4}
+    share = {
+        "choose-slow": 0.3,
+        "choose-fast-then-slow": 0.1,
+        "choose-all-images": 0.5,
+        "sghmc-fast-then-slow": 0.025,
+        "point": 0.4,
+        "ensemble": 0.2,
+    }
 
     def made(name: str, seed: int, settings: dict[str, object], device: str) -> dict[str, object]:
         if name == "variational":
             return {"failed": "TrainingError: diverged"}
+        if name == "choose-fast":
+            return {"skipped": "not begun"}
         mixed = (1 - share[name]) * reference + share[name] / 10
         return {
             "probs": parts.packed(mixed),
             "accuracy": 0.9,
             "epochs": 2,
+            "networks": 5 if name == "ensemble" else 1,
+            "draws": 10 if name.startswith("choose") else 20,
             "training_nll": 0.1,
             "training_seconds": 3.0,
         }
 
     monkeypatch.setattr(parts, "answered", made)
     found = experiment.run(Work(tmp_path, settings, progress=False))
-    assert found.numbers["chosen"] == "0.3"
+    assert found.numbers["chosen"] == "fast-then-slow"
     assert found.numbers["best"] == "sghmc"
     rows = found.numbers["scores"]
     uniform = parts.total_variation(torch.full_like(reference, 0.1)[100:], reference[100:])
-    assert rows["sghmc"]["total_variation"] == pytest.approx(0.05 * uniform, abs=2e-3)
-    assert rows["ensemble"]["networks"] == 2
-    assert rows["ensemble"]["epochs"] == 4
+    assert rows["sghmc"]["total_variation"] == pytest.approx((20 * 0.025 + 2 * 10 * 0.1) / 40 * uniform, abs=2e-3)
+    assert rows["ensemble"]["networks"] == 5
+    assert rows["sghmc"]["networks"] == 3  # with the chain that was chosen by, and a short one, weighted by samples
     assert any("variational-0 failed: TrainingError" in line for line in found.shortfalls)
+    assert "Not computed, for lack of time: choose-fast." in found.shortfalls
+
+
+def test_the_work_of_a_part_counts_members() -> None:
+    settings = find("hmc-cifar10").settings("full")
+    assert parts.epochs_of((None, "ensemble", 0, settings, "cpu")) == 5 * parts.epochs_of(
+        (None, "point", 0, settings, "cpu")
+    )

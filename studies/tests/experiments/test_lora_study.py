@@ -41,10 +41,10 @@ def questions(tmp_path, monkeypatch):
         with gzip.open(folder / f"{name}.json.gz", "wt", encoding="utf-8") as file:
             json.dump(content, file)
     monkeypatch.setenv("BAYESIFY_DATA", str(tmp_path / "data"))
-    for cached in (texts._read, texts._vocabulary):
+    for cached in (texts.read, texts.vocabulary):
         cached.cache_clear()
     yield
-    for cached in (texts._read, texts._vocabulary):
+    for cached in (texts.read, texts.vocabulary):
         cached.cache_clear()
 
 

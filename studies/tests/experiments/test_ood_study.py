@@ -43,6 +43,14 @@ def test_scores_and_thresholds_are_those_of_the_library():
         assert list(cells_accepted(found, name)) == pytest.approx(shares)
 
 
+class Raw:
+    """A preparation that changes nothing."""
+
+    @staticmethod
+    def apply(x):
+        return x
+
+
 def cells_accepted(found, name):
     return (found["accepted"][kind][name] for kind in ("known", "scribbles"))
 
@@ -53,6 +61,21 @@ def test_scribbles_are_drawn_by_their_seed():
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert first.shape[1:] == data.train[0].shape[1:]
+
+
+def test_digits_are_turned_by_a_right_angle_to_either_side():
+    x = torch.arange(6.0).reshape(1, 1, 2, 3).repeat(40, 1, 1, 1)[..., :2]
+    made = unknown_inputs.turned(x, 3)
+    sides = {tuple(one.flatten().tolist()) for one in made}
+    # [[0, 1], [3, 4]] turned to the left and to the right.
+    assert sides == {(1.0, 4.0, 0.0, 3.0), (3.0, 0.0, 4.0, 1.0)}
+
+
+def test_noise_is_uniform_and_drawn_by_its_seed():
+    made = unknown_inputs.unknown("noise", Raw(), 50, 1)
+    assert torch.equal(made, unknown_inputs.unknown("noise", Raw(), 50, 1))
+    z = (made.double().mean() - 127.5) / (73.9 / made.numel() ** 0.5)  # sd of a uniform byte: 73.9
+    assert abs(z) < 4
 
 
 def test_a_training_that_diverged_is_recorded_and_told(tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ def test_trained_here_and_read_from_elsewhere_it_says_the_same(tmp_path, monkeyp
     errors = [row["validation_error"] for own in rows for row in own]
     assert here["numbers"]["scored"] == 8
     assert here["numbers"]["best"]["validation_error"] == min(errors)
-    assert f"{100 * here['numbers']['test']['error']:.2f}% on the test part" in here["answer"]
+    assert f"{100 * here['numbers']['test']['error']:.2f}% on the test images" in here["answer"]
     assert here["shortfalls"] == []
     assert here["numbers"]["scores"]["validation_error"] == errors
     assert here["numbers"]["scores"]["draws"] == [1] * 4 + [2] * 4
@@ -100,7 +100,9 @@ def test_a_hyperparameter_is_judged_by_networks_that_differ_in_it_alone():
     assert found["learning rate"]["0.2"]["values"] == pytest.approx([-0.01] * 6)
     assert found["pi"]["0.75"]["mean"] == pytest.approx(0.01 - 2 * 0.002 / 6)
     assert found["draws per step"]["2"]["values"] == pytest.approx([0.001, -0.001] * 2)
-    assert "More draws a step are not seen to help: 2 change" in paper_grid._worth_of_draws(found["draws per step"])
+    assert "More draws a step do not help significantly: 2 change" in paper_grid._worth_of_draws(
+        found["draws per step"]
+    )
     assert found["-log sigma1"] == {}
     better = {"2": {"mean": -0.01, "standard_error": 0.001, "interval": [-0.012, -0.008]}}
     assert "2 draws a step change the error by -1.00 ± 0.10 points" in paper_grid._worth_of_draws(better)

@@ -104,7 +104,7 @@ def test_a_fleet_that_was_stopped_keeps_its_curve(tmp_path, monkeypatch):
     assert set(data) == {"train", "validation", "inputs", "classes"}
 
     def make():
-        return [training._network(setting, 8, data, 3)]
+        return [training.network(setting, 8, data, 3)]
 
     expected, _ = training._fit(whole, whole.folder / "f", make(), [setting], data)
     error = training.error
@@ -172,7 +172,7 @@ def test_networks_that_diverge_are_counted_and_left_out(tmp_path, monkeypatch):
     settings = deepcopy(SETTINGS)
     work = Work(tmp_path, settings, progress=False)
     setting = settings["ways"]["study"]["kinds"]["mixture"][0]
-    right = training._network
+    right = training.network
 
     def last_one_wild(setting, units, data, seed):
         method = right(setting, units, data, seed)
@@ -182,7 +182,7 @@ def test_networks_that_diverge_are_counted_and_left_out(tmp_path, monkeypatch):
         return method
 
     whole = training.final(work, "study", "mixture", 8, setting)
-    monkeypatch.setattr(training, "_network", last_one_wild)
+    monkeypatch.setattr(training, "network", last_one_wild)
     rest = training.final(Work(tmp_path / "again", settings, progress=False), "study", "mixture", 8, setting)
     assert (whole["diverged"], rest["diverged"]) == (0, 1)
     assert [one["error"] for one in rest["mean"]["seeds"]] == [whole["mean"]["seeds"][1]["error"]]

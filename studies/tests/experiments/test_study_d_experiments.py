@@ -51,7 +51,7 @@ def test_a_stopped_experiment_goes_on_and_its_page_holds_the_numbers_of_its_part
     parts = {file.stem: json.loads(file.read_text()) for file in (tmp_path / "parts").glob("*.json")}
     errors = {
         "kl-reweighting": lambda: ("study_uniform", parts.get("study", {}).get("uniform")),
-        "priors": lambda: ("converged_half", parts.get("converged-mixtures", {}).get("half")),
+        "priors": lambda: ("adam_half", parts.get("adam-mixtures", {}).get("half")),
         "normalisation": lambda: ("study_255", parts.get("study-255", {}).get("rates", {}).get("0.1")),
     }
     number, rows = errors[name]()
@@ -98,7 +98,8 @@ def network(error):
         }
         for epoch in (1, 2)
     ]
-    return {"error": error, "again": [], "validation": error, "seen": seen}
+    elbo = {"loss": 3.0, "nll": 1.0, "kl": 2.0}
+    return {"error": error, "again": [], "validation": error, "seen": seen, "elbo": elbo}
 
 
 def test_pruning_runs_and_its_page_holds_the_numbers_of_its_parts(tmp_path):

@@ -36,10 +36,10 @@ def test_words_follow_the_numbers() -> None:
         return {"mean": mean, "interval": [mean - 0.001, mean + 0.001], "standard_error": 4e-4, "values": [mean] * 5}
 
     told = VERDICTS["kl-reweighting"]
-    both = told({"gain": {"study": gain(0.003), "converged": gain(-0.004)}})
+    both = told({"gain": {"study": gain(0.003), "adam": gain(-0.004)}})
     assert "re-weighting the KL raises the test error by 0.30 points. With Adam, it lowers" in both
-    assert "it raises the test error by 0.30" in told({"gain": {"study": gain(-0.003), "converged": gain(0.003)}})
-    assert "does not change" in told({"gain": {"study": gain(0.0), "converged": gain(0.003)}})
+    assert "it raises the test error by 0.30" in told({"gain": {"study": gain(-0.003), "adam": gain(0.003)}})
+    assert "does not change" in told({"gain": {"study": gain(0.0), "adam": gain(0.003)}})
 
 
 def test_without_the_numbers_the_answer_is_shown() -> None:

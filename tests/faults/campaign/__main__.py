@@ -3,43 +3,88 @@
 import argparse
 import dataclasses
 import importlib
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import io_layer
-from campaigns import CAMPAIGNS, LAYERED
+from campaigns import CAMPAIGNS, LAYERED, SHARED
 from ledger import Ledger
 from rows import FULL, ROOT, SHORT, put, table
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CAMPAIGNS)}; without any, all")
-    parser.add_argument("--short", action="store_true", help="a few of each, in minutes; the page is not changed")
-    parser.add_argument("--afresh", action="store_true", help="forget the trials of a campaign that was stopped")
-    parser.add_argument("--count", action="store_true", help="make no fault: write the rows of what was done so far")
-    options = parser.parse_args()
-    unknown = set(options.names) - set(CAMPAIGNS)
-    if unknown:
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(CAMPAIGNS)}")
-    if not options.count and LAYERED & set(options.names or CAMPAIGNS):
+    options = _options()
+    if not options.count and options.jobs == 1 and LAYERED & set(options.names):
         io_layer.available()
+    until = time.monotonic() + 60 * options.minutes
     made = []
-    for name in options.names or CAMPAIGNS:
-        path = None if options.short else ROOT / "build" / "faults" / "ledger" / f"{name}.jsonl"
+    for name in options.names:
+        path = None if options.short else options.ledger / f"{name}.jsonl"
         if path is not None and options.afresh:
-            path.unlink(missing_ok=True)
+            for old in (path, *path.parent.glob(f"{name}.*.jsonl")):
+                old.unlink(missing_ok=True)
         began = time.monotonic()
-        for made_row in importlib.import_module(CAMPAIGNS[name]).rows(
-            Ledger(path, closed=options.count), options.short
-        ):
-            row = dataclasses.replace(made_row, campaign=name, command=f"make faults ONLY={name}")
-            put(SHORT if options.short else FULL, row)
+        if options.jobs > 1 and name in SHARED:
+            _in_processes(name, options, until)
+        ledger = Ledger(path, closed=options.count or options.jobs > 1, share=options.share, until=until)
+        for made_row in importlib.import_module(CAMPAIGNS[name]).rows(ledger, options.short):
+            row = dataclasses.replace(
+                made_row, campaign=name, command=f"make faults ONLY={name}", made=made_row.made or ledger.made()
+            )
+            # A share is not the whole: the process that started the others writes the rows.
+            if options.share == (0, 1):
+                put(SHORT if options.short else options.rows, row)
             made.append(row)
             print(table([row])[1], file=sys.stderr, flush=True)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     print("\n".join(table(made)))
     return 1 if any(row.lost for row in made) else 0
+
+
+def _options():
+    parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CAMPAIGNS)}; without any, all")
+    parser.add_argument("--short", action="store_true", help="a few of each, in minutes; the page is not changed")
+    parser.add_argument("--afresh", action="store_true", help="forget the trials of a campaign that was stopped")
+    parser.add_argument("--count", action="store_true", help="make no fault: write the rows of what was done so far")
+    parser.add_argument("--jobs", type=int, default=1, help=f"processes that share {', '.join(sorted(SHARED))}")
+    parser.add_argument("--share", type=_share, default=(0, 1), metavar="K/N", help="only share K of N, from 0")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no trial after so many minutes")
+    parser.add_argument(
+        "--ledger", type=Path, default=ROOT / "build" / "faults" / "ledger", help="folder of the trials"
+    )
+    parser.add_argument("--rows", type=Path, default=FULL, help="file of the rows")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(CAMPAIGNS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(CAMPAIGNS)}")
+    options.names = options.names or list(CAMPAIGNS)
+    several = options.jobs > 1 or options.share != (0, 1)
+    if several and (options.short or not set(options.names) <= SHARED):
+        parser.error(f"--jobs and --share are for the full forms of {', '.join(sorted(SHARED))}")
+    return options
+
+
+def _share(text):
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and int(number) < int(of)):
+        raise argparse.ArgumentTypeError(f"K/N with K from 0 to N - 1, got {text!r}")
+    return int(number), int(of)
+
+
+def _in_processes(name, options, until):
+    """Make the trials of a campaign in several processes, which print what they find."""
+    command = [sys.executable, str(Path(__file__).parent), name, "--ledger", str(options.ledger)]
+    minutes = (until - time.monotonic()) / 60
+    command += ["--minutes", f"{minutes:.3f}"] if minutes < float("inf") else []
+    processes = [
+        subprocess.Popen([*command, "--share", f"{number}/{options.jobs}"], stdout=subprocess.DEVNULL)
+        for number in range(options.jobs)
+    ]
+    for process in processes:
+        process.wait()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 # Those that need the layer of `failing_io.c`, which is loaded when the command starts.
 LAYERED = {"disk", "clock"}
+# Those whose trials are independent and known beforehand, so that several processes can share them.
+SHARED = {"disk", "combinations", "files", "signed-files", "requests"}
 CAMPAIGNS = {
     "kills": "kills",
     "killed-ranks": "killed_ranks",
@@ -9,6 +11,7 @@ CAMPAIGNS = {
     "small-disk": "small_disk",
     "clock": "clock",
     "files": "mutated_files",
+    "signed-files": "signed_files",
     "combinations": "combinations",
     "requests": "malformed_requests",
     "connections": "many_connections",

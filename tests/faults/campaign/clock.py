@@ -38,6 +38,8 @@ def rows(ledger, short):
             shutil.rmtree(out)
             for moment in (0, 3, 10, "resumed"):
                 facts = ledger.trial(f"{name} {moment}", lambda: _trial(training, out, moment, reference))
+                if facts is None:
+                    continue
                 tried, lost = tried + 1, lost + bool(facts["why"])
                 if facts["why"]:
                     print(f"{name}, {moment}: {facts['why']}")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rows import Row
 
-FULL, SHORT, BLOCK = 3_000, 60, 100
+FULL, SHORT, BLOCK = 3_000, 60, 25
 METHODS = (
     *("point", "ensemble", "mc-dropout", "variational", "ivon", "laplace", "swag", "sgld", "sghmc", "hmc"),
     *("variational", "variational"),
@@ -61,17 +61,15 @@ def rows(ledger, short):
     import forked
 
     wanted, began = (SHORT if short else FULL), time.monotonic()
-    tried, worked, wrong, block = 0, 0, 0, 0
-    while tried < wanted:
-        first = tried
+    tried, worked, wrong = 0, 0, 0
+    for first in range(0, wanted, BLOCK):
 
         def trial(first=first):
             return _in_a_child(forked, first, min(BLOCK, wanted - first))
 
         facts = ledger.trial(f"combinations {first}", trial)
         if facts is None:
-            break
-        block += 1
+            continue
         tried, worked, wrong = tried + facts["tried"], worked + facts["worked"], wrong + len(facts["wrong"])
         for line in facts["wrong"]:
             print(line, file=sys.stderr, flush=True)

@@ -46,10 +46,14 @@ def rows(ledger, short):
     if not io_layer.available():
         return
     with tempfile.TemporaryDirectory(prefix="disk-", dir=forked.FAST) as place:
-        for fault, kind, error in FAULTS:
-            yield _row(fault, NEW, _new(ledger, short, Path(place), kind, error))
-        yield _row(REPLACED, OVER, _replacing(ledger, short, Path(place)))
-        yield _row(SAVED, SAVE, _saving(ledger, short, Path(place)))
+        known = {}
+        made = [(fault, NEW, _new(ledger, short, Path(place), kind, error, known)) for fault, kind, error in FAULTS]
+        made.append((REPLACED, OVER, _replacing(ledger, short, Path(place))))
+        made.append((SAVED, SAVE, _saving(ledger, short, Path(place))))
+        for fault, part, trials in made:
+            row = _row(fault, part, trials)
+            if row.tried:
+                yield row
 
 
 def _counted(ledger):
@@ -65,6 +69,8 @@ def _counted(ledger):
 def _row(fault, part, trials):
     began, tried, lost, made = time.monotonic(), 0, 0, {}
     for key, facts in trials:
+        if facts is None:
+            continue
         tried += 1
         if facts["why"]:
             lost += 1
@@ -80,15 +86,17 @@ def _row(fault, part, trials):
     return Row(fault, part, tried, tried - lost, lost, time.monotonic() - began, note)
 
 
-def _new(ledger, short, place, kind, error):
-    """A training into an empty folder, with a fault at each change."""
+def _new(ledger, short, place, kind, error, known):
+    """A training into an empty folder, with a fault at each change; `known` has what a method changes and ends in."""
     for name, training in methods(EPOCHS).items():
-        if name not in METHODS[: 1 if short else 2]:
+        if name not in METHODS[: 1 if short else 2] or ledger.closed:
             continue
         out = place / "run"
-        forked.import_what_it_imports(lambda: training.begin(place / "first"))
-        shutil.rmtree(place / "first", ignore_errors=True)
-        changes, reference = _count(out, lambda: training.begin(out))
+        if name not in known:
+            forked.import_what_it_imports(lambda: training.begin(place / "first"))
+            shutil.rmtree(place / "first", ignore_errors=True)
+            known[name] = _count(out, lambda: training.begin(out))
+        changes, reference = known[name]
         for number in range(1, changes + 1, 12 if short else 1):
             key = f"new {kind} {error} {name} {number}"
 
@@ -105,7 +113,7 @@ def _replacing(ledger, short, place):
     """A whole run is replaced by another training; what is in the folder is the old run, or the new one, never a mixture."""
     olds, news = methods(EPOCHS, seed=1), methods(EPOCHS, seed=3)
     for name in olds:
-        if name not in METHODS[: 1 if short else 2]:
+        if name not in METHODS[: 1 if short else 2] or ledger.closed:
             continue
         old, new, out = place / "old", news[name], place / "run"
         code, text, _ = forked.run(lambda: olds[name].begin(old))
@@ -147,6 +155,8 @@ def _replacing(ledger, short, place):
 
 def _saving(ledger, short, place):
     """A network with other weights and another noise is saved over a run: the folder holds the one or the other."""
+    if ledger.closed:
+        return
     out, one, other = place / "run", place / "one", place / "other"
 
     def make(noise, seed):

@@ -22,13 +22,16 @@ def available():
         os.environ[_HERE] = "1"
         del os.environ["LD_PRELOAD"]  # for this process and those that it forks, not for other programs
         return True
-    compiler = shutil.which("cc")
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None or sys.platform != "linux":
         print("no fault of the disk is made: the layer needs Linux and a C compiler", file=sys.stderr)
         return False
     _LIBRARY.parent.mkdir(parents=True, exist_ok=True)
     source = Path(__file__).with_name("failing_io.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", _LIBRARY, source, "-ldl"], check=True)
+    # Several processes may build it at once; none may load half a file.
+    own = _LIBRARY.with_suffix(f".{os.getpid()}")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", own, source, "-ldl"], check=True)
+    own.replace(_LIBRARY)
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_PRELOAD": str(_LIBRARY)})
     return False  # never reached

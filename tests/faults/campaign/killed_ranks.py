@@ -6,16 +6,15 @@ The agent is that of `torchrun`. It forks its processes from one that has import
 import contextlib
 import os
 import random
-import shutil
 import signal
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import forked
 from rows import Row
-from trainings import result
+from trainings import continued
+from undisturbed import compared, counted, undisturbed
 
 FULL, SHORT = 60, 2
 METHODS = ("variational", "ivon", "sgld", "ensemble")
@@ -32,7 +31,8 @@ def rows(ledger, short):
 
             def trial(method=method, number=number):
                 if method not in whole:
-                    whole[method] = _whole(method, Path(place) / "whole")
+                    begin = lambda out, method=method: _launch(_words(method, out), 0)  # noqa: E731
+                    whole[method] = undisturbed(begin, Path(place) / "whole", 2)
                 return _trial(method, Path(place) / "run", *whole[method], number)
 
             facts = ledger.trial(f"distributed {number}", trial)
@@ -40,30 +40,11 @@ def rows(ledger, short):
                 break
             trials.append(facts)
             number += 1
-    kills, lost = (sum(one[what] for one in trials) for what in ("kills", "lost"))
-    for one in trials:
-        if one["lost"]:
-            print(one["why"], file=sys.stderr)
+    kills, lost, seconds = counted(trials)
     if kills:
         restarted = sum(one["kills"] for one in trials if one["how"] == "restarted")
         note = f"{len(trials)} trainings by two processes; torchrun started them again after {restarted} kills"
-        yield Row(
-            "kill -9", "distributed", kills, kills - lost, lost, sum(one.get("seconds", 0.0) for one in trials), note
-        )
-
-
-def _whole(method, out):
-    """The result of a training that nothing happens to, and how long it takes."""
-    forked.import_what_it_imports(lambda: _launch(_words(method, out), 0))
-    shutil.rmtree(out, ignore_errors=True)
-    times = []
-    for _ in range(2):
-        code, text, took = forked.run(lambda: _launch(_words(method, out), 0))
-        assert code == 0, text
-        reference = result(out)
-        shutil.rmtree(out)
-        times.append(took)
-    return reference, min(times)
+        yield Row("kill -9", "distributed", kills, kills - lost, lost, seconds, note)
 
 
 def _trial(method, out, reference, took, number):
@@ -93,12 +74,8 @@ def _trial(method, out, reference, took, number):
             text = child.text()
     if code != 0:
         code, text, _ = forked.run(lambda: _go_on(method, out))
-    if code is None:
-        text = "it did not end"
-    same = code == 0 and _same(out, reference)
-    shutil.rmtree(out, ignore_errors=True)
-    why = "" if same else f"{method}, training {number}, {how}, exit code {code}: {text.strip()[-400:] or same}"
-    return {"kills": kills, "lost": 0 if same else max(kills, 1), "why": why, "how": how}
+    about = f"{method}, training {number}, {how}"
+    return compared(code, out, reference, text, about, kills) | {"how": how}
 
 
 def _words(method, out):
@@ -108,15 +85,11 @@ def _words(method, out):
 
 def _go_on(method, out):
     """Continue by hand: resume a run that has a checkpoint, start it again where nothing had been saved."""
-    from bayesify.runs import use
-    from bayesify.workflows.load import is_complete
-
-    if not (out / "config.json").exists() or not (out / "checkpoint" / "state.safetensors").exists():
-        return _launch([*_words(method, out), "--overwrite"], 0)
-    if not is_complete(out):
-        return _launch(["train", "--resume", str(out)], 0)
-    use(out)
-    return 0
+    return continued(
+        out,
+        lambda: _launch([*_words(method, out), "--overwrite"], 0),
+        lambda: _launch(["train", "--resume", str(out)], 0),
+    )
 
 
 def _launch(words, restarts):
@@ -165,11 +138,3 @@ def _kill(process):
         return 0
     time.sleep(0.01)
     return 1
-
-
-def _same(out, reference):
-    try:
-        return result(out) == reference
-    except (AssertionError, ValueError, OSError) as problem:
-        print(problem, file=sys.stderr)
-        return False

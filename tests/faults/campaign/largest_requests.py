@@ -4,6 +4,7 @@ decoded size (512 MiB) for what a client sends, and the weight cache, which is m
 import base64
 import io
 import json
+import string
 import sys
 import time
 
@@ -59,6 +60,13 @@ def _requests(*, small):
         ",".join(["1", "2"][n % 2] for _ in range(20 if small else 600)) + f",{n % 2}\n"
         for n in range(40 if small else 4000)
     )
+    # Each column of categories becomes one input for each of 50 letters.
+    letters = string.ascii_letters[:50]
+    coded = ",".join(f"c{n}" for n in range(10 if small else 1000)) + ",y\n"
+    coded += "".join(
+        ",".join(letters[(n * (m + 1)) % 50] for m in range(10 if small else 1000)) + f",{n % 2}\n"
+        for n in range(60 if small else 2900)
+    )
     plain = "/v1/predict?model=plain"
     yield "JSON, v1", _json(plain + "&draws=100", [image(n) for n in range(rows_)])
     yield "JSON of lists, v1", _json(plain, [[]] * (100 if small else 240_000))
@@ -102,6 +110,10 @@ def _requests(*, small):
             {"name": "b", "text": wide, "target": "y", "method": "variational"},
             leave=not small,
         ),
+    )
+    yield (
+        "table of categories, studio",
+        _json("/studio/api/own/table", {"name": "c", "text": coded, "target": "y", "method": "point"}, leave=not small),
     )
     for path in (
         "decide?model=variational&draws=200", "decide/promise?model=variational&draws=200&max_error=0.1", "decide/images?model=plain",

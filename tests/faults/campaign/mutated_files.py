@@ -22,6 +22,11 @@ SEED = 22
 
 def rows(ledger, short):
     """One row for each kind of file, and one for memory."""
+    yield from made(ledger, SHORT if short else FULL, BLOCK, signed=False)
+
+
+def made(ledger, wanted, size, *, signed):
+    """The rows of so many files, in blocks."""
     os.environ["BAYESIFY_MAX_EXPANDED"] = str(EXPANDED)
     total, grown, seconds, done = {}, 0, 0.0, 0
     with tempfile.TemporaryDirectory(prefix="files-", dir=forked.FAST) as folder:
@@ -32,10 +37,9 @@ def rows(ledger, short):
             assert code == 0, text
             import readers  # noqa: F401 -- imported once, before the children are forked
 
-        blocks = (SHORT if short else FULL) // BLOCK or 1
-        size = min(BLOCK, SHORT) if short else BLOCK
-        for block in range(blocks):
-            facts = ledger.trial(f"{SEED} {block}", lambda: _block(place, block, size))
+        size = min(size, wanted)
+        for block in range(wanted // size):
+            facts = ledger.trial(f"{SEED} {block}", lambda: _block(place, block, size, signed))
             if facts is None:
                 continue
             done, seconds = done + 1, seconds + facts.get("seconds", 0.0)
@@ -52,7 +56,8 @@ def rows(ledger, short):
         yield Row("mutated file", name, tried, tried - lost, lost, seconds * tried / sum(total.values()), note)
     over = int(grown > MOST_MEMORY)
     note = f"{grown / 2**20:.0f} MiB at most for a file that may expand to {EXPANDED >> 20} MiB"
-    yield Row("memory while mutated files are read", "blocks of 5,000 files", done, done - over, over, seconds, note)
+    part = f"blocks of {size:,} files{' with the right checksum' if signed else ''}"
+    yield Row("memory while mutated files are read", part, done, done - over, over, seconds, note)
 
 
 def _prepare(originals):
@@ -62,7 +67,7 @@ def _prepare(originals):
     return 0
 
 
-def _block(place, block, size):
+def _block(place, block, size, signed):
     answer = place / f"answer-{block}.json"
 
     def read():
@@ -72,7 +77,7 @@ def _block(place, block, size):
         torch.set_num_threads(1)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with tempfile.TemporaryDirectory(dir=place) as folder:
-            attempts = Attempts(place / "originals", Path(folder), SEED)
+            attempts = Attempts(place / "originals", Path(folder), SEED, signed=signed)
             for number in range(block * size, (block + 1) * size):
                 attempts.make(number)
                 if len(attempts.wrong) > 50:

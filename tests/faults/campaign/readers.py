@@ -5,6 +5,7 @@ import gzip
 import json
 import logging
 import lzma
+import math
 import random
 import shutil
 import signal
@@ -13,6 +14,7 @@ import warnings
 from collections import Counter
 
 import numpy as np
+import safetensors.torch
 import torch
 from PIL import Image
 
@@ -20,8 +22,11 @@ import bayesify as bf
 from bayesify import runs
 from bayesify.data import published_files
 from bayesify.data.images import open_image
+from bayesify.decisions import saved_check
+from bayesify.decisions.refusal import promised
 from bayesify.methods import saving
 from bayesify.runs import guarantees, pair, tensor_files
+from bayesify.serving.promises import Promises
 from bayesify.workflows import guarantees as promises
 from bayesify.workflows import load, run_data
 from bayesify.workflows.inputs import read_inputs
@@ -32,6 +37,8 @@ REFUSALS = (bf.RunError, bf.data.DataError)
 SECONDS, WAITING = 20, 300
 # Readers that build a network and predict take ten times as long as others: they get an eighth as many files.
 SLOW, SHARE = {"config", "config, interrupted", "history, loaded", "guarantees, loaded", "config, half replaced"}, 8
+# Changed by somebody who computes the checksums anew.
+SIGNED = {"promises, signed", "check for unknown inputs, signed"}
 
 
 def spread(content, chance, mutations=4):
@@ -115,6 +122,32 @@ def header_changed(content, chance):
     return len(header).to_bytes(8, "little") + header + content[8 + length :]
 
 
+def signed_promises(content, chance):
+    """The promises of a run changed, with the right checksum: a stranger can compute it too."""
+    whole = json.loads(content)
+    changed = json.loads(odd_json(json.dumps(whole["content"]).encode(), chance))
+    try:
+        checksum = guarantees.checksum(changed, whole["weights"])
+    except ValueError:  # NaN, which has no checksum
+        checksum = whole["checksum"]
+    return json.dumps(whole | {"content": changed, "checksum": checksum}).encode()
+
+
+def signed_check(content, chance):
+    """The settings or the tensors of a check for unknown inputs changed, with the right checksum."""
+    tensors = safetensors.torch.load(content)
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["bayesify"])
+    name = chance.choice(list(tensors))
+    if chance.random() < 0.5:
+        value = tensors[name]
+        odd = (value[:0], value.flatten(), value[..., :1], value.int(), value.unsqueeze(0), torch.cat([value, value]))
+        tensors[name] = chance.choice((*odd, value * math.nan, torch.zeros(3, 1, 1), torch.zeros(0))).contiguous()
+    state = json.loads(odd_json(json.dumps(header["state"]).encode(), chance))
+    header |= {"state": state, "checksum": tensor_files.checksum(tensors, state)}
+    return safetensors.torch.save(tensors, {"bayesify": json.dumps(header)})
+
+
 def make_originals(place):
     """A run with everything in it, interrupted and whole, and one file of each format."""
     torch.manual_seed(0)
@@ -165,6 +198,25 @@ def _more_originals(place, x, y):
     checksum = tensor_files.checksum_of(place / "run" / "model.safetensors")
     shutil.copytree(place / "run", place / "replaced")
     (place / "replaced" / pair.NEXT).write_text(json.dumps({"tensors": checksum, "config": description}))
+    _promised(place)
+
+
+def _promised(place):
+    """A run with a recalibration, promises of each kind, and a check for unknown inputs."""
+    shutil.copytree(place / "replaced", place / "promised", ignore=shutil.ignore_patterns(pair.NEXT, "*.json*"))
+    for name in ("config.json", "history.jsonl"):
+        shutil.copy(place / "run" / name, place / "promised" / name)
+    method = bf.load(place / "promised")
+    x = torch.randn(120, 4, generator=torch.Generator().manual_seed(1))
+    data = (x, method.predict(x, draws=5, seed=0).labels)
+    bf.recalibrate(method, data, "isotonic", draws=5)
+    bf.calibrate(method, data, 0.3, 0.9, draws=5, seed=0)
+    bf.conformal(method, data, 0.1, draws=5, seed=0)
+    part = promises.Part(*data, "these")
+    promises.watch_inputs(method, part, 5, 0)
+    promises.mark_used(method, part)
+    promises.write(method, place / "promised")
+    bf.UnknownInputs(method, x, layer="last", draws=5).save(place / "promised")
 
 
 def read_run(folder):
@@ -178,6 +230,28 @@ def read_run(folder):
     except (ValueError, TypeError) as refusal:
         # A configuration may describe another input or another output than the network has.
         raise bf.RunError(f"{folder}: {refusal}") from None
+
+
+def use_promises(folder):
+    """What commands and the server do with the promises and the check of a stranger's run."""
+    method = bf.load(folder)
+    x = torch.zeros(2, 4)
+    predictive = method.predict(x, draws=5, seed=0)
+    try:
+        assert predictive.probs.shape[0] == 2
+        served = Promises(method)
+        if served.conformal is not None:
+            served.conformal.sets(predictive)
+        for refusal in promised(method):
+            refusal.accept(predictive)
+        promises.all_certificates(method)
+        check = saved_check(method)
+        if check is not None:
+            check.accept(x)
+    except ValueError as refusal:
+        # A promise may be for other draws or classes than these: the message says so, without a file.
+        raise bf.RunError(f"{folder}: {refusal}") from None
+    promises.used_rows(folder)
 
 
 def read_checkpoint(folder):
@@ -227,6 +301,8 @@ def targets(place):
         "guarantees, loaded": (place / "run", "guarantees.json", spread_or_odd, read_run),
         "certificate": (place / "run", "certificate.json", spread_or_odd, promises.read_certificate),
         "config, half replaced": (place / "replaced", pair.NEXT, spread_or_odd, read_run),
+        "promises, signed": (place / "promised", "guarantees.json", (signed_promises,), use_promises),
+        "check for unknown inputs, signed": (place / "promised", runs.UNKNOWN, (signed_check,), use_promises),
     }
 
 
@@ -241,6 +317,7 @@ class Attempts:
         originals: where `make_originals` made its files.
         place: an empty folder for the mutated ones.
         seed: of the mutations.
+        signed: the kinds of `SIGNED`, instead of all others.
 
     Attributes:
         counts: by kind of file and outcome: `read`, `refused`, or what must not happen: `uncaught`, `unclear`, `hung`.
@@ -248,8 +325,9 @@ class Attempts:
 
     """
 
-    def __init__(self, originals, place, seed):
-        self.kinds, self.originals, self.place, self.seed = targets(originals), originals, place, seed
+    def __init__(self, originals, place, seed, *, signed=False):
+        self.kinds = {name: kind for name, kind in targets(originals).items() if (name in SIGNED) is signed}
+        self.originals, self.place, self.seed = originals, place, seed
         self.counts, self.wrong = Counter(), []
         names = list(self.kinds)
         self._order = [n for turn in range(SHARE) for n in names if turn == 0 or n not in SLOW]

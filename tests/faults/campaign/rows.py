@@ -24,6 +24,7 @@ class Row:
         note: one short sentence, or nothing.
         campaign: the name under which `make faults ONLY=` finds it; the runner fills it in.
         command: the command that repeats it; the runner fills it in.
+        made: on what day and with what software; the runner fills it in.
 
     """
 
@@ -36,6 +37,7 @@ class Row:
     note: str = ""
     campaign: str = ""
     command: str = ""
+    made: str = ""
 
     def __post_init__(self):
         if self.tried != self.survived + self.lost or min(self.survived, self.lost) < 0:

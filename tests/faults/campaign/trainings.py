@@ -51,16 +51,21 @@ class Training:
         """Go on with it; where nothing had been saved yet, start it again."""
         if self.again[0] != "train":
             return _command(self.again, out)
-        if not (out / "config.json").exists() or not (out / "checkpoint" / "state.safetensors").exists():
-            return self.begin_over(out)
-        from bayesify.runs import use
-        from bayesify.workflows.load import is_complete
+        return continued(out, lambda: self.begin_over(out), lambda: _command(self.again, out))
 
-        if not is_complete(out):
-            return _command(self.again, out)
-        # It was killed after its last write. The next process that writes there deletes what was left behind.
-        use(out)
-        return 0
+
+def continued(out, again, resume):
+    """Go on with the training of a run folder: resume it, or start it again where it had saved nothing yet."""
+    if not (out / "config.json").exists() or not (out / "checkpoint" / "state.safetensors").exists():
+        return again()
+    from bayesify.runs import use
+    from bayesify.workflows.load import is_complete
+
+    if not is_complete(out):
+        return resume()
+    # It was killed after its last write. The next process that writes there deletes what was left behind.
+    use(out)
+    return 0
 
 
 def _command(words, out):

@@ -127,6 +127,7 @@ def test_the_memory_of_the_hessian_grows_with_the_run_and_ends_at_beta2():
     assert hessian_rate(99_999, 400, 0.99999) == 2e-5
     assert hessian_rate(10**7, 400, 0.99999) == pytest.approx(1e-5)
     assert hessian_rate(5, 1, 0.5) == 0.5
+    assert hessian_rate(0, 400, 0.99999, short_memory=False) == pytest.approx(1e-5)
 
 
 def test_a_weight_that_the_data_never_touches_keeps_the_priors_width():
@@ -154,6 +155,28 @@ def test_normalisation_layers_and_learned_noise_are_trained_beside_the_posterior
     assert method.likelihood.log_noise.item() < -0.2
     draws = method.weights(range(3), 0)
     assert torch.equal(draws[:, -16:], fixed.expand(3, -1))
+
+
+def test_weights_without_a_posterior_move_by_a_hundredth_of_the_rate_in_a_step():
+    line = Line()
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)).double()
+    before = torch.cat([network[1].weight, network[1].bias]).detach().clone()
+    method = IVON(network, "gaussian:0.5", hessian_init=4.0)
+    method.fit((line.x, line.y), epochs=1, batch_size=N, learning_rate=0.2, progress=False)
+    # Adam's first step is its rate, whatever the gradient.
+    assert (method.mean_weights[-16:] - before).abs().max().item() == pytest.approx(0.002, rel=1e-3)
+
+
+def test_with_a_long_memory_the_widths_stay_near_their_start():
+    line = Line()
+    ends = {}
+    for short in (True, False):
+        method = line.method(hessian_init=100.0, short_memory=short)
+        fit(method, line)
+        ends[short] = float(method.hessian.detach().mean())
+    assert ends[True] < 20  # the curvature is about 4
+    assert ends[False] == pytest.approx(100 * 0.99999**800, rel=0.01)
 
 
 def test_a_loop_of_ones_own_leaves_nothing_that_cannot_be_copied():

@@ -1,14 +1,17 @@
 """Auto from Python: the choice, the model that it makes, the methods that it hands back, and its mistakes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import bayesify as bf
-from bayesify.methods.auto_table import Problem, choose, sampling_plan
+from bayesify.methods.auto_table import TAILS, Problem, choose, sampling_plan
 from bayesify.training.batches import TensorExamples
-from bayesify.workflows.auto.model import network_for, settled_likelihood
+from bayesify.training.warnings import without_warnings
+from bayesify.workflows.auto.model import can_be_sampled, network_for, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
 
 HMC = choose(Problem("regression", rows=100, inputs=2))
@@ -91,7 +94,9 @@ def test_a_large_table_stops_early_on_rows_that_it_sets_aside(monkeypatch):
     auto = bf.Auto(likelihood="gaussian")
     method = auto.fit((x, x[:, 0] + torch.randn(400)), progress=False, epochs=60, learning_rate=0.02)
     assert type(method) is bf.Ensemble
-    assert method.likelihood.noise == "heteroscedastic"
+    # Heavy tails: one row far away does not decide the NLL.
+    assert type(method.likelihood) is bf.likelihoods.StudentT
+    assert (method.likelihood.noise, method.likelihood.df) == ("heteroscedastic", TAILS)
     scores = method.history["validation_nll"]
     assert len(scores) == len(method.history)
     assert min(scores) < scores[-1] + 1e-9
@@ -173,6 +178,34 @@ def test_a_likelihood_takes_its_noise_from_the_choice_and_its_units_from_the_tar
     spec = likelihood.spec()
     assert spec["noise"] == noise
     assert (spec["location"], spec["scale"]) == (10.0, 2.0)
+
+
+def test_other_noises_take_their_units_from_the_targets_too_and_are_trained_where_they_cannot_be_sampled():
+    likelihood = settled_likelihood("student-t:4", ENSEMBLE, torch.tensor([8.0, 12.0]))
+    assert (likelihood.location, likelihood.scale, likelihood.df) == (10.0, 2.0, 4)
+    given = settled_likelihood("student-t:4,learned,1,5,3", ENSEMBLE, torch.tensor([8.0, 12.0]))
+    assert (given.location, given.scale) == (5, 3)
+    # A learned noise that has no prior cannot be sampled; a given one can.
+    assert not can_be_sampled(bf.likelihoods.StudentT())
+    assert can_be_sampled(bf.likelihoods.StudentT(noise=1.0))
+    assert can_be_sampled(bf.likelihoods.Gaussian("learned"))
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 2, generator=generator)
+    auto = bf.Auto(likelihood="student-t:4")
+    with without_warnings():
+        method = auto.fit((x, 100 + 20 * x[:, 0]), epochs=2, progress=False)
+    assert type(method) is bf.Ensemble
+    assert "targets_unscaled" not in method.warnings
+
+
+def test_a_row_with_heavy_tails_gives_a_student_t_where_the_noise_is_left_open():
+    choice = replace(ENSEMBLE, tails=5.0)
+    targets = torch.tensor([8.0, 12.0])
+    found = settled_likelihood("gaussian", choice, targets)
+    assert found.spec() == bf.likelihoods.StudentT(5.0, "heteroscedastic", location=10.0, scale=2.0).spec()
+    # Noise that the user names stays normal, and a network with one output has a constant one.
+    assert type(settled_likelihood("gaussian:heteroscedastic", choice, targets)) is bf.likelihoods.Gaussian
+    assert type(settled_likelihood("gaussian", choice, targets, 1)) is bf.likelihoods.Gaussian
 
 
 def test_a_likelihood_object_is_kept():

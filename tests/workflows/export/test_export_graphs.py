@@ -151,7 +151,7 @@ def test_what_a_graph_cannot_do_is_refused(tmp_path, blobs):
         bf.export(bnn, tmp_path / "a.pt")
     with pytest.raises(ValueError, match="at_most is a standard deviation"):
         bf.export(bnn, tmp_path / "a.onnx", at_most=1.0)
-    with pytest.raises(ValueError, match="no error was promised"):
+    with pytest.raises(ValueError, match="no error was guaranteed"):
         bf.export(bnn, tmp_path / "a.onnx", max_error=0.1)
     (tmp_path / "a.onnx").write_text("mine")
     with pytest.raises(FileExistsError):

@@ -7,7 +7,6 @@ different copies of the same mode: averages are taken over predictions, never ov
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
@@ -25,8 +24,7 @@ from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.methods.stored_samples import check_room, shuffled
 from bayesify.priors import Normal, WeightPrior
 from bayesify.training.batches import Batch
-
-logger = logging.getLogger("bayesify")
+from bayesify.training.warnings import warn
 
 
 class Chains(Method):
@@ -84,10 +82,9 @@ class Chains(Method):
                 "number, or give the noise of a gaussian a prior such as half-cauchy(1)"
             )
         if not self.prior.proper:
-            logger.warning(
-                "the prior %s is improper, and the posterior may be improper too: "
-                "check that the data determines every weight",
-                self.prior.spec(),
+            warn(
+                f"the prior {self.prior.spec()} is improper, and the posterior may be improper too: check that the "
+                "data determines every weight"
             )
         self.chains = chains
         self._check_room(at_least("stored", stored, 0))

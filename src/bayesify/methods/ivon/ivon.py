@@ -17,7 +17,6 @@ Where h is negative (a maximum, or noise), no sigma exceeds sqrt(2) times the pr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -30,9 +29,10 @@ from bayesify.errors import positive
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.arguments import explained_arguments
-from bayesify.methods.ivon.start import RATE, first_hessian, first_rate, first_warm_up
+from bayesify.methods.ivon.start import first_hessian, first_warm_up
 from bayesify.methods.ivon.update import NaturalGradient, hessian_rate, ivon_update
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
+from bayesify.methods.usual_plan import usual_plan
 from bayesify.methods.with_elbo import WithELBO
 from bayesify.priors import Normal, WeightPrior
 from bayesify.training.batches import Batch, Examples
@@ -54,7 +54,8 @@ class IVON(WithELBO):
 
     `fit(learning_rate=)` is the share of a Newton step. A constant rate r with M batches per epoch adds up to r M / 2
     of the posterior variance to the mean: keep it below 1 / M, or let it fall (`schedule="cosine"`, the default).
-    Parameters without a posterior (normalisation layers, learned observation noise) follow Adam at the same rate.
+    Parameters without a posterior follow Adam: learned observation noise at the same rate, weights of the network (such
+    as those of normalisation layers) at a hundredth of it.
 
     Args:
         network: an `nn.Module`, or a function without arguments that returns one. The method works on a copy.
@@ -72,7 +73,10 @@ class IVON(WithELBO):
         adam_share: the share of the steps in which the mean follows Adam first, at a tenth of the rate. None is a half
             for networks of up to 100,000 weights where `hessian_init` is None, and 0 otherwise and for linear models.
         beta1: the decay of the running mean of gradients.
-        beta2: the decay of the running mean of Hessian estimates in the long run; early steps average over less.
+        beta2: the decay of the running mean of Hessian estimates in the long run.
+        short_memory: whether early steps average the Hessian estimates over less than `beta2` says, so that the widths
+            follow the curvature within five epochs; without it they stay near their start for long, as in the paper.
+            None is True.
         seed: of the starting weights; `fit(seed=)` sets the seed of training.
 
     Raises:
@@ -112,6 +116,7 @@ class IVON(WithELBO):
         adam_share: float | None = None,
         beta1: float = 0.9,
         beta2: float = 0.99999,
+        short_memory: bool | None = None,
         seed: int = 0,
     ) -> None:
         prior = Normal(1.0) if prior is None else prior
@@ -122,6 +127,7 @@ class IVON(WithELBO):
         self.hessian_init = None if hessian_init is None else positive("hessian_init", hessian_init)
         self.adam_share = None if adam_share is None else _share("adam_share", adam_share)
         self.beta1, self.beta2 = _share("beta1", beta1), _share("beta2", beta2)
+        self.short_memory = short_memory
         theta, size = initialisation.start_weights(self.network, start, seed), self.network.random_size
         self.mean = nn.Parameter(theta)
         self.hessian = nn.Parameter(theta.new_full((size,), self.hessian_init or 1.0))
@@ -136,15 +142,16 @@ class IVON(WithELBO):
         self.register_load_state_dict_post_hook(_copy_prior_means)  # type: ignore[no-untyped-call]
         # The size of the data according to the plan; the buffer holds the one that training used.
         self._planned_data: float | None = None
-        self._batches, self._warm_up_steps, self._natural, self._finds_rate = 1, 0, False, False
+        self._batches, self._warm_up_steps, self._natural = 1, 0, False
 
     def settings(self) -> dict[str, Any]:
-        """Where the Hessian estimate starts, the warm-up, and the two decays."""
+        """Where the Hessian estimate starts, the warm-up, the two decays, and how early ones are averaged."""
         return {
             "hessian_init": self.hessian_init,
             "adam_share": self.adam_share,
             "beta1": self.beta1,
             "beta2": self.beta2,
+            "short_memory": self.short_memory,
         }
 
     @property
@@ -165,7 +172,8 @@ class IVON(WithELBO):
 
         Args:
             data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; x may be any pytree.
-            learning_rate: the share of a Newton step. None is 0.1, and 0.2 for more than 100,000 weights.
+            learning_rate: the share of a Newton step. None is 0.1 for rows of numbers in memory, and 0.03 for other
+                inputs and for networks of more than 100,000 weights.
             schedule: as for every method. None is `cosine` where no learning rate is given, and `constant` otherwise.
             **settings: the other arguments of `Method.fit`: `epochs`, `batch_size`, `validation`, `run` and so on.
 
@@ -183,12 +191,10 @@ class IVON(WithELBO):
             True
 
         """
-        self._finds_rate = learning_rate is None
-        schedule = schedule or ("cosine" if self._finds_rate else "constant")
-        try:
-            return super().fit(data, learning_rate=learning_rate or RATE, schedule=schedule, **settings)
-        finally:
-            self._finds_rate = False
+        rate, usual = usual_plan(self, data)
+        schedule = schedule or (usual if learning_rate is None else "constant")
+        rate = rate if learning_rate is None else learning_rate
+        return super().fit(data, learning_rate=rate, schedule=schedule, **settings)
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
         """The negative log-likelihood of the batch plus its part of the KL, at the current widths.
@@ -325,6 +331,7 @@ class IVON(WithELBO):
             beta2=self.beta2,
             batches=self._batches,
             warm_up=self._warm_up_steps,
+            short_memory=self.short_memory is not False,
             fixed=self.network.size > self.network.random_size,
         )
 
@@ -357,8 +364,6 @@ class IVON(WithELBO):
         super()._begin(plan, examples)
         self._batches = examples.count_batches(plan.batch_size)
         self._planned_data = examples.n_data / kl.temperature
-        if self._finds_rate:
-            self.plan = replace(plan, learning_rate=first_rate(self.network.random_size))
         if self.adam_share is None:
             self.adam_share = first_warm_up(self.network) if self.hessian_init is None else 0.0
         self._warm_up_steps = round(self.adam_share * plan.epochs * self._batches)

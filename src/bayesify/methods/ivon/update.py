@@ -1,7 +1,9 @@
 """IVON's update of a mean and a Hessian estimate, as an optimiser and as a part of the fused step.
 
-The formulas are those of `ivon.py` (Shen et al. 2024). Other parameters follow Adam (Kingma and Ba 2015) at the same
-rate. The optimiser finds the gradient at the drawn weights in `mean.grad` and Price's curvature in `hessian.grad`.
+The formulas are those of `ivon.py` (Shen et al. 2024). Other parameters follow Adam (Kingma and Ba 2015): those of the
+likelihood at the same rate, weights of the network without a posterior at a hundredth of it. A rate of 0.2 is a usual
+share of a Newton step, but would move the scales of batch normalisation by 0.2 in every step. The optimiser finds the
+gradient at the drawn weights in `mean.grad` and Price's curvature in `hessian.grad`.
 
 In the first `warm_up` steps the mean follows Adam too, at a tenth of the rate, while h is already estimated: Newton
 steps with a curvature from before anything was learned lead small networks to a constant prediction. After a warm-up no
@@ -28,6 +30,8 @@ FASTEST, PER_EPOCH, MEMORY = 0.01, 0.2, 2.0
 _ADAM_BETAS, _ADAM_EPS = (0.9, 0.999), 1e-8
 # Adam's rate in the warm-up is this share of the Newton rate.
 ADAM_SHARE = 0.1
+# Adam's rate for weights of the network without a posterior is this share of the Newton rate.
+FIXED_SHARE = 0.01
 
 
 def ivon_update(
@@ -67,12 +71,15 @@ def ivon_update(
     return mean - rate * slope / _safe(hessian + prior_precision), hessian, momentum
 
 
-def hessian_rate(step: int, batches: int, beta2: float) -> float:
+def hessian_rate(step: int, batches: int, beta2: float, short_memory: bool = True) -> float:
     """One minus beta2 at a step: the larger of the given one and a rate that suits a run of this length.
 
     An estimate from one of M batches has noise of about sqrt(M) times its size, and the correction adds a bias of
     M (1 - beta2) / 2. So h averages over at least five epochs and a hundred steps, and later over half of all steps.
+    Without `short_memory` it is the given one at every step, as in the paper.
     """
+    if not short_memory:
+        return 1.0 - beta2
     return max(1.0 - beta2, min(FASTEST, PER_EPOCH / batches, MEMORY / (step + 1)))
 
 
@@ -90,6 +97,7 @@ class NaturalGradient(Optimizer):
         beta2: the decay of the running mean of Hessian estimates in the long run.
         batches: the number of batches in an epoch.
         warm_up: the number of first steps in which the mean follows Adam.
+        short_memory: whether early steps average the Hessian estimates over less than `beta2` says.
         fixed: whether some weights of the network have no posterior. None is whether the mean is longer than the
             estimates; a process that holds a part of the weights may have none of them.
 
@@ -113,12 +121,13 @@ class NaturalGradient(Optimizer):
         beta2: float,
         batches: int,
         warm_up: int = 0,
+        short_memory: bool = True,
         fixed: bool | None = None,
     ) -> None:
         groups = [{"params": [mean, hessian]}, *([{"params": list(others)}] if others else [])]
         super().__init__(groups, {"lr": positive("learning_rate", learning_rate), "warm_up": warm_up})
         self.prior_mean, self.prior_precision = prior_mean, prior_precision
-        self.beta1, self.beta2, self.batches = beta1, beta2, batches
+        self.beta1, self.beta2, self.batches, self.short_memory = beta1, beta2, batches, short_memory
         self.fixed = mean.shape[0] > hessian.shape[0] if fixed is None else fixed
 
     @property
@@ -169,13 +178,16 @@ class NaturalGradientRule(UpdateRule):
     def numbers(self, rate: float, done: int) -> tuple[float, ...]:
         optimizer, (first, second) = self.optimizer, _ADAM_BETAS
         warming = done < optimizer.warm_up
-        of_adam = ADAM_SHARE * rate if warming else rate
+        of_others = ADAM_SHARE * rate if warming else rate
+        of_fixed = ADAM_SHARE * rate if warming else FIXED_SHARE * rate
+        debias = 1 - first ** (done + 1)
         return (
             rate,
-            hessian_rate(done, optimizer.batches, optimizer.beta2),
+            hessian_rate(done, optimizer.batches, optimizer.beta2, optimizer.short_memory),
             1 - optimizer.beta1 ** (done + 1),
             float(warming),
-            of_adam / (1 - first ** (done + 1)),
+            of_fixed / debias,
+            of_others / debias,
             1 / math.sqrt(1 - second ** (done + 1)),
         )
 
@@ -190,7 +202,7 @@ class NaturalGradientRule(UpdateRule):
         (mean, hessian, *others), (gradient, curvature, *slopes) = parameters, gradients
         (momentum, *tail), _, *rest = state
         squares = tail.pop(0) if optimizer.warm_up else None
-        rate, follow, debias, warming, *adam = numbers
+        rate, follow, debias, warming, of_fixed, of_others, correction = numbers
         gradient = torch.zeros_like(mean) if gradient is None else gradient
         curvature = torch.zeros_like(hessian) if curvature is None else curvature
         new = ivon_update(
@@ -212,19 +224,19 @@ class NaturalGradientRule(UpdateRule):
             squares.copy_(second * squares + (1 - second) * (gradient[:size] + pull).square())
             average = new[2] / debias + pull
             longest: Any = ADAM_SHARE * rate
-            by_adam = mean[:size] - longest * average / (torch.sqrt(squares) * adam[1] + _ADAM_EPS)
+            by_adam = mean[:size] - longest * average / (torch.sqrt(squares) * correction + _ADAM_EPS)
             # The estimate lags behind a curvature that grows, and a step of Newton's would be far too long.
             by_newton = mean[:size] + torch.clamp(new[0] - mean[:size], -longest, longest)
             if isinstance(warming, Tensor):
                 by_adam = torch.where(warming > 0, by_adam, by_newton)
             new = (by_adam if isinstance(warming, Tensor) or warming else by_newton, *new[1:])
         if tail:
-            _adam(mean[size:], gradient[size:], tail, adam)
+            _adam(mean[size:], gradient[size:], tail, of_fixed, correction)
         for old, value in zip((mean[:size], hessian, momentum), new, strict=True):
             old.copy_(value)
         for parameter, slope, slots in zip(others, slopes, rest, strict=True):
             if slope is not None:
-                _adam(parameter, slope, slots, adam)
+                _adam(parameter, slope, slots, of_others, correction)
 
     def apply(self, parameter: Tensor, gradient: Tensor, state: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
         raise TypeError("IVON updates a mean together with its Hessian estimate: use apply_all")
@@ -252,9 +264,9 @@ class NaturalGradientRule(UpdateRule):
 
 
 def _adam(
-    values: Tensor, gradient: Tensor, moments: Sequence[Tensor], numbers: Sequence[Tensor] | Sequence[float]
+    values: Tensor, gradient: Tensor, moments: Sequence[Tensor], size: Tensor | float, correction: Tensor | float
 ) -> None:
-    (mean, square), (size, correction), (first, second) = moments, numbers, _ADAM_BETAS
+    (mean, square), (first, second) = moments, _ADAM_BETAS
     mean.copy_(first * mean + (1 - first) * gradient)
     square.copy_(second * square + (1 - second) * (gradient * gradient))
     values.sub_(size * mean / (torch.sqrt(square) * correction + _ADAM_EPS))

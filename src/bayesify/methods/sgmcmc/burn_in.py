@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import stats
+import scipy
 from torch import Tensor
 
 # Records of the log joint between the end of the adaptation and the end of the plan, and those between two tests.
@@ -37,4 +37,4 @@ def settled(record: Tensor) -> bool:
     slope = float(places @ means) / float(places @ places)
     rest = means - means.mean() - slope * places
     error = math.sqrt(float(rest @ rest) / (_BLOCKS - 2) / float(places @ places))
-    return abs(slope) <= error * float(stats.t.isf(_CHANCE / 2, _BLOCKS - 2))
+    return abs(slope) <= error * float(scipy.stats.t.isf(_CHANCE / 2, _BLOCKS - 2))

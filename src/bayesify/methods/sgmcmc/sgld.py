@@ -43,7 +43,7 @@ class SGLD(StochasticGradientMCMC):
             such as `gaussian:half-cauchy(1)`, is sampled with the weights.
         prior: a prior, its text form such as `normal:1`, or a mapping from name patterns to priors.
             It must be proper; its scales may have hyperpriors. None is `normal:1`.
-        chains: the number of chains, computed as one batch. None is 4, or 1 for a network of more than 200,000 weights.
+        chains: the number of chains, computed as one batch. None is 4, or 1 for a network of more than 100,000 weights.
         samples: the number of samples stored per chain, evenly spread after the burn-in.
         burn_in: the share of the steps (of each cycle) that gives no samples. None is until the log joint has stopped
             trending, half of the steps at most; with a learning rate or cycles, half of them.

@@ -15,17 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from bayesify.errors import at_least, positive
+from bayesify.functional.copying import as_module
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.agreement import described
 from bayesify.methods.convergence import predictions_of
+from bayesify.methods.defaults import LARGE_NETWORK
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.sample_collection import Calendar
 from bayesify.methods.sgmcmc.positions import ChainPositions
 from bayesify.methods.stored_samples import check_room, shuffled
 from bayesify.priors import Normal, WeightPrior
-
-# Weights of a network that has one chain by default.
-_LARGE = 200_000
 
 
 class StoredChains(ChainPositions):
@@ -317,8 +316,7 @@ class StoredChains(ChainPositions):
 
 def _usual_chains(network: NetworkLike) -> int:
     """Four chains; one of a large network, whose samples take much memory."""
-    large = isinstance(network, nn.Module) and sum(p.numel() for p in network.parameters()) > _LARGE
-    return 1 if large else 4
+    return 1 if sum(p.numel() for p in as_module(network, 0).parameters()) > LARGE_NETWORK else 4
 
 
 def _slot(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesify import likelihoods, noise
+from bayesify import likelihoods, networks, noise
 from bayesify.errors import positive
 from bayesify.evaluation import Evaluation, evaluate
 from bayesify.functional.copying import as_module
@@ -26,10 +26,11 @@ from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.requirements import check_network
 from bayesify.methods.method import Method, NetworkLike, PriorLike
 from bayesify.methods.summary import Summary
+from bayesify.methods.usual_plan import is_table
 from bayesify.predictive import Predictive
 from bayesify.training.batches import Examples, TensorExamples, as_examples
 from bayesify.workflows.auto.held_out import recalibrated
-from bayesify.workflows.auto.model import network_for, settled_likelihood
+from bayesify.workflows.auto.model import can_be_sampled, network_for, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
 from bayesify.workflows.build import enough_epochs
 
@@ -243,7 +244,7 @@ class Auto:
                 f"Auto makes networks for tables (x, y) in memory, with x of shape [rows, columns], got {what}: give a "
                 "network, bf.Auto(net, likelihood)"
             )
-        weights, can_sample = None, not likelihood.noisy
+        weights, can_sample = None, can_be_sampled(likelihood)
         if self.network is not None:
             module = as_module(self.network, seed)
             weights = sum(part.numel() for part in module.parameters() if part.requires_grad)
@@ -294,7 +295,8 @@ class Auto:
         choice = self.choice
         assert choice is not None
         card = CARDS[choice.method]
-        open_settings = card.settings_for(self._kind(), images=len(_shape(examples.first()[0])) > 1)
+        weights = 0 if self.network is None else networks.count_weights(as_module(self.network, seed))
+        open_settings = card.settings_for(self._kind(), images=not is_table(examples, weights))
         everything = {name: value for name, value in open_settings.items() if value is not None}
         everything |= {**choice.settings, **settings}
         of_method = {"bayesian", *card.options} - set(card.of_fit)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesify import likelihoods, networks
-from bayesify.likelihoods import Gaussian, Likelihood
+from bayesify.likelihoods import Gaussian, Likelihood, LocationScale, StudentT
 from bayesify.methods.auto_table import Choice
 from bayesify.methods.defaults import sampled_noise
 
@@ -32,9 +32,12 @@ def settled_likelihood(
 
     """
     parsed = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
-    if not isinstance(parsed, Gaussian):
-        return parsed
     spec = parsed.spec()
+    if not isinstance(parsed, Gaussian):
+        unscaled = spec.get("location", 0.0) == 0 and spec.get("scale", 1.0) == 1
+        if isinstance(likelihood, str) and isinstance(parsed, LocationScale) and unscaled:
+            return likelihoods.from_spec(spec | dict(zip(("location", "scale"), _units(targets), strict=True)))
+        return parsed
     centre, spread = _units(targets)
     if isinstance(likelihood, str):
         if "," not in likelihood:
@@ -44,6 +47,8 @@ def settled_likelihood(
             spec["noise"] = "heteroscedastic" if outputs == wanted else choice.noise
             if outputs is not None and outputs != wanted and choice.noise == "heteroscedastic":
                 spec["noise"] = "learned"
+            if choice.tails is not None and spec["noise"] == "heteroscedastic":
+                return StudentT(choice.tails, spec["noise"], location=spec["location"], scale=spec["scale"])
     if choice.method == "hmc" and spec["noise"] in {"learned", "half-cauchy"}:
         # A learned noise has no prior to sample it under; half-cauchy(spread) is wide around the targets' spread.
         typical = spread if isinstance(spread, float) else sum(spread) / len(spread)
@@ -51,6 +56,16 @@ def settled_likelihood(
     elif spec["noise"] == "half-cauchy":
         spec["noise"] = "learned"
     return likelihoods.from_spec(spec)
+
+
+def can_be_sampled(likelihood: Likelihood) -> bool:
+    """Whether HMC takes a likelihood: it has no randomness of its own, and no learned parameter without a prior.
+
+    Args:
+        likelihood: as the user gave it; the learned noise of a `Gaussian` gets a prior where the method samples.
+
+    """
+    return not likelihood.noisy and (isinstance(likelihood, Gaussian) or next(likelihood.parameters(), None) is None)
 
 
 def network_for(x: Tensor, outputs: int, settings: Mapping[str, Any]) -> Callable[[], nn.Module]:

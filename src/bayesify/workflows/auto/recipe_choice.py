@@ -12,14 +12,14 @@ import torch
 
 from bayesify import likelihoods, networks
 from bayesify.functional.network import Network
-from bayesify.likelihoods.text import likelihood_class, spec_text
+from bayesify.likelihoods.text import spec_text
 from bayesify.methods.auto_table import Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS, OF_OPTIMISATION
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.requirements import check_network
 from bayesify.methods.method import Method
 from bayesify.training.batches import TensorExamples, as_examples
-from bayesify.workflows.auto.model import settled_likelihood
+from bayesify.workflows.auto.model import can_be_sampled, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
 from bayesify.workflows.build import fit_settings, make_likelihood, make_method, make_network, with_defaults
 from bayesify.workflows.prepare import PreparedData, prepare_data
@@ -83,11 +83,9 @@ def resolve(recipe: Recipe, data: PreparedData) -> Resolved:
 def _problem(recipe: Recipe, data: PreparedData) -> Problem:
     x, y = data.train
     images = data.preparation.image is not None
-    default = "categorical" if data.kind == "classification" else "gaussian"
-    kind = likelihood_class(recipe.likelihood or default)
     made = recipe.network == "mlp" and not images and all(getattr(recipe, name) is None for name in OF_NETWORK)
-    weights, can_sample = None, not kind.noisy
     likelihood = make_likelihood(recipe, data)
+    weights, can_sample = None, can_be_sampled(likelihood)
     outputs = likelihood.width(likelihood.prepare(y))
     if not made:
         of_network = {name: getattr(recipe, name) for name in ("data", "network", "likelihood", *OF_NETWORK)}

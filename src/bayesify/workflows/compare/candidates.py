@@ -67,23 +67,26 @@ class Candidate:
 MethodLike = str | Candidate | tuple[str, str, Mapping[str, Any]]
 
 
-def candidate(name: str, kind: str = "classification", settings: Mapping[str, Any] | None = None) -> Candidate:
+def candidate(
+    name: str, kind: str = "classification", settings: Mapping[str, Any] | None = None, *, images: bool = False
+) -> Candidate:
     """A method with the defaults of its card, overridden by the settings that it takes.
 
     Args:
         name: of the method.
         kind: `classification` or `regression`.
         settings: options of methods by name, and `prior`; those that this method does not take are ignored.
+        images: whether the inputs are images, or the network is large.
 
     Returns:
         The candidate.
 
     """
     card = CARDS[choose("method", name, CARDS)]
-    defaults = card.settings_for(kind)
+    defaults = card.settings_for(kind, images=images)
     options: dict[str, Any] = {"prior": "normal:1"} if card.prior else {}
     options |= {"members": MEMBERS} if "members" in card.options else {}
-    options |= {key: value for key, value in defaults.items() if key in OPTIONS}
+    options |= {key: value for key, value in defaults.items() if key in OPTIONS and value is not None}
     taken = {key: value for key, value in (settings or {}).items() if takes(card, key)}
     training = {key: taken.pop(key) for key in card.of_fit if key in taken}
     # Methods that an optimiser of the mean loss trains share one rate and schedule. Those that collect samples at the
@@ -99,7 +102,7 @@ def takes(card: Card, setting: str) -> bool:
 
 
 def read_methods(
-    methods: Sequence[MethodLike], kind: str = "classification", *, expand: bool = True
+    methods: Sequence[MethodLike], kind: str = "classification", *, expand: bool = True, images: bool = False
 ) -> list[Candidate]:
     """The candidates of a comparison; an ensemble with the whole budget is followed by one that shares it.
 
@@ -107,6 +110,7 @@ def read_methods(
         methods: names, candidates, or `(label, name, settings)`; labels must differ.
         kind: `classification` or `regression`, for the defaults of methods given by name.
         expand: add the ensemble that shares the budget.
+        images: whether the inputs are images, or the network is large.
 
     Returns:
         The candidates, in order.
@@ -118,7 +122,7 @@ def read_methods(
     listed: list[Candidate] = []
     for method in methods:
         if isinstance(method, str):
-            listed.append(candidate(method, kind))
+            listed.append(candidate(method, kind, images=images))
         elif isinstance(method, Candidate):
             listed.append(method)
         else:

@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from bayesify import likelihoods
+from bayesify import likelihoods, networks
 from bayesify.errors import at_least
 from bayesify.evaluation import read_targets, score
 from bayesify.evaluation.results import MethodResult, Spread
 from bayesify.evaluation.scores import COMPARED, COST, SCORES
+from bayesify.functional.copying import as_module
 from bayesify.methods import HMC, METHODS, Method
 from bayesify.methods.cards import CARDS
+from bayesify.methods.defaults import default_settings
+from bayesify.methods.usual_plan import is_table
 from bayesify.training.batches import as_examples, take
 from bayesify.training.warnings import without_warnings
 from bayesify.workflows.compare.candidates import USUAL, Candidate, MethodLike, read_methods
@@ -73,7 +76,7 @@ def compare(
     methods: Sequence[MethodLike] = USUAL,
     epochs: int = 10,
     batch_size: int = 128,
-    learning_rate: float = 1e-3,
+    learning_rate: float | None = None,
     seed: int = 0,
     draws: int = 100,
     notes: Mapping[str, Any] | None = None,
@@ -94,7 +97,8 @@ def compare(
         methods: names, `(label, name, settings)` or `Candidate`s; an ensemble whose share is not set is shown twice.
         epochs: the budget: how often the plain network sees each example.
         batch_size: examples per step.
-        learning_rate: for methods whose candidate does not name one.
+        learning_rate: for methods whose candidate does not name one. None is the default for the kind of problem, with
+            its schedule, as in `fit`.
         seed: of initial weights, shuffling and noise; the same for all methods.
         draws: posterior draws per prediction; a method that has fewer uses all of them.
         notes: on the data, saved with the runs.
@@ -113,8 +117,13 @@ def compare(
     """
     at_least("epochs", epochs, 1)
     shared = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
-    candidates = read_methods(methods, shared.kind, expand=expand)
+    images = not is_table(train, networks.count_weights(as_module(network, seed)))
+    candidates = read_methods(methods, shared.kind, expand=expand, images=images)
     fit = {"batch_size": batch_size, "learning_rate": learning_rate, "progress": progress, **training}
+    if learning_rate is None and "optimizer" not in training:
+        kind = shared.kind if shared.kind == "classification" else "regression"
+        usual = default_settings("point", kind, images=images)
+        fit |= {"learning_rate": usual["learning_rate"], "schedule": training.get("schedule") or usual["schedule"]}
     at_least("draws", draws, 1)
 
     for candidate in candidates:

@@ -86,7 +86,8 @@ def compare(
     prepared = every[0]
     if len(prepared.test[1]) == 0:
         raise ValueError("a comparison needs test examples: leave out --test none")
-    candidates = read_methods([candidate(name, prepared.kind, settings) for name in names])
+    images = prepared.preparation.image is not None
+    candidates = read_methods([candidate(name, prepared.kind, settings, images=images) for name in names])
     folders = {entry.label: out / _folder(entry) for entry in candidates}
     parts = ComparisonParts(recipes, every, candidates, range(recipe.seed, recipe.seed + seeds), draws)
     parts.check()

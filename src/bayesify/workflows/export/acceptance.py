@@ -1,4 +1,4 @@
-"""Which predictions an exported graph accepts: a promise that was calibrated for the run, or a given threshold."""
+"""Which predictions an exported graph accepts: a guarantee that was calibrated for the run, or a given threshold."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Threshold:
     Args:
         by: the score that is compared.
         value: the least confidence that is accepted; for other scores the largest uncertainty.
-        max_error: the promised share of wrong predictions among the accepted ones; None without a promise.
-        confidence: how sure the promise is.
+        max_error: the guaranteed share of wrong predictions among the accepted ones; None without a guarantee.
+        confidence: how sure the guarantee is.
 
     """
 
@@ -35,7 +35,7 @@ class Threshold:
     def rule(self) -> str:
         """The rule in words."""
         sign = ">=" if self.by == "confidence" else "<="
-        promise = "" if self.max_error is None else f", which promises an error of at most {self.max_error:g}"
+        promise = "" if self.max_error is None else f", which guarantees an error of at most {self.max_error:g}"
         return f"{self.by} {sign} {self.value:.6g}{promise}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Threshold:
 
 
 def promise_of(method: Method, max_error: float | None) -> Refusal | None:
-    """The promise of a method that a graph can keep; None where there is none and none was asked for."""
+    """The guarantee of a method that a graph can keep; None where there is none and none was asked for."""
     if max_error is None and not promised(method):
         return None
     return refusal_of(method, max_error)
@@ -65,7 +65,7 @@ def threshold_of(
         The threshold; None accepts every finite prediction.
 
     Raises:
-        ValueError: a threshold of the wrong kind, or a promise about a score that no graph computes.
+        ValueError: a threshold of the wrong kind, or a guarantee about a score that no graph computes.
 
     """
     classes = method.likelihood.kind == "classification"

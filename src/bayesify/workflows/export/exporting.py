@@ -80,12 +80,12 @@ def export(
         format: `onnx`; `torch-export`; `safetensors`, the tensors of the draws alone; `module`, the plain network at
             its mean weights or at one draw (`.pt2` runs without its class, `.safetensors` is a state dict); `adapter`,
             a run folder without the frozen weights of its network.
-        draws: number of draws; None is that of a promise, or 30. More than a method stores are refused.
-        seed: of the draws; None is that of a promise, or 0.
+        draws: number of draws; None is that of a guarantee, or 30. More than a method stores are refused.
+        seed: of the draws; None is that of a guarantee, or 0.
         by: `draws`; `mean`, the one function at the mean weights; or `moments`, without draws.
         at_least: the least confidence that is accepted, for classes.
         at_most: the largest standard deviation that is accepted, for numbers.
-        max_error: accept what `bf.calibrate` promised for this error; by default the latest promise, if there is one.
+        max_error: accept what `bf.calibrate` guaranteed for this error; by default the latest guarantee, if any.
         example: a batch of inputs as the network takes them, where their form is not known from training: integers,
             several tensors.
         raw: whether the graph prepares raw inputs itself; None where the run has their preparation.
@@ -170,7 +170,7 @@ def _check_target(path: Path, format: str, *, overwrite: bool) -> None:  # noqa:
 
 
 def _draws(bnn: Method, draws: int | None, seed: int | None, by: str, promise: Any) -> tuple[int, int]:
-    """The number of draws and their seed; those of a promise where there is one."""
+    """The number of draws and their seed; those of a guarantee where there is one."""
     if promise is not None:
         made = promise.provenance
         if (draws, seed) != (None, None) and (draws or made.draws, made.seed if seed is None else seed) != (
@@ -178,11 +178,11 @@ def _draws(bnn: Method, draws: int | None, seed: int | None, by: str, promise: A
             made.seed,
         ):
             raise ValueError(
-                f"the promise was made for predictions of {made.draws} draws and seed {made.seed}: export these, or "
+                f"the guarantee was made for predictions of {made.draws} draws and seed {made.seed}: export these, or "
                 "give a threshold of your own"
             )
         if by != made.by:
-            raise ValueError(f'the promise was made for by="{made.by}", got by="{by}": give a threshold of your own')
+            raise ValueError(f'the guarantee was made for by="{made.by}", got by="{by}": give a threshold of your own')
         return made.draws, made.seed
     seed = 0 if seed is None else seed
     if by != "draws":

@@ -96,6 +96,7 @@ GOALS = (
     Goal("a later fit, 100 rows", 1.0, "cpu", "waiting/fits", "fit_100", "", "s"),
     Goal("a later fit, 1,000 rows", 2.0, "cpu", "waiting/fits", "fit_1000", "", "s"),
     Goal("first output of a command at a terminal, the slowest", 2.0, "cpu", "waiting/commands", "seconds", "", "s"),
+    Goal("first output of a command in a log, the slowest", 2.0, "cpu", "waiting/commands", "log_seconds", "", "s"),
     *(
         Goal(f"training step / plain step, both graphed, {said}", 1.3, "cuda", f"graphs/{name}")
         for name, said in _PRIORS.items()

@@ -69,7 +69,8 @@ def page(measured: dict[str, Any]) -> str:
     answer = "No step has been measured with a plain one beside it."
     if ratios:
         answer = (
-            f"Compiled and captured alike, a variational step takes {min(ratios):.2f} to {max(ratios):.2f} times a "
+            f"With both compiled and captured in a graph, a variational step takes {min(ratios):.2f} to "
+            f"{max(ratios):.2f} times a "
             "plain one on the networks below."
         )
     card = measured["machine"].get("gpu", measured["machine"].get("processor", "an unknown machine"))
@@ -83,7 +84,7 @@ def page(measured: dict[str, Any]) -> str:
         (
             "`plain` is the same network trained by the same engine, compiled and captured in the same way. "
             "`torch.compile` is a plain loop with a compiled forward and backward pass and fused Adam. Milliseconds "
-            "are medians. The five members of the ensemble are one step; its plain step is that of one network. The "
+            "are medians. A step of the ensemble trains five members; the plain step beside it trains one network. The "
             "loop of `torch.compile` is not captured: it waits for Python, on cores where other processes compiled, so "
             "its times are rough."
         ),

@@ -112,7 +112,7 @@ def peers_table(result: Mapping[str, Any]) -> str:
     heading = ["library", "what", "ms", "times a plain step", "times ours"]
     left_out = [f"{name} was left out: {why}." for name, why in result["skipped"].items()]
     plain = f"A plain step took {result['plain_ms']:.3g} ms."
-    fits = "A Laplace approximation has no step: its fit is given per batch, so in epochs of plain training."
+    fits = "A Laplace approximation has no steps. Its row is the time of a fit, divided by the number of batches."
     return "\n\n".join([table(heading, rows), " ".join([plain, fits, *left_out])])
 
 

@@ -66,21 +66,21 @@ def bench(
     ] = "variational",
     precision: Annotated[str, typer.Option(help="bfloat16 or tf32 (networks).")] = "bfloat16",
     tiny: Annotated[bool, typer.Option("--tiny", help="The same layers in small, to try it out (networks).")] = False,
-    rounds: Annotated[int | None, typer.Option(help="Rounds in which they take turns.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds in which the candidates take turns.")] = None,
     steps: Annotated[int, typer.Option(help="Steps of each per round (step, peers).")] = 10,
     epochs: Annotated[int | None, typer.Option(help="To fit (default: 4, or 600 on a GPU) (epochs).")] = None,
-    members: Annotated[int, typer.Option(help="Of the ensemble (fleet).")] = 5,
+    members: Annotated[int, typer.Option(help="Members of the ensemble (fleet).")] = 5,
     networks: Annotated[str | None, typer.Option(help="Sizes of fleets, as in 1,3,9 (fleet).")] = None,
     over: Annotated[str | None, typer.Option(help="Curves, as in weights,draws (scaling).")] = None,
-    sizes: Annotated[str | None, typer.Option(help="Of each curve, as in 1,2,4 (scaling).")] = None,
+    sizes: Annotated[str | None, typer.Option(help="Sizes of each curve, as in 1,2,4 (scaling).")] = None,
     only: Annotated[str | None, typer.Option(help="Some libraries, as in torchbnn,ivon-opt (peers).")] = None,
-    python: Annotated[str | None, typer.Option(help="Of the environment that has the libraries (peers).")] = None,
+    python: Annotated[str | None, typer.Option(help="Python of the environment with the libraries (peers).")] = None,
     connections: Annotated[int, typer.Option(help="Clients at once (serve).")] = 32,
-    seconds: Annotated[float, typer.Option(help="Of each round (serve).")] = 2.0,
+    seconds: Annotated[float, typer.Option(help="Seconds of each round (serve).")] = 2.0,
     eager: Annotated[bool, typer.Option("--eager", help="Without compiling.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure on this machine: they take turns, and medians are compared.
+    """Measure speed on this machine. Candidates take turns, and their medians are compared.
 
     NumPyro lives in an environment of its own, named by $BAYESIFY_NUMPYRO_PYTHON, and other libraries in one that
     `make bench` makes; what is not there is left out and named. `make bench` measures everything.

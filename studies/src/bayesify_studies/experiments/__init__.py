@@ -39,13 +39,21 @@ NAMES = (
     "transfer",
     "learning-on",
     "guarantees",
+    "time-series",
+    "input-shift",
+    "jackknife",
+    "recalibrated-numbers",
     "likelihoods",
     "active-learning",
     "lora",
+    "text",
     "ood",
+    "cifar10",
+    "shift",
     "figures",
     "sbc",
     "defaults",
+    "uci",
 )
 
 

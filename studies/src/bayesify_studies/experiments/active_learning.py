@@ -44,16 +44,16 @@ TRIED = (
     "Seven settings were tried on 2,000 validation images, with 90 random labels and seeds 0 and 1. Three were "
     "ensembles of convolutional networks (best: 95.3% and 92.9%), two the same with pooled features (best: 90.7% and "
     "89.4%), and two used features of a nearest-neighbour graph: MC dropout (88.4% and 84.9%) and a linear Laplace "
-    "approximation (85.8% and 81.4%). The ensembles were better, and were given up because they take many minutes "
-    "for each seed: what is shown is MC dropout on the graph's features."
+    "approximation (85.8% and 81.4%). The ensembles were better but take many minutes for each seed, so this page "
+    "shows MC dropout on the graph's features."
 )
 ORDER = (
-    "BatchBALD, BALD and random were run with the first six seeds before; the other strategies and seeds, and nothing "
-    "else, were added afterwards. One chain of BatchBALD was seen before the order of those runs was settled."
+    "BatchBALD, BALD and random were run first, with six seeds. The other strategies and seeds were added afterwards, "
+    "with the same settings. One run of BatchBALD was seen before the order of the runs was decided."
 )
 OTHERWISE = (
-    "The published number is for a convolutional network that sees labelled images alone: the comparison is not like "
-    "for like. The table has how far the seeds differ."
+    "The published number is for a convolutional network that sees only labelled images, so the two cannot be compared "
+    "directly."
 )
 
 
@@ -75,7 +75,11 @@ def run(work: Work) -> Findings:
         },
         tables=[_table(work, rows, needed), _curves(rows)],
         pictures=[
-            Picture(work.figure("active-learning", picture(rows)), "Mean over seeds, with each seed in thin lines.")
+            Picture(
+                work.figure("active-learning", picture(rows)),
+                "Test accuracy against the number of labels. Thick lines are means over seeds, thin lines single "
+                "seeds.",
+            )
         ],
         shortfalls=_shortfalls(work, medians),
         reading="± is the standard error over seeds.",
@@ -242,8 +246,8 @@ def _table(work: Work, rows: Mapping[str, Any], needed: Mapping[str, Sequence[fl
             ]
             for by, own in rows.items()
         ],
-        f"A pool of {work['pool']:,} images for each seed, among {work['graph']:,} unlabelled ones, {BATCH} labels at "
-        f"a time, the {FIRST} first ones counted.",
+        f"Each seed has a pool of {work['pool']:,} images. The features come from {work['graph']:,} images without "
+        f"labels. Labels are asked for {BATCH} at a time. The first {FIRST} labels are counted.",
     )
 
 
@@ -261,13 +265,9 @@ def _curves(rows: Mapping[str, Any]) -> Table:
 
 
 def _shortfalls(work: Work, medians: Mapping[str, float]) -> list[str]:
-    missed = [
-        f"{TITLES[by]} needs {_said(value, work['labels'])} labels; the goal is at most {GOAL}."
-        for by, value in medians.items()
-        if value > GOAL and work["labels"] >= GOAL
-    ]
+    late = [TITLES[by] for by, value in medians.items() if value > GOAL and work["labels"] >= GOAL]
     return [
-        *missed,
+        *([f"More than {GOAL} labels, the goal, are needed by {', '.join(late)}."] if late else []),
         TRIED,
         ORDER,
         OTHERWISE,

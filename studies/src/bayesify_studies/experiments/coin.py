@@ -30,8 +30,8 @@ def run(work: Work) -> Findings:
                 f"P(head) after {heads} heads and {tails} tails, 19 points",
                 f"{published:.4f}" if published else "not printed",
                 f"{row['grid']:.4f} on the grid, {row['exact']:.4f} exactly",
-                f"the grid is off by {away:+.4f}; it says itself {row['predicted']:+.4f} "
-                f"({row['spacing']:+.4f} by its spacing, {row['edges']:+.4f} by its edges)",
+                f"the grid's error is {away:+.4f}; its own estimate is {row['predicted']:+.4f} "
+                f"({row['spacing']:+.4f} from the spacing, {row['edges']:+.4f} from the edges)",
             )
         )
     rows = [
@@ -50,14 +50,14 @@ def run(work: Work) -> Findings:
     numbers = {f"heads_{h}_tails_{t}": every[0] for (h, t), every in found.items()} | {"largest_unexplained": worst}
     return Findings(
         answer="A flat prior and three heads make P(head) 4/5 exactly. The lecture's grid of 19 points has an error of "
-        f"up to {max(abs(one['grid'] - one['exact']) for one in lecture.values()):.3f}. The grid's own error estimate "
-        f"accounts for all of it except {worst:.1e}.",
+        f"up to {max(abs(one['grid'] - one['exact']) for one in lecture.values()):.3f}. The grid's own estimate "
+        f"of its error is off by at most {worst:.1e}.",
         lines=lines,
         numbers=numbers,
         tables=[
             Table(
                 "Grids against the exact answer",
-                ["tosses", "points", "grid", "exact", "error", "error by its own estimate"],
+                ["tosses", "points", "grid", "exact", "error", "estimated error"],
                 rows,
             )
         ],

@@ -32,25 +32,25 @@ def run(work: Work) -> Findings:
     return Findings(
         answer="Softplus is a smooth ReLU that is never zero. The best Gaussian by forward KL "
         f"{'is the wider one and covers both modes' if covers else 'is not the wider one'}. Variational inference uses "
-        f"reverse KL. It may stop in any of {len(best['stops'])} places, and the best of them is on one mode.",
+        f"reverse KL. It has {len(best['stops'])} local minima, and the best of them lies on one mode.",
         lines=[
             Line(
                 "the largest distance between softplus and ReLU",
                 "a picture (study B)",
                 f"{curves['largest_distance']:.4f}, at {curves['at']:.2f}",
-                f"log 2 is {math.log(2):.4f}: it is at zero, and both agree far from it",
+                f"exactly log 2 = {math.log(2):.4f}, at zero; far from zero the two agree",
             ),
             Line(
                 "the best Gaussian by KL(p, q)",
                 "a picture (study B)",
                 _gaussian(forward),
-                f"the mean and the deviation of p are {best['mean']:.3f} and {best['std']:.3f}",
+                f"its mean and standard deviation are those of p, {best['mean']:.3f} and {best['std']:.3f}",
             ),
             Line(
                 "the best Gaussian by KL(q, p)",
                 "a picture (study B)",
                 _gaussian(reverse),
-                f"its density leaves out {best['left_out']:.0%} of p's mass (beyond three of its deviations)",
+                f"it misses {best['left_out']:.0%} of p: that much lies beyond three of its standard deviations",
             ),
         ],
         numbers={"kl": best, "softplus": {name: curves[name] for name in ("largest_distance", "at")}},
@@ -62,7 +62,7 @@ def run(work: Work) -> Findings:
                     [name, f"{one['mean']:.3f}", f"{one['std']:.3f}", f"{one['forward']:.3f}", f"{one['backward']:.3f}"]
                     for name, one in [
                         ("best by KL(p, q)", forward),
-                        *((f"where the search of KL(q, p) stops, {n}", one) for n, one in enumerate(best["stops"], 1)),
+                        *((f"local minimum {n} of KL(q, p)", one) for n, one in enumerate(best["stops"], 1)),
                     ]
                 ],
             )
@@ -70,16 +70,17 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("softplus", softplus_picture(curves)),
-                "Softplus, log(1 + exp x), makes a standard deviation of any number; ReLU beside it.",
+                "Softplus, log(1 + exp x), and ReLU. Softplus turns any number into a positive standard deviation.",
             ),
             Picture(
                 work.figure("kl", kl_picture(best)),
-                "A density with two humps and the Gaussians that are best by either divergence.",
+                "A density with two modes, and the best Gaussian by each of the two divergences.",
             ),
             Picture(
                 work.figure("weights", weights_picture(weights)),
-                "One weight: fixed as in a plain network, on or off as under dropout, Gaussian as in a Bayesian "
-                "network; and what each does to a network's answer (eight draws).",
+                "Above, one weight: fixed in a plain network, on or off with dropout, Gaussian in a Bayesian "
+                "network. Below, "
+                "eight draws of each network's function.",
             ),
         ],
     )

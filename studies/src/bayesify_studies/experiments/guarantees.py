@@ -1,8 +1,8 @@
-"""Are promises kept on real data? Refusals, conformal sets and recalibration over resampled calibration examples.
+"""Are guarantees kept on real data? Refusals, conformal sets and recalibration over resampled calibration examples.
 
 A network is trained once for each method. The examples that it was not trained on are the population: calibration
-examples are drawn from it again and again, with replacement, and each promise is compared with the whole population.
-What a promise says about its own frequency (95% of refusals are kept, coverages have a Beta law) can so be counted
+examples are drawn from it again and again, with replacement, and each guarantee is compared with the whole population.
+What a guarantee says about its own frequency (95% of refusals are kept, coverages have a Beta law) can so be counted
 without the error of a test set.
 """
 
@@ -33,7 +33,7 @@ KINDS = ("lac", "aps", "raps")
 MAPS = ("temperature", "vector", "isotonic")
 CONFIDENCE, ALPHA = 0.95, 0.1
 SHARED = (
-    "The resamplings of a method share its network, and those of two promised errors share their calibration examples: "
+    "The resamplings of a method share its network, and those of two errors share their calibration examples: "
     "what another training would change is not in the numbers."
 )
 
@@ -80,7 +80,7 @@ def run(work: Work) -> Findings:
 
 
 def classes(work: Work, method: str) -> dict[str, Any]:
-    """Every promise of one network, for each resampling of its calibration examples."""
+    """Every guarantee of one network, for each resampling of its calibration examples."""
     recipe = Recipe(data="mnist", method=method, units=(work["units"],), layers=2, epochs=work["epochs"])
     trained, x, y = _network(work, method, recipe, work["train"])
     predictive = trained.predict(x, draws=work["draws"])
@@ -104,7 +104,7 @@ def classes(work: Work, method: str) -> dict[str, Any]:
                     "nll": metrics.nll(probabilities, labels[rest]),
                 }
             )
-    # Promises that are broken are few: counting them takes more resamplings, which are quick.
+    # Guarantees that are broken are few: counting them takes more resamplings, which are quick.
     for number in range(work["counted"]):
         held, _ = _draw(len(labels), work["calibration"], number)
         for bound, tries in refusals.items():
@@ -155,7 +155,7 @@ def _draw(examples: int, held: int, number: int) -> tuple[Tensor, Tensor]:
 
 
 def _refusal(certainty: Any, wrong: Any, held: Tensor, bound: float) -> dict[str, Any]:
-    """Whether a promise could be made, and its error and coverage in the population."""
+    """Whether a guarantee could be made, and its error and coverage in the population."""
     found = None
     if len(held) >= sequential_tests.smallest_sample(bound, 1 - CONFIDENCE):
         found = sequential_tests.loosest(certainty[held], wrong[held], bound, 1 - CONFIDENCE)
@@ -203,10 +203,10 @@ def _refusal_table(work: Work, found: Mapping[str, Any], tries: Mapping[tuple[st
         )
     return Table(
         "Refusals",
-        ["", "promised", "error of all", "error of accepted", "coverage", "promises made", "broken"],
+        ["", "guaranteed", "error of all", "error of accepted", "coverage", "guarantees made", "broken"],
         rows,
         f"Confidence {CONFIDENCE:.0%}, {work['calibration']:,} calibration examples, {work['counted']:,} resamplings. "
-        "Broken: the error of the accepted predictions in the population is above the promise.",
+        "Broken: the error of the accepted predictions in the population is above the guarantee.",
     )
 
 
@@ -230,7 +230,7 @@ def _set_table(work: Work, found: Mapping[str, Any]) -> Table:
         "Conformal sets",
         ["", "kind", "coverage", "deviation", "classes in a set"],
         rows,
-        f"Promised: {1 - ALPHA:.0%} on average over calibration data. By its Beta law the coverage "
+        f"Guaranteed: {1 - ALPHA:.0%} on average over calibration data. By its Beta law the coverage "
         f"has a standard deviation of {100 * law:.2f} points.",
     )
 
@@ -275,8 +275,8 @@ def _number_table(work: Work, found: Mapping[str, Any]) -> Table:
         "Intervals of numbers",
         ["", "coverage", "mean width"],
         rows,
-        f"Concrete strength (MPa), {work['number_train']} examples to train, {work['number_calibration']} to promise, "
-        f"from a population of {found['examples']}. Promised: {1 - ALPHA:.0%}.",
+        f"Concrete strength (MPa), {work['number_train']} examples to train, {work['number_calibration']} to calibrate "
+        f"on, from a population of {found['examples']}. Guaranteed: {1 - ALPHA:.0%}.",
     )
 
 
@@ -287,16 +287,16 @@ def _lines(
     share = broken / _attempts(work)
     lines = [
         Line(
-            "share of attempts that end in a broken promise",
+            "share of attempts that end in a broken guarantee",
             f"at most {1 - CONFIDENCE:.0%}",
-            f"{broken} of {_attempts(work)} ({share:.1%}); {made} promises were made",
-            "kept" if share <= 1 - CONFIDENCE else "more than promised; see what is missing",
+            f"{broken} of {_attempts(work)} ({share:.1%}); {made} guarantees were made",
+            "kept" if share <= 1 - CONFIDENCE else "more than guaranteed; see what is missing",
         ),
         Line(
             "mean coverage of conformal sets, all methods and kinds",
             f"at least {1 - ALPHA:.0%}",
             f"{np.mean(coverages):.2%}",
-            "as promised, up to the calibration data" if np.mean(coverages) > 1 - ALPHA - 0.01 else "below the promise",
+            "as guaranteed, up to chance" if np.mean(coverages) > 1 - ALPHA - 0.01 else "below the guarantee",
         ),
     ]
     for kind, each in numbers_found["intervals"].items():
@@ -322,7 +322,7 @@ def _answer(work: Work, made: int, broken: int, found: Mapping[str, Any]) -> str
         for name in ("none", "temperature")
     )
     return (
-        f"Of {_attempts(work)} attempts to promise an error, {made} were supported by the calibration data and "
+        f"Of {_attempts(work)} attempts to guarantee an error, {made} were supported by the calibration data and "
         f"{broken} of these were broken. Up to 5% of the attempts may end like this. "
         f"Temperature changes the mean ECE from {before:.4f} to {after:.4f}."
     )
@@ -330,10 +330,10 @@ def _answer(work: Work, made: int, broken: int, found: Mapping[str, Any]) -> str
 
 EXPERIMENT = Experiment(
     name="guarantees",
-    title="Are promises about predictions kept?",
+    title="Are guarantees about predictions kept?",
     study="beyond the studies",
-    question="A threshold promises an error rate with 95% confidence. Conformal sets and intervals promise a "
-    "coverage. How often are these promises kept on real images and numbers, over many random calibration"
+    question="A threshold guarantees an error rate with 95% confidence. Conformal sets and intervals guarantee a "
+    "coverage. How often are these guarantees kept on real images and numbers, over many random calibration"
     " sets?",
     run=run,
     quick={

@@ -11,7 +11,7 @@ from bayesify.evaluation.seed_statistics import estimate, of_one_more, paired, p
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Table
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.study_d import pictures, training, words
+from bayesify_studies.experiments.study_d import elbo_table, pictures, training, words
 from bayesify_studies.experiments.study_d.training import HALF, WAYS
 from bayesify_studies.experiments.study_d.words import IN_WORDS
 
@@ -20,7 +20,7 @@ PUBLISHED = -0.003
 
 
 def run(work: Work) -> Findings:
-    parts = work.every({way: (networks, work, way) for way in WAYS})
+    parts = work.every(tasks(work))
     errors = {(way, kl): [one["error"] for one in parts[way][kl]] for way in WAYS for kl in SHARES}
     gain = {way: paired(errors[way, "reweighted"], errors[way, "uniform"]) for way in WAYS}
     lines = [
@@ -60,9 +60,11 @@ def run(work: Work) -> Findings:
                 for way in WAYS
             ),
             f"the study's widths change by {100 * _moved(starts['study'], _widths(last, 'study')):.0f}% at most, those "
-            f"under Adam by up to {100 * _moved(starts['converged'], _widths(last, 'converged')):.0f}%",
+            f"under Adam by up to {100 * _moved(starts['adam'], _widths(last, 'adam')):.0f}%",
         )
     )
+    every_network = {(IN_WORDS[way], SHARES[kl]): (parts[way][kl], HALF) for way in WAYS for kl in SHARES}
+    nothing = elbo_table.floors(work, {"half": HALF})
     rows = [
         [
             IN_WORDS[way],
@@ -82,6 +84,7 @@ def run(work: Work) -> Findings:
             "errors": {f"{way}_{kl}": estimate(values) for (way, kl), values in errors.items()},
             "gain": gain,
             "change_of_absolute_skewness": symmetry,
+            "elbo": elbo_table.numbers(every_network, nothing),
         },
         tables=[
             Table(
@@ -92,11 +95,17 @@ def run(work: Work) -> Findings:
                 "mirror image. The batch that carries half of the KL moves a weight in the narrow part by "
                 "0.1 * 0.5 / 100 / e^-12 = 81 times its distance from zero under the study's step, so re-weighting "
                 "throws weights out of it; shared evenly over its 50,000 images that is 0.33 times.",
-            )
+            ),
+            elbo_table.table(every_network, nothing),
         ],
         pictures=pictures.in_training(work, parts, SHARES),
-        shortfalls=[*words.shortfalls(work), words.together(list(gain.values()))],
+        shortfalls=words.shortfalls(work),
     )
+
+
+def tasks(work: Work) -> dict[str, tuple[Any, ...]]:
+    """A part for each way of training."""
+    return {way: (networks, work, way) for way in WAYS}
 
 
 def networks(work: Work, way: str) -> dict[str, Any]:
@@ -109,7 +118,7 @@ def networks(work: Work, way: str) -> dict[str, Any]:
         data,
         {kl: {"prior": HALF, "kl": kl} for kl in SHARES},
         units=work["units"],
-        epochs=work["epochs" if way == "converged" else "study_epochs"],
+        epochs=work["epochs" if way == "adam" else "study_epochs"],
         seeds=work.seeds,
         evaluate=lambda trained: training.by_label(trained, training.errors(data, draws=work["draws"])),
     )
@@ -153,6 +162,7 @@ EXPERIMENT = Experiment(
     "and the distribution of the weights slightly more symmetric. Does this hold with the study's "
     "training, and with a better one?",
     run=run,
+    parts=lambda work: tasks(work) | elbo_table.tasks(work, {"half": HALF}),
     quick={"data": "mnist", "examples": 2500, "units": 60, "study_epochs": 8, "epochs": 8, "seeds": 3, "draws": 20},
-    full={"data": "mnist", "examples": None, "units": 400, "study_epochs": 150, "epochs": 100, "seeds": 5, "draws": 50},
+    full={"data": "mnist", "examples": None, "units": 400, "study_epochs": 600, "epochs": 100, "seeds": 5, "draws": 50},
 )

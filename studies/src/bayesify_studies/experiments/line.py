@@ -32,7 +32,7 @@ def run(work: Work) -> Findings:
             f"posterior {NAMES[name]}",
             f"{value:.4f}",
             f"{exact[name]:.4f} exactly, {first[name]:.4f} on {first['points']} x {first['points']} points",
-            "the same to the digits given"
+            "equal in all digits shown"
             if abs(exact[name] - value) < 5e-5
             else f"differs by {exact[name] - value:+.4f}",
         )
@@ -46,7 +46,7 @@ def run(work: Work) -> Findings:
             "predictive variance at x = 0, 2, 10",
             "9 + 2.25 + 1.0125 x²: " + ", ".join(f"{value:.3f}" for value in formula.tolist()),
             ", ".join(f"{value:.3f}" for value in variance.tolist()),
-            "the noise does not shrink; the doubt about the line grows with the distance from the data",
+            "the noise variance, 9, is the same everywhere; the rest grows away from the data",
         )
     )
     rows = [
@@ -61,8 +61,9 @@ def run(work: Work) -> Findings:
     worst = max(abs(grids[-1][name] - exact[name]) for name in NAMES)
     coarse = max(abs(first[name] - exact[name]) for name in NAMES)
     return Findings(
-        answer=f"The grid agrees with the exact posterior to {worst:.1e} at its finest and to {coarse:.1e} at its "
-        "coarsest. The remaining error is the mass beyond its edges, which a finer grid does not recover. The "
+        answer=f"The coarsest grid differs from the exact posterior by at most {coarse:.1e}, the finest by at most "
+        f"{worst:.1e}. "
+        "The error comes from the probability beyond the edges of the grid, and a finer grid does not reduce it. The "
         "published values are exact.",
         lines=lines,
         numbers={"exact": exact, "grids": grids, "largest_difference": worst},
@@ -72,7 +73,7 @@ def run(work: Work) -> Findings:
                 [
                     "points each way",
                     *NAMES.values(),
-                    "error of the log evidence by its own estimate",
+                    "estimated error of the log evidence",
                     "mass beyond the edges",
                 ],
                 [*rows, ["exact", *(f"{exact[name]:.5f}" for name in NAMES), "", ""]],

@@ -19,6 +19,7 @@ from bayesify_studies.experiments.framework.findings import Findings, Picture
 from bayesify_studies.experiments.framework.fleets import variational
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_e import cnn_page as page
+from bayesify_studies.experiments.study_e import cnn_whole_kl
 from bayesify_studies.experiments.study_e.cnn_networks import ERROR_EDGES, VARIANCE_EDGES, choose, final
 from bayesify_studies.experiments.study_e.cnn_pictures import gallery, histograms, reliability
 
@@ -85,6 +86,7 @@ EXPERIMENT = Experiment(
         "draws": 30,
         "seeds": 2,
         "tried": [tried(5, 50, [("normal:1", "uniform", 3e-3), ("normal:0.1", "uniform", 3e-3)])],
+        "whole_kl": tried(3, 50, [("normal:1", "uniform", 3e-3)])[0],
     },
     full={
         "data": "mnist",
@@ -105,5 +107,7 @@ EXPERIMENT = Experiment(
                 ],
             )
         ],
+        "whole_kl": tried(40, 128, [("normal:1", "uniform", 1e-3)])[0],
     },
+    additions=(cnn_whole_kl.ADDITION,),
 )

@@ -12,6 +12,7 @@ from typing import Any
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings
 from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_b import equal_care, whole_kl
 from bayesify_studies.experiments.study_b.comparison import Published
 from bayesify_studies.experiments.study_b.page import table
 
@@ -70,6 +71,22 @@ def ours(epochs: int, shorter: int, temperatures: Sequence[float], mixtures: Seq
 MIXTURES = ["scale-mixture:0.25,1,0.000335463", "scale-mixture:0.5,1,0.000335463"]
 TEMPERATURES = [1.0, 0.3, 0.1]
 
+
+def whole(*rows: tuple[str, int, str, str], **settings: Any) -> list[dict[str, Any]]:
+    """Kind, width, prior and estimator of what was chosen with a part of the KL."""
+    return [
+        {"kind": kind, "units": units, "setting": whole_kl.setting(prior, by, **settings)}
+        for kind, units, prior, by in rows
+    ]
+
+
+def chosen(at_400: str, at_1200: str) -> list[dict[str, Any]]:
+    """What validation chose at both widths, by the mixtures that were chosen; both with the local estimator."""
+    return whole(
+        ("mixture", 400, at_400, "local"), ("mixture", 1200, at_1200, "local"), ("gaussian", 400, "normal:1", "local")
+    )
+
+
 EXPERIMENT = Experiment(
     name="mnist-table",
     title="Bayes by Backprop on MNIST",
@@ -92,6 +109,8 @@ EXPERIMENT = Experiment(
                 "kinds": ours(12, 6, [1.0, 0.3], MIXTURES[:1]),
             },
         },
+        "whole_kl": whole(("mixture", 50, MIXTURES[0], "local"), epochs=4),
+        "equal_care": {"widths": [50], "kinds": equal_care.kinds(4, 2)},
     },
     full={
         "data": "mnist",
@@ -105,5 +124,8 @@ EXPERIMENT = Experiment(
             "long": {"widths": [400], "choose_at": [400], "kinds": {"gaussian": as_the_study(228)["gaussian"]}},
             "ours": {"widths": WIDTHS, "choose_at": [400, 1200], "kinds": ours(200, 50, TEMPERATURES, MIXTURES)},
         },
+        "whole_kl": chosen(MIXTURES[1], MIXTURES[0]),
+        "equal_care": {"widths": [400, 1200], "kinds": equal_care.kinds(200, 50)},
     },
+    additions=(whole_kl.ADDITION, equal_care.ADDITION),
 )

@@ -20,11 +20,11 @@ from typing import Any
 
 from bayesify.errors import RunError
 from bayesify.evaluation.seed_statistics import error_of_share, paired, settled, signed
-from bayesify.workflows.sweep.report import hyperparameter_figure
 from bayesify.workflows.sweep.sweep import RESULT, SCORES, Search, by_hyperparameter, hyperparameters, sweep
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_d import grid_winner
 
 VARIABLE = "BAYESIFY_SWEEP"
 COLUMNS = ("number", "learning_rate", "draws", "prior", "validation_error", "validation_nll")
@@ -76,6 +76,8 @@ def winner(home: str) -> dict[str, Any]:
 
 def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
     """What the scored settings say."""
+    from bayesify.workflows.sweep.report import hyperparameter_figure  # needs the package for figures
+
     # As in the search, whose winner is the one that is tested: without a finite NLL a network has no score.
     rows = [row for row in result["rows"] if None not in (row["validation_error"], row["validation_nll"])]
     lost = len(result["rows"]) - len(rows)
@@ -93,22 +95,22 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
     lines = [
         Line(
             "settings trained",
-            f"named by the paper, never shown; study D: too long (at its 75 epochs an hour {hours:,.0f} h)"
+            f"listed in the paper without results; study D: too long ({hours:,.0f} h at its 75 epochs an hour)"
             if papers
             else "this grid is not the paper's",
             f"{scored} of {result['settings']} in {seconds / 60:.1f} min, {seconds / scored:.1f} s each",
             f"on {', '.join(result['devices'])}, steps in {search.precision}; {lost} diverged",
         ),
         Line(
-            "test error of the best on validation",
+            "test error of the setting with the best validation error",
             f"{100 * PAPER_ERROR:.2f}% (the paper, 400 units)" if papers else "not published",
             "not tested before every setting is scored" if test is None else f"{100 * test['error']:.2f}%",
             f"validation error {100 * best['validation_error']:.2f}%: {first}"
             + (
                 ""
                 if test is None or not papers
-                else f"; {100 * (test['error'] - PAPER_ERROR):+.2f} points to the paper's, and the standard error of a "
-                f"difference between two networks is {100 * chance:.2f}"
+                else f"; {100 * (test['error'] - PAPER_ERROR):+.2f} points from the paper's; the standard error of "
+                f"such a difference is {100 * chance:.2f}"
             ),
         ),
         *(
@@ -116,7 +118,7 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
                 f"{name}: lowest validation error by value",
                 "not published",
                 ", ".join(f"{value}: {100 * min(errors):.2f}%" for value, errors in _ordered(found[name])),
-                f"the best of each value lie {100 * effect:.2f} points apart"
+                f"range of these errors: {100 * effect:.2f} points"
                 + (f"; {_told(differences[name])}" if differences[name] else ""),
             )
             for name, effect in effects.items()
@@ -124,11 +126,11 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
     ]
     part = "" if not result["missing"] else f"Of {result['settings']} settings {scored} are scored so far. "
     matters = max(effects, key=lambda name: effects[name]) if effects else None
-    tested = "" if test is None else f" and {100 * test['error']:.2f}% on the test part"
+    tested = "" if test is None else f" and {100 * test['error']:.2f}% on the test images"
     return Findings(
-        answer=f"{part}The best of {scored} settings errs on {100 * best['validation_error']:.2f}% of the validation "
-        f"part{tested}: {first}."
-        + (f" What moves the lowest error most is the {matters}." if matters else "")
+        answer=f"{part}The best of {scored} settings has an error of {100 * best['validation_error']:.2f}% on the "
+        f"validation images{tested}: {first}."
+        + (f" The {matters} changes the lowest error most." if matters else "")
         + _worth_of_draws(differences.get("draws per step", {}))
         + f" It took {seconds / 60:.1f} minutes in all.",
         lines=lines,
@@ -151,13 +153,15 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
         pictures=[
             Picture(
                 work.figure("hyperparameters", hyperparameter_figure(found)),
-                "Validation error of every network, by one hyperparameter at a time; the line joins the best ones.",
+                "Validation error of every network against each hyperparameter. The line joins the lowest errors.",
             )
         ],
         shortfalls=_shortfalls(result, lost),
-        reading="± is the standard error over pairs of networks that differ in one value, and in the seed. "
-        "Networks that were trained at once share the order of the examples, and all share the validation images: what "
-        "others would change is not in it.",
+        reading="± is the standard error over pairs of networks that differ in one value and in the seed. Networks "
+        "that "
+        "were trained together share the order of the examples, and all share the validation images. The standard "
+        "error "
+        "does not include the effect of either.",
     )
 
 
@@ -185,7 +189,7 @@ def _ten_best(rows: list[dict[str, Any]]) -> Table:
             ]
             for row in ranked
         ],
-        "One network each: on 10,000 images differences of a tenth of a point are chance.",
+        "One network each. On 10,000 images a difference of a tenth of a point can be chance.",
     )
 
 
@@ -205,10 +209,10 @@ def _by_value(
     ]
     return Table(
         "By hyperparameter",
-        ["value", "networks", "lowest", "median", "points to the first value, paired"],
+        ["value", "networks", "lowest", "median", "change from the first value, points"],
         rows,
-        "The last column is the mean difference between networks that differ in this value and the seed alone, and its "
-        "standard error over them; all are scored on the same images.",
+        "The last column is the mean difference between networks that differ only in this value and the seed, with its "
+        "standard error. All are scored on the same images.",
     )
 
 
@@ -232,7 +236,7 @@ def against_the_first_value(rows: list[dict[str, Any]]) -> dict[str, dict[str, d
 
 def _told(differences: Mapping[str, dict[str, Any]]) -> str:
     values = (f"{value}: {_points(one)}" for value, one in differences.items())
-    return f"all else equal, points to the first value: {', '.join(values)}"
+    return f"change from the first value, all else equal, in points: {', '.join(values)}"
 
 
 def _worth_of_draws(differences: Mapping[str, dict[str, Any]]) -> str:
@@ -243,7 +247,9 @@ def _worth_of_draws(differences: Mapping[str, dict[str, Any]]) -> str:
         most = min(differences, key=lambda value: differences[value]["mean"])
         return f" All else equal, {most} draws a step change the error by {_points(differences[most])} points."
     most = max(differences, key=int)
-    return f" More draws a step are not seen to help: {most} change the error by {_points(differences[most])} points."
+    return (
+        f" More draws a step do not help significantly: {most} change the error by {_points(differences[most])} points."
+    )
 
 
 def _points(difference: dict[str, Any]) -> str:
@@ -269,6 +275,22 @@ def _check_same(search: Search, home: Path) -> None:
         raise RunError(f"{home} holds another search than this preset's: {', '.join(differing)} differ")
 
 
+# What the full search chose (its page), and rates on both sides of it.
+AGAIN = {
+    "data": "mnist",
+    "examples": None,
+    "units": 400,
+    "prior": "scale-mixture:0.5,1,0.000335463",
+    "rate": 0.128,
+    "draws": 5,
+    "epochs": 600,
+    "seeds": [1, 2, 3, 4, 5],
+    "rates": [0.064, 0.09, 0.128, 0.18, 0.256, 0.362],
+    "rate_seeds": [1, 2],
+    "scoring_draws": 10,
+    "test_draws": 50,
+}
+
 EXPERIMENT = Experiment(
     name="paper-grid",
     title="All settings of the paper's grid",
@@ -285,7 +307,10 @@ EXPERIMENT = Experiment(
             "epochs": 15,
             "batch_size": 64,
             "per_fleet": 4,
-        }
+        },
+        "winner_again": AGAIN
+        | {"examples": 600, "units": 20, "epochs": 3, "draws": 1, "seeds": [1, 2], "rates": [0.064, 0.128]},
     },
-    full={"search": asdict(Search(precision="bfloat16"))},
+    full={"search": asdict(Search(precision="bfloat16")), "winner_again": AGAIN},
+    additions=(grid_winner.ADDITION,),
 )

@@ -14,7 +14,7 @@ from bayesify.evaluation.seed_statistics import estimate, paired, percent, settl
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Table
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.study_d import nearness, pictures, training, words
+from bayesify_studies.experiments.study_d import elbo_table, nearness, pictures, training, words
 from bayesify_studies.experiments.study_d.training import HALF, QUARTER, WAYS
 from bayesify_studies.experiments.study_d.words import IN_WORDS, sentences
 
@@ -34,7 +34,7 @@ NEAR = {PRIORS[prior]: NAMES[prior] for prior in ("gaussian", "wide")}
 
 
 def run(work: Work) -> Findings:
-    every = work.every({f"{way}-{family}": (networks, work, way, family) for way in WAYS for family in FAMILIES})
+    every = work.every(tasks(work))
     near, floors = _near(work.on_processor()), _floors(work.on_processor())
     parts = {way: every[f"{way}-gaussian"] | every[f"{way}-mixtures"] for way in WAYS}
     errors = {(way, prior): [one["error"] for one in parts[way][prior]] for way in WAYS for prior in PRIORS}
@@ -52,6 +52,10 @@ def run(work: Work) -> Findings:
         for way in WAYS
         for best in [chosen(parts[way])]
     ]
+    every_network = {
+        (IN_WORDS[way], NAMES[prior]): (parts[way][prior], PRIORS[prior]) for way in WAYS for prior in PRIORS
+    }
+    nothing = elbo_table.floors(work, PRIORS)
     again = {prior: moves(parts["study"][prior]) for prior in PRIORS}
     largest = max(found["range"] for found in again.values())
     lines.append(
@@ -75,6 +79,7 @@ def run(work: Work) -> Findings:
             "less_gaussian": {f"{way}_{prior}": found for (way, prior), found in against.items()},
             "ten_draws": again,
             "nearness": nearness.numbers(near, floors),
+            "elbo": elbo_table.numbers(every_network, nothing),
         },
         tables=[
             Table(
@@ -102,10 +107,11 @@ def run(work: Work) -> Findings:
                 f"Test error with {work['draws']} draws; the study's way keeps the state best on validation, Adam the "
                 "last.",
             ),
+            elbo_table.table(every_network, nothing),
             nearness.table(work, NEAR, near, floors),
         ],
         pictures=pictures.in_training(work, parts, NAMES),
-        shortfalls=[*words.shortfalls(work), words.together(list(against.values()))],
+        shortfalls=words.shortfalls(work),
     )
 
 
@@ -122,6 +128,11 @@ def _floors(work: Work) -> nearness.Floors:
     return {prior: found[name] for prior, name in names.items()}
 
 
+def tasks(work: Work) -> dict[str, tuple[Any, ...]]:
+    """A part for each way of training and family of priors."""
+    return {f"{way}-{family}": (networks, work, way, family) for way in WAYS for family in FAMILIES}
+
+
 def networks(work: Work, way: str, family: str) -> dict[str, Any]:
     """A family's priors with every seed, trained one way."""
     data = training.images(work)
@@ -133,7 +144,7 @@ def networks(work: Work, way: str, family: str) -> dict[str, Any]:
         data,
         {prior: {"prior": PRIORS[prior]} for prior in FAMILIES[family]},
         units=work["units"],
-        epochs=work["epochs" if way == "converged" else "study_epochs"],
+        epochs=work["epochs" if way == "adam" else "study_epochs"],
         seeds=work.seeds,
         evaluate=lambda trained: training.by_label(trained, measure),
     )
@@ -181,8 +192,9 @@ EXPERIMENT = Experiment(
     title="A Gaussian prior compared with scale mixtures",
     study="D",
     question="Study D found N(0, 1) better than every scale mixture it tried; the paper found the opposite. Who is"
-    " right, and does it depend on whether training converged?",
+    " right, and does it depend on how they are trained?",
     run=run,
+    parts=lambda work: tasks(work) | elbo_table.tasks(work, PRIORS),
     quick={
         "data": "mnist",
         "examples": 2500,
@@ -198,7 +210,7 @@ EXPERIMENT = Experiment(
         "data": "mnist",
         "examples": None,
         "units": 400,
-        "study_epochs": 150,
+        "study_epochs": 600,
         "epochs": 100,
         "seeds": 5,
         "draws": 50,

@@ -16,7 +16,7 @@ from bayesify.evaluation.seed_statistics import between, estimate, paired, perce
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.study_d import pruning_pictures, pruning_tables, pruning_widths, words
+from bayesify_studies.experiments.study_d import pruning_pictures, pruning_rules, pruning_tables, pruning_widths, words
 from bayesify_studies.experiments.study_d.pruning_networks import (
     FAMILIES,
     as_the_study,
@@ -256,6 +256,7 @@ EXPERIMENT = Experiment(
         "seeds": 2,
         "draws": 10,
         "widths": {"units": 8, "epochs": 20, "warm_up": 40, "samples": 40},
+        "why": {"epochs": [3], "seeds": 1},
     },
     full={
         "data": "mnist",
@@ -285,5 +286,7 @@ EXPERIMENT = Experiment(
         "seeds": 5,
         "draws": 50,
         "widths": {"units": 10, "epochs": 150, "warm_up": 200, "samples": 200},
+        "why": {"epochs": [120, 360], "seeds": 2},
     },
+    additions=(pruning_rules.RULES, pruning_rules.WHY),
 )

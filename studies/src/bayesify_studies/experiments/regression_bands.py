@@ -151,7 +151,9 @@ def _answer(found: Mapping[str, Any], widened: int) -> str:
     # One function has no band, so that its ratio is that of nothing to nothing.
     banded = {name: one for name, one in found.items() if name != "point"}
     others = ", ".join(f"{style.TITLES[name]} {written(one['ratio'], '.1f')}" for name, one in banded.items())
-    return f"Off the data the variational bands {word}. Width off the data over width on it: {others}."
+    return (
+        f"The variational bands {word} away from the data. Width away from the data divided by width on it: {others}."
+    )
 
 
 def _lines(found: Mapping[str, Any], against: Mapping[str, Any], widened: int) -> list[Line]:
@@ -167,19 +169,20 @@ def _lines(found: Mapping[str, Any], against: Mapping[str, Any], widened: int) -
             "a plain network's bands",
             "confident everywhere (a picture)",
             f"width {found['point']['off']['mean']:.3f} off and {found['point']['on']['mean']:.3f} on the data",
-            "one function has no band at all",
+            "a single function has no band",
         ),
     ]
     for name in ("mc-dropout", "ensemble", "hmc"):
-        word = {1: "more", -1: "less", 0: "neither more nor less, as far as these seeds tell"}[settled(against[name])]
+        word = {1: "more", -1: "less", 0: "not significantly more or less"}[settled(against[name])]
         ends = [f"{math.exp(end):.2f}" for end in against[name].get("interval", ())]
         lines.append(
             Line(
-                f"{style.TITLES[name]}: width off over width on",
+                f"{style.TITLES[name]}: width away from the data / on the data",
                 "not measured",
-                f"{written(found[name]['ratio'], '.1f')}; variational's is {math.exp(against[name]['mean']):.2f} times "
-                f"that ({'95% interval ' + ' to '.join(ends) if ends else 'one seed: no interval'})",
-                f"variational bands widen by {word}",
+                f"{written(found[name]['ratio'], '.1f')}; the variational ratio is "
+                f"{math.exp(against[name]['mean']):.2f} "
+                f"times that ({'95% interval ' + ' to '.join(ends) if ends else 'one seed: no interval'})",
+                f"variational bands widen {word}",
             )
         )
     return lines
@@ -198,16 +201,17 @@ def _table(found: Mapping[str, Any]) -> Table:
             "method",
             "width on the data",
             "width off it",
-            "off over on",
+            "off / on",
             "error of the median on the data",
             "share of the curve off the data within the draws",
         ],
         [[style.TITLES[name], *(written(one[key], form) for key, form in keys.items())] for name, one in found.items()],
-        f"Off the data is {OFF[0][0]:g} to {OFF[0][1]:g} and {OFF[1][0]:g} to {OFF[1][1]:g}; mean and standard error "
-        f"over {len(found['point']['on']['values'])} seeds. The error is a root mean square against the curve without "
-        "noise; e moves a point along the curve as well, which makes the noise of y about 0.06. The last column asks "
-        f"whether the curve lies between the lowest and the highest function: the ensemble has {MEMBERS}, those that "
-        "draw have many, which reach farther. A plain network's ratio is nothing over nothing.",
+        f"Off the data means x from {OFF[0][0]:g} to {OFF[0][1]:g} and from {OFF[1][0]:g} to {OFF[1][1]:g}. Means and "
+        f"standard errors over {len(found['point']['on']['values'])} seeds. The error is the root mean squared "
+        f"distance "
+        "from the curve without noise. The noise of y is about 0.06. The last column is the share of x at which the "
+        f"curve lies between the lowest and the highest draw. The ensemble has {MEMBERS} draws, the others have more, "
+        "which favours them. A plain network has no width; its ratio is set to 1.",
     )
 
 

@@ -90,15 +90,15 @@ def run(work: Work) -> Findings:
                 ],
                 f"Uniform ranks have a mean of 0.5 and a standard deviation of {12**-0.5:.3f}; a smaller one means a "
                 "posterior that is too wide, a larger one a posterior that is too narrow. The chi-square test has 20 "
-                "bins, the ECDF test is Kolmogorov's. A method is called calibrated if no p value is below "
-                f"{LEVEL:g} divided by their number.",
+                "bins, the ECDF test is Kolmogorov's. A method passes if all its p values are at least "
+                f"{LEVEL:g} divided by the number of p values.",
             )
         ],
         pictures=[
             Picture(
                 work.figure("sbc", picture(ranks)),
-                "Rank histograms of the three weights and a prediction. The band holds 99% of the bars of a right "
-                "posterior.",
+                "Rank histograms of the three weights and a prediction. If the posterior is right, 99% of the "
+                "bars end inside the band.",
             )
         ],
         shortfalls=[]

@@ -17,6 +17,7 @@ from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Picture
 from bayesify_studies.experiments.framework.fleets import variational
 from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_c import every_class
 from bayesify_studies.experiments.study_c import unseen_page as page
 from bayesify_studies.experiments.study_c import unseen_pictures as drawn
 from bayesify_studies.experiments.study_c.unseen_networks import KINDS, MEMBERS, cell, choose, two_pictures
@@ -159,6 +160,25 @@ CIFAR = {
     "draws": 50,
 }
 DIGITS = {"data": "mnist", "network": "mlp", "pixels": "255", "validation": 1 / 6, "draws": 50}
+CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "ship", "truck"]
+
+
+def in_turn(epochs: int, classes: list[str], seeds: int, rates: list[float], batch: int = 128) -> dict[str, Any]:
+    """Every other class withheld with what validation chose without horses, at equal budgets."""
+    common = {"batch": batch, "epochs": epochs, "rate": 1e-3, "schedule": "cosine"}
+    return {
+        "classes": classes,
+        "seeds": seeds,
+        "kinds": {
+            "plain": common | {"epochs": max(1, epochs // 10), "prior": None},
+            "ensemble": common | {"epochs": max(1, epochs // MEMBERS), "prior": None},
+            "dropout": common | {"p": 0.1},
+            "variational": common | {"rate": 2e-3} | variational("normal:0.3"),
+        },
+        "dropout": [common | {"p": p} for p in rates],
+    }
+
+
 COOLER = "uniform,temperature=0.3"
 
 EXPERIMENT = Experiment(
@@ -188,6 +208,7 @@ EXPERIMENT = Experiment(
             "withheld": ["4", "7"],
             "kinds": digit_kinds(10),
         },
+        "every_class": in_turn(2, ["cat"], 2, [0.1, 0.3], batch=50),
     },
     full={
         "seeds": 5,
@@ -219,5 +240,7 @@ EXPERIMENT = Experiment(
             "withheld": [str(digit) for digit in range(10)],
             "kinds": digit_kinds(20),
         },
+        "every_class": in_turn(100, CLASSES, 2, [0.1, 0.2, 0.3]),
     },
+    additions=(every_class.ADDITION,),
 )

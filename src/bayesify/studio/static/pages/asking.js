@@ -15,7 +15,7 @@ export function askingPart(trained, board) {
       board.ring.replaceChildren(...places.flatMap(({ x, y }, k) => {
         const [cx, cy] = board.toPage([x, y]);
         const name = s("text", { class: "ask-name", x: cx + 3.4, y: cy - 2, "font-size": 4 }, String(k + 1));
-        name.style.fontSize = "4px";
+        name.style.cssText = "font-size: 4px; stroke-width: 1px";
         return [s("circle", { class: "ask-ring", cx, cy, r: 2.6, "vector-effect": "non-scaling-stroke" }), name];
       }));
       const words = places.length ? `It asks for labels at ${places.map(({ x, y }) => `(${x.toFixed(2)}, ${y.toFixed(2)})`).join(", ")}.` : "A single network has no epistemic uncertainty, so no label stands out.";
@@ -24,8 +24,8 @@ export function askingPart(trained, board) {
     } catch (error) {
       said.replaceChildren(problem(error));
     }
-  }, { class: "small" });
-  return h("fieldset", { class: "row" }, h("legend", { class: "small" }, "Which labels would you ask for next?"),
-    select({ label: "Choose by", options: KINDS, value: by, onchange: (value) => { by = value; } }),
+  });
+  return h("fieldset", { class: "row" }, h("legend", { class: "unseen" }, "Which labels would you ask for next?"),
+    select({ label: "Next labels chosen by", options: KINDS, value: by, onchange: (value) => { by = value; } }),
     slider({ label: "Labels", min: 1, max: 10, step: 1, value: n, oninput: (value) => { n = value; } }), find, said);
 }

@@ -4,7 +4,7 @@ import { pageState } from "../state.js";
 import { models, get, blob } from "../api.js";
 import { axes, legend } from "../charts/axes.js";
 import { exporting } from "../export.js";
-import { promiseChooser } from "./promise.js";
+import { guaranteeChooser } from "./guarantee.js";
 
 const NAMES = { confidence: "confidence", entropy: "total uncertainty (entropy)", epistemic: "epistemic uncertainty" };
 const MOST = narrow() ? 12 : 30;
@@ -38,16 +38,16 @@ export async function show(place) {
   const spreadFigure = figure(h("span"), "", ["score", "right", "wrong", "unknown"], () => []);
   const galleries = h("div", { class: "stack" });
   const sliderPlace = h("div", { class: "card", "data-tour": "threshold" });
-  const promisePlace = h("p", { class: "note" });
-  const chooser = promiseChooser(() => ({ model: state.model, by: state.by, draws: state.draws, seed: state.seed }),
+  const guaranteePlace = h("p", { class: "note" });
+  const chooser = guaranteeChooser(() => ({ model: state.model, by: state.by, draws: state.draws, seed: state.seed }),
     (threshold) => { state.set({ threshold }); makeSlider(); render(); });
 
-  // A certified run has thresholds with a promise: one press sets them.
+  // A certified run has thresholds with a guarantee: one press sets them.
   function makePromises() {
     const known = (table.promises ?? []).filter((promise) => promise.by === state.by);
-    promisePlace.hidden = known.length === 0;
-    promisePlace.replaceChildren(...known.flatMap((promise) => [
-      h("button", { type: "button", onclick: () => { state.set({ threshold: promise.threshold }); makeSlider(); render(); } }, `Promised: at most ${percent(promise.max_error)} wrong`),
+    guaranteePlace.hidden = known.length === 0;
+    guaranteePlace.replaceChildren(...known.flatMap((promise) => [
+      h("button", { type: "button", onclick: () => { state.set({ threshold: promise.threshold }); makeSlider(); render(); } }, `Guaranteed: at most ${percent(promise.max_error)} wrong`),
       ` with ${percent(promise.confidence, 0)} confidence, from ${promise.examples} examples${promise.holds ? "" : ` (made for ${promise.draws} draws and seed ${promise.seed}, so it does not hold for the draws shown here)`}. `]));
   }
 
@@ -70,7 +70,7 @@ export async function show(place) {
       [table, sheets] = [found, drawn];
       makeSlider();
       makePromises();
-      content.replaceChildren(sliderPlace, chooser, promisePlace, tiles, summary, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Error against coverage"), curveFigure), h("section", { class: "card" }, h("h2", { "data-words": "" }, "Confidence of right and wrong answers"), spreadFigure)), galleries);
+      content.replaceChildren(sliderPlace, chooser, guaranteePlace, tiles, summary, h("div", { class: "two" }, h("section", { class: "card" }, h("h2", { "data-words": "" }, "Error against coverage"), curveFigure), h("section", { class: "card" }, h("h2", { "data-words": "" }, "Confidence of right and wrong answers"), spreadFigure)), galleries);
       render();
       compareOthers(mine);
     } catch (error) {

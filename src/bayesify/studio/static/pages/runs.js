@@ -34,7 +34,7 @@ export async function show(place) {
   function drawCurves() {
     const shown = runs.filter((run) => run.curves[state.curve]?.length > 1);
     const points = shown.flatMap((run) => run.curves[state.curve]);
-    if (!points.length) return;
+    if (!points.length) { picture.update(() => h("p", { class: "note" }, "No run has two epochs of this curve."), "", () => []); return; }
     const values = points.map(([, value]) => value);
     const [low, high] = [Math.min(...values), Math.max(...values)];
     // Runs whose losses differ by powers of ten are legible on a logarithmic axis only; above them is room for the names.

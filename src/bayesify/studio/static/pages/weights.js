@@ -98,7 +98,7 @@ export async function show(place) {
   function drawDensities() {
     const [low, high] = [about.centres[0], about.centres.at(-1)];
     const top = Math.max(...about.layers.flatMap((layer) => layer.density)) * 1.12;
-    const over = about.draws === 1 ? "of a single network" : `over ${about.draws} posterior draws`;
+    const over = about.draws === 1 ? (about.method === "point" ? "of a single network" : about.method === "ensemble" ? "of one of its networks" : "of one posterior draw") : `over ${about.draws} posterior draws`;
     const draw = (width) => {
       const chart = axes({ width, x: { min: low, max: high, name: "weight" }, y: { min: 0, max: top, name: "density" }, label: `Densities of the weights of ${about.layers.length} layers ${over}.` });
       const pairs = (values) => values.map((value, k) => [about.centres[k], Math.min(value, top)]);

@@ -78,7 +78,10 @@ def scored(settings: Mapping[str, Any], best: Mapping[str, Mapping[str, Any]], s
     games: dict[str, Part] = {}
     for agent in MUSHROOM_AGENTS:
         own = {**settings, "options": best[CHOSEN_BY[agent]]}
-        games |= {part_name("mushroom", agent, seed): (game, "mushroom", agent, seed, own) for seed in seeds}
+        games |= {
+            part_name("mushroom", agent, seed): (game, "mushroom", agent, seed, own)
+            for seed in (*seeds, *repeated(settings))
+        }
     for environment, steps in settings["others"].items():
         for agent in OTHER_AGENTS:
             kind = "network_options" if agent.startswith("neural") else "linear_options"
@@ -88,6 +91,12 @@ def scored(settings: Mapping[str, Any], best: Mapping[str, Mapping[str, Any]], s
                 for seed in seeds_of(settings, agent, seeds)
             }
     return games
+
+
+def repeated(settings: Mapping[str, Any]) -> range:
+    """Seeds of the mushroom games that were played once more, after the first ones had been looked at."""
+    first = settings["repeated"]["first_seed"]
+    return range(first, first + settings["repeated"]["seeds"])
 
 
 def seeds_of(settings: Mapping[str, Any], agent: str, seeds: range) -> range:

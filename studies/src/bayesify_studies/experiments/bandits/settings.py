@@ -22,8 +22,9 @@ _OTHERS: dict[str, Any] = {
 }
 FULL: dict[str, Any] = {
     "seeds": 20,
-    "network_seeds": 3,
+    "network_seeds": 20,
     "first_seed": 6000,
+    "repeated": {"seeds": 20, "first_seed": 8000},
     "steps": 50_000,
     "first_by_chance": 32,
     "other_first_by_chance": 0,
@@ -40,6 +41,7 @@ FULL: dict[str, Any] = {
 QUICK: dict[str, Any] = FULL | {
     "seeds": 3,
     "network_seeds": 2,
+    "repeated": {"seeds": 2, "first_seed": 8000},
     "steps": 1500,
     "others": {"wheel": 300, "linear": 300, "quadratic": 300},
     "pilot": {"seeds": 1, "steps": 600},

@@ -70,17 +70,22 @@ def page_of(cells: Path, out: Path) -> dict[str, Any]:
         The results.
 
     """
+    return from_cells(EXPERIMENT, cells, out)
+
+
+def from_cells(experiment: Experiment, cells: Path, out: Path) -> dict[str, Any]:
+    """The page of an experiment whose cells are in another folder: its results."""
     if out.exists():
         raise ValueError(f"{out} exists: name a new folder for the page")
     if not (cells / FILE).is_file():
         raise ValueError(f"{cells} holds no {FILE}: compute cells first")
-    claim(out, EXPERIMENT, "full")
+    claim(out, experiment, "full")
     for name in (FILE, NOTES):
         if (cells / name).is_file():
             shutil.copyfile(cells / name, out / name)
     (out / "parts").mkdir()
     files.write_json(out / "parts" / "cells.json", cost(out))
-    return reproduce(EXPERIMENT, out, preset="full", progress=False)
+    return reproduce(experiment, out, preset="full", progress=False)
 
 
 EXPERIMENT = Experiment(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+from bayesify.metrics.regression import crps
 from bayesify_studies.experiments.defaults.fits import COVERAGE, UnaffordableError
 from bayesify_studies.experiments.defaults.problems import PROBLEMS
 
@@ -98,5 +99,6 @@ def _gaussian(mean: Any, spread: Any, targets: Any) -> dict[str, Any]:
     return {
         "rmse": float(np.sqrt(np.mean((mean - targets) ** 2))),
         "nll": float(np.mean(0.5 * away**2 + np.log(spread) + 0.5 * math.log(2 * math.pi))),
+        "crps": crps(mean[:, None], spread[:, None], targets),
         "coverage": float(np.mean(np.abs(away) <= _QUANTILE)),
     }

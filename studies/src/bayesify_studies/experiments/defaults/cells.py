@@ -25,7 +25,7 @@ SLOW = ("sgld", "sghmc", "hmc")
 COSTLY = ("digits", "mnist", "fashion-mnist", "clinc", "naval", "power", "protein")
 # Seconds of one process.
 LIMITS = {"default": 120.0, "baseline": 120.0, "posterior": 200.0, "distance": 600.0, "try": 120.0, "tuned": 200.0}
-LIMIT_OF_AUTO = 240.0
+LIMIT_OF_AUTO = 400.0
 # Distances of the methods that have goals, without the others.
 GOALS = "goals"
 FINE, REFUSED, UNAFFORDABLE, FAILED = "fine", "refused", "unaffordable", "failed"
@@ -102,7 +102,7 @@ def missing(lines: Lines, size: Size) -> list[Cell]:
 
     """
     wanted = (cell for cell in _in_order(lines, size) if cell.part in size.parts and cell.key not in lines)
-    return list(dict.fromkeys(cell for cell in wanted if not _hopeless(cell, lines)))
+    return list(dict.fromkeys(cell for cell in wanted if not hopeless(cell, lines)))
 
 
 def winner(lines: Lines, problem: str, method: str) -> str | None:
@@ -182,7 +182,7 @@ def _tries(problem: Problem, method: str) -> list[str]:
     return [name for name in TRIES if settings_of(name, problem, method, 1000) is not None]
 
 
-def _hopeless(cell: Cell, lines: Lines) -> bool:
+def hopeless(cell: Cell, lines: Lines) -> bool:
     """Whether the first seed's fit at the defaults was refused or took too long: other seeds and tries would too."""
     if cell.part not in {"default", "try", "tuned", "baseline"}:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping
@@ -113,9 +114,12 @@ def scores(prediction: Predictive, targets: Tensor, known: Tensor, likelihood: L
     low, high = prediction.interval(COVERAGE)
     values = targets.double()
     inside = (values >= low.reshape(values.shape)) & (values <= high.reshape(values.shape))
+    squares = (prediction.mean.double().reshape(values.shape) - values).square()
     return {
         "rmse": all_scores["rmse"],
+        "mse_error": float(squares.std() / math.sqrt(len(squares))) if len(squares) > 1 else None,
         "nll": all_scores["nll"],
+        "crps": all_scores["crps"],
         "coverage": float(inside.double().mean()),
         "constant_nll": constant,
         "constant_rmse": float((values - known.double().mean()).square().mean().sqrt()),

@@ -13,6 +13,7 @@ from bayesify_studies.experiments.defaults.cells import FAILED, FINE, METHODS, R
 from bayesify_studies.experiments.defaults.cells import missing as missing_cells
 from bayesify_studies.experiments.defaults.distances import ANNEALED
 from bayesify_studies.experiments.defaults.problems import PROBLEMS
+from bayesify_studies.experiments.defaults.published import BEST
 from bayesify_studies.experiments.defaults.search import TRIES
 from bayesify_studies.experiments.framework.findings import Findings, Line, Table
 
@@ -70,7 +71,7 @@ def findings(lines: Lines, size: Size, notes: Sequence[str] = ()) -> Findings:
             "failed_without_warning": [_name(one) for one in silent],
             "fine_with_warning": [_name(one) for one in alarms],
             "against_tuned": [one.to_dict() for one in tuned],
-            "auto_on_tables": [vars(one) | {"published": goals.PUBLISHED.get(one.table)} for one in tables],
+            "auto_on_tables": [vars(one) | {"published": BEST.get(one.table)} for one in tables],
             "from_hmc": [_finite(vars(one)) for one in far],
             "posteriors": {
                 method: {name: {key: errors[key] for key in _ERRORS} for name, errors in of.items()}
@@ -165,7 +166,7 @@ def _of_published(published: list[goals.TableOfAuto]) -> str:
     """Which tables are as good as published, and how far the number of splits lets that be said."""
     if not published:
         return "no table has two splits"
-    below = [one.table for one in published if one.nll <= goals.PUBLISHED[one.table]]
+    below = [one.table for one in published if one.nll <= BEST[one.table]]
     near = [one.table for one in published if one.as_published and one.table not in below]
     fewest = min(one.splits for one in published)
     wide = f"; standard errors of {fewest} splits are rough" if fewest < _FEW_SPLITS else ""
@@ -271,7 +272,7 @@ def _of_tables(tables: list[goals.TableOfAuto]) -> Table:
             one.used,
             str(one.splits),
             f"{one.nll:.3f}" + ("" if one.error is None else f" ± {one.error:.3f}"),
-            f"{goals.PUBLISHED[one.table]:.2f}" if one.table in goals.PUBLISHED else "–",
+            f"{BEST[one.table]:.2f}" if one.table in BEST else "–",
             f"{100 * one.coverage:.1f}%",
             "–" if one.over_boosting is None else f"{one.over_boosting:.2f}",
             f"{one.warned} of {one.splits}",

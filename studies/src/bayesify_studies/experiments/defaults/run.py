@@ -19,6 +19,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def work_through(
     minutes: float | None = None,
     source: str | None = None,
     say: bool = True,
+    order: Callable[[Any, Any], list[Any]] | None = None,
 ) -> int:
     """Compute the cells that the file lacks, until all are there or the minutes are over.
 
@@ -55,6 +57,8 @@ def work_through(
         minutes: after which the cells in work are given up; None works until all are done.
         source: the commit of the code, where git cannot tell it.
         say: print a line for each cell.
+        order: the cells that a file still lacks, most important first, from its lines and the size; None is that of
+            this experiment.
 
     Returns:
         The number of cells that are still missing and can be computed.
@@ -66,6 +70,7 @@ def work_through(
     from bayesify_studies.experiments.framework.provenance import commit
     from bayesify_studies.experiments.framework.work import machine
 
+    missing = order or cells.missing
     # Before a fork: a pool of threads does not survive it.
     torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
@@ -80,7 +85,7 @@ def work_through(
         with path.open("a", encoding="utf-8") as file:
             while time.monotonic() < end:
                 busy = {one.cell.key for one in running}
-                todo = [cell for cell in cells.missing(lines, size) if cell.key not in busy]
+                todo = [cell for cell in missing(lines, size) if cell.key not in busy]
                 for cell in todo[: processes - len(running)]:
                     running.append(_start(context, cell))
                 if not running:
@@ -98,7 +103,7 @@ def work_through(
         for one in running:
             one.process.kill()
             one.process.join()
-    return len(cells.missing(lines, size))
+    return len(missing(lines, size))
 
 
 def take_over(known: Path, folder: Path) -> int:

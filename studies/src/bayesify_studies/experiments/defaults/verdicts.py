@@ -1,11 +1,13 @@
 """Whether defaults work: against the same method tuned, against the best fit of a problem, and against boosting.
 
 A fit failed, is fine, or is between the two, by the definition of docs/warnings.md: its share of what the best network
-of the same problem and seed gains over a constant prediction. A failure is flagged if the method warned or stopped.
+of the same problem and seed gains over a constant prediction. The RMSE of a failure exceeds its bound by more than two
+standard errors of the test rows: 77 rows cannot tell more. A failure is flagged if the method warned or stopped.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from statistics import fmean
@@ -19,6 +21,8 @@ ACCURACY, RMSE, NLL = 0.97, 1.03, 0.05
 OF_BOOSTING = 1.1
 # From the first of each pair a fit is fine, beyond the second it failed (docs/warnings.md).
 GAIN, INFORMATION, FACTOR = (0.9, 0.7), (0.8, 0.6), (1.2, 1.4)
+# Standard errors of the mean squared error by which a failure must exceed its bound.
+CERTAIN = 2.0
 
 
 @dataclass(frozen=True)
@@ -154,13 +158,23 @@ def _gains(line: Mapping[str, Any]) -> dict[str, float] | None:
     return {"gain": 1 - (line["rmse"] / line["constant_rmse"]) ** 2, "information": information, "rmse": line["rmse"]}
 
 
+def _least_rmse(line: Mapping[str, Any]) -> float:
+    """The RMSE, less what the number of test rows leaves open."""
+    square = float(line["rmse"]) ** 2
+    # Earlier cells have no standard error; that of normal errors is the smallest of the usual ones.
+    error = line.get("mse_error") or square * math.sqrt(2 / line["tested"])
+    return math.sqrt(max(square - CERTAIN * error, 0.0))
+
+
 def _state(line: Mapping[str, Any], best: Mapping[str, float]) -> str:
     gains = _gains(line)
     if gains is None or gains["information"] <= 0:
         return FAILED
     shares = [(gains["gain"] / best["gain"] if best["gain"] > 0 else 1.0, *GAIN)]
     if "rmse" in gains:
-        shares.append((-gains["rmse"] / best["rmse"], -FACTOR[0], -FACTOR[1]))
+        if _least_rmse(line) > FACTOR[1] * best["rmse"]:
+            return FAILED
+        shares.append((-gains["rmse"] / best["rmse"], -FACTOR[0], -math.inf))
     else:
         shares.append((gains["information"] / best["information"], *INFORMATION))
     if any(share < failed for share, _, failed in shares):

@@ -18,6 +18,7 @@ from typing import Any
 from bayesify import files
 from bayesify.errors import RunError, choose
 from bayesify.jobs import Engine
+from bayesify_studies.experiments.framework.additions import Addition, Parts, extend
 from bayesify_studies.experiments.framework.findings import Findings
 from bayesify_studies.experiments.framework.provenance import commit
 from bayesify_studies.experiments.framework.work import QUESTION, Work, on_accelerator
@@ -31,7 +32,8 @@ class Experiment:
     """A question, whose it is, and how it is answered.
 
     `quick` takes minutes on two cores; `full` is the study with seeds. Their keys are the same: what `run` reads as
-    `work.settings`.
+    `work.settings`. `parts` are those of `run` that depend on no others, for who computes them elsewhere
+    (`queue.py`). `additions` joined after the experiment was first published.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Experiment:
     run: Callable[[Work], Findings]
     quick: Mapping[str, Any] = field(default_factory=dict)
     full: Mapping[str, Any] = field(default_factory=dict)
+    additions: tuple[Addition, ...] = ()
+    parts: Callable[[Work], Parts] | None = None
 
     def settings(self, preset: str) -> dict[str, Any]:
         """Those of a preset."""
@@ -73,6 +77,7 @@ def reproduce(
         found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
         return found
     findings = experiment.run(work)
+    extend(findings, work, experiment.additions)
     cost = work.cost()
     # Parts may have been computed elsewhere: the command is the one that repeats them, not the one that read them.
     # Where only some needed a GPU, the others can be repeated there too.
@@ -90,6 +95,7 @@ def reproduce(
         "dates": cost.dates,
         "machines": cost.machines,
         "seconds": cost.seconds,
+        "code": cost.code,
         **findings.to_dict(),
     }
     write_pages(out, results)

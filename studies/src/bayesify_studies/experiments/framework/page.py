@@ -12,16 +12,18 @@ from markupsafe import Markup
 from bayesify.files import write_text
 from bayesify.report import page as html
 from bayesify.report.figures import Picture
+from bayesify_studies.experiments.framework import code_state, corrections
 from bayesify_studies.experiments.framework.verdicts import verdict
 
 _WORDS_OF_A_NUMBER = 4  # 0.1 ± 0.2 points
 COLUMNS = ("", "published", "ours", "what the difference means")
+COLUMNS_ALONE = ("", "result", "what it means")
 # Below every page that has standard errors, unless it has others.
 READING = (
     '± is the standard error over seeds. "Better", "worse" and "significant" mean that the 95% t interval of the '
     "paired differences over seeds excludes zero. Each difference is tested on its own, so one in twenty looks "
-    "significant where there is no difference. Variational networks that were trained together share the order of"
-    " the examples. Their standard errors do not include the effect of this order."
+    "significant where there is no difference, unless a correction is named. Variational networks that were trained "
+    "together share the order of the examples. Their standard errors do not include the effect of this order."
 )
 
 
@@ -40,19 +42,20 @@ def markdown(results: Mapping[str, Any], figures: str) -> str:
         for picture in results["pictures"]
     ] or [""]
     parts += [first] if first else []
-    parts.append(
-        _table(COLUMNS, [[line[key] for key in ("what", "published", "ours", "meaning")] for line in results["lines"]])
-    )
+    parts.append(_table(*_lines(results)))
     parts += ["## In more detail", answer] if answer != short else []
     for table in results["tables"]:
         parts += [f"## {table['title']}", _table(table["headings"], table["rows"])]
         parts += [table["note"]] if table["note"] else []
     parts += others
+    corrected = corrections.told(results)
+    parts += [f"## {corrections.TITLE}", corrected] if corrected else []
     if results["shortfalls"]:
         parts += ["## What is missing or weaker than hoped", "\n".join(f"- {one}" for one in results["shortfalls"])]
     if "±" in "".join(parts):
         parts += ["## How to read it", _reading(results)]
     parts += ["## How it was run", f"    {results['command']}", " · ".join(_how(results)) + "."]
+    parts += [*_added(results), _code(results)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -63,11 +66,10 @@ def _reading(results: Mapping[str, Any]) -> str:
 def webpage(results: Mapping[str, Any], figures: Path) -> str:
     """The page for a browser: one file that asks nothing from outside."""
     # A table sets what follows " ± " small and below; in a sentence it belongs where it is.
-    rows = [
-        [line[key].replace(" ± ", "\u00a0±\u00a0") for key in ("what", "published", "ours", "meaning")]
-        for line in results["lines"]
-    ]
-    sections = [("Published and ours", _html_table(COLUMNS, rows, words=range(1, len(COLUMNS))))]
+    headings, lines = _lines(results)
+    rows = [[cell.replace(" ± ", "\u00a0±\u00a0") for cell in line] for line in lines]
+    title = "Published and ours" if "published" in headings else "Results"
+    sections = [(title, _html_table(headings, rows, words=range(1, len(headings))))]
     for table in results["tables"]:
         sections.append((table["title"], _html_table(table["headings"], table["rows"]) + html.paragraph(table["note"])))
     pictures = Markup().join(
@@ -76,18 +78,30 @@ def webpage(results: Mapping[str, Any], figures: Path) -> str:
     )
     if pictures:
         sections.append(("Figures", pictures))
+    corrected = corrections.told(results)
+    if corrected:
+        sections.append((corrections.TITLE, html.paragraph(corrected)))
     if results["shortfalls"]:
         items = Markup().join(Markup("<li>{}</li>").format(one) for one in results["shortfalls"])
         sections.append(("What is missing or weaker than hoped", Markup("<ul>{}</ul>").format(items)))
     if any("±" in text for _, text in sections):
         sections.append(("How to read it", html.paragraph(_reading(results))))
     command = Markup("<pre>{}</pre>").format(results["command"])
-    sections.append(("How it was run", command + html.paragraph("; ".join(_how(results)))))
+    run = Markup().join(map(html.paragraph, ["; ".join(_how(results)), *_added(results), _code(results)]))
+    sections.append(("How it was run", command + run))
     short = verdict(results)
     opening = [html.paragraph(short, "headline")]
     opening += [html.paragraph(results["answer"])] if results["answer"] != short else []
     footer = f"bayesify, experiment {results['name']}, preset {results['preset']}"
     return html.page(results["title"], results["question"], opening, sections, footer)
+
+
+def _lines(results: Mapping[str, Any]) -> tuple[Sequence[str], list[list[str]]]:
+    """The headings and rows of the first table; where nothing is published, without a column for it."""
+    keys = ("what", "published", "ours", "meaning")
+    if any(line["published"] != "none" for line in results["lines"]):
+        return COLUMNS, [[line[key] for key in keys] for line in results["lines"]]
+    return COLUMNS_ALONE, [[line[key] for key in keys if key != "published"] for line in results["lines"]]
 
 
 def _how(results: Mapping[str, Any]) -> list[str]:
@@ -96,9 +110,34 @@ def _how(results: Mapping[str, Any]) -> list[str]:
         f"machine: {' and '.join(results['machines'])}",
         f"{results['seconds']:,.0f} s",
     ]
-    dates = results.get("dates") or []
-    when = f" on {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
-    return told + ([f"computed at commit {results['commit']}{when}"] if results.get("commit") else [])
+    return told + ([f"computed at commit {results['commit']}{_when(results)}"] if results.get("commit") else [])
+
+
+def _when(computed: Mapping[str, Any]) -> str:
+    dates = computed.get("dates") or []
+    return f" on {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
+
+
+def _added(results: Mapping[str, Any]) -> list[str]:
+    """What was computed later than the rest, and how."""
+    return [
+        f"Added later: {', '.join(table['title'] for table in one['tables'])} · machine: "
+        f"{' and '.join(one['machines'])} · {one['seconds']:,.0f} s"
+        + (f" · computed at commit {one['commit']}{_when(one)}." if one["commit"] else f" · computed{_when(one)}.")
+        for one in results.get("added", [])
+        if one["machines"]
+    ]
+
+
+def _code(results: Mapping[str, Any]) -> str:
+    """Whether the code that computed a result is still the same."""
+    recorded = {module: state for module, state in (results.get("code") or {}).items() if state is not None}
+    if not recorded:
+        return "There is no record of the state of the code that computed this."
+    edited = code_state.changed(recorded)
+    if not edited:
+        return "The experiment's code has not changed since it was computed."
+    return f"The experiment's code has changed since it was computed: {', '.join(edited)}."
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

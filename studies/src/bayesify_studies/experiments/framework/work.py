@@ -6,7 +6,7 @@ import json
 import platform
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from bayesify.errors import at_least
 from bayesify.jobs import Engine, Part, UnfinishedError, make_engine, run_parts
 from bayesify.methods import saving
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
+from bayesify_studies.experiments.framework.code_state import digest
 from bayesify_studies.experiments.framework.provenance import commit
 
 if TYPE_CHECKING:
@@ -35,12 +36,13 @@ QUESTION = "experiment.json"
 
 
 class Cost(NamedTuple):
-    """Seconds of all parts together, the machines that computed them, the commits of their code, and the days."""
+    """Seconds of parts together, their machines, the commits and states of their code, and the days."""
 
     seconds: float
     machines: list[str]
     commits: list[str]
     dates: list[str]
+    code: dict[str, str | None]
 
 
 class Work:
@@ -97,9 +99,14 @@ class Work:
                 "machine": machine(self.device),
                 "commit": commit(),
                 "date": datetime.now(UTC).date().isoformat(),
+                "code": {compute.__module__: digest(compute.__module__)},
             }
             files.write_json(file, spent | found)
         return self._read(file)
+
+    def has(self, name: str) -> bool:
+        """Whether a part is done."""
+        return self._file(name).is_file()
 
     def every(self, parts: Mapping[str, tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
         """Many parts, each `(compute, *arguments)`, in order or where the engine runs them.
@@ -182,13 +189,15 @@ class Work:
         file.write_bytes(drawn.content)
         return file.name
 
-    def cost(self) -> Cost:
-        """What all parts together took, where, when and by which code; parts of earlier versions name no commit."""
-        parts = [self._read(file) for file in sorted((self.folder / "parts").glob("*.json"))]
+    def cost(self, names: Iterable[str] | None = None) -> Cost:
+        """What all parts, or those named, took, where, when and by which code; old parts name no commit."""
+        every = sorted((self.folder / "parts").glob("*.json")) if names is None else map(self._file, sorted(names))
+        parts = [self._read(file) for file in every]
         dates, commits, machines = (
             sorted({part[name] for part in parts if part.get(name)}) for name in ("date", "commit", "machine")
         )
-        return Cost(sum(part["seconds"] for part in parts), machines, commits, dates)
+        code = {module: state for part in parts for module, state in part.get("code", {}).items()}
+        return Cost(sum(part["seconds"] for part in parts), machines, commits, dates, code)
 
     def _file(self, name: str) -> Path:
         return self.folder / "parts" / f"{name}.json"

@@ -19,7 +19,7 @@ MEAN, SCALE = (0.49, 0.48, 0.44), 0.2
 class FilterResponseNorm(nn.Module):
     """x / sqrt(mean of x^2 over the image), with a learned scale and shift for each channel (Singh and Krishnan 2020).
 
-    Its weights are random like all others: it is none of torch's normalisation layers.
+    HMC samples its weights like all others.
     """
 
     def __init__(self, channels: int) -> None:
@@ -30,34 +30,76 @@ class FilterResponseNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The normalised images."""
         power = x.float().square().mean((-2, -1), keepdim=True)
-        return self.scale * (x * torch.rsqrt(power + 1e-6)) + self.shift
+        # In the precision of the input: in bfloat16 half as many bytes go to memory and back.
+        return (self.scale * (x * torch.rsqrt(power + 1e-6)) + self.shift).to(x.dtype)
+
+
+class Convolution(nn.Conv2d):
+    """A convolution with weights `times * weight`.
+
+    With a prior that is narrower by `times` it is the same model. A step of a sampler or of gradient descent moves its
+    weights as if its learning rate were larger by `times^2`.
+
+    Args:
+        inputs: channels of the input.
+        outputs: channels of the output.
+        kernel: its size.
+        stride: its stride.
+        times: the factor.
+
+    """
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, times: float) -> None:
+        super().__init__(inputs, outputs, kernel, stride, kernel // 2)
+        self.times = times
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The convolved images."""
+        weight = self.weight if self.times == 1 else self.times * self.weight
+        convolved: Tensor = self._conv_forward(x, weight, self.bias)
+        return convolved
 
 
 class Block(nn.Module):
     """Two convolutions and a shortcut, which is a 1 x 1 convolution where the size changes."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, times: float) -> None:
         super().__init__()
-        self.first = nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1), FilterResponseNorm(outputs), nn.SiLU())
-        self.second = nn.Sequential(nn.Conv2d(outputs, outputs, 3, 1, 1), FilterResponseNorm(outputs))
+        first, second = Convolution(inputs, outputs, 3, stride, times), Convolution(outputs, outputs, 3, 1, times)
+        self.first = nn.Sequential(first, FilterResponseNorm(outputs), nn.SiLU())
+        self.second = nn.Sequential(second, FilterResponseNorm(outputs))
         same = stride == 1 and inputs == outputs
-        self.shortcut = nn.Identity() if same else nn.Conv2d(inputs, outputs, 1, stride)
+        self.shortcut = nn.Identity() if same else Convolution(inputs, outputs, 1, stride, times)
 
     def forward(self, x: Tensor) -> Tensor:
         """The block's output."""
         return nn.functional.silu(self.second(self.first(x)) + self.shortcut(x))
 
 
-def resnet20(width: int = 16) -> nn.Sequential:
-    """Three stages of three blocks: 273,066 weights at width 16."""
-    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, 1, 1), FilterResponseNorm(width), nn.SiLU()]
+def resnet20(width: int = 16, times: float = 1.0) -> nn.Sequential:
+    """Three stages of three blocks: 273,066 weights at width 16. `times` is the factor of all convolutions."""
+    layers: list[nn.Module] = [Convolution(3, width, 3, 1, times), FilterResponseNorm(width), nn.SiLU()]
     inputs = width
     for stage in range(3):
         outputs = width * 2**stage
         for block in range(3):
-            layers.append(Block(inputs, outputs, 2 if stage > 0 and block == 0 else 1))
+            layers.append(Block(inputs, outputs, 2 if stage > 0 and block == 0 else 1, times))
             inputs = outputs
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10))
+
+
+def drawn_from_prior(network: nn.Module, scale: float) -> nn.Module:
+    """The network with weights from a normal prior; those of convolutions, which are multiplied later, are smaller."""
+    factors = {id(one.weight): one.times for one in network.modules() if isinstance(one, Convolution)}
+    for weight in network.parameters():
+        nn.init.normal_(weight, std=scale / factors.get(id(weight), 1.0))
+    return network
+
+
+def prior_of(times: float, scale: float) -> dict[str, str]:
+    """A normal prior by patterns of names: the weights that act have this standard deviation."""
+    convolutions = ("0.weight", "*.first.0.weight", "*.second.0.weight", "*.shortcut.weight")
+    return dict.fromkeys(convolutions, f"normal:{scale / times:.9g}") | {"*": f"normal:{scale:.9g}"}
 
 
 def images(examples: int, tested: int, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:

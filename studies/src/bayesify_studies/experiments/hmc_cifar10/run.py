@@ -10,4 +10,4 @@ from bayesify_studies.experiments.hmc_cifar10 import parts
 from bayesify_studies.experiments.hmc_cifar10.settings import FULL, QUICK
 
 if __name__ == "__main__":
-    timed_parts.main(QUICK, FULL, parts.pilots, parts.scored)
+    timed_parts.main(QUICK, FULL, parts.pilots, parts.scored, parts.epochs_of, before=30.0)

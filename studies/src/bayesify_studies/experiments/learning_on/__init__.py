@@ -56,7 +56,9 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("learning-on", _picture(rows["permuted"])),
-                "Permuted digits: mean accuracy over the tasks so far, after each task; mean and each seed.",
+                "Permuted digits: mean accuracy over the tasks so far, after each task. Thick lines are means over "
+                "seeds, thin lines "
+                "single seeds.",
             )
         ],
         shortfalls=[*_shortfalls(accuracy, ahead, tasks), *_edges(settings["tries"], best)],
@@ -90,7 +92,7 @@ def _line(way: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks
         meaning = meaning if tasks == TARGET_TASKS else f"{tasks} tasks: the target is for {TARGET_TASKS}"
     else:
         word = {1: "with coresets is better", -1: "with coresets is worse", 0: "not significant"}
-        meaning = f"{word[settled(ahead[way])]}: the difference has the {between(ahead[way], '+.1f', 100)} points"
+        meaning = f"{word[settled(ahead[way])]}: {between(ahead[way], '+.1f', 100)} points"
     published = PUBLISHED.get(way, "none") if tasks == TARGET_TASKS else "none"
     return Line(f"permuted digits, {tasks} tasks, {TITLES[way]}", published, percent(accuracy[way], 1), meaning)
 
@@ -105,7 +107,7 @@ def _table(kind: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], row
 
     return Table(
         f"{kind} digits",
-        ["way", "mean accuracy", "on the first task", "with coresets less this"],
+        ["way", "mean accuracy", "on the first task", "gain by coresets over it, points"],
         [
             [
                 TITLES[way],
@@ -115,8 +117,9 @@ def _table(kind: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], row
             ]
             for way, one in accuracy.items()
         ],
-        "After the last task, on test images: mean over all tasks, and on the first task alone. Mean and standard "
-        "error over seeds; differences in points, paired over seeds.",
+        "Accuracy on test images after the last task: the mean over all tasks, and on the first task. Means and "
+        "standard "
+        "errors over seeds. The gain is paired over seeds.",
     )
 
 
@@ -134,8 +137,8 @@ def _choices(tried: Mapping[str, Mapping[str, float]], best: Mapping[str, Any]) 
             for way, own in tried.items()
             for text, value in own.items()
         ],
-        "On permuted digits, training images that are kept aside, one seed that is not scored; the posterior with "
-        "coresets. Fine-tuning and all tasks at once have the network chosen for elastic weight consolidation.",
+        "Chosen on permuted digits, on held-out training images, with a seed that is not scored; the posterior with "
+        "coresets. Fine-tuning and all tasks at once use the network chosen for elastic weight consolidation.",
     )
 
 
@@ -154,12 +157,12 @@ def _shortfalls(accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks: in
     ]
     return [
         *told,
-        "One number of epochs, one batch size and one starting width, not chosen here.",
+        "One number of epochs, one batch size and one starting width; no others were tried.",
         (
             "The networks of all seeds are trained side by side by code of the study. Its gradients are those of "
             "`Variational` with the estimator `local`, which a test checks; `Continual` trains one network at a time."
         ),
-        "Split digits has the settings that were chosen on permuted digits.",
+        "Split digits use the settings that were chosen on permuted digits.",
     ]
 
 

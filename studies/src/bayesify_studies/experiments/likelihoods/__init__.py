@@ -38,8 +38,8 @@ NOTES = {
     "(angstrom). CRPS in these units, NLL in nats.",
     "censored": f"Training targets above their {OBSERVED:.0%} quantile are known only to be above it. Scores are "
     "against the true numbers of rows that were not trained on.",
-    "counts": "The age of concrete in days; inked blocks in the right half of an 8x8 digit. The NLL of a normal "
-    "distribution is that of the count's interval, from half below to half above.",
+    "counts": "The age of concrete in days; inked blocks in the right half of an 8x8 digit. Gaussian noise gives "
+    "a count the probability of the interval from half below it to half above it.",
     "ordinal": "Party identification from 1 to 7 in two surveys; diabetes progression and concrete strength in fifths. "
     "RPS: ranked probability score, the mean squared error of the cumulative probabilities.",
     "tags": "Five properties of a mushroom from its cap, habitat and population; four properties of an 8x8 digit. "
@@ -139,8 +139,7 @@ def _answer(helps: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
     told = []
     for family, own in helps.items():
         each = [
-            f"{way} is better on {one['better']} and worse on {one['worse']} of {one['tables']}"
-            for way, one in own.items()
+            f"{way} better on {one['better']}, worse on {one['worse']} of {one['tables']}" for way, one in own.items()
         ]
         told.append(f"{TITLES[family]}, by {JUDGED[family][1]} against {_plain(family)}: {', '.join(each)}.")
     return " ".join(told)
@@ -182,7 +181,7 @@ def _table(family: str, told: Told, changes: Changes) -> Table:
         TITLES[family],
         ["", "likelihood", heading, "change", "NLL", "change", heading_last],
         rows,
-        f"{NOTES[family]} A change with * has an interval without 0.",
+        f"{NOTES[family]} * marks a significant change.",
     )
 
 
@@ -199,23 +198,25 @@ def _shortfalls(work: Work, helps: Mapping[str, Mapping[str, Mapping[str, int]]]
     ]
     comparisons = sum(one["tables"] for own in helps.values() for one in own.values())
     chosen = (
-        "The settings are the best of three on validation rows, by the plain likelihoods, which favours these. The "
-        "third was compared on numbers alone."
+        "Three settings were tried, with the plain likelihoods, on validation rows. This favours the plain "
+        "likelihoods. "
+        "The third setting was tried on numbers only."
     )
     few = (
-        f"{work['steps']} steps are few. Learned noises and dispersions begin wide and may not have settled: most 90% "
-        "intervals hold more than 90%, and the negative binomial should be as good as Poisson where counts vary little."
+        f"{work['steps']} steps are few. Learned noise scales and dispersions start wide and may not have converged. "
+        f"Most "
+        "90% intervals contain more than 90%, and a converged negative binomial would be as good as Poisson."
     )
     left = "Student t noise and a third table of counts were left out for lack of time, before their scores were seen."
     return [
         *([f"No table has a lower CRPS, RPS or Brier score with: {', '.join(useless)}."] if useless else []),
-        f"At most {work['most']} rows to train and one kind of network: with more rows the order may differ.",
+        f"At most {work['most']} training rows and one kind of network. With more rows the order may differ.",
         chosen,
         few,
         left,
-        "It was run on a busy machine, so its seconds say little.",
-        f"{comparisons} comparisons: by chance alone about one in 40 is called lower, and one in 40 higher.",
-        "Censoring, fifths and tags are made from complete tables, so that the truth is known.",
+        "The machine was busy, so the time below is too long.",
+        f"{comparisons} comparisons. By chance alone, about one in 40 is called lower and one in 40 higher.",
+        "Censored targets, fifths and tags were made from complete tables, so the true values are known.",
     ]
 
 

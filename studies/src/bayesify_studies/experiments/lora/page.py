@@ -89,8 +89,9 @@ def _answer(work: Work, values: Values, gaps: Mapping[Any, dict[str, Any]]) -> s
     leaders = ", ".join(f"{_HEADS[score]}: {WAYS[way]}" for score, way in best.items())
     return (
         f"{work['count']} texts of each new intent. Bayesian LoRA by the ELBO: {of(OURS)}. LoRA: {of('plain')}. An "
-        f"ensemble of {MEMBERS}: {of('ensemble')}. Bayesian less plain, paired over seeds: {compared}. Best mean by "
-        f"{leaders}."
+        f"ensemble of {MEMBERS}: {of('ensemble')}. Bayesian LoRA compared with LoRA, paired over seeds: {compared}. "
+        f"Best "
+        f"means: {leaders}."
     )
 
 
@@ -103,7 +104,10 @@ def _mean(values: Values, way: str, score: str) -> float:
 
 
 def _line(other: str, values: Values, gaps: Mapping[Any, dict[str, Any]]) -> Line:
-    own = ", ".join(f"{_HEADS[score]} {_mean(values, other, score):.3f}" for score in SCORES)
+    own = ", ".join(
+        f"{_HEADS[score]} {_mean(values, OURS, score):.3f} against {_mean(values, other, score):.3f}"
+        for score in SCORES
+    )
     meaning = "; ".join(
         f"{_HEADS[score]} {_SAID[_SIGN[score] * settled(gaps[other, score])]} ({between(gaps[other, score], '+.3f')})"
         for score in SCORES
@@ -133,8 +137,9 @@ def _settings(chosen: Mapping[str, Setting], tried: Mapping[str, int]) -> Table:
         "Chosen on validation texts",
         ["", "prior's standard deviation", "learning rate", "temperature of the KL", "settings tried"],
         rows,
-        "By NLL, with a seed of its own. The ensemble and both Laplace approximations take the settings of LoRA, and "
-        "Laplace rescales the prior by the marginal likelihood.",
+        "Chosen by NLL, with a seed that is not scored. The ensemble and both Laplace approximations use the "
+        "settings of "
+        "LoRA. Laplace then scales the prior by the marginal likelihood.",
     )
 
 
@@ -160,17 +165,18 @@ def picture(values: Values) -> Any:
 def _shortfalls(work: Work, gaps: list[dict[str, Any]]) -> list[str]:
     return [
         (
-            f"{len(gaps)} differences are looked at, each with a 95% interval of its own. With all intervals to hold "
-            f"together (Bonferroni), {settled_together(gaps)} of them leave out zero."
+            f"{len(gaps)} differences are tested, each with its own 95% interval. After a Bonferroni correction, "
+            f"{settled_together(gaps)} of them are significant."
         ),
         (
             f"One transformer ({work['blocks']} blocks of width {work['width']}), one way to split the domains, rank "
-            f"{RANK} and alpha {ALPHA:g}: nothing is said of large language models."
+            f"{RANK} and alpha {ALPHA:g}. The result says nothing about large language models."
         ),
-        "Words that only the second half has keep random vectors, which no way of adapting can change.",
-        f"{len(work.seeds)} seeds, and settings chosen with one more.",
+        "Words that occur only in the new intents keep random embeddings. No method here adapts them.",
+        f"{len(work.seeds)} seeds. The settings were chosen with one other seed.",
         (
-            "Twelve results on validation texts, of other settings and fewer epochs, were seen before these settings "
-            "were fixed: nine of an earlier form of this experiment, three while its time was measured."
+            "Twelve results on validation texts were seen before these settings were fixed. They had other settings "
+            "and "
+            "fewer epochs: nine were of an earlier form of this experiment, three of a measurement of its time."
         ),
     ]

@@ -56,12 +56,12 @@ def half(second: bool, domains: int = 5, intents: int | None = None) -> Half:
         intents: of each domain; None is all 15.
 
     """
-    texts, by_domain = _read("data_full.json.gz"), _read("domains.json.gz")
+    texts, by_domain = read("data_full.json.gz"), read("domains.json.gz")
     names = sorted(by_domain)
     chosen = names[5 : 5 + domains] if second else names[:domains]
     wanted = [intent for domain in chosen for intent in sorted(by_domain[domain])[:intents]]
-    known = _vocabulary()
-    parts = {part: _rows(texts[part], wanted, known) for part in ("train", "val", "test")}
+    known = vocabulary()
+    parts = {part: rows_of(texts[part], wanted, known) for part in ("train", "val", "test")}
     return Half(parts["train"], parts["val"], parts["test"], len(wanted), len(known) + 2)
 
 
@@ -76,31 +76,39 @@ def few_of_each(pair: Pair, count: int | None, seed: int) -> Pair:
 
 
 @cache
-def _vocabulary() -> dict[str, int]:
+def vocabulary(at_least: int = 1) -> dict[str, int]:
+    """Numbers of the words that are at least so many times in the training texts, from 2 on."""
     counts: dict[str, int] = {}
-    for text, _ in _read("data_full.json.gz")["train"]:
-        for word in _words(text):
+    for text, _ in read("data_full.json.gz")["train"]:
+        for word in words_of(text):
             counts[word] = counts.get(word, 0) + 1
-    return {word: number + 2 for number, word in enumerate(sorted(counts))}
+    return {word: number + 2 for number, word in enumerate(sorted(w for w, n in counts.items() if n >= at_least))}
 
 
-def _rows(texts: list[tuple[str, str]], wanted: list[str], known: dict[str, int]) -> Pair:
+def rows_of(texts: list[tuple[str, str]], wanted: list[str], known: dict[str, int]) -> Pair:
+    """The texts of the wanted intents as rows of words, and the places of their intents among the wanted ones."""
     numbers = {intent: number for number, intent in enumerate(wanted)}
     own = [(text, numbers[intent]) for text, intent in texts if intent in numbers]
     x = torch.full((len(own), LENGTH), _PADDING)
     for row, (text, _) in enumerate(own):
-        found = [known.get(word, _UNKNOWN) for word in _words(text)][:LENGTH]
+        found = [known.get(word, _UNKNOWN) for word in words_of(text)][:LENGTH]
         x[row, : len(found)] = torch.tensor(found)
     return x, torch.tensor([number for _, number in own])
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
     return re.findall(r"[a-z]+|[0-9]", text.lower().replace("'", ""))
 
 
+def folder() -> Path:
+    """The folder of CLINC's files."""
+    return Path(os.environ.get("BAYESIFY_DATA", ".")) / _FOLDER
+
+
 @cache
-def _read(name: str) -> Any:
-    path = Path(os.environ.get("BAYESIFY_DATA", ".")) / _FOLDER / name
+def read(name: str) -> Any:
+    """A file of the data set."""
+    path = folder() / name
     if not path.is_file():
         raise ValueError(f"{path} is not there: name the folder of the data in $BAYESIFY_DATA")
     with gzip.open(path, "rt", encoding="utf-8") as file:

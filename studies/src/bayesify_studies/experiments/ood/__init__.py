@@ -3,7 +3,8 @@
 Every method at its default settings, as `bayesify train` makes it, and every score of `bayesify unknown`. Nothing is
 chosen on unknown inputs: scores and thresholds come from the training data alone.
 
-    mnist    a convolutional network on 60,000 digits, shown Fashion-MNIST and notMNIST
+    mnist    a convolutional network on 60,000 digits, shown Fashion-MNIST, notMNIST, uniform noise
+             and digits that are turned by 90 degrees
     digits   the small network of the 8x8 digits, shown scribbles and letters that are drawn as in the studio
 """
 
@@ -24,6 +25,8 @@ from bayesify_studies.experiments.ood.settings import FULL, QUICK
 TITLES = {
     "fashion-mnist": "Fashion-MNIST",
     "notmnist": "notMNIST",
+    "noise": "noise",
+    "rotations": "turned digits",
     "scribbles": "scribbles",
     "letters": "letters",
     KNOWN: "known digits",

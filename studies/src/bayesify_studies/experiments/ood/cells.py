@@ -16,7 +16,7 @@ from bayesify.metrics import auroc
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe
-from bayesify_studies.experiments.ood.unknown_inputs import unknown
+from bayesify_studies.experiments.ood.unknown_inputs import TURNED, turned, unknown
 
 # Scores of features: those of the inputs themselves and those of the last hidden layer.
 FEATURES = {
@@ -46,9 +46,14 @@ def cell(
             bnn, data = trained(problem, method, seed, device)
         except TrainingError as problem_found:
             return {"failed": str(problem_found)}
-        tested = _some(len(data.test[0]), problem["tested"], seed)
+        order = _some(len(data.test[0]), len(data.test[0]), seed)
+        tested = order[: problem["tested"]]
         inputs = {KNOWN: data.test[0][tested]} | {
-            kind: unknown(kind, data.preparation, problem["tested"], seed) for kind in problem["unknown"]
+            # Images that are turned are none of the known ones.
+            kind: turned(data.test[0][order[problem["tested"] :]], seed)
+            if kind == TURNED
+            else unknown(kind, data.preparation, problem["tested"], seed)
+            for kind in problem["unknown"]
         }
         return measured(bnn, data.train[0], inputs, data.test[1][tested], settings)
 

@@ -11,15 +11,15 @@ DIGITS: dict[str, Any] = {
     "epochs": 200,
     "unknown": ["scribbles", "letters"],
     "tested": 200,
-    "seeds": 10,
+    "seeds": 20,
 }
 MNIST: dict[str, Any] = {
     "data": "mnist",
     "network": {"network": "cnn"},
     "epochs": 5,
-    "unknown": ["fashion-mnist", "notmnist"],
+    "unknown": ["fashion-mnist", "notmnist", "noise", "rotations"],
     "tested": 5000,
-    "seeds": 5,
+    "seeds": 20,
 }
 FULL: dict[str, Any] = {
     "draws": 30,

@@ -10,17 +10,28 @@ from bayesify.data import Preparation, open_data
 from bayesify.studio.strokes import digit, example, layout_of, on_pad
 
 FIRST_LETTER = 5
+NOISE, TURNED = "noise", "rotations"
 
 
 def unknown(kind: str, preparation: Preparation, number: int, seed: int) -> Tensor:
-    """`scribbles`, `letters` (notMNIST's F to J, drawn as on the pad), or test images of another data set."""
+    """`scribbles`, `letters` (notMNIST's F to J, drawn as on the pad), `noise`, or test images of another data set."""
     if kind == "scribbles":
         return scribbles(preparation, number, seed)
     if kind == "letters":
         return letters(preparation, number, seed)
+    if kind == NOISE:
+        grey = np.random.default_rng(seed).integers(0, 256, (number, 28, 28))
+        return preparation.apply(torch.from_numpy(grey).to(torch.uint8))
     images = open_data(kind).x_test
     chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:number]
     return preparation.apply(images[chosen])
+
+
+def turned(x: Tensor, seed: int) -> Tensor:
+    """Images `[n, ..., height, width]` turned by 90 degrees, each to a side at random."""
+    left = torch.rand(len(x), generator=torch.Generator().manual_seed(seed)).to(x.device) < 0.5
+    one, other = (torch.rot90(x, times, (-2, -1)) for times in (1, -1))
+    return torch.where(left.reshape(-1, *[1] * (x.ndim - 1)), one, other)
 
 
 def scribbles(preparation: Preparation, number: int, seed: int) -> Tensor:

@@ -35,7 +35,7 @@ def accuracies(found: dict[Cell, Any]) -> list[Line]:
         for head, value in (("plain", published[0]), ("expected", published[1]), ("log_expected", None)):
             part = found[data, "mlp", "adam", head, 0.0]
             apart = paired(part["accuracy"], plain["accuracy"])
-            meaning = "the yardstick" if head == "plain" else _compared(apart, "plain")
+            meaning = "the baseline" if head == "plain" else _compared(apart, "plain")
             shown = "not run" if value is None else f"{100 * value:.2f}%"
             lines.append(
                 Line(f"{data}, MLP, Adam, {head}: accuracy", shown, percent(estimate(part["accuracy"])), meaning)
@@ -50,11 +50,11 @@ def claim(found: dict[Cell, Any]) -> list[Line]:
     best = max(heads, key=lambda one: float(one["mean"]))
     return [
         Line(
-            "a CNN on mnist: from plain descent to Adam, no Gaussian anywhere",
+            "a plain CNN on mnist, trained by SGD, then by Adam",
             f"{CLAIMED[0]:.0%} to {CLAIMED[1]:.1%}, claimed for the Gaussian logits (reported in study A)",
             f"{percent(estimate(slow))} to {percent(estimate(fast))}",
-            f"the optimiser alone makes {100 * paired(fast, slow)['mean']:+.2f} points; Gaussian logits on top of it "
-            f"{100 * best['mean']:+.2f} at best ({between(best, '+.2f', 100)})",
+            f"Adam alone adds {100 * paired(fast, slow)['mean']:+.2f} points; Gaussian logits then add at most "
+            f"{100 * best['mean']:+.2f} ({between(best, '+.2f', 100)})",
         )
     ]
 
@@ -69,7 +69,7 @@ def spreads(found: dict[Cell, Any], swaps: Sequence[float]) -> list[Line]:
                 f"mean spread of the logits, clean mnist, MLP, Adam, {head}",
                 "tiny" if head == "expected" else "not run",
                 written(spread, SPREAD),
-                f"it starts near 0.69; {_collapsed(spread)}",
+                f"{_collapsed(spread)}; it starts near 0.69",
             )
         )
     for swap in swaps:
@@ -79,7 +79,8 @@ def spreads(found: dict[Cell, Any], swaps: Sequence[float]) -> list[Line]:
                 odd, others = estimate(part["spread_ambiguous"]), estimate(part["spread_others"])
                 lines.append(
                     Line(
-                        f"{swap:.0%} of 1 and 7 swapped, {network.upper()}, {head}: spread on them, elsewhere, AUROC",
+                        f"{swap:.0%} of 1 and 7 swapped, {network.upper()}, {head}: spread on 1 and 7, on other "
+                        f"digits, AUROC",
                         "not run",
                         f"{written(odd, SPREAD)}, {written(others, SPREAD)}, {written(estimate(part['spread_auroc']))}",
                         f"on 1 and 7 together {_collapsed(odd)}{_alone(part)}; the plain network's entropy has AUROC "
@@ -99,7 +100,7 @@ def coverage(found: dict[Cell, Any], swaps: Sequence[float]) -> list[Line]:
         ours, spread = ([one[at] for one in part[by]] for by in ("by_confidence", "by_spread"))
         lines.append(
             Line(
-                f"accuracy of the surest 90%, {swap:.0%} swapped, MLP, log_expected",
+                f"accuracy of the 90% most certain answers, {swap:.0%} swapped, MLP, log_expected",
                 "never done",
                 f"{percent(estimate(ours))} by confidence, {percent(estimate(spread))} by spread; "
                 f"plain {percent(estimate(plain))}",
@@ -119,8 +120,8 @@ def seconds(times: dict[str, Any], samples: int) -> list[Line]:
             Line(
                 f"{what} with {samples} samples over plain, time",
                 f"{sampled / plain:.1f}x ({plain} to {sampled} microseconds an example)",
-                f"{ratio:.2f}x (the least of three each; {times['machine']})",
-                "less is lost than in the study" if ratio < sampled / plain else "no less is lost than in the study",
+                f"{ratio:.2f}x (fastest of three runs; {times['machine']})",
+                "cheaper than in the study" if ratio < sampled / plain else "not cheaper than in the study",
             )
         )
     return lines
@@ -133,7 +134,10 @@ def _compared(apart: dict[str, Any], other: str) -> str:
 
 
 def _collapsed(spread: dict[str, Any]) -> str:
-    return f"{'collapsed' if spread['mean'] < COLLAPSED else 'not collapsed'} (the mark is {COLLAPSED})"
+    return (
+        f"{'collapsed' if spread['mean'] < COLLAPSED else 'not collapsed'} "
+        f"({'below' if spread['mean'] < COLLAPSED else 'above'} {COLLAPSED})"
+    )
 
 
 def _alone(part: dict[str, Any]) -> str:
@@ -153,8 +157,9 @@ def answer(found: dict[Cell, Any], swaps: Sequence[float]) -> str:
     most = max(swaps)
     part = {head: found["mnist", "mlp", "adam", head, most] for head in HEADS[1:]}
     spoken = "; ".join(
-        f"{head} {written(estimate(one['spread_ambiguous']), SPREAD)} on them and "
-        f"{written(estimate(one['spread_others']), SPREAD)} elsewhere, AUROC {written(estimate(one['spread_auroc']))}"
+        f"{head} {written(estimate(one['spread_ambiguous']), SPREAD)} on 1 and 7, "
+        f"{written(estimate(one['spread_others']), SPREAD)} on other digits, AUROC "
+        f"{written(estimate(one['spread_auroc']))}"
         for head, one in part.items()
     )
     plain = found["mnist", "mlp", "adam", "plain", 0.0]["accuracy"]
@@ -162,11 +167,11 @@ def answer(found: dict[Cell, Any], swaps: Sequence[float]) -> str:
     helped = "; ".join(f"{head} {_compared(one, 'plain')}" for head, one in apart.items())
     entropy = estimate(found["mnist", "mlp", "adam", "plain", most]["entropy_auroc"])
     return (
-        f"{told[len(gone)]} on clean digits (MLP, Adam, mean spread {said}){_unfinished(found)}. With {most:.0%} of "
-        "the 1s and 7s relabelled the "
-        f"spread is: {spoken}; the plain network's entropy has AUROC {written(entropy)}. The first objective is convex "
-        "in the logits, so that no spread is its optimum for any data; the second has no such optimum where labels "
-        f"disagree. Accuracy on clean digits: {helped}."
+        f"{told[len(gone)]} on clean digits with an MLP and Adam. The mean spread is {said}.{_unfinished(found)} With "
+        f"{most:.0%} of the 1s and 7s relabelled, the spread is: {spoken}. The plain network's entropy has AUROC "
+        f"{written(entropy)}. The objective `expected` is convex in the logits, so a spread of zero is its optimum for "
+        "any data. For `log_expected` a spread of zero is not the only optimum where labels disagree. Accuracy on "
+        f"clean digits: {helped}."
     )
 
 
@@ -179,7 +184,7 @@ def _unfinished(found: dict[Cell, Any]) -> str:
         for spread in (estimate(part["spread"]),)
         if spread["mean"] >= COLLAPSED
     ]
-    return f"; not collapsed by the end of training: {'; '.join(wide)}" if wide else ""
+    return f" Not collapsed by the end of training: {'; '.join(wide)}." if wide else ""
 
 
 def table(title: str, cells: Sequence[Cell], found: dict[Cell, Any]) -> Table:
@@ -191,10 +196,17 @@ def table(title: str, cells: Sequence[Cell], found: dict[Cell, Any]) -> Table:
         spread = [written(one[name]) if name in one else "" for name in ("spread", "spread_auroc")]
         told = [percent(one["accuracy"]), written(one["nll"]), *spread, written(one["entropy_auroc"])]
         rows.append([f"{data}, {network}, {optimiser}, {head}" + (f", {swap:.0%}" if swap else ""), *told])
-    headings = ["cell", "accuracy", "NLL", "mean spread", "AUROC of spread for 1 and 7", "AUROC of entropy for 1 and 7"]
-    note = "Means over seeds with their standard errors; the seeds of a cell share its swapped labels."
+    headings = [
+        "data, network, optimiser, logits",
+        "accuracy",
+        "NLL",
+        "mean spread",
+        "AUROC of spread for 1 and 7",
+        "AUROC of entropy for 1 and 7",
+    ]
+    note = "Means and standard errors over seeds. All seeds of a row have the same swapped labels."
     return Table(
-        title, headings, rows, note + " For cifar10 classes 1 and 7 are car and horse, and nothing is swapped."
+        title, headings, rows, note + " In cifar10, classes 1 and 7 are car and horse, and no labels are swapped."
     )
 
 

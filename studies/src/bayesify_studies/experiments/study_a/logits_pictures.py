@@ -19,16 +19,16 @@ from bayesify.plots import style
 from bayesify_studies.experiments.framework.drawing import below
 
 WHY = (
-    "The two objectives of one input with two classes, at the best mean for each spread. Left, labels that always "
-    "agree (the mean bounded by 4, as a network that is not infinitely sure): both rise, both collapse. Right, labels "
-    "of which 30% disagree: one rises, the other is flat: no spread is better than another."
+    "The two objectives against the spread, for one input with two classes and the best mean for each spread. Left: "
+    "labels always agree (the mean is at most 4). Both objectives rise with the spread, so both push it to zero. "
+    "Right: 30% of the labels disagree. One objective rises; the other is flat, so every spread is as good."
 )
 SPREADS = (
-    "Mean learned spread of the logits by digit over the seeds, 1 and 7 relabelled, MLP with Adam; log scale, on which "
-    "bars below 0.001 are not seen."
+    "Mean learned spread of the logits by digit over the seeds, 1 and 7 relabelled, MLP with Adam. Log scale; bars "
+    "below 0.001 are not visible."
 )
 COVERAGE = (
-    "Accuracy of the surest answers, MLP with Adam: plain and log_expected by confidence, log_expected by spread."
+    "Accuracy of the most certain answers, MLP with Adam: plain and log_expected by confidence, log_expected by spread."
 )
 _FURTHEST = 4.0
 _COLORS = {"expected": style.UNKNOWN, "log_expected": style.KNOWN}

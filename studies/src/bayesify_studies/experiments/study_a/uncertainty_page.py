@@ -44,9 +44,11 @@ def on_sizes(found: Found, slopes: Mapping[str, Any], true: Mapping[float, list[
                 f"{name}: epistemic on moons from {few} to {many} examples",
                 '"can be trained away" (study A, not shown)',
                 f"{written(ends[0], '.4f')} to {written(ends[1], '.4f')} nats",
-                f"With {name} epistemic uncertainty {words[settled(epistemic)]}: its logarithm has slope "
-                f"{epistemic['mean']:+.2f} against that of the examples ({between(epistemic, '+.2f')}); aleatoric has "
-                f"{aleatoric['mean']:+.2f} ({between(aleatoric, '+.2f')}): {also[settled(aleatoric)]}.",
+                f"With {name} epistemic uncertainty {words[settled(epistemic)]}. The slope of its logarithm against "
+                f"the "
+                f"logarithm of the number of examples is {epistemic['mean']:+.2f} ({between(epistemic, '+.2f')}). The "
+                f"slope of aleatoric uncertainty is {aleatoric['mean']:+.2f} ({between(aleatoric, '+.2f')}): "
+                f"{also[settled(aleatoric)]}.",
             )
         )
     for method, name in METHODS.items():
@@ -78,10 +80,10 @@ def on_swaps(found: Found, true: Mapping[float, list[float]], work: Work) -> lis
                 f"{name}: {most:.0%} of moons' labels swapped, {at} examples",
                 "not run",
                 f"aleatoric {up['aleatoric']['mean']:+.3f}, epistemic {up['epistemic']['mean']:+.3f} nats",
-                f"With {name} aleatoric uncertainty {words[settled(up['aleatoric'])]} with swapped labels: "
-                f"{up['aleatoric']['mean']:+.3f} nats ({between(up['aleatoric'], '+.3f')}; the truth "
-                f"{due['mean']:+.3f}); epistemic {words[settled(up['epistemic'])]}: {up['epistemic']['mean']:+.3f} "
-                f"({between(up['epistemic'], '+.3f')}).",
+                f"With {name} aleatoric uncertainty {words[settled(up['aleatoric'])]} with swapped labels, by "
+                f"{up['aleatoric']['mean']:+.3f} nats ({between(up['aleatoric'], '+.3f')}). The true change is "
+                f"{due['mean']:+.3f}. Epistemic uncertainty {words[settled(up['epistemic'])]}, by "
+                f"{up['epistemic']['mean']:+.3f} ({between(up['epistemic'], '+.3f')}).",
             )
         )
     return lines
@@ -97,18 +99,18 @@ def on_digits(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]], wo
     fallen = paired(clean["aleatoric_ambiguous"], numbers[few, 0.0]["aleatoric_ambiguous"])
     words = {-1: "is trained away", 0: "does not change significantly", 1: "grows"}
     shrunk = {
-        -1: "it shrinks: few examples leave doubt in it that more remove",
+        -1: "it shrinks: with few examples the network overestimates it",
         0: "no significant change",
         1: "it grows",
     }
     return [
         Line(
-            f"digits, {most:.0%} of 1 and 7 swapped, {many} examples: aleatoric on 1 and 7, elsewhere",
+            f"digits, {most:.0%} of 1 and 7 swapped, {many} examples: aleatoric on 1 and 7, on the others",
             "a 1 that looks like a 7 (study A's example, not shown)",
             f"{written(estimate(one['aleatoric_ambiguous']))}, {written(estimate(one['aleatoric_others']))} nats",
-            f"swapping adds {up['ambiguous']['mean']:+.3f} on 1 and 7 (the swaps' entropy is {entropy:.3f}) and "
-            f"{up['others']['mean']:+.3f} elsewhere; from {few} to {many} examples epistemic on 1 and 7 "
-            f"{words[settled(down)]} ({down['mean']:+.3f}, {between(down, '+.3f')})",
+            f"swapping adds {up['ambiguous']['mean']:+.3f} on 1 and 7 (the entropy of the swaps is {entropy:.3f}) and "
+            f"{up['others']['mean']:+.3f} on the others; from {few} to {many} examples, epistemic uncertainty on 1 "
+            f"and 7 {words[settled(down)]} ({down['mean']:+.3f}, {between(down, '+.3f')})",
         ),
         Line(
             f"digits, nothing swapped: aleatoric on 1 and 7 from {few} to {many} examples",
@@ -137,8 +139,9 @@ def table(found: Found, true: Mapping[float, list[float]]) -> Table:
         "largest R-hat",
     ]
     note = (
-        "Means over seeds, standard errors. In large samples epistemic uncertainty, a mutual information, goes with "
-        "one over their number: a slope of -1."
+        "Means and standard errors over seeds. With many examples, epistemic uncertainty is expected to be "
+        "proportional "
+        "to one over their number, which is a slope of -1."
     )
     return Table("Moons, means over the test inputs in nats", headings, rows, note)
 
@@ -151,8 +154,9 @@ def digit_table(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]]) 
     ]
     headings = ["examples", *(name.replace("_ambiguous", " on 1 and 7").replace("_", " on ") for name in DIGIT_SCORES)]
     note = (
-        "Test labels are as they were. Seeds share the swapped labels; where a size is all that there is, they share "
-        "the examples too."
+        "Test labels are never swapped. All seeds have the same swapped labels. With all 60,000 examples they also "
+        "have "
+        "the same examples."
     )
     return Table("Digits, variational 784-100-10", headings, rows, note)
 
@@ -163,4 +167,5 @@ def shortfalls(rhats: Sequence[float]) -> list[str]:
     if not above:
         return []
     told = f"in {len(above)} of {len(rhats)} runs the largest R-hat of a prediction is {CONVERGED_BELOW} or more"
-    return [f"HMC's chains do not agree everywhere: {told} (up to {max(above):.4f}). Those may not show the posterior."]
+    highest = f"{told} (up to {max(above):.4f})"
+    return [f"HMC's chains do not agree everywhere: {highest}. These runs may not show the true posterior."]

@@ -29,6 +29,7 @@ from bayesify.methods import Ensemble, MCDropout, Method, PointEstimate, Variati
 from bayesify.plots.weights import sampled_weights
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe
+from bayesify_studies.experiments.framework.evidence import loss_per_example
 from bayesify_studies.experiments.framework.examples import first
 from bayesify_studies.experiments.framework.work import Work
 
@@ -51,9 +52,9 @@ Setting = dict[str, Any]
 Parts = dict[tuple[str, str, int], dict[str, Any]]
 
 
-def choose(work: Work, way: str, kind: str, units: int) -> dict[str, Any]:
+def choose(work: Work, way: str, kind: str, units: int, settings: Sequence[Setting] | None = None) -> dict[str, Any]:
     """Every setting of a kind on validation: its error and NLL, and its error by epoch; the best one's number."""
-    settings: list[Setting] = work["ways"][way]["kinds"][kind]
+    settings = work["ways"][way]["kinds"][kind] if settings is None else settings
     home = f"{way}-{kind}-{units}-chosen"
     if kind in BAYESIAN:
         rows = _variational_curves(work, home, settings, units)
@@ -78,7 +79,7 @@ def final(work: Work, way: str, kind: str, units: int, setting: Setting) -> dict
             # The study's steps are long: all of its networks may be lost, which is a result as well.
             shutil.rmtree(work.folder / "runs" / home, ignore_errors=True)
             return found | {"diverged": len(work.seeds)}
-        found |= told
+        found |= told | {"elbo": [loss_per_example(method, *data["train"]) for method in methods]}
     else:
         methods = _points(work, home, kind, setting, units, data)
     for by in ("mean",) if kind == "plain" else ("mean", "draws"):
@@ -154,7 +155,7 @@ def _variational_curves(work: Work, home: str, settings: Sequence[Setting], unit
     for numbers in _fleets(settings):
         common = settings[numbers[0]]
         data = images(work, common, held_out=True)
-        methods = [_network(settings[n], units, data, 0) for n in numbers]
+        methods = [network(settings[n], units, data, 0) for n in numbers]
         folder = work.folder / "runs" / home / str(numbers[0])
         curves, gone = _fit(work, folder, methods, [settings[n] for n in numbers], data)
         if gone:
@@ -171,7 +172,7 @@ def _variational(
     work: Work, home: str, setting: Setting, units: int, data: dict[str, Any]
 ) -> tuple[list[Variational], dict[str, Any]]:
     """The networks that are finite in the end; the study's steps are long, and not all are."""
-    methods = [_network(setting, units, data, seed) for seed in work.seeds]
+    methods = [network(setting, units, data, seed) for seed in work.seeds]
     starts = [_facts(method) for method in methods]
     _, gone = _fit(work, work.folder / "runs" / home, methods, [setting] * len(methods), data)
     first, *rest = (number for number in range(len(methods)) if number not in gone)
@@ -228,7 +229,7 @@ def _fleets(settings: Sequence[Setting]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _network(setting: Setting, units: int, data: dict[str, Any], seed: int) -> Variational:
+def network(setting: Setting, units: int, data: dict[str, Any], seed: int) -> Variational:
     return Variational(
         networks.mlp(data["inputs"], data["classes"], units=units, layers=2),
         Categorical(classes=data["classes"]),

@@ -32,7 +32,7 @@ from bayesify.workflows.build import make_network
 from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe, make_recipe
 from bayesify_studies.experiments.framework.examples import Pair, first
-from bayesify_studies.experiments.framework.fleets import Setting, trained_fleet
+from bayesify_studies.experiments.framework.fleets import Setting, said, trained_fleet
 from bayesify_studies.experiments.framework.work import Work
 
 KINDS = {
@@ -114,6 +114,16 @@ def choose(work: Work, task: Task, home: str, kind: str, settings: Sequence[Sett
     shutil.rmtree(work.folder / "runs" / f"{home}-chosen", ignore_errors=True)
     best = min(range(len(rows)), key=lambda number: rows[number]["nll"])
     return {"rows": rows, "best": best, "chosen": dict(settings[best])}
+
+
+def on_validation(work: Work, task: Task, kind: str, setting: Setting) -> list[float]:
+    """The NLL of a setting on validation, seed by seed."""
+    data, home = pictures(task, work.device), f"validated-{kind}-{said(setting)}".replace(" ", "-")
+    fitted = _trained(work, home, task, kind, setting, work.seeds, data, data.train)
+    x, y = data.validation
+    found = [-float(one.predict(x, draws=_draws(kind, task)).log_prob(y).double().mean()) for one in fitted]
+    shutil.rmtree(work.folder / "runs" / home, ignore_errors=True)
+    return found
 
 
 def cell(work: Work, task: Task, home: str, kind: str, setting: Setting, *, everything: bool = False) -> dict[str, Any]:

@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 
-from bayesify_studies.experiments.study_d.training import CONVERGED, Images, network
+from bayesify.methods import Variational
+from bayesify_studies.experiments.framework.examples import Pair
+from bayesify_studies.experiments.study_d.training import ADAM, Images, network
 
 # From far narrower than any prior of the study to the width of its widest part.
 WIDTHS = tuple(10 ** (-n / 4) for n in range(17))
 _IMAGES, _DRAWS = 500, 8
 
 
-@torch.no_grad()
 def least_loss(data: Images, prior: str, units: int) -> dict[str, Any]:
     """The lowest loss per example over the grid, its two parts, and the widths.
 
@@ -29,8 +30,13 @@ def least_loss(data: Images, prior: str, units: int) -> dict[str, Any]:
         units: of each of the two hidden layers.
 
     """
-    method = network(CONVERGED, data, prior, units, 0)
-    x, y = (part[:_IMAGES] for part in data.train)
+    return least(network(ADAM, data, prior, units, 0), data.train)
+
+
+@torch.no_grad()
+def least(method: Variational, train: Pair) -> dict[str, Any]:
+    """The same of any network, which is changed: one width for its last layer, one for all before it."""
+    x, y = (part[:_IMAGES] for part in train)
     method.mu.zero_()
     last = max(place.start for place in method.network.places if place.name.endswith("weight"))
     rho = torch.empty_like(method.rho)
@@ -39,7 +45,7 @@ def least_loss(data: Images, prior: str, units: int) -> dict[str, Any]:
         rho[:last], rho[last:] = (_before_softplus(width) for width in (hidden, outer))
         method.rho.copy_(rho)
         nll = -float(method.likelihood.log_prob(method.draw(x, draws=_DRAWS), y).double().mean())
-        kl = float(method.kl().double()) / len(data.train[1])
+        kl = float(method.kl().double()) / len(train[1])
         found.append({"loss": nll + kl, "nll": nll, "kl": kl, "hidden": hidden, "last": outer})
     return min(found, key=lambda one: one["loss"])
 

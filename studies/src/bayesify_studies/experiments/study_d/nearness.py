@@ -19,7 +19,7 @@ from bayesify_studies.experiments.framework.findings import Line, Table
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_d import training, words
 from bayesify_studies.experiments.study_d.knows_nothing import least_loss
-from bayesify_studies.experiments.study_d.training import CONVERGED, Trained
+from bayesify_studies.experiments.study_d.training import ADAM, Trained
 
 ESTIMATORS = ("weight", "local")
 RHO = -3.0
@@ -43,7 +43,7 @@ def cell(work: Work, prior: str, estimator: str) -> dict[str, Any]:
     return training.train(
         work,
         f"near-{prior.partition(':')[0]}-{estimator}",
-        replace(CONVERGED, estimator=estimator, rho=RHO),
+        replace(ADAM, estimator=estimator, rho=RHO),
         data,
         {prior: {"prior": prior}},
         units=asked["units"],

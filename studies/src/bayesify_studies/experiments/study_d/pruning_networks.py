@@ -12,7 +12,7 @@ from bayesify.evaluation.pruning import FRACTIONS, RULES, prune
 from bayesify.evaluation.seed_statistics import over_images, paired, settled, sign_test
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_d import pruning_pictures, training
-from bayesify_studies.experiments.study_d.training import CONVERGED, HALF, STUDY, Trained
+from bayesify_studies.experiments.study_d.training import ADAM, HALF, STUDY, Trained
 
 PRIORS = {
     "N(0, 1)": "normal:1",
@@ -23,7 +23,7 @@ PRIORS = {
 FAMILIES = {"gaussian": ["N(0, 1)"], "mixtures": [name for name in PRIORS if name != "N(0, 1)"]}
 LAST = 0.98
 # A narrower start finds better networks (studies/scripts/tune_mnist.py), and those are chosen from.
-FINE = replace(CONVERGED, rho=-7.0)
+FINE = replace(ADAM, rho=-7.0)
 
 
 def as_the_study(work: Work, units: int) -> dict[str, Any]:
@@ -44,9 +44,7 @@ def as_the_study(work: Work, units: int) -> dict[str, Any]:
 
 def properly(work: Work, units: int, name: str, priors: Sequence[str]) -> dict[str, Any]:
     """Networks under these priors, trained on all training images: nothing is left to choose."""
-    return _refitted(
-        work, name, CONVERGED, {prior: {"prior": PRIORS[prior]} for prior in priors}, units, work["epochs"]
-    )
+    return _refitted(work, name, ADAM, {prior: {"prior": PRIORS[prior]} for prior in priors}, units, work["epochs"])
 
 
 def winner(work: Work, name: str, candidate: str) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def against(method: Variational, mean: Tensor, std: Tensor, test: tuple[Tensor, 
         "spread_of_ratio": float(torch.quantile(ratio, 0.9) / torch.quantile(ratio, 0.1)),
         "rank_correlation": _rank_correlation(orders["own"], orders["reference"]),
         "errors": {
-            name: [_error(method, prunable, order, fraction, test) for fraction in (0.0, *FRACTIONS)]
+            name: [error_in_order(method, prunable, order, fraction, test) for fraction in (0.0, *FRACTIONS)]
             for name, order in orders.items()
         },
     }
@@ -97,7 +97,10 @@ def _rank_correlation(first: Tensor, second: Tensor) -> float:
     return float(torch.corrcoef(ranks)[0, 1])
 
 
-def _error(method: Variational, prunable: Tensor, order: Tensor, fraction: float, test: tuple[Tensor, Tensor]) -> float:
+def error_in_order(
+    method: Variational, prunable: Tensor, order: Tensor, fraction: float, test: tuple[Tensor, Tensor]
+) -> float:
+    """The test error without the share of the weights that comes first in an order."""
     kept = torch.ones_like(prunable)
     lowest = order.argsort()[: round(fraction * len(order))]
     kept[prunable.nonzero().squeeze(1)[lowest]] = False

@@ -25,6 +25,7 @@ from bayesify.likelihoods import Categorical
 from bayesify.runs import tensor_files
 from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe
+from bayesify_studies.experiments.framework.evidence import loss_per_example
 from bayesify_studies.experiments.framework.examples import Pair, first
 from bayesify_studies.experiments.framework.work import Work
 
@@ -54,8 +55,8 @@ class Way:
 
 STUDY = Way("sgd", 0.1, "constant", 2, "weight", "uniform:-0.2,0.2", "uniform:-5,-4", "reweighted", True, "best")
 COUNTED = replace(STUDY, miscounted=False)
-CONVERGED = Way("adam", 1e-3, "cosine", 1, "local", "fresh", -5.0, "uniform", False, "last")
-WAYS = {"study": STUDY, "counted": COUNTED, "converged": CONVERGED}
+ADAM = Way("adam", 1e-3, "cosine", 1, "local", "fresh", -5.0, "uniform", False, "last")
+WAYS = {"study": STUDY, "counted": COUNTED, "adam": ADAM}
 
 
 @dataclass(frozen=True)
@@ -250,13 +251,14 @@ def by_label(trained: Sequence[Trained], measure: Callable[[Trained], dict[str, 
 
 
 def errors(data: Images, *, draws: int, repeats: int = 0) -> Callable[[Trained], dict[str, Any]]:
-    """Test error with many draws, and with the study's 10 under several seeds of the draws."""
+    """Test error with many draws, and with the study's 10 under several seeds of the draws; the loss per example."""
 
     def measure(one: Trained) -> dict[str, Any]:
         few = (mistakes(one.method, data.test, draws=STUDY_DRAWS, seed=100 + n) for n in range(repeats))
         return {
             "error": float(mistakes(one.method, data.test, draws=draws).double().mean()),
             "again": [float(wrong.double().mean()) for wrong in few],
+            "elbo": loss_per_example(one.method, *data.train),
         }
 
     return measure

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from bayesify.evaluation.seed_statistics import between, settled, settled_together, signed
+from bayesify.evaluation.seed_statistics import between, settled, signed
 from bayesify_studies.experiments.framework.work import Work
 
 STUDY_EPOCHS = 600
@@ -13,9 +13,9 @@ STUDY_EPOCHS = 600
 IN_WORDS = {
     "study": "with the study's training",
     "counted": "with the study's training and every layer's entropy counted once",
-    "converged": "with Adam and a falling rate",
+    "adam": "with Adam and a falling rate",
 }
-TITLES = {"study": "as the study", "counted": "entropies counted once", "converged": "Adam, falling rate"}
+TITLES = {"study": "as the study", "counted": "entropies counted once", "adam": "Adam, falling rate"}
 
 
 def points(difference: dict[str, Any]) -> str:
@@ -50,15 +50,6 @@ def limits(work: Work) -> str:
 def sentences(parts: Iterable[str]) -> str:
     """Each part as a sentence."""
     return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts)
-
-
-def together(differences: Sequence[dict[str, Any]]) -> str:
-    """How many differences are significant one by one, and after a correction for their number."""
-    one_by_one, count = sum(settled(one) != 0 for one in differences), len(differences)
-    return (
-        f"Of the {count} differences, {one_by_one} are significant on their own, and {settled_together(differences)} "
-        "after a Bonferroni correction."
-    )
 
 
 def shortfalls(work: Work) -> list[str]:

@@ -16,6 +16,7 @@ from bayesify.evaluation.seed_statistics import estimate
 from bayesify.predictive import Predictive
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe
+from bayesify_studies.experiments.framework.evidence import loss_per_example
 from bayesify_studies.experiments.framework.examples import first
 from bayesify_studies.experiments.framework.fleets import trained_fleet
 from bayesify_studies.experiments.framework.work import Work
@@ -29,11 +30,11 @@ ERROR_EDGES = np.array([-0.001, 1e-9, *np.linspace(0.05, 0.9, 18)])
 def choose(work: Work, number: int) -> dict[str, Any]:
     """One fleet of settings on validation: NLL and accuracy of each."""
     settings = work["tried"][number]
-    data = _images(work, held_out=True)
+    data = images(work, held_out=True)
     assert data.validation is not None
     x, y = (part.to(work.device) for part in data.validation)
     fitted = trained_fleet(
-        work, f"choose-{number}", _network(data), len(data.class_names), settings, [0] * len(settings), data.train
+        work, f"choose-{number}", network(data), len(data.class_names), settings, [0] * len(settings), data.train
     )
     answers = [method.predict(x, draws=work["draws"]) for method in fitted]
     shutil.rmtree(work.folder / "runs" / f"choose-{number}", ignore_errors=True)
@@ -43,12 +44,10 @@ def choose(work: Work, number: int) -> dict[str, Any]:
     }
 
 
-def final(work: Work, setting: Mapping[str, Any]) -> dict[str, Any]:
-    """The chosen setting on all training pictures with every seed, on the test pictures."""
-    data, seeds = _images(work, held_out=False), list(work.seeds)
-    fitted = trained_fleet(
-        work, "final", _network(data), len(data.class_names), [setting] * len(seeds), seeds, data.train
-    )
+def final(work: Work, setting: Mapping[str, Any], home: str = "final") -> dict[str, Any]:
+    """A setting on all training pictures with every seed, on the test pictures."""
+    data, seeds = images(work, held_out=False), list(work.seeds)
+    fitted = trained_fleet(work, home, network(data), len(data.class_names), [setting] * len(seeds), seeds, data.train)
     x, y = (part.to(work.device) for part in data.test)
     found: dict[str, Any] = {"seeds": []}
     surplus = torch.zeros(len(y), dtype=torch.float64)
@@ -56,10 +55,11 @@ def final(work: Work, setting: Mapping[str, Any]) -> dict[str, Any]:
         answer = method.predict(x, draws=work["draws"])
         surplus += (answer.expected_error - (answer.labels != y).float()).double().cpu() / len(fitted)
         by_mean = method.predict(x, by="mean")
-        found["seeds"].append(scores(answer, y) | {"error_of_mean_weights": 1 - metrics.accuracy(by_mean.probs, y)})
+        more = {"error_of_mean_weights": 1 - metrics.accuracy(by_mean.probs, y)}
+        found["seeds"].append(scores(answer, y) | more | {"elbo": loss_per_example(method, *data.train)})
         if len(found["seeds"]) == 1:
             found |= _pictures(answer, data, y)
-    shutil.rmtree(work.folder / "runs" / "final", ignore_errors=True)
+    shutil.rmtree(work.folder / "runs" / home, ignore_errors=True)
     # Image by image, averaged over the seeds: what other pictures might have said.
     told = estimate(surplus.tolist())
     return found | {"expected_less_error": {name: told[name] for name in ("mean", "standard_error", "interval")}}
@@ -117,7 +117,7 @@ def _pictures(answer: Predictive, data: PreparedData, y: Tensor) -> dict[str, An
     }
 
 
-def _images(work: Work, *, held_out: bool) -> PreparedData:
+def images(work: Work, *, held_out: bool) -> PreparedData:
     found = prepare_data(
         Recipe(data=work["data"], network="cnn", normalise="255", validation=1 / 6 if held_out else None)
     )
@@ -131,6 +131,6 @@ def _images(work: Work, *, held_out: bool) -> PreparedData:
     )
 
 
-def _network(data: PreparedData) -> Any:
+def network(data: PreparedData) -> Any:
     shape, classes = tuple(data.train[0].shape[1:]), len(data.class_names)
     return lambda: networks.cnn(shape, classes, "study-e")

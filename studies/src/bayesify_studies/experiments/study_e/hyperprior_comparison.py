@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from bayesify.evaluation.seed_statistics import estimate, paired, settled, settled_together
+from bayesify.evaluation.seed_statistics import estimate, paired, settled
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_e.hyperprior_cells import FAMILIES, HYPERPRIORS, cells, measure_cell
 
@@ -107,7 +107,6 @@ def advantages(found: Cells, way: str) -> dict[str, Any]:
         "better": signs.count(1),
         "worse": signs.count(-1),
         "open": signs.count(0),
-        "settled_together": settled_together(list(single.values())),
     }
 
 

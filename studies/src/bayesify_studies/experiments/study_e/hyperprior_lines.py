@@ -48,8 +48,7 @@ def answer(numbers: dict[str, Any]) -> str:
         told.append(
             f"With the {words} a hyperprior {word[settled(pooled)]} a scale tuned on validation: "
             f"{_points(pooled)} of accuracy ({between(pooled, '+.2f', 100)}), better in {numbers[way]['better']} and "
-            f"worse in {numbers[way]['worse']} of {len(numbers[way]['single'])} comparisons "
-            f"({numbers[way]['settled_together']} significant after a Bonferroni correction)."
+            f"worse in {numbers[way]['worse']} of {len(numbers[way]['single'])} comparisons."
         )
     return " ".join(told)
 
@@ -70,8 +69,7 @@ def _claim(way: str, numbers: dict[str, Any]) -> Line:
         '"almost always better" (study E)',
         f"{_points(pooled)} of accuracy, {between(pooled, '+.2f', 100)}; in NLL {signed(numbers['pooled_nll'], '.4f')} "
         f"nats (below zero is worse); of {total} single comparisons {numbers['better']} better, {numbers['worse']} "
-        f"worse, {numbers['open']} not significant; {numbers['settled_together']} significant after a Bonferroni "
-        "correction",
+        f"worse, {numbers['open']} not significant",
         f"{verdict}; {rest}",
     )
 
@@ -144,12 +142,13 @@ def _sparsity(found: Cells) -> Line:
         difference = paired(laplace, cauchy)
         verdict = verdict or settled(difference) if key == "hoyer" else verdict
         told.append(f"{words} {fmean(laplace):.3f} and {fmean(cauchy):.3f} (difference {between(difference, '+.3f')})")
-    word = {1: "Laplace is the sparser", -1: "Cauchy is the sparser", 0: "neither is told to be the sparser"}
+    word = {1: "Laplace scores higher", -1: "Cauchy scores higher", 0: "no significant difference"}
     return Line(
         "last layer, Laplace and Cauchy with inverse-gamma",
         "Laplace sparse: all but two weights around zero; Cauchy not (one network each)",
         "; ".join(told),
-        f"{word[verdict]} by the Hoyer measure of the means; a Gaussian posterior is never exactly sparse",
+        f"{word[verdict]} by the Hoyer measure; ten weights of one layer are too few to speak of sparsity, and a "
+        "Gaussian posterior is never exactly sparse",
     )
 
 

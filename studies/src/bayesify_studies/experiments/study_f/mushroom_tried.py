@@ -1,5 +1,16 @@
 """What was tried for the mushroom game beside its settings; none of it by games that are scored."""
 
+UNLIKE_THE_PAPER = (
+    "Not as in the paper: all interactions are remembered, where its agents remember the latest 4,096. The first 32 "
+    "acts are by chance and the same for all agents, which the paper does not say. Fewer and larger minibatches follow "
+    "a step. So the regret is not that of the paper's agent."
+)
+FIT_NOT_EXPLORATION = (
+    "Where it is lost: in the first 500 steps Thompson sampling and greedy play lose the same. Most of the rest is the "
+    "network's fit, not exploration: with a logistic model in place of the network, greedy play without any "
+    "exploration loses less than either (page bandits). Its games have other seeds."
+)
+
 TRIED = [
     (
         "Tried in the first place, in short games with seeds from 1000 on, one to four games for each figure, so "

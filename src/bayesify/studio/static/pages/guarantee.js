@@ -5,7 +5,7 @@ import { get } from "../api.js";
 const ERRORS = ["0.005", "0.01", "0.02", "0.05", "0.1"];
 
 // `asked()` has the settings of the page; `use(threshold)` moves its slider.
-export function promiseChooser(asked, use) {
+export function guaranteeChooser(asked, use) {
   let error = "0.01";
   const found = h("p", { class: "note", role: "status" });
   const find = button("Find the threshold", async () => {
@@ -16,7 +16,7 @@ export function promiseChooser(asked, use) {
       const told = await get("decide/promise", { ...settings, max_error: error, confidence: 0.95 });
       use(told.threshold);
       found.replaceChildren(`With 95% confidence, at most ${percent(Number(error))} of the accepted answers are wrong. The threshold was found on ${told.examples} test examples. `
-        + `On the other ${told.others}: ${percent(told.accepted / told.others)} accepted, ${told.wrong} of ${told.accepted} wrong. To save a promise with the run: bayesify certify ${settings.model} --max-error ${error}`);
+        + `On the other ${told.others}: ${percent(told.accepted / told.others)} accepted, ${told.wrong} of ${told.accepted} wrong. To save this guarantee with the run: bayesify certify ${settings.model} --max-error ${error}`);
     } catch (trouble) {
       found.replaceChildren(problem(trouble));
     } finally {

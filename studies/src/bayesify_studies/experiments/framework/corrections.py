@@ -1,0 +1,92 @@
+"""What remains of a page's comparisons after a correction for their number (Holm), from the numbers of its JSON.
+
+Every experiment that compares has its comparisons listed here: all of a page are one family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bayesify.evaluation.seed_statistics import paired, settled, settled_by_holm
+
+Numbers = Mapping[str, Any]
+Differences = dict[str, dict[str, Any]]
+# More names than this are not listed: the page's tables have them.
+_LISTED = 12
+TITLE = "After correction for the number of comparisons"
+
+
+def differences(results: Mapping[str, Any]) -> Differences:
+    """The comparisons of a page by name; none where it makes none, or its numbers lack them."""
+    gather = FAMILIES.get(results["name"])
+    try:
+        return {} if gather is None else gather(results["numbers"])
+    except KeyError:
+        return {}
+
+
+def told(results: Mapping[str, Any]) -> str:
+    """How many comparisons are significant one by one and after the correction, and which; nothing for fewer than two.
+
+    Words are those of the numbers: a difference is "higher" or "lower" than zero.
+    """
+    found = {name: one for name, one in differences(results).items() if len(one["values"]) > 1}
+    if len(found) < 2:
+        return ""
+    alone = [settled(one) for one in found.values()]
+    signs = settled_by_holm(list(found.values()))
+    count, kept = len(found) - alone.count(0), len(found) - signs.count(0)
+    said = f"This page makes {len(found)} comparisons over seeds. One by one, {count} are significant. After Holm's "
+    said += f"correction, {kept} {'is' if kept == 1 else 'are'}"
+    names = [f"{name} ({'+' if sign > 0 else '-'})" for name, sign in zip(found, signs, strict=True) if sign]
+    if 0 < kept <= _LISTED:
+        return f"{said}: {'; '.join(names)}."
+    return f"{said}."
+
+
+def _named(key: str, words: str = "") -> Callable[[Numbers], Differences]:
+    """All differences under a key; a name is `words` with the name in the JSON."""
+    return lambda numbers: {f"{words}{name.replace('_', ', ')}": one for name, one in numbers[key].items()}
+
+
+def _over_seeds(numbers: Numbers) -> Differences:
+    return {f"mixture less {name}": one["over_seeds"] for name, one in numbers["mixture_less"].items()}
+
+
+def _reweighting(numbers: Numbers) -> Differences:
+    return {f"error, {name}": one for name, one in numbers["gain"].items()} | {
+        f"absolute skewness, {name}": one for name, one in numbers["change_of_absolute_skewness"].items()
+    }
+
+
+def _hyperpriors(numbers: Numbers) -> Differences:
+    words = {"plain": "whole KL", "warm": "KL warmed up"}
+    return {f"{words[way]}, {name}": one for way in words for name, one in numbers["advantage"][way]["single"].items()}
+
+
+def pruning_rules(numbers: Numbers) -> Differences:
+    """Signal-to-noise less magnitude at every share from a half on, in every network."""
+    errors, found = numbers["errors"], {}
+    for name, snr in errors.items():
+        if name.endswith("| snr"):
+            network = name.removesuffix(" | snr")
+            for share in ("0.5", "0.75", "0.9", "0.95", "0.98"):
+                other = errors[f"{network} | magnitude"][share]
+                found[f"{network} units at {100 * float(share):g}%"] = paired(snr[share]["values"], other["values"])
+    return found
+
+
+FAMILIES: dict[str, Callable[[Numbers], Differences]] = {
+    "fashion-table": _over_seeds,
+    "hyperpriors": _hyperpriors,
+    "kl-reweighting": _reweighting,
+    "lora": _named("exact_less", "by the ELBO less "),
+    "mnist-table": _over_seeds,
+    "mushroom": _named("variational_less", "Thompson sampling less "),
+    "normalisation": _named("less_others", "/ 126 less "),
+    "priors": _named("less_gaussian"),
+    "pruning": pruning_rules,
+    "transfer": _named("discounted_less", "discounted less "),
+    "unseen-class": _named("variational_less_dropout", "variational less MC dropout, "),
+}

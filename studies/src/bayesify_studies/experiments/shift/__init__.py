@@ -1,0 +1,218 @@
+"""How do accuracy and calibration fall when test images change? Corrupted CIFAR-10, and turned, noisy, blurred MNIST.
+
+The networks of CIFAR-10 are those of the experiment `cifar10`, scored on corrupted test images right after training.
+Temperature scaling, fitted on clean held-out images, is the baseline of every method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bayesify.evaluation.seed_statistics import estimate, percent, written
+from bayesify_studies.experiments.cifar10.results import TITLES, Results, results
+from bayesify_studies.experiments.cifar10.scores import mean_scores
+from bayesify_studies.experiments.framework.corruptions import OF_COLOURS, OF_DIGITS, STRENGTHS
+from bayesify_studies.experiments.framework.experiment import Experiment
+from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.shift import digits
+from bayesify_studies.experiments.shift.settings import FULL, METHODS, QUICK
+
+# Accuracy on CIFAR-10-C (WRN-28-10, uncertainty-baselines); its corruptions are other ones than ours.
+PUBLISHED = {"point": 0.761, "ensemble": 0.779, "mc-dropout": 0.700, "variational": 0.713}
+HEADS = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "scaled_nll": "NLL, scaled", "scaled_ece": "ECE, scaled"}
+# By method: for each network, the scores at strength 0 (clean) to 5.
+Curves = Mapping[str, Sequence[Sequence[Mapping[str, float]]]]
+
+
+def run(work: Work) -> Findings:
+    networks = results(work, work["cifar10"])
+    colours = {method: [_curve(one, OF_COLOURS) for one in own] for method, own in networks.networks.items()}
+    told, failed = _digits(work)
+    turned = {
+        kind: {method: [_curve(one, (kind,)) for one in own] for method, own in told.items()} for kind in OF_DIGITS
+    }
+    return Findings(
+        answer=_answer(colours),
+        lines=[_line(colours, method) for method in colours],
+        numbers={
+            "cifar10": _numbers(colours),
+            "digits": {kind: _numbers(own) for kind, own in turned.items()},
+            "kinds": {method: _by_kind(networks, method) for method in networks.networks},
+        },
+        tables=[
+            *(
+                _table(f"CIFAR-10, mean of {len(OF_COLOURS)} corruptions: {HEADS[name]}", colours, name)
+                for name in HEADS
+            ),
+            _kinds(networks),
+            *(
+                _table(f"MNIST, {kind.replace('_', ' ')}: {HEADS[name]}", own, name)
+                for kind, own in turned.items()
+                for name in HEADS
+            ),
+        ],
+        pictures=[
+            Picture(
+                work.figure("cifar10", picture(colours)),
+                f"CIFAR-10, mean of {len(OF_COLOURS)} corruptions. Dotted: after temperature scaling.",
+            ),
+            Picture(
+                work.figure("digits", picture(turned["rotation"])),
+                "MNIST, digits turned by 15 to 75 degrees. Dotted: after temperature scaling.",
+            ),
+        ],
+        shortfalls=_shortfalls(work, {**networks.failed, **failed}),
+        reading="± is the standard error over networks with different seeds, where there are several.",
+    )
+
+
+def _digits(work: Work) -> tuple[dict[str, list[Mapping[str, Any]]], dict[str, str]]:
+    """The parts of each method on MNIST, and those that failed."""
+    short = work.every(digits.pilots(work.settings, work.device))
+    told = work.every(digits.scored(work.settings, short, work.device))
+    failed = {name: one["failed"] for name, one in (short | told).items() if "failed" in one}
+    own: dict[str, list[Mapping[str, Any]]] = {}
+    for method in METHODS:
+        found = [told[f"digits-{method}-{seed}"] for seed in range(work["digits"]["seeds"])]
+        good: list[Mapping[str, Any]] = [one for one in found if "failed" not in one]
+        if good:
+            own[method] = good
+    return own, failed
+
+
+def _curve(one: Mapping[str, Any], kinds: Sequence[str]) -> list[dict[str, float]]:
+    """The scores on clean images and at each strength, averaged over kinds."""
+    scores = one["scores"]
+    return [
+        dict(scores["test"]),
+        *(mean_scores([scores[f"{kind} {strength}"] for kind in kinds]) for strength in STRENGTHS),
+    ]
+
+
+def _at(curves: Curves, method: str, strength: int, name: str) -> dict[str, Any]:
+    return estimate([one[strength][name] for one in curves[method]])
+
+
+def _mean(curves: Curves, method: str, strength: int, name: str) -> float:
+    return float(_at(curves, method, strength, name)["mean"])
+
+
+def _over(curves: Curves, method: str, name: str) -> dict[str, Any]:
+    """A score's mean over the five strengths."""
+    return estimate([sum(one[strength][name] for strength in STRENGTHS) / len(STRENGTHS) for one in curves[method]])
+
+
+def _numbers(curves: Curves) -> dict[str, Any]:
+    return {
+        method: {
+            name: {
+                "strengths": [_mean(curves, method, s, name) for s in (0, *STRENGTHS)],
+                "all": _over(curves, method, name),
+            }
+            for name in HEADS
+        }
+        for method in curves
+    }
+
+
+def _by_kind(networks: Results, method: str) -> dict[str, dict[str, float]]:
+    """The scores of each corruption, averaged over strengths and networks."""
+    return {
+        kind: mean_scores(
+            [one["scores"][f"{kind} {strength}"] for one in networks.networks[method] for strength in STRENGTHS]
+        )
+        for kind in OF_COLOURS
+    }
+
+
+def _answer(curves: Curves) -> str:
+    ranked = sorted(curves, key=lambda method: _over(curves, method, "nll")["mean"])
+    each = "; ".join(
+        f"{TITLES[method]} {100 * _over(curves, method, 'accuracy')['mean']:.1f}%, "
+        f"{_over(curves, method, 'nll')['mean']:.2f}, {_over(curves, method, 'ece')['mean']:.3f} "
+        f"(scaled {_over(curves, method, 'scaled_nll')['mean']:.2f}, "
+        f"{_over(curves, method, 'scaled_ece')['mean']:.3f})"
+        for method in ranked
+    )
+    return f"Corrupted CIFAR-10, mean over corruptions and strengths, accuracy, NLL and ECE, best NLL first: {each}."
+
+
+def _line(curves: Curves, method: str) -> Line:
+    published = f"{100 * PUBLISHED[method]:.1f}% on CIFAR-10-C" if method in PUBLISHED else "none"
+    return Line(
+        f"{TITLES[method]}: accuracy on corrupted images",
+        published,
+        percent(_over(curves, method, "accuracy"), 1),
+        f"NLL {written(_over(curves, method, 'nll'), '.2f')}, "
+        f"scaled {written(_over(curves, method, 'scaled_nll'), '.2f')}",
+    )
+
+
+def _table(title: str, curves: Curves, name: str) -> Table:
+    def shown(value: dict[str, Any]) -> str:
+        return percent(value, 1) if name == "accuracy" else written(value, ".2f" if "nll" in name else ".3f")
+
+    return Table(
+        title,
+        ["method", "clean", *map(str, STRENGTHS)],
+        [[TITLES[method], *(shown(_at(curves, method, s, name)) for s in (0, *STRENGTHS))] for method in curves],
+    )
+
+
+def _kinds(networks: Results) -> Table:
+    methods = list(networks.networks)
+    found = {method: _by_kind(networks, method) for method in methods}
+    return Table(
+        "CIFAR-10: NLL by corruption",
+        ["corruption", *(TITLES[method] for method in methods)],
+        [[kind.replace("_", " "), *(f"{found[method][kind]['nll']:.2f}" for method in methods)] for kind in OF_COLOURS],
+        "Mean over the five strengths.",
+    )
+
+
+def picture(curves: Curves) -> Any:
+    """Accuracy, NLL and ECE by strength, the last two after temperature scaling too."""
+    from bayesify.plots import style
+
+    figure = style.new_figure(9.6, 3.4)
+    strengths = [0, *STRENGTHS]
+    for place, name in enumerate(("accuracy", "nll", "ece")):
+        axes = figure.add_subplot(1, 3, place + 1)
+        for method in curves:
+            look = style.METHOD_LOOKS[method]
+            shown = [_mean(curves, method, s, name) for s in strengths]
+            axes.plot(strengths, shown, f"{look.marker}-", color=look.color, markersize=4, label=TITLES[method])
+            if name != "accuracy":
+                scaled = [_mean(curves, method, s, f"scaled_{name}") for s in strengths]
+                axes.plot(strengths, scaled, ":", color=look.color, linewidth=1)
+        style.dress(axes, title=HEADS[name], x="strength (0: clean)", y="")
+        if place == 0:
+            axes.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def _shortfalls(work: Work, failed: Mapping[str, str]) -> list[str]:
+    own = work["digits"]
+    return [
+        "The corruptions and their strengths are ours: numbers of CIFAR-10-C do not compare.",
+        f"Each corruption of CIFAR-10 has the same {work['cifar10']['shifted']:,} test images.",
+        (
+            f"MNIST: {own['examples']:,} training images, two layers of {own['units']} units, {own['seeds']} seeds. "
+            "Each method chose one of two rates on held-out images."
+        ),
+        *(f"{name} failed: {why}." for name, why in failed.items()),
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="shift",
+    title="Corrupted images",
+    study="the field",
+    question="How do accuracy, NLL and ECE change when test images are corrupted, and does temperature scaling do as "
+    "well as a posterior?",
+    run=run,
+    quick=QUICK,
+    full=FULL,
+)

@@ -1,0 +1,182 @@
+"""The page: Auto beside the best published row of each table, and the scores of every method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bayesify_studies.experiments.defaults.cells import FAILED, REFUSED, UNAFFORDABLE, Cell, Lines, Size
+from bayesify_studies.experiments.defaults.goals import INTERVALS
+from bayesify_studies.experiments.defaults.published import ROWS, best_row
+from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
+from bayesify_studies.experiments.uci.scores import AHEAD, LEVEL, Score, coverage_of, said, score_of, standing
+from bayesify_studies.experiments.uci.splits import BASELINES, missing
+
+ASKED = 4
+READING = (
+    "± is the standard error over splits. The splits share most of their training rows, so it is rather too small. "
+    "Level means within one standard error of the best published row. The published rows are printed without their own "
+    "error."
+)
+_DIGITS = {"naval": 5}
+
+
+def findings(lines: Lines, size: Size, notes: Sequence[str] = (), picture: str | None = None) -> Findings:
+    """What the fits show.
+
+    Args:
+        lines: the fits of this experiment by key.
+        size: the tables, methods and splits that were asked for.
+        notes: sentences about how they were computed.
+        picture: the file of the figure.
+
+    Returns:
+        The answer, its evidence and what is missing.
+
+    """
+    auto = {table: score for table in size.problems if (score := score_of(lines, table, "auto", "nll")) is not None}
+    standings = {table: standing(score, table) for table, score in auto.items()}
+    held = {table: coverage_of(lines, table, "auto") for table in auto}
+    return Findings(
+        answer=_answer(standings, held),
+        lines=[_line(table, auto[table], held[table]) for table in auto],
+        numbers={
+            "auto": {table: _plain(score) | {"standing": standings[table]} for table, score in auto.items()},
+            "coverage": held,
+            "scores": _numbers(lines, size),
+        },
+        tables=[
+            table
+            for table in (
+                _published(lines, size),
+                _scores("RMSE", lines, size, "rmse", "Boosting predicts no distribution, so it has an RMSE alone."),
+                _scores("CRPS", lines, size, "crps", "In the units of the targets, lower is better."),
+                _coverage(lines, size),
+                _splits(lines, size),
+                _left_out(lines),
+            )
+            if table.rows
+        ],
+        pictures=[] if picture is None else [Picture(picture, _CAPTION)],
+        shortfalls=[*notes, *_shortfalls(lines, size)],
+        reading=READING,
+    )
+
+
+_CAPTION = (
+    "Test NLL of every method at its defaults (filled, with one standard error over splits) and of the published rows "
+    "(hollow), lower is better. The line is the best published row. What lies beyond the axis is at its edge, as an "
+    "arrow."
+)
+
+
+def _answer(standings: dict[str, str], held: dict[str, float | None]) -> str:
+    if not standings:
+        return "Auto was not fitted to any of these tables."
+    good = [table for table, how in standings.items() if how in {AHEAD, LEVEL}]
+    ahead = [table for table, how in standings.items() if how == AHEAD]
+    covered = sum(one is not None and INTERVALS[0] <= one <= INTERVALS[1] for one in held.values())
+    return (
+        f"Auto's test NLL is level with or ahead of the best published row on {len(good)} of {len(standings)} tables "
+        f"(asked: {ASKED} of 6), and ahead on {len(ahead)}. Its 90% intervals hold 87 to 93% of the targets on "
+        f"{covered} of {len(held)}."
+    )
+
+
+def _line(table: str, score: Score, held: float | None) -> Line:
+    name, best = best_row(table)
+    inside = "" if held is None else f", 90% intervals hold {100 * held:.1f}%"
+    count = f"{score.splits} split{'s' if score.splits != 1 else ''}"
+    return Line(
+        f"{table}: test NLL of Auto", f"{best:.2f} ({name})", f"{score.text()} ({count}){inside}", said(score, table)
+    )
+
+
+def _published(lines: Lines, size: Size) -> Table:
+    rows = [[f"published: {name}", *(f"{row[table]:.2f}" for table in size.problems)] for name, row in ROWS.items()]
+    rows += _rows(size, lambda table, method, part: _text(score_of(lines, table, method, "nll", part), 3))
+    note = (
+        "Auto is the method that was named beforehand. Where another method of ours is better, that was seen only on "
+        "the test rows. Rows of ours differ in their number of splits (below)."
+    )
+    return Table("Test NLL", ["", *size.problems], rows, note)
+
+
+def _scores(title: str, lines: Lines, size: Size, name: str, note: str) -> Table:
+    def cell(table: str, method: str, part: str) -> str:
+        return _text(score_of(lines, table, method, name, part), _DIGITS.get(table, 3))
+
+    return Table(title, ["", *size.problems], _rows(size, cell), note)
+
+
+def _coverage(lines: Lines, size: Size) -> Table:
+    def cell(table: str, method: str, part: str) -> str:
+        held = coverage_of(lines, table, method, part)
+        return "–" if held is None else f"{100 * held:.1f}%"
+
+    note = "Of all test rows of all splits. 87 to 93% was asked for."
+    return Table("Share of targets that 90% intervals hold", ["", *size.problems], _rows(size, cell), note)
+
+
+def _splits(lines: Lines, size: Size) -> Table:
+    def cell(table: str, method: str, part: str) -> str:
+        found = score_of(lines, table, method, "rmse", part)
+        return str(found.splits) if found else "–"
+
+    note = "There are 20 published splits, 5 of protein."
+    return Table("Splits that were fitted", ["", *size.problems], _rows(size, cell), note)
+
+
+def _rows(size: Size, cell: Callable[[str, str, str], str]) -> list[list[str]]:
+    """A row for each of our methods and baselines, where it has a score."""
+    methods = [(method, "default") for method in ("auto", *size.methods)]
+    found = []
+    for method, part in [*dict.fromkeys(methods), *((name, "baseline") for name in BASELINES)]:
+        row = [cell(table, method, part) for table in size.problems]
+        if any(text != "–" for text in row):
+            found.append([method, *row])
+    return found
+
+
+def _left_out(lines: Lines) -> Table:
+    rows = {}
+    for key, line in sorted(lines.items()):
+        cell = Cell.of(key)
+        if line["status"] in {REFUSED, UNAFFORDABLE, FAILED, "broken"}:
+            rows[cell.problem, cell.method] = [cell.problem, cell.method, line["status"], line["reason"]]
+    return Table("Without a score", ["table", "method", "", "reason"], list(rows.values()))
+
+
+def _shortfalls(lines: Lines, size: Size) -> list[str]:
+    left = [cell for cell in missing(lines, size) if cell.part == "default"]
+    commits = sorted({str(line["commit"]) for line in lines.values() if line.get("commit")})
+    told = [f"The fits were computed by the code of commit {', '.join(commits)}."] if commits else []
+    if left:
+        of_auto = sum(cell.method == "auto" for cell in left)
+        told.append(f"Fits that were not computed in the time allowed: {len(left):,}, {of_auto} of them of Auto.")
+    seen = {Cell.of(key).method for key, line in lines.items() if line["status"] == "fine"}
+    told += [f"{name} has no fit here." for name in size.methods if name not in seen]
+    return [*told, "All methods have their defaults: none was tuned on any of these tables by its test rows."]
+
+
+def _numbers(lines: Lines, size: Size) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for table in size.problems:
+        for method, part in [*((one, "default") for one in size.methods), *((one, "baseline") for one in BASELINES)]:
+            for name in ("nll", "rmse", "crps"):
+                score = score_of(lines, table, method, name, part)
+                if score is not None:
+                    found.setdefault(table, {}).setdefault(method, {})[name] = _plain(score)
+            held = coverage_of(lines, table, method, part)
+            if held is not None:
+                found[table][method]["coverage"] = held
+    return found
+
+
+def _plain(score: Score) -> dict[str, Any]:
+    finite = abs(score.mean) < float("inf")
+    return {"mean": score.mean if finite else None, "standard_error": score.error, "splits": score.splits}
+
+
+def _text(score: Score | None, digits: int) -> str:
+    return "–" if score is None else score.text(digits)

@@ -1,0 +1,100 @@
+"""How responses leave: no part of one waits for the client's acknowledgement of another."""
+
+import asyncio
+import contextlib
+import socket
+
+from bayesify.serving.connections import JoinedWrites
+from bayesify.serving.server import listen
+from bayesify.serving.workers import listen_shared
+
+
+def delays(listening):
+    """Whether a connection that asyncio accepts at a socket has Nagle's algorithm switched on."""
+
+    async def connect():
+        found = asyncio.get_running_loop().create_future()
+
+        def accepted(_, writer):
+            accepted_socket = writer.get_extra_info("socket")
+            found.set_result(not accepted_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        async with await asyncio.start_server(accepted, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname()[:2])
+            try:
+                return await found
+            finally:
+                writer.close()
+
+    return asyncio.run(connect())
+
+
+def test_connections_of_one_worker_and_of_several_do_not_delay_small_writes():
+    # With delays, two workers answered a fifth of the requests of one: each response waited 40 ms for its second part.
+    with contextlib.closing(listen("127.0.0.1", 0)) as one:
+        assert not delays(one)
+    first, second = listen_shared("127.0.0.1", 0, 2)
+    with contextlib.closing(second):
+        assert not delays(first)
+
+
+class Sent(asyncio.Transport):
+    def __init__(self):
+        super().__init__()
+        self.sent, self.closed = [], False
+
+    def write(self, data):
+        self.sent.append(bytes(data))
+
+    def is_closing(self):
+        return self.closed
+
+    def close(self):
+        self.closed = True
+
+
+def written(*steps):
+    """What is sent when each step is done in a turn of the event loop of its own."""
+    transport = Sent()
+
+    async def write():
+        joined = JoinedWrites(transport, asyncio.get_running_loop())
+        for step in steps:
+            step(joined)
+            await asyncio.sleep(0)
+
+    asyncio.run(write())
+    return transport
+
+
+def test_the_head_of_a_response_leaves_with_its_body():
+    def respond(joined):
+        joined.write(b"head")
+        joined.write(b"body")
+
+    assert written(respond, respond).sent == [b"headbody", b"headbody"]
+
+
+def test_what_has_no_second_part_leaves_at_the_next_turn_and_before_the_end():
+    assert written(lambda joined: joined.write(b"head"), lambda _: None).sent == [b"head"]
+
+    def respond_and_close(joined):
+        joined.write(b"head")
+        joined.close()
+        joined.write(b"late")
+
+    transport = written(respond_and_close, lambda _: None)
+    assert transport.closed
+    assert transport.sent == [b"head"]
+
+
+def test_large_parts_leave_at_once_and_in_order():
+    large = bytes(100_000)
+
+    def respond(joined):
+        joined.write(b"head")
+        joined.write(large)
+        joined.write(large)
+
+    assert written(respond).sent == [b"head" + large, large]
