@@ -78,9 +78,9 @@ def packed(probs: Tensor) -> dict[str, Any]:
 def unpacked(text: Mapping[str, Any]) -> Tensor:
     """Probabilities from text."""
     content = bytearray(zlib.decompress(base64.b64decode(text["half"])))
-    probs: Tensor = torch.frombuffer(content, dtype=torch.half).reshape(text["shape"]).float()
-    return probs
+    return torch.frombuffer(content, dtype=torch.half).reshape(text["shape"]).float()
 
 
 def _entropy(probs: Tensor) -> Tensor:
-    return torch.special.entr(usable(probs)).sum(-1)
+    entropy: Tensor = torch.special.entr(usable(probs)).sum(-1)
+    return entropy
