@@ -17,6 +17,7 @@ from bayesify_studies.experiments.hmc_cifar10 import parts
 from bayesify_studies.experiments.hmc_cifar10.network import (
     FilterResponseNorm,
     answers_of_hmc,
+    at_the_priors_norm,
     drawn_from_prior,
     labels,
     prior_of,
@@ -55,7 +56,17 @@ def test_faster_convolutions_are_the_same_model() -> None:
     assert densities[0] - densities[1] == pytest.approx(changed, rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["choose-slow", "sgld", "point", "variational", "ivon"])
+def test_a_trained_network_at_the_norm_of_the_prior_is_the_same_function() -> None:
+    torch.manual_seed(1)
+    trained = resnet20(2)
+    network = at_the_priors_norm(trained, resnet20(2, 3.0), 0.5)
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(network(x), trained(x), atol=1e-3, rtol=1e-3)
+    normalised = network.state_dict()["3.first.0.weight"]
+    assert float(normalised.square().mean().sqrt()) == pytest.approx(0.5 / 3.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["sghmc, 0.003", "sgld", "point", "variational", "ivon"])
 def test_every_weight_has_the_prior(name: str) -> None:
     """HMC samples the weights of the normalisation too, which by default would have no prior."""
     recipe = find("hmc-cifar10").settings("full")["recipes"][name]
@@ -86,46 +97,60 @@ def test_the_nearest_method_and_the_chosen_setting_are_named(tmp_path: Path, mon
     experiment = find("hmc-cifar10")
     settings = experiment.settings("quick")
     reference = answers_of_hmc()[: settings["tested"]]
-    share = {
-        "choose-slow": 0.3,
-        "choose-fast-then-slow": 0.1,
-        "choose-all-images": 0.5,
-        "sghmc-fast-then-slow": 0.025,
-        "point": 0.4,
-        "ensemble": 0.2,
-    }
+    share = {"sghmc, 0.001": 0.1, "sghmc, 0.003": 0.3, "sghmc, 0.003, cold": 0.5, "point": 0.4}
 
-    def made(name: str, seed: int, settings: dict[str, object], device: str) -> dict[str, object]:
-        if name == "variational":
-            return {"failed": "TrainingError: diverged"}
-        if name == "choose-fast":
-            return {"skipped": "not begun"}
-        mixed = (1 - share[name]) * reference + share[name] / 10
-        return {
-            "probs": parts.packed(mixed),
-            "accuracy": 0.9,
-            "epochs": 2,
-            "networks": 5 if name == "ensemble" else 1,
-            "draws": 10 if name.startswith("choose") else 20,
-            "training_nll": 0.1,
-            "training_seconds": 3.0,
-        }
+    def made(names: list[str], seed: int, settings: dict[str, object], device: str) -> dict[str, object]:
+        if names == ["variational"]:
+            return {"variational": {"failed": "TrainingError: diverged"}}
+        told: dict[str, object] = {}
+        for name in [*names, "point"]:
+            if name not in share:
+                told[name] = {"failed": "TrainingError: diverged"}
+                continue
+            # Chains that are scored are nearer than those that chose.
+            own = share[name] / 4 if name != "point" and seed >= 10 else share[name]
+            told[name] = {
+                "probs": parts.packed((1 - own) * reference + own / 10),
+                "epochs": 2,
+                "draws": 4,
+                "training_seconds": 3.0,
+            }
+        return told
 
     monkeypatch.setattr(parts, "answered", made)
     found = experiment.run(Work(tmp_path, settings, progress=False))
-    assert found.numbers["chosen"] == "fast-then-slow"
+    assert found.numbers["chosen"] == "0.001"
     assert found.numbers["best"] == "sghmc"
     rows = found.numbers["scores"]
     uniform = parts.total_variation(torch.full_like(reference, 0.1)[100:], reference[100:])
-    assert rows["sghmc"]["total_variation"] == pytest.approx((20 * 0.025 + 2 * 10 * 0.1) / 40 * uniform, abs=2e-3)
-    assert rows["ensemble"]["networks"] == 5
-    assert rows["sghmc"]["networks"] == 3  # with the chain that was chosen by, and a short one, weighted by samples
-    assert any("variational-0 failed: TrainingError" in line for line in found.shortfalls)
-    assert "Not computed, for lack of time: choose-fast." in found.shortfalls
+    # Two chains that chose and one that is scored; the ensemble is the plain networks that all chains began at.
+    assert rows["sghmc"]["total_variation"] == pytest.approx((2 * 0.1 + 0.025) / 3 * uniform, abs=2e-3)
+    assert (rows["sghmc"]["networks"], rows["ensemble"]["networks"], rows["point"]["networks"]) == (3, 3, 1)
+    assert rows["ensemble"]["total_variation"] == pytest.approx(0.4 * uniform, abs=2e-3)
+    assert any("variational-0, variational failed: TrainingError" in line for line in found.shortfalls)
 
 
-def test_the_work_of_a_part_counts_members() -> None:
+@needs_data
+@pytest.mark.slow
+def test_chains_begin_at_their_plain_network(tmp_path: Path) -> None:
+    settings = find("hmc-cifar10").settings("quick")
+    told = parts.answered(["sghmc, 0.001", "sgld"], 0, settings, "cpu")
+    begin = settings["recipes"]["point"]["fit"]["epochs"]
+    assert told["sghmc, 0.001"]["epochs"] == begin + settings["recipes"]["sghmc, 0.001"]["fit"]["epochs"]
+    assert {name for name, one in told.items() if isinstance(one, dict) and "probs" in one} == {
+        "point",
+        "sghmc, 0.001",
+        "sgld",
+    }
+
+
+def test_the_work_of_a_part_counts_the_plain_network_it_begins_at() -> None:
     settings = find("hmc-cifar10").settings("full")
-    assert parts.epochs_of((None, "ensemble", 0, settings, "cpu")) == 5 * parts.epochs_of(
-        (None, "point", 0, settings, "cpu")
-    )
+
+    def work(*names: str) -> float:
+        return parts.epochs_of((None, list(names), 0, settings, "cpu"))
+
+    alone = settings["recipes"]["sghmc, 0.001"]["fit"]["epochs"]
+    assert work("sghmc, 0.001") == work("point") + alone
+    assert work("sghmc, 0.001", "sghmc, 0.003") == work("point") + 2 * alone
+    assert work("ivon") == settings["recipes"]["ivon"]["fit"]["epochs"]

@@ -96,6 +96,33 @@ def drawn_from_prior(network: nn.Module, scale: float) -> nn.Module:
     return network
 
 
+def at_the_priors_norm(trained: nn.Module, network: nn.Module, scale: float) -> nn.Module:
+    """`network` with the function of a trained one, and convolutions of the size that the prior gives them.
+
+    A convolution before a normalisation computes the same at any norm, so the posterior of its norm is the prior's,
+    which is narrow: `scale` times the root of the number of weights. A chain that starts there need not find it.
+
+    Args:
+        trained: a `resnet20` with times 1.
+        network: one of the same width, of any `times`; its weights are replaced.
+        scale: the prior's standard deviation.
+
+    """
+    found = dict(trained.named_modules())
+    for name, module in network.named_modules():
+        own = found[name]
+        if isinstance(module, Convolution) and isinstance(own, Convolution):
+            normalised = not name.endswith("shortcut")
+            factor = scale / float(own.weight.detach().square().mean().sqrt()) if normalised else 1.0
+            module.weight.data.copy_(own.weight.detach() * factor / module.times)
+            if module.bias is not None and own.bias is not None:
+                module.bias.data.copy_(own.bias.detach() * factor)
+        else:
+            for mine, theirs in zip(module.parameters(recurse=False), own.parameters(recurse=False), strict=True):
+                mine.data.copy_(theirs.detach())
+    return network
+
+
 def prior_of(times: float, scale: float) -> dict[str, str]:
     """A normal prior by patterns of names: the weights that act have this standard deviation."""
     convolutions = ("0.weight", "*.first.0.weight", "*.second.0.weight", "*.shortcut.weight")
