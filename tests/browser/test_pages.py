@@ -455,6 +455,27 @@ def test_the_pruning_slider_shows_the_error_it_costs(visit):
     expect(page.locator(".empty")).to_contain_text("has no posterior width for each weight")
 
 
+def test_a_slider_that_still_moves_is_not_measured_on_the_next_run(visit):
+    visited = visit()
+    page = visited.open("?page=weights&fraction=0.5")
+    expect(tile(page, "What it costs")).to_contain_text("points")
+    expect(page.get_by_role("combobox", name="Run")).to_be_visible()
+    # Both in one turn of the page, so that the slider has not rested; then longer than it would wait.
+    page.evaluate(
+        """() => {
+          const slider = document.querySelector("[data-tour=prune] input[type=range]");
+          slider.value = 0.6;
+          slider.dispatchEvent(new Event("input", { bubbles: true }));
+          const run = [...document.querySelectorAll("select")].find((one) => [...one.options].some(({ value }) => value === "point"));
+          run.value = "point";
+          run.dispatchEvent(new Event("change", { bubbles: true }));
+        }"""
+    )
+    expect(page.locator(".empty")).to_contain_text("has no posterior width for each weight")
+    page.wait_for_timeout(400)
+    assert not [url for url in visited.asked if "weights/pruned" in url and "model=point" in url]
+
+
 # Results
 
 

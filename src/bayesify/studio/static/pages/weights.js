@@ -27,11 +27,12 @@ export async function show(place) {
   const measure = () => (counted() ? "error" : "RMSE");
   const amount = (value, digits = 2) => (counted() ? percent(value, digits) : short(value));
   const content = h("div", { class: "stack" }, h("p", { class: "waiting" }, "Reading the weights…"));
-  let about = null, turn = 0;
+  let about = null, turn = 0, waiting = 0;
   const measured = new Map();
 
   async function load() {
     const mine = ++turn;
+    clearTimeout(waiting);  // what the slider waits to measure is of the run before
     measured.clear();
     content.replaceChildren(h("p", { class: "waiting" }, "Reading the weights…"));
     try {
@@ -54,7 +55,6 @@ export async function show(place) {
   const [large, largeLeft] = [h("p", { class: "large", role: "status" }), h("p", { class: "large" })];
   const graph = new NetworkGraph();
   // While the slider moves, it is measured where it rests for a moment.
-  let waiting = 0;
   const soon = () => { clearTimeout(waiting); waiting = setTimeout(() => measureOne(turn, state.fraction), 120); };
 
   function layout() {
