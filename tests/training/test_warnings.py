@@ -94,7 +94,7 @@ def texts(told):
 
 def test_fit_warns_once_of_a_posterior_that_has_not_moved_and_points_at_the_call(told):
     method, data = moons()
-    history = method.fit(data, epochs=30, progress=False)
+    history = method.fit(data, epochs=30, learning_rate=1e-3, progress=False)
     assert texts(told) == [*method.warnings.values()]
     assert kl_frozen(history["kl"]) in texts(told)
     assert {one.filename for one in told} == {__file__}

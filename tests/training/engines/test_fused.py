@@ -250,10 +250,12 @@ def test_the_whole_training_is_that_of_the_plain_path(monkeypatch):
 
 def test_the_path_is_kept_by_a_run_that_is_resumed(monkeypatch, tmp_path):
     monkeypatch.setattr(fused, "compile_function", lambda function, example: function)
+    # A constant rate: a falling one would be stretched over the epochs that are added.
+    settings = {"batch_size": 32, "learning_rate": 1e-2, "compiled": True, "progress": False}
     whole = variational()
-    whole.fit(data(70), epochs=4, batch_size=32, compiled=True, progress=False)
+    whole.fit(data(70), epochs=4, **settings)
     half = variational()
-    half.fit(data(70), epochs=2, batch_size=32, compiled=True, progress=False, run=tmp_path / "run")
+    half.fit(data(70), epochs=2, run=tmp_path / "run", **settings)
     resumed = bf.load(tmp_path / "run")
     resumed.resume(data(70), tmp_path / "run", extend=2, progress=False)
     assert resumed.plan.compiled
