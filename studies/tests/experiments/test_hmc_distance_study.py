@@ -20,6 +20,7 @@ TINY = {
     "seeds": 1,
     "draws": 8,
     "elbo": [],
+    "typical": {},
     "elbo_draws": 8,
     "given": {"epochs": 4, "warm_up": 20, "samples": 4, "chains": 2, "units": [3]},
 }

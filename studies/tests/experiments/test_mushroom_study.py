@@ -9,6 +9,7 @@ from bayesify_studies.experiments import mushroom
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_f import mushroom_games
 
+ALWAYS_TOLD = [mushroom.UNLIKE_THE_PAPER, mushroom.FIT_NOT_EXPLORATION, *mushroom.TRIED]
 TINY = mushroom.EXPERIMENT.quick | {"steps": 40, "updates": [[10, 1], [40, 0.5]], "pilot": {"seeds": 1, "steps": 20}}
 
 
@@ -91,9 +92,9 @@ def test_a_missed_target_is_told_with_its_size():
     regret = {"variational": {"mean": 4500.0}}
     assert mushroom._shortfalls(regret, {}, 50_000) == [
         "Regret is 500 above the target of 4,000.",
-        *mushroom.TRIED,
+        *ALWAYS_TOLD,
     ]
-    assert mushroom._shortfalls({"variational": {"mean": 3900.0}}, {}, 50_000) == mushroom.TRIED
+    assert mushroom._shortfalls({"variational": {"mean": 3900.0}}, {}, 50_000) == ALWAYS_TOLD
 
 
 def test_a_mean_that_one_game_makes_is_told():
@@ -103,5 +104,5 @@ def test_a_mean_that_one_game_makes_is_told():
     }
     assert mushroom._shortfalls(regret, {}, 50_000) == [
         "The mean of greedy is made by its worst game (81,000): the median of 3 is 5,000.",
-        *mushroom.TRIED,
+        *ALWAYS_TOLD,
     ]
