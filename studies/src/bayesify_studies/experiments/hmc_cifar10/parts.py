@@ -113,8 +113,9 @@ def packed(probs: Tensor) -> str:
 
 
 def unpacked(text: str) -> Tensor:
-    """Probabilities from text, `[images, 10]`, made to sum to one."""
+    """Probabilities from text, `[images, 10]`, made to sum to one; what rounded to 0 is set to 2^-24."""
     probs = torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.half).reshape(-1, 10).float()
+    probs = probs.clamp_min(2.0**-24)
     return probs / probs.sum(1, keepdim=True)
 
 

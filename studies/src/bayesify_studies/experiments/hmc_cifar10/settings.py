@@ -90,9 +90,9 @@ def _recipes(begin: int, chain: int, epochs: int, samples: int) -> dict[str, dic
 _ORDER = (
     *(("sghmc", seed) for seed in range(10, 15)),
     *((name, 0) for name in ("variational", "ivon", "swag")),
-    *(("sghmc", seed) for seed in range(15, 22)),
+    *(("sghmc", seed) for seed in range(15, 21)),
+    *(("ivon", seed) for seed in range(1, 16)),
     *((name, 0) for name in ("sgld", "laplace", "mc-dropout")),
-    *(("sghmc", seed) for seed in range(22, 34)),
     *(("variational", seed) for seed in range(1, 4)),
 )
 
