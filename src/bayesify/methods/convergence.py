@@ -25,6 +25,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _TAILS = (0.05, 0.95)
 
 
+@torch.no_grad()  # learned parameters of a likelihood, such as the cuts of an ordinal one, need gradients elsewhere
 def predictions_of(likelihood: Likelihood, outputs: Tensor, *, every_class: bool = False) -> Tensor:
     """What a draw predicts: class probabilities (one of two says it all) or means, `[draws, inputs, ...]`."""
     if isinstance(likelihood, Several):

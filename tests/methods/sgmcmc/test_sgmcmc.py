@@ -370,6 +370,17 @@ def test_a_diverging_chain_stops_with_the_reason_and_the_last_good_state(kind):
         method.predict(line.x)
 
 
+def test_chains_of_a_likelihood_that_learns_are_compared():
+    # Its cuts need gradients; found by a random combination of settings.
+    x = torch.randn(24, 3, generator=torch.Generator().manual_seed(0))
+    labels = (x[:, 0] > 0).long() + (x[:, 0] > 1).long()
+    method = SGLD(nn.Linear(3, 1), "ordinal:3", chains=2, samples=20)
+    with pytest.warns(bf.BayesifyWarning):
+        history = method.fit((x, labels), epochs=40, batch_size=12, learning_rate=0.01, progress=False)
+    assert not method.predictions_by_chain(x).requires_grad
+    assert history.records[-1]["r_hat"] > 0.9
+
+
 @pytest.mark.parametrize(
     ("settings", "plan", "words"),
     [

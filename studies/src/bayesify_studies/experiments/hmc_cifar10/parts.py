@@ -99,7 +99,8 @@ def mean_of(pool: list[Mapping[str, Any]]) -> Tensor:
     """Mean probabilities of networks or chains, each by its number of draws, `[images, 10]`."""
     draws = torch.tensor([float(one["draws"]) for one in pool])
     each = torch.stack([unpacked(one["probs"]) for one in pool])
-    return torch.tensordot(draws / draws.sum(), each, 1)
+    mean: Tensor = torch.tensordot(draws / draws.sum(), each, 1)
+    return mean
 
 
 def total_variation(probs: Tensor, reference: Tensor) -> float:
@@ -120,7 +121,7 @@ def unpacked(text: str) -> Tensor:
 
 
 def _begins(recipe: Mapping[str, Any]) -> bool:
-    return recipe["make"].get("start") == "given"
+    return bool(recipe["make"].get("start") == "given")
 
 
 def _good(told: Mapping[str, Any], name: str) -> bool:
@@ -139,8 +140,7 @@ def _attempt(
         traceback.print_exc()
         found[name] = {"failed": f"{type(problem).__name__}: {problem}"[:300]}
         return None
-    mean: nn.Module = method.network.module(method.mean_weights) if name == PLAIN else None
-    return mean
+    return method.network.module(method.mean_weights) if name == PLAIN else None
 
 
 def _trained(
