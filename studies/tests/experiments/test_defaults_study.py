@@ -295,14 +295,14 @@ def test_the_page_counts_what_the_cells_say(tmp_path, monkeypatch):
     small = Experiment("defaults", study.title, study.study, study.question, study.run, settings, settings)
     results = reproduce(small, tmp_path / "out", progress=False)
     said = {line["what"]: line["ours"] for line in results["lines"]}
-    assert said["Defaults against the same method tuned"] == "0 of 1 pairs of a method and a problem"
+    assert said["Defaults against the same method tuned"] == "reached by 0 of 1 pairs of a method and a problem"
     assert said["Failures without a warning"] == "0 of 0 failed fits"
     # 2.38 on average, with a standard error of 0.0115; the best published is 2.35.
     assert said["Auto: NLL against the best published row"] == "0 of 1"
-    assert said["Auto: 90% intervals hold 87 to 93%"] == "0 of 1"
+    assert said["Auto: 90% intervals contain 87% to 93% of the targets"] == "0 of 1"
     assert said["Auto: RMSE at most 1.1 times that of boosting"] == "1 of 1"
-    assert said["HMC's answers: auto"] == "2 of 2 circles, 2 of 2 moons"
-    assert said["HMC's answers: the other methods"] == "4 of 8 such fits gave a warning, 4 a note in summary()"
+    assert said["distance from HMC: auto"] == "2 of 2 circles, 2 of 2 moons"
+    assert said["distance from HMC: the other methods"] == "4 of 8 such fits gave a warning and 4 a note in summary()"
     assert said["posteriordb: hmc"] == "0 of 1 posteriors"
     assert said["posteriordb: full rank"] == "1 of 1 posteriors"
     assert results["numbers"]["auto_on_tables"][0]["splits"] == 3

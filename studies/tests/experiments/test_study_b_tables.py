@@ -188,7 +188,7 @@ def test_networks_that_diverge_are_counted_and_left_out(tmp_path, monkeypatch):
     assert [one["error"] for one in rest["mean"]["seeds"]] == [whole["mean"]["seeds"][1]["error"]]
     table = tables.errors(work, PUBLISHED, {("study", "mixture", 8): rest})
     assert all("(1 diverged)" in row[1] for row in table.rows)
-    assert "the mean is over the others" in table.note
+    assert "The mean is over the other seeds" in table.note
 
 
 def test_a_cell_in_which_all_diverge_is_told_and_has_no_error(tmp_path):
@@ -219,4 +219,4 @@ def test_baselines_that_the_study_trained_for_longer_are_not_compared_as_if_they
     cell = {"kind": "plain", "units": 400, "setting": setting, "weights": {}, "mean": {"seeds": seeds}}
     (line,) = study_b_page._study_lines(Work(None, {"examples": None}), PUBLISHED, {("study", "plain", 400): cell})
     assert line.published == "1.74%"
-    assert "not like with like: the study trained these for 50 or 100 epochs" in line.meaning
+    assert "not comparable: the study trained these for 50 or 100 epochs" in line.meaning

@@ -18,14 +18,14 @@ from bayesify_studies.experiments.defaults.search import TRIES
 from bayesify_studies.experiments.framework.findings import Findings, Line, Table
 
 CIFAR = (
-    "CIFAR-10 with a ResNet is no part of these cells: no method trains one in the time of a cell on a processor. "
-    "`studies/scripts/cifar10_resnet18.py` runs it on an accelerator."
+    "A ResNet on CIFAR-10 is not part of this experiment, because it takes too long on a CPU. "
+    "`studies/scripts/cifar10_resnet18.py` runs it on a GPU."
 )
 _FEW_SPLITS = 10
 _ERRORS = ("mean", "sd", "sigma_mean", "sigma_sd")
 READING = (
-    "± is the standard error over splits. Scores are means over the seeds that were computed; a seed is also "
-    "another data set, except for images and text."
+    "± is the standard error over splits. Scores are means over the seeds that were computed. Each seed has its own "
+    "data set, except for images and text. A cell is one fit of one method to one problem with one seed."
 )
 
 
@@ -48,22 +48,22 @@ def findings(lines: Lines, size: Size, notes: Sequence[str] = ()) -> Findings:
     alarms = [one for one in judged if one.state == FINE and one.warnings]
     short = [one for one in tuned if one.misses]
     return Findings(
-        answer=f"Of {len(judged)} fits at the defaults, {states[FINE]} are fine, {states['between']} are between and "
-        f"{states[FAILED]} failed, {len(silent)} of these without a warning. "
+        answer=f"Of {len(judged)} fits at the defaults, {states[FINE]} are fine, {states['between']} are neither fine "
+        f"nor failed and {states[FAILED]} failed. {len(silent)} of the failures gave no warning. "
         + _said_of_tuned(tuned, short)
         + _said_of_auto(tables),
         lines=[
             _line_of_tuned(tuned, short),
             Line(
                 "Failures without a warning",
-                "asked: none",
+                "goal: none",
                 f"{len(silent)} of {states[FAILED]} failed fits",
                 f"{len(alarms)} of {states[FINE]} fine fits gave a warning",
             ),
             *_lines_of_tables(tables),
             *_lines_of_hmc(far),
             *_lines_of_posteriors(lines),
-            Line("ResNet-18 on CIFAR-10", "asked: at most 0.5 points below plain", "not in this experiment", CIFAR),
+            Line("ResNet-18 on CIFAR-10", "goal: at most 0.5 points below plain", "not in this experiment", CIFAR),
         ],
         numbers={
             "fits": len(judged),
@@ -83,7 +83,13 @@ def findings(lines: Lines, size: Size, notes: Sequence[str] = ()) -> Findings:
             _problems(lines, size),
             _matrix("Accuracy or RMSE at the defaults", lines, size, ("accuracy", "rmse"), baselines=True),
             _matrix("NLL at the defaults", lines, size, ("nll",), baselines=True),
-            _matrix("ECE, or the share that 90% intervals hold", lines, size, ("ece", "coverage"), baselines=True),
+            _matrix(
+                "ECE (classification) or coverage of the 90% intervals (regression)",
+                lines,
+                size,
+                ("ece", "coverage"),
+                baselines=True,
+            ),
             _warned(judged),
             _matrix("Seconds of one core", lines, size, ("cpu_seconds",), baselines=True),
             _of_tables(tables),
@@ -106,8 +112,8 @@ def _said_of_tuned(tuned: list[verdicts.AgainstTuned], short: list[verdicts.Agai
     if not tuned:
         return "Tuned settings were not computed. "
     return (
-        f"{len(tuned) - len(short)} of {len(tuned)} pairs of a method and a problem are as good as the same method "
-        f"tuned ({len(TRIES)} settings at most, by validation). "
+        f"The defaults are as good as tuned settings for {len(tuned) - len(short)} of {len(tuned)} pairs of a method "
+        f"and a problem (at most {len(TRIES)} settings, chosen on validation data). "
     )
 
 
@@ -118,8 +124,8 @@ def _said_of_auto(tables: list[goals.TableOfAuto]) -> str:
     better = [one for one in tables if one.over_boosting is not None]
     within = sum(one.over_boosting <= verdicts.OF_BOOSTING for one in better if one.over_boosting is not None)
     return (
-        f"Auto's 90% intervals hold 87 to 93% on {covered} of {len(tables)} tables of numbers, and its RMSE is at most "
-        f"1.1 times that of boosting on {within} of {len(better)}."
+        f"Auto's 90% intervals contain 87% to 93% of the test targets on {covered} of {len(tables)} tables. Its RMSE "
+        f"is at most 1.1 times that of boosting on {within} of {len(better)}."
     )
 
 
@@ -128,9 +134,10 @@ def _line_of_tuned(tuned: list[verdicts.AgainstTuned], short: list[verdicts.Agai
     words = ", ".join(f"{name.upper() if name != 'accuracy' else name} on {count}" for name, count in missed.items())
     return Line(
         "Defaults against the same method tuned",
-        "asked: accuracy at least 0.97 times, RMSE at most 1.03 times, NLL at most 0.05 more, everywhere",
-        f"{len(tuned) - len(short)} of {len(tuned)} pairs of a method and a problem",
-        f"missed: {words}" if words else "nothing missed" if tuned else "the search was not run",
+        "goal for every pair: accuracy at least 0.97 times, RMSE at most 1.03 times, NLL at most 0.05 above the tuned "
+        "one",
+        f"reached by {len(tuned) - len(short)} of {len(tuned)} pairs of a method and a problem",
+        f"missed: {words}" if words else "all goals reached" if tuned else "the search was not run",
     )
 
 
@@ -143,19 +150,19 @@ def _lines_of_tables(tables: list[goals.TableOfAuto]) -> list[Line]:
     return [
         Line(
             "Auto: NLL against the best published row",
-            "asked: within one standard error on 4 of 6",
+            "goal: within one standard error on 4 of 6 tables",
             f"{len(near)} of {len(published)}",
             _of_published(published),
         ),
         Line(
-            "Auto: 90% intervals hold 87 to 93%",
-            "asked: on all 9 tables",
+            "Auto: 90% intervals contain 87% to 93% of the targets",
+            "goal: on all 9 tables",
             f"{len(covering)} of {len(tables)}",
             _listed(covering),
         ),
         Line(
             "Auto: RMSE at most 1.1 times that of boosting",
-            "asked: on every table",
+            "goal: on every table",
             f"{len(close)} of {len(boosted)}",
             _listed(close),
         ),
@@ -169,31 +176,31 @@ def _of_published(published: list[goals.TableOfAuto]) -> str:
     below = [one.table for one in published if one.nll <= BEST[one.table]]
     near = [one.table for one in published if one.as_published and one.table not in below]
     fewest = min(one.splits for one in published)
-    wide = f"; standard errors of {fewest} splits are rough" if fewest < _FEW_SPLITS else ""
-    return f"mean at or below it: {_listed(below)}; within one standard error: {_listed(near)}{wide}"
+    wide = f"; a standard error over {fewest} splits is rough" if fewest < _FEW_SPLITS else ""
+    return f"mean at or below the best row: {_listed(below)}; within one standard error: {_listed(near)}{wide}"
 
 
 def _lines_of_hmc(far: list[goals.FromHMC]) -> list[Line]:
     found = []
     for method, asked in (
-        ("auto", "asked: within 0.02 in accuracy and 0.03 in total variation on every seed"),
-        (ANNEALED, "asked: within 0.05 in both"),
+        ("auto", "goal: within 0.02 in accuracy and 0.03 in total variation on every seed"),
+        (ANNEALED, "goal: within 0.05 in both"),
     ):
         mine = [one for one in far if one.method == method]
         if mine:
             near = ", ".join(f"{one.near} of {one.seeds} {one.data}" for one in mine)
             worst = max(one.worst_variation for one in mine)
-            found.append(Line(f"HMC's answers: {method}", asked, near, f"largest total variation {worst:.3f}"))
+            found.append(Line(f"distance from HMC: {method}", asked, near, f"largest total variation {worst:.3f}"))
     others = [one for one in far if one.method not in {"auto", ANNEALED}]
     if others:
         silent, seen = sum(one.unflagged for one in others), sum(one.flagged for one in others)
         noted = sum(one.noted for one in others)
         found.append(
             Line(
-                "HMC's answers: the other methods",
-                "asked: every fit that is not within 0.05 says so",
-                f"{seen} of {silent + noted + seen} such fits gave a warning, {noted} a note in summary()",
-                "predictions may be good and still differ from HMC's" if silent else "all say so",
+                "distance from HMC: the other methods",
+                "goal: every fit that is not within 0.05 gives a warning or a note",
+                f"{seen} of {silent + noted + seen} such fits gave a warning and {noted} a note in summary()",
+                "predictions may be good and still differ from HMC's" if silent else "goal reached",
             )
         )
     return found
@@ -207,7 +214,7 @@ def _lines_of_posteriors(lines: Lines) -> list[Line]:
         found.append(
             Line(
                 f"posteriordb: {method.replace('_', ' ')}",
-                f"asked: means within {mean:g} sd and sds within {100 * sd:.0f}%, sigma included",
+                f"goal: means within {mean:g} sd and sds within {100 * sd:.0f}%, sigma included",
                 f"{good} of {len(of)} posteriors",
                 f"worst mean {max(one['mean'] for one in of.values()):.3f} sd, worst sd "
                 f"{100 * max(one['sd'] for one in of.values()):.1f}%",
@@ -234,7 +241,9 @@ def _matrix(title: str, lines: Lines, size: Size, names: tuple[str, ...], *, bas
     }
     used = [method for method, _ in columns if any(found[problem, method] for problem in size.problems)]
     rows = [[problem, *(found[problem, method] or "–" for method in used)] for problem in size.problems]
-    return Table(title, ["problem", *used], rows, "`point` is the plain network. Settings are the defaults of each.")
+    return Table(
+        title, ["problem", *used], rows, "`point` is the plain network. Every method has its default settings."
+    )
 
 
 def _cell(fits: Iterable[Any], names: tuple[str, ...]) -> str:
@@ -257,12 +266,13 @@ def _warned(judged: list[verdicts.Judged]) -> Table:
             of = [one for one in mine if one.state == state]
             cells += [str(len(of)), str(sum(bool(one.warnings) for one in of))]
         rows.append(cells)
-    headings = ["method", "fits", "fine", "warned", "between", "warned", "failed", "warned"]
+    headings = ["method", "fits", "fine", "of these warned", "between", "of these warned", "failed", "of these warned"]
     note = (
-        "A fit is judged against the best network of the same problem and seed, by the definition of "
-        "[warnings](../warnings.md#how-often-they-are-wrong). No fit had validation data, as on the command line."
+        "A fit is judged against the best network of the same problem and seed. The page on warnings "
+        "[defines](../warnings.md#how-often-they-are-wrong) fine and failed; other fits are between. No fit had "
+        "validation data, as is usual on the command line."
     )
-    return Table("Fine, failed, and warned of", headings, rows, note)
+    return Table("Fits that are fine or failed, and their warnings", headings, rows, note)
 
 
 def _of_tables(tables: list[goals.TableOfAuto]) -> Table:
@@ -280,8 +290,8 @@ def _of_tables(tables: list[goals.TableOfAuto]) -> Table:
         ]
         for one in tables
     ]
-    headings = ["table", "chosen", "splits", "test NLL", "best published", "90% intervals hold", "RMSE over boosting's"]
-    return Table("Auto on tables of numbers", [*headings, "warned", "CPU s"], rows)
+    headings = ["table", "chosen", "splits", "test NLL", "best published", "coverage of 90% intervals"]
+    return Table("Auto on tables of numbers", [*headings, "RMSE / boosting's", "warned", "CPU s"], rows)
 
 
 def _of_hmc(far: list[goals.FromHMC]) -> Table:
@@ -302,10 +312,11 @@ def _of_hmc(far: list[goals.FromHMC]) -> Table:
     headings = ["", "seeds", "near HMC", "far, warned", "far, noted", "far, silent"]
     headings += ["largest accuracy gap", "mean TV", "largest TV"]
     note = (
-        "The network is 2-5-5-2 tanh and the prior normal:1 in all; other settings are the defaults. Near is 0.02 in "
-        "accuracy and 0.03 in total variation for Auto, 0.05 in both for the others. The reference has 16 chains of "
-        "400 draws, with other seeds than Auto's. A note is a line of `summary()`: it says that the fit is an "
-        "approximation and that HMC is affordable. It does not look at the fit, so fits that are near have it too."
+        "All fits have a 2-5-5-2 tanh network and the prior normal:1; other settings are the defaults. For Auto, near "
+        "means within 0.02 in accuracy and 0.03 in total variation. For the others it means within 0.05 in both. The "
+        "reference has 16 chains of 400 draws and other seeds than Auto. A note is a line of `summary()`. It says "
+        "that the fit is an approximation and that HMC is affordable. It does not depend on the fit, so fits near HMC "
+        "have it too."
     )
     return Table("Distance from HMC on circles and moons", headings, rows, note)
 
@@ -317,7 +328,7 @@ def _of_posteriors(lines: Lines) -> Table:
             cells = [f"{errors['mean']:.3f}", f"{errors['sigma_mean']:.3f}", f"{100 * errors['sd']:.1f}"]
             rows.append([name, method.replace("_", " "), *cells, f"{100 * errors['sigma_sd']:.1f}"])
     headings = ["posterior", "method", "worst mean (sd)", "sigma's mean (sd)", "worst sd (%)", "sigma's sd (%)"]
-    note = "HMC has 8 chains of 1,250 draws; full rank has 2,000 steps of natural gradients with 8 draws each."
+    note = "HMC has 8 chains of 1,250 draws. Full rank has 2,000 steps of natural gradients with 8 draws each."
     return Table("Reference posteriors of posteriordb", headings, rows, note)
 
 
@@ -357,18 +368,18 @@ def _not_counted(lines: Lines) -> Table:
         "Not counted",
         ["problem", "method", "", "reason"],
         [seen[key] for key in sorted(seen)],
-        "Where the first seed was refused or took too long, the others were not tried.",
+        "If the first seed was refused or took too long, the other seeds were not tried.",
     )
 
 
 def _shortfalls(lines: Lines, size: Size) -> list[str]:
     left = Counter(cell.part for cell in missing_cells(lines, size))
     commits = sorted({str(line.get("commit")) for line in lines.values()})
-    told = [CIFAR, f"The cells were computed by the code of commit {', '.join(commits)}."] if commits else [CIFAR]
-    told += ["Images are the first 5,000 of their sets; the other sets are whole."]
+    told = [CIFAR, f"The cells were computed at commits {', '.join(commits)}."] if commits else [CIFAR]
+    told += ["Image data sets have only their first 5,000 images. The other data sets are complete."]
     if left:
-        parts = ", ".join(f"{count} of part {part}" for part, count in left.items())
-        told.append(f"Cells that were not computed in the time allowed: {parts}.")
+        parts = ", ".join(f"{count} {part}" for part, count in left.items())
+        told.append(f"Cells that were not computed for lack of time, by kind: {parts}.")
     if not any(
         key.startswith("baseline|") and "|ngboost|" in key and one["status"] == FINE for key, one in lines.items()
     ):

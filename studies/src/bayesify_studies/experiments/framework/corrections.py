@@ -37,11 +37,12 @@ def told(results: Mapping[str, Any]) -> str:
     alone = [settled(one) for one in found.values()]
     signs = settled_by_holm(list(found.values()))
     count, kept = len(found) - alone.count(0), len(found) - signs.count(0)
-    said = f"This page makes {len(found)} comparisons over seeds. One by one, {count} are significant. After Holm's "
+    said = f"This page makes {len(found)} comparisons over seeds. Without a correction, {count} are "
+    said += "significant. After Holm's "
     said += f"correction, {kept} {'is' if kept == 1 else 'are'}"
     names = [f"{name} ({'+' if sign > 0 else '-'})" for name, sign in zip(found, signs, strict=True) if sign]
     if 0 < kept <= _LISTED:
-        return f"{said}: {'; '.join(names)}."
+        return f"{said}: {'; '.join(names)}. The sign in brackets is the sign of the difference."
     return f"{said}."
 
 
@@ -51,7 +52,7 @@ def _named(key: str, words: str = "") -> Callable[[Numbers], Differences]:
 
 
 def _over_seeds(numbers: Numbers) -> Differences:
-    return {f"mixture less {name}": one["over_seeds"] for name, one in numbers["mixture_less"].items()}
+    return {f"scale mixture minus {name}": one["over_seeds"] for name, one in numbers["mixture_less"].items()}
 
 
 def _reweighting(numbers: Numbers) -> Differences:
@@ -61,12 +62,12 @@ def _reweighting(numbers: Numbers) -> Differences:
 
 
 def _hyperpriors(numbers: Numbers) -> Differences:
-    words = {"plain": "whole KL", "warm": "KL warmed up"}
+    words = {"plain": "full KL", "warm": "KL warm-up"}
     return {f"{words[way]}, {name}": one for way in words for name, one in numbers["advantage"][way]["single"].items()}
 
 
 def pruning_rules(numbers: Numbers) -> Differences:
-    """Signal-to-noise less magnitude at every share from a half on, in every network."""
+    """Signal-to-noise minus magnitude at every share from a half on, in every network."""
     errors, found = numbers["errors"], {}
     for name, snr in errors.items():
         if name.endswith("| snr"):
@@ -81,12 +82,12 @@ FAMILIES: dict[str, Callable[[Numbers], Differences]] = {
     "fashion-table": _over_seeds,
     "hyperpriors": _hyperpriors,
     "kl-reweighting": _reweighting,
-    "lora": _named("exact_less", "by the ELBO less "),
+    "lora": _named("exact_less", "Bayesian LoRA minus "),
     "mnist-table": _over_seeds,
-    "mushroom": _named("variational_less", "Thompson sampling less "),
-    "normalisation": _named("less_others", "/ 126 less "),
+    "mushroom": _named("variational_less", "Thompson sampling minus "),
+    "normalisation": _named("less_others", "/ 126 minus "),
     "priors": _named("less_gaussian"),
     "pruning": pruning_rules,
-    "transfer": _named("discounted_less", "discounted less "),
-    "unseen-class": _named("variational_less_dropout", "variational less MC dropout, "),
+    "transfer": _named("discounted_less", "discounted minus "),
+    "unseen-class": _named("variational_less_dropout", "variational minus MC dropout, "),
 }

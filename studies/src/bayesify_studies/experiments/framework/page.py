@@ -21,8 +21,8 @@ COLUMNS_ALONE = ("", "result", "what it means")
 # Below every page that has standard errors, unless it has others.
 READING = (
     '± is the standard error over seeds. "Better", "worse" and "significant" mean that the 95% t interval of the '
-    "paired differences over seeds excludes zero. Each difference is tested on its own, so one in twenty looks "
-    "significant where there is no difference, unless a correction is named. Variational networks that were trained "
+    "paired differences over seeds excludes zero. Unless a correction is named, each difference is tested on its own. "
+    "Then about one in twenty tests of equal methods is significant by chance. Variational networks that were trained "
     "together share the order of the examples. Their standard errors do not include the effect of this order."
 )
 

@@ -55,9 +55,9 @@ INTRODUCTION = (
     "Each experiment has one question, one picture and one answer. Its page has the published numbers, ours, and what",
     "is missing. The JSON file of the same name has every number.",
     "",
-    "Studies A to E are published projects and lectures on Bayesian neural networks. F is the other experiments of the",
-    "paper that they follow, Blundell et al. 2015, *Weight uncertainty in neural networks*. We repeat their",
-    "experiments with several seeds, and choose settings on validation data.",
+    "Studies A to E are published projects and lectures on Bayesian neural networks. They follow Blundell et al. 2015,",
+    "*Weight uncertainty in neural networks*. Study F stands for further experiments of that paper. We repeat all of",
+    "them with several seeds, and choose settings on validation data.",
 )
 
 

@@ -54,9 +54,10 @@ def _gaussian_logits(numbers: Numbers) -> str:
 
 def _uncertainty_kinds(numbers: Numbers) -> str:
     change = {kind: 4 ** one["mean"] - 1 for kind, one in numbers["slopes"]["hmc"].items()}
+    said = {kind: f"{'falls' if one < 0 else 'rises'} by {abs(one):.0%}" for kind, one in change.items()}
     return (
-        f"With HMC and four times the data, epistemic uncertainty changes by {change['epistemic']:+.0%} and aleatoric "
-        f"uncertainty by {change['aleatoric']:+.0%}. Mean-field VI behaves similarly."
+        f"With HMC and four times the data, epistemic uncertainty {said['epistemic']} and aleatoric uncertainty "
+        f"{said['aleatoric']}. Mean-field VI behaves similarly."
     )
 
 
@@ -69,11 +70,11 @@ def _bayes_by_backprop(numbers: Numbers) -> str:
         [sign for name, sign in signs.items() if name.startswith(other)] for other in ("plain", "dropout")
     )
     whole = numbers.get("whole_kl", {}).get("rows", {}).get(f"mixture-{width}")
-    told = "" if whole is None else f" ({whole['error']['mean']:.2%} with all of the KL)"
+    told = "" if whole is None else f" ({whole['error']['mean']:.2%} with the full KL)"
     return (
-        f"With {width} units, a variational network with a scale mixture errs on {error:.2%}{told}. After correction "
-        f"for {len(signs)} comparisons it beats plain networks at {plain.count(-1)} of {len(plain)} widths and MC "
-        f"dropout at {dropout.count(-1)}."
+        f"With {width} units, a scale-mixture prior gives a test error of {error:.2%}{told}. After correction for "
+        f"{len(signs)} comparisons, it beats plain networks at {plain.count(-1)} of {len(plain)} widths and MC dropout "
+        f"at {dropout.count(-1)} of {len(dropout)}."
     )
 
 
@@ -153,7 +154,7 @@ def _hmc_distance(numbers: Numbers) -> str:
     )
     circles = numbers.get("elbo", {}).get("circles")
     if circles is not None and settled(circles[WARMED]["less_mean_field"]) == -1:
-        told += " On circles mean-field VI learns nothing, and its objective prefers that."
+        told += " On circles mean-field VI learns nothing, and the ELBO prefers this solution."
     return told
 
 
@@ -221,11 +222,11 @@ def _likelihoods(numbers: Numbers) -> str:
         return f"{helps[family][way]['better']} of {helps[family][way]['tables']}"
 
     return (
-        "Tables on which a likelihood beats the plain one: censored "
+        "Tables won against the plain likelihood: censored "
         f"{on('censored', 'censored')}, mixture {on('numbers', 'mixture of 3')}, heteroscedastic "
         f"{on('numbers', 'heteroscedastic')}, quantiles {on('numbers', 'quantiles')}, negative binomial "
         f"{on('counts', 'negative binomial')}, multi-label {on('tags', 'multi-label')}, ordinal "
-        f"{on('ordinal', 'ordinal')} (NLL: {helps['ordinal']['ordinal']['nll_better']})."
+        f"{on('ordinal', 'ordinal')} (by NLL: {helps['ordinal']['ordinal']['nll_better']})."
     )
 
 
@@ -273,19 +274,19 @@ def _transfer(numbers: Numbers) -> str:
 
     return (
         f"Old weights help as a start, not as a prior. After correction, a discounted old posterior beats training "
-        f"without old data in {better('nothing')} cases, fine-tuning in {better('tuned')}, the same start without "
-        f"it in {better('start')}."
+        f"from scratch in {better('nothing')} cases, fine-tuning in {better('tuned')} and the start alone in "
+        f"{better('start')}."
     )
 
 
 def _lora(numbers: Numbers) -> str:
     said = {1: "higher", -1: "lower", 0: "not significantly different"}
     words = ", ".join(
-        f"{name} {said[settled(numbers['exact_less'][f'plain {score}'])]}"
-        for score, name in (("accuracy", "accuracy"), ("nll", "NLL"), ("ece", "ECE"))
+        f"the {name} is {said[settled(numbers['exact_less'][f'plain {score}'])]}"
+        for score, name in (("nll", "NLL"), ("accuracy", "accuracy"), ("ece", "ECE"))
     )
     ensemble = said[settled(numbers["exact_less"]["ensemble nll"])]
-    return f"Bayesian LoRA (ELBO) compared with LoRA: {words}. Its NLL compared with an ensemble of LoRAs: {ensemble}."
+    return f"Bayesian LoRA compared with LoRA: {words}. Compared with an ensemble of LoRAs, its NLL is {ensemble}."
 
 
 def _figures(numbers: Numbers) -> str:

@@ -45,7 +45,7 @@ def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, An
 
 def verdict(found: Mapping[str, Any]) -> str:
     """A comparison in words."""
-    return {-1: "errs less", 1: "errs more", 0: "do not differ significantly"}[found["sign"]]
+    return {-1: "errs less", 1: "errs more", 0: "no significant difference"}[found["sign"]]
 
 
 def share(told: float | None) -> str:

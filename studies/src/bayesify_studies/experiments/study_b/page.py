@@ -15,7 +15,7 @@ from bayesify_studies.experiments.study_b.pictures import pictures
 from bayesify_studies.experiments.study_b.training import KINDS, Parts
 
 # The notebook's config says 100 epochs, its text 50; its variational networks, and all of ours this way, have 10.
-UNLIKE = "not like with like: the study trained these for 50 or 100 epochs, with a softplus before its cross-entropy"
+UNLIKE = "not comparable: the study trained these for 50 or 100 epochs, with a softplus before its cross-entropy"
 
 
 def table(work: Work, published: Published) -> Findings:
@@ -86,8 +86,8 @@ def _answer(work: Work, published: Published, tested: Parts, comparisons: Any, b
     settled = "all networks diverge" if posterior is None else f"the KL falls by {_fallen(posterior)} over all epochs"
     few = f"On {work['examples']:,} training images only, a" if work["examples"] else "A"
     return (
-        f"{few} scale mixture has a test error of {told}. {'. '.join(against)} (by 95% intervals). At the study's "
-        f"settings {settled}."
+        f"{few} scale mixture has a test error of {told}. {'. '.join(against)} (by 95% intervals). With the study's "
+        f"settings, {settled}."
     )
 
 
@@ -103,7 +103,7 @@ def _study_lines(work: Work, published: Published, tested: Parts) -> list[Line]:
         told = (published.study if way == "study" else published.longer).get(units)
         what = f"{units} units, {part['setting']['epochs']} epochs, N(0, 1), mean weights"
         if "mean" not in part:
-            means = "its step, in our units of the loss, is too long for what is otherwise done here as it says"
+            means = "with the study's learning rate, converted to our mean loss, training diverges at this width"
             lines.append(Line(what, share(told), f"all {part['diverged']} networks diverged", means))
             continue
         ours = errors_of(part, "mean")
@@ -111,7 +111,7 @@ def _study_lines(work: Work, published: Published, tested: Parts) -> list[Line]:
             Line(
                 what,
                 share(told),
-                f"{percent(ours)} ({percent(errors_of(part, 'draws'))} by draws)",
+                f"{percent(ours)} ({percent(errors_of(part, 'draws'))} with draws)",
                 _set_against(work, ours, told),
             )
         )
@@ -132,10 +132,10 @@ def _study_lines(work: Work, published: Published, tested: Parts) -> list[Line]:
             start, end = part["posterior"]["start"], part["posterior"]["end"]
             lines.append(
                 Line(
-                    "KL to the prior and median width, first to last",
+                    "KL to the prior and median posterior width, before and after training",
                     "not shown",
                     f"{start['kl']:,.0f} to {end['kl']:,.0f} nats, {start['width']:.4f} to {end['width']:.4f}",
-                    f"the KL falls by {_fallen(part['posterior'])}, the widths change by "
+                    f"the KL falls by {_fallen(part['posterior'])}; the median width changes by "
                     f"{100 * (end['width'] / start['width'] - 1):+.1f}%",
                 )
             )
@@ -166,13 +166,13 @@ def _set_against(work: Work, ours: Mapping[str, Any], told: float | None) -> str
     if told is None:
         return "not published at this width"
     if work["examples"]:
-        return f"not comparable: {work['examples']:,} training images where there were 60,000"
+        return f"not comparable: {work['examples']:,} training images instead of 60,000"
     away = 100 * (ours["mean"] - told)
     if "interval" not in ours:
-        return f"{away:+.2f} points; one seed: no interval"
+        return f"{away:+.2f} points; there is no interval for one seed"
     low, high = of_one_more(ours)
     inside = "inside" if low <= told <= high else "below" if told < low else "above"
-    return f"{away:+.2f} points; the published run is {inside} the 95% prediction interval for one run of ours"
+    return f"{away:+.2f} points; the published value is {inside} the 95% prediction interval for one of our runs"
 
 
 def _shortfalls(work: Work, published: Published, tested: Parts, best: int) -> list[str]:

@@ -22,11 +22,11 @@ def pictures(work: Work, chosen: Parts, tested: Parts, shown: Mapping[str, Any])
     return [
         Picture(
             work.figure("curves", curves(work, chosen)),
-            f"Validation error by epoch with {work['pictured']} units: at the study's settings, and at our settings.",
+            f"Validation error by epoch with {work['pictured']} units, with the study's settings and with ours.",
         ),
         Picture(
             work.figure("weights", densities(work, tested)),
-            f"Densities of the weights with {work['pictured']} units; of variational networks, over draws.",
+            f"Densities of the weights with {work['pictured']} units. For variational networks, of posterior draws.",
         ),
         Picture(
             work.figure("images", image_gallery(np.array(shown["pixels"]), shown["labels"], columns=9)),

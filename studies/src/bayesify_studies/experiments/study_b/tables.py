@@ -31,7 +31,7 @@ def errors(work: Work, published: Published, tested: Parts) -> Table:
             rows.append([f"published: {name}", *(share(told.get(units)) if units in told else "" for units in widths)])
     note = f"Mean over {len(work.seeds)} seeds ± its standard error; {work['draws']} draws."
     if any(part.get("diverged") for part in tested.values()):
-        note += " Where networks diverged in training (their weights are not finite), the mean is over the others."
+        note += " Some networks diverged: their weights are not finite. The mean is over the other seeds."
     return Table("Test error", ["network", *(f"{units} units" for units in widths)], rows, note)
 
 
@@ -55,10 +55,17 @@ def differences(comparisons: Any) -> Table:
         for (units, kind), found in comparisons.items()
     ]
     return Table(
-        "Scale mixture less the others, at our settings",
-        ["less", "points", "95% over seeds", "95% over images", "the scale mixture"],
+        "Test error of the scale mixture minus that of the others, at our settings",
+        [
+            "compared with",
+            "difference, points",
+            "95% interval over seeds",
+            "95% interval over images",
+            "the scale mixture",
+        ],
         rows,
-        "Test errors by draws, plain networks by their weights. One errs less where both intervals say so.",
+        "Predictions average over draws, except for plain networks. A difference counts if both intervals exclude "
+        "zero.",
     )
 
 
@@ -83,7 +90,8 @@ def choices(chosen: Parts) -> Table:
             [f"{KINDS[kind]}, {units} units ({WAYS[way]})", str(len(part["rows"])), f"{100 * best['error']:.2f}%", told]
         )
     note = (
-        "Chosen on a sixth of the training data, one seed; other widths take the choice of the nearest one listed. "
-        "A temperature below one weighs the KL less: the result is then no posterior of the stated prior."
+        "Chosen on a sixth of the training data, with one seed. Other widths use the settings of the nearest width "
+        "listed. With a temperature below one, the KL has less weight. The result is then not the posterior under the "
+        "stated prior."
     )
-    return Table("Choices", ["network", "settings tried", "validation error", "the best one"], rows, note)
+    return Table("Choices", ["network", "settings tried", "validation error", "best setting"], rows, note)

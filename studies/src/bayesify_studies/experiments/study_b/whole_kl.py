@@ -90,21 +90,21 @@ def tell(work: Work, found: Mapping[str, Any], numbers: Mapping[str, Any]) -> Ad
         {"rows": kept, "below_the_floor": below},
         tables=[
             Table(
-                "All of the KL, beside the part that was chosen",
+                "The full KL, compared with the reduced KL that was chosen",
                 [
                     "network",
-                    "test error, part of the KL",
-                    "test error, all of it",
+                    "test error, reduced KL",
+                    "test error, full KL",
                     "difference",
-                    "test NLL, all of it",
-                    "loss per example",
-                    "loss of knowing nothing",
+                    "test NLL, full KL",
+                    "loss per example, full KL",
+                    "loss of an uninformed network",
                 ],
                 rows,
-                "Same prior, estimator and epochs; only the KL's weight differs. The loss is minus the ELBO per "
-                "training example. A network that knows nothing has means of zero and the best two widths of a grid. "
-                f"A lower loss than its loss, a better ELBO than that of learning nothing, is reached by {below} of "
-                f"{len(rows)}. The ELBOs of the networks with a part of the KL were not recorded.",
+                "Prior, estimator and epochs are the same; only the weight of the KL differs. The loss is minus the "
+                "ELBO per training example. An uninformed network has means of zero and the best two widths of a grid. "
+                f"The number of networks with a lower loss, and so a better ELBO, than an uninformed one: {below} of "
+                f"{len(rows)}. The ELBOs of the networks with a reduced KL were not recorded.",
             )
         ],
     )
