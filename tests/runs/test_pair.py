@@ -96,3 +96,19 @@ def test_what_a_killed_process_left_is_deleted_by_the_next_writer(old):
     (old / f".config.json.{os.getpid()}.1").touch()  # of a process that runs
     runs.use(old)
     assert [path.name for path in old.glob(".*")] == [f".config.json.{os.getpid()}.1"]
+
+
+def test_a_disk_that_fails_once_leaves_no_next_description(old, monkeypatch):
+    # Found by a fault at every change on the disk: the deletion had one try.
+    failures = [OSError(5, "Input/output error")]
+    original = os.unlink
+
+    def unlink(path, *args, **kwargs):
+        if str(path).endswith(pair.NEXT) and os.path.exists(path) and failures:
+            raise failures.pop()
+        return original(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    make(2.0, 2).save(old)
+    assert not failures
+    assert not list(old.glob(".*"))

@@ -75,6 +75,9 @@ def settle(folder: Path) -> None:
 
 
 def _discard(folder: Path) -> None:
-    # Where it cannot be deleted it says what `config.json` says, or belongs to tensors that were never written.
-    with contextlib.suppress(OSError):
-        (folder / NEXT).unlink(missing_ok=True)
+    # Where it cannot be deleted it says what `config.json` says, or belongs to tensors that were never written. A disk
+    # that failed once may delete it at the second try.
+    for _ in range(2):
+        with contextlib.suppress(OSError):
+            (folder / NEXT).unlink(missing_ok=True)
+            return

@@ -118,9 +118,9 @@ def _answer(changes: Mapping[str, Any]) -> str:
     isotonic = _counts(changes["isotonic"], "nll")
     (lower, higher), (closer, farther) = (_counts(own, what) for what in ("nll", "off"))
     return (
-        f"Of {len(own)} pairs of a table and a method, one number (variance) lowers the NLL of {lower} and raises that "
-        f"of {higher}; coverage gets closer to 90% on {closer}, farther on {farther}. Isotonic: NLL lower on "
-        f"{isotonic[0]}, higher on {isotonic[1]}."
+        f"Scaling the variance by one number lowers the NLL in {lower} of {len(own)} cases and raises it in {higher}. "
+        f"Coverage comes closer to 90% in {closer} and moves away in {farther}. Isotonic recalibration lowers the NLL "
+        f"in {isotonic[0]} and raises it in {isotonic[1]}."
     )
 
 
