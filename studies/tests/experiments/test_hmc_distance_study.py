@@ -120,7 +120,7 @@ def test_nothing_is_claimed_of_a_reference_that_has_not_converged():
     for row in clear["rows"]:
         row["scores"]["total_variation"]["mean"] = 0.1
     claim, _ = hmc_distance._lines("moons", clear)
-    assert claim.meaning.startswith("nothing can be said here")
+    assert claim.meaning.startswith("HMC did not converge")
 
 
 def test_the_objective_prefers_what_has_the_higher_bound():
@@ -136,11 +136,11 @@ def test_the_objective_prefers_what_has_the_higher_bound():
 
     prior = elbo_of_solutions.summary(parts([-167.0, -165.0, -169.0], [-135.0, -134.0, -137.0]))
     told = elbo_of_solutions.said(prior)
-    assert "what the objective prefers" in told
+    assert "The ELBO prefers this solution" in told
     assert "by 7.3 nats" in told
     assert "the annealed family is 24.3 nats higher" in told
     stuck = elbo_of_solutions.said(elbo_of_solutions.summary(parts([-150.0, -147.0, -152.0], [-160.0, -158.5, -160.7])))
-    assert "a failure to find the optimum" in stuck
+    assert "did not find the optimum" in stuck
     assert "annealed" not in stuck
     level = elbo_of_solutions.said(elbo_of_solutions.summary(parts([-167.0, -150.0, -161.0], [-160.0, -158.5, -160.7])))
     assert "not significant" in level

@@ -103,6 +103,6 @@ def test_a_mean_that_one_game_makes_is_told():
         "greedy": {"mean": 30_000.0, "values": [4000.0, 5000.0, 81_000.0]},
     }
     assert mushroom._shortfalls(regret, {}, 50_000) == [
-        "The mean of greedy is made by its worst game (81,000): the median of 3 is 5,000.",
+        "One game dominates the mean of greedy: its regret is 81,000. The median of 3 games is 5,000.",
         *ALWAYS_TOLD,
     ]

@@ -136,7 +136,7 @@ def test_the_sign_test_is_the_exact_one():
 def test_a_verdict_follows_its_interval():
     assert words.verdict({"mean": 0.002, "interval": [0.001, 0.003]}).startswith("worse: +0.20 points")
     assert words.verdict({"mean": -0.002, "interval": [-0.003, -0.001]}).startswith("better")
-    assert words.verdict({"mean": -0.002, "interval": [-0.005, 0.001]}).startswith("do not differ significantly")
+    assert words.verdict({"mean": -0.002, "interval": [-0.005, 0.001]}).startswith("no significant difference")
     assert "one seed" in words.verdict({"mean": 0.1, "values": [0.1]})
 
 

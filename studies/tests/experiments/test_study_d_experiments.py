@@ -59,8 +59,8 @@ def test_a_stopped_experiment_goes_on_and_its_page_holds_the_numbers_of_its_part
     mean = 100 * sum(row["error"] for row in rows) / len(rows)
     page = (tmp_path / "page.md").read_text()
     assert f"{mean:.2f} ±" in page
-    assert "no test of the study" in results["answer"]
-    assert any("epochs here, 600 there" in one for one in results["shortfalls"])
+    assert "does not test the study" in results["answer"]
+    assert any("epochs here and 600 in the study" in one for one in results["shortfalls"])
 
 
 def test_the_answer_about_reweighting_follows_the_numbers(tmp_path):
@@ -121,12 +121,12 @@ def test_pruning_runs_and_its_page_holds_the_numbers_of_its_parts(tmp_path):
         least = min(candidates, key=lambda name: (choice[name]["pruned"], choice[name]["error"]))
         assert rounds[place - 1]["prior"] == least
     assert results["numbers"]["chosen"] == rounds[1]
-    assert "looked at more than once" in results["answer"]
+    assert "used more than once" in results["answer"]
     # What is said of every seed holds for the least of them.
     kept = [json.loads((tmp_path / "parts" / f"study-{u}.json").read_text())["study"]["widths_kept"] for u in (4, 6)]
     least = min(min(own) for own in kept) ** 2
-    line = next(one for one in results["lines"] if "random ones they started from" in one["what"])
-    assert line["meaning"].startswith(f"in every seed at least {100 * least:.0f}%")
+    line = next(one for one in results["lines"] if "random initial ones" in one["what"])
+    assert line["meaning"].startswith(f"in every seed, at least {100 * least:.0f}%")
     # The target is missed by such networks, and the page says so.
     assert any("Target 1.32% missed" in one for one in results["shortfalls"])
 

@@ -30,28 +30,29 @@ ABOUT = {
     "mnist": "300 images to train on, 1,000 to test; 784-50-10 tanh",
 }
 COLUMNS = (
-    ("agreement", "the share of test inputs to which a method gives HMC's label"),
+    ("agreement", "share of test inputs for which the method predicts the same label as HMC"),
     (
         "TV",
-        "mean over the test inputs of the total variation between its predictive distribution and HMC's",
+        "total variation between its predictive distribution and HMC's, mean over the test inputs",
     ),
-    ("means apart", "mean distance of predictive means, in standard deviations of HMC's"),
+    ("means apart", "mean distance between the predictive means, in HMC's standard deviations"),
     (
         "std ratio",
-        "mean predictive standard deviation over HMC's: of probabilities over draws, or of the target with its noise",
+        "mean predictive standard deviation divided by HMC's: of class probabilities, or of the target with its noise",
     ),
-    ("around", "the same on a grid that reaches 60% of the data's extent beyond it"),
-    ("cost", "training seconds over the point estimate's, rough where other work ran on the machine"),
-    ("half against half", "the floor: one half of HMC's chains against the other half"),
+    ("around", "the same on a grid that extends beyond the data by 60% of their range"),
+    ("cost", "training time divided by that of the point estimate; rough, because the machine was shared"),
+    ("half against half", "the noise floor: one half of HMC's chains compared with the other half"),
 )
 SHOWN = {
-    "probability": "The probability of the second class. HMC, the first, is what the others approximate. "
-    "Dots and crosses are the training points of the two classes; on the line both are even.",
-    "uncertainty": "The standard deviation of that probability over draws, on one scale: dark is unsure.",
+    "probability": "The probability of the second class. The first panel is HMC, the reference. "
+    "Dots and crosses are the training points of the two classes. On the line both classes have probability 1/2.",
+    "uncertainty": "The standard deviation of that probability over draws. All panels have the same scale; dark means "
+    "uncertain.",
 }
 BANDS = (
-    "Mean, two standard deviations of the draws' means (dark), and the 95% interval (light) of every method; dots are "
-    "the training points."
+    "Each method's mean, two standard deviations of the mean function over draws (dark), and 95% predictive interval "
+    "(light). Dots are the training points."
 )
 # The share of right answers by guessing, and how near to it a network has learned nothing.
 CHANCE, NEAR = {"moons": 0.5, "circles": 0.5}, 0.05
@@ -189,8 +190,8 @@ def _shortfalls(data: str, results: Mapping[str, Any], bounds: Mapping[str, Any]
         return []
     counts = ", ".join(f"{label} on {count}" for label, count in guessing.items())
     told = (
-        f"{data}: of {len(results['seeds'])} data sets some methods learned nothing (accuracy within "
-        f"{100 * NEAR:.0f} points of guessing): {counts}. They predict with the prior, and that is what is compared."
+        f"{data}: on some of {len(results['seeds'])} data sets, methods learned nothing (accuracy within "
+        f"{100 * NEAR:.0f} points of guessing): {counts}. Their distances are those of an uninformed network."
     )
     return [told if bounds is None else f"{told} {elbo_of_solutions.said(bounds)}"]
 
@@ -205,37 +206,37 @@ def _said(data: str, results: Mapping[str, Any]) -> str:
     if not results["reference"]["converged"]:
         return f"On {data} nothing can be said: {hmc_report.verdict(results)}"
     best, alike = closest(results)
-    told = f"On {data} the closest to HMC is {best}"
+    told = f"On {data}, {best} is closest to HMC"
     told += (
         f", not significantly different from {', '.join(alike)}"
         if alike
-        else ", significantly ahead of every other method"
+        else ", significantly closer than every other method"
     )
     apart = results["paired"]["total_variation"]
     words = {1: "is farther from HMC than", -1: "is closer to HMC than", 0: "is not significantly different from"}
     but = f", which {_learned(data, results)}" if _learned(data, results) else ""
-    return f"{told}. There the ensemble {words[settled(apart)]} mean-field VI ({between(apart)}){but}."
+    return f"{told}. The ensemble {words[settled(apart)]} mean-field VI ({between(apart)}){but}."
 
 
 def _lines(data: str, results: Mapping[str, Any]) -> list[Line]:
     scores = {row["label"]: row["scores"] for row in results["rows"]}
     apart = results["paired"]["total_variation"]
-    words = {1: "the claim fails here", -1: "the claim holds here", 0: "no significant difference here"}
+    words = {1: "the claim does not hold", -1: "the claim holds", 0: "no significant difference"}
     # A distance to chains that disagree is none to the posterior.
     converged = results["reference"]["converged"]
-    said = words[settled(apart)] if converged else "nothing can be said here"
+    said = words[settled(apart)] if converged else "HMC did not converge"
     best, _ = closest(results)
     claim = Line(
         f"{data}: total variation to HMC, ensemble and mean-field VI",
-        "the ensemble is closer (study C, never measured)",
+        "the ensemble is closer (claimed by study C, not measured)",
         f"{_tv(scores, ENSEMBLE)} and {_tv(scores, VARIATIONAL)}",
         f"{said}: paired difference {apart['mean']:+.4f} ({between(apart)})"
         + (f"; mean-field VI {_learned(data, results)}" if _learned(data, results) else ""),
     )
     floor = Line(
-        f"{data}: the closest method and the floor",
+        f"{data}: total variation of the closest method, and the noise floor",
         "not measured",
-        f"{best} {_tv(scores, best)}, floor {_tv(scores, hmc_report.FLOOR)}",
+        f"{best} {_tv(scores, best)}, noise floor {_tv(scores, hmc_report.FLOOR)}",
         hmc_report.verdict(results),
     )
     return [claim, floor]
@@ -251,7 +252,7 @@ def _table(data: str, results: Mapping[str, Any]) -> Table:
         [row["label"], *(_cell(row["scores"].get(name), form) for name, _, form in shown)] for row in results["rows"]
     ]
     about = f"{results['about'][0].upper()}{results['about'][1:]}"
-    note = f"{about}. All fits together took {results['fit_seconds']:,.0f} s when they were made."
+    note = f"{about}. All fits together took {results['fit_seconds']:,.0f} s."
     return Table(data, ["method", *(heading for _, heading, _ in shown)], rows, note)
 
 

@@ -30,7 +30,7 @@ def run(work: Work) -> Findings:
             f"{percent(estimate(errors[way, 'reweighted']))} against {percent(estimate(errors[way, 'uniform']))}",
             f"re-weighting is {words.verdict(gain[way])}"
             if settled(gain[way])
-            else f"the two {words.verdict(gain[way])}",
+            else f"there is {words.verdict(gain[way])}",
         )
         for way in WAYS
     ]
@@ -52,15 +52,15 @@ def run(work: Work) -> Findings:
     starts = {way: parts[way]["reweighted"][0]["seen"][0]["widths"] for way in WAYS}
     lines.append(
         Line(
-            "median posterior widths of the three layers, first epoch to last, re-weighted, first seed",
+            "median posterior widths of the three layers, first and last epoch, re-weighted, first seed",
             "not shown",
             "; ".join(
                 f"{IN_WORDS[way]}: "
                 + ", ".join(f"{a:.4f} to {b:.4f}" for a, b in zip(starts[way], _widths(last, way), strict=True))
                 for way in WAYS
             ),
-            f"the study's widths change by {100 * _moved(starts['study'], _widths(last, 'study')):.0f}% at most, those "
-            f"under Adam by up to {100 * _moved(starts['adam'], _widths(last, 'adam')):.0f}%",
+            f"the widths change by up to {100 * _moved(starts['study'], _widths(last, 'study')):.0f}% with the study's "
+            f"training and with Adam by up to {100 * _moved(starts['adam'], _widths(last, 'adam')):.0f}%",
         )
     )
     every_network = {(IN_WORDS[way], SHARES[kl]): (parts[way][kl], HALF) for way in WAYS for kl in SHARES}
@@ -89,12 +89,13 @@ def run(work: Work) -> Findings:
         tables=[
             Table(
                 "Both weightings",
-                ["", "KL shared", "test error", "skewness", "asymmetry", "means within 3 e^-6 of zero"],
+                ["", "KL over the batches", "test error", "skewness", "asymmetry", "means within 3 e^-6 of zero"],
                 rows,
-                "Prior: scale mixture (1/2, 1, e^-6). Asymmetry: the share of the weights' histogram that has no "
-                "mirror image. The batch that carries half of the KL moves a weight in the narrow part by "
-                "0.1 * 0.5 / 100 / e^-12 = 81 times its distance from zero under the study's step, so re-weighting "
-                "throws weights out of it; shared evenly over its 50,000 images that is 0.33 times.",
+                "Prior: scale mixture (1/2, 1, e^-6). Asymmetry is the share of the weights' histogram that differs "
+                "from its mirror image. Re-weighting pushes weights out of the prior's narrow component. With the "
+                "study's step, the batch with half of the KL moves such a weight by 0.1 * 0.5 / 100 / e^-12 = 81 "
+                "times its distance from zero. Shared evenly over its 50,000 images, this is 0.33 times."
+                + words.COUNTED,
             ),
             elbo_table.table(every_network, nothing),
         ],
@@ -132,16 +133,16 @@ def _answer(gain: dict[str, dict[str, Any]]) -> str:
     low, high = of_one_more(gain["study"]) if "interval" in gain["study"] else (0.0, 0.0)
     inside = low <= PUBLISHED <= high
     return f"Does KL re-weighting lower the test error? {told} The published gain of 0.3 points " + (
-        "lies inside the 95% prediction interval for one pair of runs trained as the study did."
+        "lies inside the 95% prediction interval for one pair of runs with the study's training."
         if inside
-        else "lies outside the 95% prediction interval for one pair of runs trained as the study did."
+        else "lies outside the 95% prediction interval for one pair of runs with the study's training."
         if "interval" in gain["study"]
         else "cannot be judged from one seed."
     )
 
 
 def _sided(difference: dict[str, Any], larger: str, smaller: str) -> str:
-    side = {1: larger, -1: smaller, 0: "do not differ significantly"}[settled(difference)]
+    side = {1: larger, -1: smaller, 0: "not significantly different"}[settled(difference)]
     return f"{side} ({signed(difference)})"
 
 

@@ -147,15 +147,15 @@ def picture(rows: Mapping[str, list[dict[str, Any]]]) -> Any:
 
 
 def _answer(regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int) -> str:
-    word = {-1: "below", 1: "above", 0: "not significantly different from"}
-    told = "; ".join(
-        f"{word[settled(one)]} {TITLES[agent]} ({regret[agent]['mean']:,.0f}, median "
-        f"{median(regret[agent]['values']):,.0f}; {_games(one)})"
+    word = {-1: "below that of", 1: "above that of", 0: "not significantly different from that of"}
+    told = ". ".join(
+        f"It is {word[settled(one)]} {TITLES[agent]}: mean {regret[agent]['mean']:,.0f}, median "
+        f"{median(regret[agent]['values']):,.0f}, {_games(one)}"
         for agent, one in ahead.items()
     )
     own = regret["variational"]
     mean = f"{written(own, ',.0f')} (median {median(own['values']):,.0f})"
-    return f"Thompson sampling's regret after {steps:,} steps is {mean}: {told}."
+    return f"Thompson sampling's regret after {steps:,} steps is {mean}. {told}."
 
 
 def _games(difference: Mapping[str, Any]) -> str:
@@ -170,14 +170,14 @@ def _line(agent: str, regret: Mapping[str, Any], ahead: Mapping[str, Any], steps
         meaning = f"the target of {TARGET:,.0f} is {'' if reached else 'not '}reached"
         meaning = meaning if steps == TARGET_STEPS else f"{steps:,} steps: the target is for {TARGET_STEPS:,}"
     else:
-        word = {-1: "Thompson sampling is better", 1: "Thompson sampling is worse", 0: "not significant"}
+        word = {-1: "Thompson sampling is better", 1: "Thompson sampling is worse", 0: "no significant difference"}
         meaning = (
-            f"{word[settled(ahead[agent])]}: the difference has the {between(ahead[agent], '+,.0f')}; Thompson "
+            f"{word[settled(ahead[agent])]} (Thompson sampling minus this: {between(ahead[agent], '+,.0f')}); Thompson "
             f"sampling's regret is {_games(ahead[agent])}"
         )
     return Line(
         f"{TITLES[agent]}: cumulative regret after {steps:,} steps",
-        f"{OTHERS[agent]} after 50,000 (others)",
+        f"{OTHERS[agent]} (published by others)",
         written(own, ",.0f"),
         meaning,
     )
@@ -187,7 +187,15 @@ def _table(rows: Mapping[str, list[dict[str, Any]]]) -> Table:
     keys = {"regret": ",.0f", "last_tenth": ".3f", "poisonous_eaten": ",.0f", "edible_passed": ",.0f"}
     return Table(
         "Games",
-        ["agent", "regret", "last tenth, a step", "poisonous eaten", "edible passed", "median regret", "worst game"],
+        [
+            "agent",
+            "regret",
+            "regret a step, last tenth",
+            "poisonous eaten",
+            "edible passed",
+            "median regret",
+            "worst game",
+        ],
         [
             [
                 TITLES[agent],
@@ -228,11 +236,11 @@ def _choices(tried: Mapping[str, Any], chosen: Mapping[str, str], plan: Mapping[
         for mark in ["chosen" if chosen[kind] == text else ""]
     ]
     return Table(
-        "Choices by shorter games",
+        "Settings, chosen by shorter games",
         ["agent", "settings", "regret", ""],
         rows,
-        f"{plan['seeds']} games of {plan['steps']:,} steps, with mushrooms that the games above do not meet in that "
-        "order. All greedy agents use what was chosen for the one without chance.",
+        f"{plan['seeds']} games of {plan['steps']:,} steps, with seeds that the games above do not use. "
+        "All greedy agents use the settings of the one that never acts at random.",
     )
 
 
@@ -244,13 +252,16 @@ def _shortfalls(regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int)
         told.append(f"Regret is {regret['variational']['mean'] - TARGET:,.0f} above the target of {TARGET:,.0f}.")
     for agent, one in ahead.items():
         if settled(one) != -1:
-            told.append(f"Not significantly below {TITLES[agent]}: {between(one, '+,.0f')} of the difference.")
+            told.append(
+                f"The regret is not significantly below that of {TITLES[agent]}: {between(one, '+,.0f')} for the "
+                "difference."
+            )
     for agent, one in regret.items():
         values = one.get("values", [])
         if values and one["mean"] > 2 * median(values):
             told.append(
-                f"The mean of {TITLES[agent]} is made by its worst game ({max(values):,.0f}): the median of "
-                f"{len(values)} is {median(values):,.0f}."
+                f"One game dominates the mean of {TITLES[agent]}: its regret is {max(values):,.0f}. The median of "
+                f"{len(values)} games is {median(values):,.0f}."
             )
     return [*told, *([UNLIKE_THE_PAPER, FIT_NOT_EXPLORATION, *TRIED] if steps == TARGET_STEPS else [])]
 

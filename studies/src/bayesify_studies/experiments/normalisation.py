@@ -22,7 +22,7 @@ SCALES = {"126": "pixels / 126", "255": "pixels / 255", "standard": "standardise
 OTHERS = ("255", "standard")
 WAYS = {
     "study": ("with the study's training", STUDY),
-    "tuned": ("with entropies counted once, KL shared evenly and the rate chosen for each scaling", COUNTED),
+    "tuned": ("with entropies counted once, a uniform KL and a learning rate chosen for each scaling", COUNTED),
     "adam": ("with Adam and a falling rate", ADAM),
 }
 AGAINST = {1: "worse than", -1: "better than", 0: "not significantly different from"}
@@ -37,12 +37,12 @@ def run(work: Work) -> Findings:
     gain = {(way, other): paired(errors[way, "126"], errors[way, other]) for way in WAYS for other in OTHERS}
     lines = [
         Line(
-            f"test error, pixels / 126 less {SCALES[other]}, {said}",
+            f"test error, pixels / 126 minus {SCALES[other]}, {said}",
             "-0.1 to -0.2 points" if way == "study" else "not done",
             f"{percent(estimate(errors[way, '126']))} against {percent(estimate(errors[way, other]))}",
             f"/ 126 is {words.verdict(gain[way, other])}"
             if settled(gain[way, other])
-            else f"the two {words.verdict(gain[way, other])}",
+            else f"there is {words.verdict(gain[way, other])}",
         )
         for way, (said, _) in WAYS.items()
         for other in OTHERS
@@ -81,7 +81,8 @@ def run(work: Work) -> Findings:
                 "Validation error by scaling and learning rate (SGD)",
                 ["inputs", *found["tuned", "126"]],
                 grid,
-                "Least over the epochs, 10 draws; the column chosen for each row is tested above.",
+                "The lowest error over the epochs, with 10 draws. The best learning rate of each row is tested above."
+                + words.COUNTED,
             ),
         ],
         pictures=[
@@ -93,7 +94,7 @@ def run(work: Work) -> Findings:
         shortfalls=[
             *words.shortfalls(work),
             *_at_the_edge({SCALES[scale]: float(rates["tuned", scale]) for scale in SCALES}, work["rates"]),
-            "The study's runs of different scalings had another learning rate than its others; ours have 0.1.",
+            "In the study, runs with different scalings had another learning rate than other runs. Ours have 0.1.",
         ],
     )
 
@@ -135,7 +136,9 @@ def _at_the_edge(chosen: Mapping[str, float], tried: Sequence[float]) -> list[st
     edge = [name for name, rate in chosen.items() if rate == max(tried)]
     if not edge:
         return []
-    return [f"The rate chosen for {', '.join(edge)} is {max(tried):g}, the largest tried: a larger one may be better."]
+    return [
+        f"The rate chosen for {', '.join(edge)} is {max(tried):g}, the largest one tried. A larger one may be better."
+    ]
 
 
 def _answer(gain: Mapping[tuple[str, str], dict[str, Any]]) -> str:

@@ -41,13 +41,13 @@ def run(work: Work) -> Findings:
     against = {(way, prior): paired(errors[way, prior], errors[way, "gaussian"]) for way in WAYS for prior in MIXTURES}
     lines = [
         Line(
-            f"test error of the best of three mixtures (by validation) and of N(0, 1), {IN_WORDS[way]}",
-            "the Gaussian wins, 1.69%" if way == "study" else "paper: 1.36% (mixture) against 1.82%",
+            f"test error of the best of three mixtures (chosen on validation) and of N(0, 1), {IN_WORDS[way]}",
+            "the Gaussian is better, 1.69%" if way == "study" else "paper: 1.36% (mixture) against 1.82%",
             f"{NAMES[best]} {percent(estimate(errors[way, best]))}, N(0, 1) "
             f"{percent(estimate(errors[way, 'gaussian']))}",
             f"the mixture is {words.verdict(against[way, best])}"
             if settled(against[way, best])
-            else f"the two {words.verdict(against[way, best])}",
+            else f"there is {words.verdict(against[way, best])}",
         )
         for way in WAYS
         for best in [chosen(parts[way])]
@@ -60,14 +60,13 @@ def run(work: Work) -> Findings:
     largest = max(found["range"] for found in again.values())
     lines.append(
         Line(
-            f"how far a test error of 10 draws moves ({work['repeats']} times, other draws only)",
+            f"variation of a test error with 10 draws, over {work['repeats']} sets of draws",
             "up to 0.1 points",
             "; ".join(
-                f"{NAMES[prior]}: standard deviation {100 * found['deviation']:.3f}, up to {100 * found['range']:.2f}"
+                f"{NAMES[prior]}: standard deviation {100 * found['deviation']:.3f}, range {100 * found['range']:.2f}"
                 for prior, found in again.items()
             ),
-            f"between the luckiest and unluckiest draws of one network lie up to {100 * largest:.2f} points: "
-            + _against_the_study(largest),
+            f"the errors of one network differ by up to {100 * largest:.2f} points: " + _against_the_study(largest),
         )
     )
     lines += nearness.lines(NEAR, near, floors)
@@ -89,7 +88,7 @@ def run(work: Work) -> Findings:
                     "prior",
                     "published (study D)",
                     "test error",
-                    "less that of N(0, 1)",
+                    "minus that of N(0, 1)",
                     "means within 3 e^-6 of zero",
                 ],
                 [
@@ -104,8 +103,9 @@ def run(work: Work) -> Findings:
                     for way in WAYS
                     for prior in PRIORS
                 ],
-                f"Test error with {work['draws']} draws; the study's way keeps the state best on validation, Adam the "
-                "last.",
+                f"Test error with {work['draws']} draws. The study's training keeps the epoch with the lowest "
+                "validation "
+                "error, Adam the last one." + words.COUNTED,
             ),
             elbo_table.table(every_network, nothing),
             nearness.table(work, NEAR, near, floors),
@@ -165,7 +165,7 @@ def moves(found: list[dict[str, Any]]) -> dict[str, float]:
 
 def _against_the_study(largest: float) -> str:
     """What a range of errors says of "up to 0.1 points"."""
-    return "more than the study saw" if largest > 0.0015 else "as the study saw" if largest >= 0.0005 else "less"
+    return "more than in the study" if largest > 0.0015 else "as in the study" if largest >= 0.0005 else "less"
 
 
 def _answer(against: Mapping[tuple[str, str], dict[str, Any]]) -> str:

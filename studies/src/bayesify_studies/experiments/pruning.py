@@ -61,7 +61,7 @@ def run(work: Work) -> Findings:
     loss = losses(chosen)
     lines = [
         Line(
-            f"test error without {100 * fraction:g}% of the weights, as the study, {small} units, by {RULE[rule]}",
+            f"test error with {100 * fraction:g}% of the weights pruned, as the study, {small} units, by {RULE[rule]}",
             f"{value:.2f}%",
             percent(estimate(at(study, rule, fraction)["errors"])),
             f"unpruned {percent(estimate(study['snr'][0]['errors']))}, published {PUBLISHED[rule][0.0]:.2f}%",
@@ -71,10 +71,10 @@ def run(work: Work) -> Findings:
     ]
     lines += [
         Line(
-            f"signal-to-noise less magnitude at 75%, {name}, {units} units",
+            f"signal-to-noise minus magnitude at 75% pruned, {name}, {units} units",
             "+10.38 points (study D)" if (name, units) == ("as the study, (1/2, 1, e^-6)", small) else "not done",
             words.points(gap),
-            f"signal-to-noise {'is ' if settled(gap) else 'and magnitude '}{words.verdict(gap)}",
+            f"signal-to-noise {'is ' if settled(gap) else 'makes '}{words.verdict(gap)}",
         )
         for (name, units), gap in gaps.items()
     ]
@@ -84,17 +84,17 @@ def run(work: Work) -> Findings:
     least = min(map(min, correlations.values())) ** 2
     lines.append(
         Line(
-            "correlation of the study's log widths with the random ones they started from",
+            "study's training: correlation of the final log widths with the random initial ones",
             "not measured",
             ", ".join(f"{value:.3f} ({units} units)" for units, value in kept.items()),
-            f"in every seed at least {100 * least:.0f}% of what tells the widths apart is the start's noise: "
-            + ("signal-to-noise is magnitude blurred by it" if least > 0.5 else "they have trained"),
+            f"in every seed, at least {100 * least:.0f}% of the variance of the log widths is the initial noise; "
+            + ("so signal-to-noise is magnitude plus noise" if least > 0.5 else "the widths were trained"),
         )
     )
     peaks = {f"{name}, {units}": row["shape"]["peaks"] for (name, units), row in rows.items()}
     lines.append(
         Line(
-            "humps of the signal-to-noise histogram (first seed)",
+            "number of modes of the signal-to-noise histogram (first seed)",
             "two in one run, one in most",
             "; ".join(f"{name}: {count}" for name, count in peaks.items()),
             f"{sum(count > 1 for count in peaks.values())} of {len(peaks)} have more than one",
@@ -161,11 +161,11 @@ def _without_98(place: int, rounds: int, one: Mapping[str, Any], units: int) -> 
     return Line(
         f"{units} units, 98% pruned by signal-to-noise, prior {short(one['prior'])} chosen on validation, round "
         f"{place} of {rounds}",
-        "target: 1.32% with no loss that a paired test can see",
+        "target: 1.32%, and no significant loss by paired tests",
         f"{percent(estimate(one['network']['snr'][0]['errors']))} unpruned, {percent(estimate(loss['errors']))} pruned",
         f"{words.points(loss['seeds'])}; over seeds {between(loss['seeds'], '+.2f', 100)}; over images "
-        f"{between(loss['images'], '+.2f', 100)}; smallest p of a seed {min(loss['p']):.2g}: "
-        + ("a loss is seen" if loss["seen"] else "no loss is seen"),
+        f"{between(loss['images'], '+.2f', 100)}; smallest p over seeds {min(loss['p']):.2g}: "
+        + ("a significant loss" if loss["seen"] else "no significant loss"),
     )
 
 
@@ -173,10 +173,11 @@ def _blamed(kind: str, found: Sequence[Mapping[str, Any]]) -> Line:
     ratio, correlation = (fmean(one[name] for one in found) for name in ("ratio", "rank_correlation"))
     gain, whole = _better_order(found, "widths"), _better_order(found, "reference")
     return Line(
-        f"are underestimated widths to blame? {kind} on digits, against {pruning_widths.REFERENCE[kind]}",
+        f"do underestimated widths mislead pruning? {kind} on digits, compared with {pruning_widths.REFERENCE[kind]}",
         "suspected, not tested",
-        f"mean-field widths are {ratio:.2f} of its widths (median), the orders' rank correlation is {correlation:.3f}",
-        f"the same network pruned by 75%, with those widths in the ratio: {words.verdict(gain)}; with its means too: "
+        f"mean-field widths are {ratio:.2f} times the reference widths (median); rank correlation of signal-to-noise "
+        f"{correlation:.3f}",
+        f"75% pruned, with the reference widths: {words.verdict(gain)}; with the reference means too: "
         f"{words.verdict(whole)}",
     )
 
@@ -196,27 +197,29 @@ def _answer(
     counts = {
         sign: sum(settled(gap) == sign for (name, _), gap in gaps.items() if "Adam" in name) for sign in (-1, 0, 1)
     }
-    study = [settled(gap) for (name, _), gap in gaps.items() if "study" in name]
     helped = [kind for kind, found in blame.items() if settled(_better_order(found)) < 0]
-    said = {1: "worse", -1: "better", 0: "not significantly different from it"}
+    said = {1: "worse than", -1: "better than", 0: "not significantly different from"}
+    study = [
+        f"{said[settled(gap)]} magnitude with {units} units" for (name, units), gap in gaps.items() if "study" in name
+    ]
     return (
-        f"At 75% pruned, signal-to-noise against magnitude is {' and '.join(said[one] for one in study)} in "
-        f"networks trained as the study did ({' and '.join(str(units) for name, units in gaps if 'study' in name)} "
-        f"units); in those trained with Adam it is better in {counts[-1]}, worse in {counts[1]}, not significantly "
-        f"different in {counts[0]}. Without 98% of its weights the {large}-unit network with the chosen prior errs on "
-        f"{percent(estimate(loss['errors']))}, {words.points(loss['seeds'])}: "
-        + ("a loss that paired tests see. " if loss["seen"] else "no loss that a paired test can see. ")
+        f"With the study's training and 75% pruned, signal-to-noise is {' and '.join(study)}. "
+        f"With Adam, it is better in {counts[-1]}, worse in {counts[1]} and not significantly "
+        f"different in {counts[0]} networks. With 98% pruned, the {large}-unit network with the chosen prior has a "
+        "test error of "
+        f"{percent(estimate(loss['errors']))} ({words.points(loss['seeds'])}), "
+        + ("a significant loss. " if loss["seen"] else "no significant loss. ")
         + "".join(
-            f"That prior is of a later round of candidates, made up after round {place}'s choice had been tested "
-            f"({percent(estimate(one['loss']['errors']))}, {words.points(one['loss']['seeds'])}, a loss "
-            f"{'seen' if one['loss']['seen'] else 'not seen'}), so the test images were looked at more than once. "
+            f"This prior comes from a later round. It was planned after the choice of round {place} had been tested "
+            f"({percent(estimate(one['loss']['errors']))}, {words.points(one['loss']['seeds'])}, "
+            f"{'a' if one['loss']['seen'] else 'no'} significant loss). So the test images were used more than once. "
             for place, one in enumerate(before, 1)
         )
         + (
-            f"Widths of better posteriors give a better order to prune in for {' and '.join(helped)}: there mean-field "
-            "ones are to blame."
+            f"The widths of better posteriors improve pruning for {' and '.join(helped)}, so underestimated widths "
+            "mislead it there."
             if helped
-            else "Widths of better posteriors (HMC, full rank) give no order to prune in that is better by an interval."
+            else "The widths of better posteriors (HMC, full rank) do not improve pruning significantly."
         )
     )
 
@@ -231,7 +234,7 @@ def _missed(chosen: Mapping[str, Any], loss: Mapping[str, Any]) -> list[str]:
             )
     if loss["seen"]:
         told.append(
-            f"Target missed: 98% pruning costs {words.points(loss['seeds'])}, which a paired test sees: over seeds "
+            f"Target missed: 98% pruning costs {words.points(loss['seeds'])}, which is significant: over seeds "
             f"{between(loss['seeds'], '+.4f', 100)}, over images {between(loss['images'], '+.4f', 100)}."
         )
     return told

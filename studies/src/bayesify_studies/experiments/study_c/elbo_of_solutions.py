@@ -84,31 +84,31 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> Table:
         for data, results in found.items()
         for label, one in results.items()
     ]
-    headings = ["solution", "minus the ELBO, nats", "test accuracy", "ELBO less that of mean-field VI"]
+    headings = ["solution", "minus the ELBO, nats", "test accuracy", "ELBO minus that of mean-field VI"]
     return Table(
-        "What the objective prefers",
+        "Which solution has the higher ELBO",
         headings,
         rows,
-        "The ELBO of all training examples with the whole KL; lower is better in the second column. A constant answer "
-        "has no posterior: its log-likelihood bounds the ELBO of every network that knows nothing. The bound of the "
-        "annealed family is that of a better family, for the same model.",
+        "The ELBO of all training examples, with the full KL. In the second column, lower is better. A constant answer "
+        "has no posterior. Its log-likelihood is an upper bound for the ELBO of every uninformed network. The annealed "
+        "family is a richer posterior family for the same model.",
     )
 
 
 def said(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Whether the objective prefers what mean-field VI found, in words that follow the intervals."""
     other, annealed = results[WARMED], results[ANNEALED]
-    fits = f"a mean-field network that fits better ({written(other['accuracy'], '.1f', '%', 100.0)}, KL warmed up)"
+    fits = f"a mean-field network that fits better ({written(other['accuracy'], '.1f', '%', 100.0)}, KL warm-up)"
     apart = f"{abs(other['less_mean_field']['mean']):.1f} nats"
     told = {
-        -1: f"That is what the objective prefers: the ELBO of {fits} is lower, by {apart}.",
-        1: f"That is a failure to find the optimum: the ELBO of {fits} is higher, by {apart}.",
-        0: f"Whether that is the optimum is open: the ELBO of {fits} differs by {apart}, which is not significant.",
+        -1: f"The ELBO prefers this solution: the ELBO of {fits} is lower by {apart}.",
+        1: f"Training did not find the optimum: the ELBO of {fits} is higher by {apart}.",
+        0: f"It is not known whether this is the optimum: the ELBO of {fits} is not significantly different ({apart}).",
     }[settled(other["less_mean_field"])]
     if settled(annealed["less_mean_field"]) == 1:
         gain = annealed["less_mean_field"]["mean"]
         told += (
-            f" A better family cures it: the bound of the annealed family is {gain:.1f} nats higher, with an accuracy "
+            f" A richer family avoids it: the ELBO of the annealed family is {gain:.1f} nats higher, with an accuracy "
             f"of {written(annealed['accuracy'], '.1f', '%', 100.0)}."
         )
     return told

@@ -41,12 +41,12 @@ def table(networks: Networks, floors: Mapping[str, Mapping[str, float]]) -> Tabl
         below += loss["loss"]["mean"] < floor
         rows.append([*names, *(written(loss[key], ".3f") for key in ("loss", "nll", "kl")), f"{floor:.3f}"])
     return Table(
-        "The ELBO, beside that of a network that knows nothing",
-        ["", "", "loss per example", "of which NLL", "of which KL", "loss of knowing nothing"],
+        "The ELBO, compared with that of an uninformed network",
+        ["", "", "loss per example", "of which NLL", "of which KL", "loss of an uninformed network"],
         rows,
-        "The loss is minus the ELBO per training example, with the whole KL, by 20 draws. A network that knows nothing "
-        f"has means of zero and the best two widths of a grid. A lower loss than its loss is reached by {below} of "
-        f"{len(rows)}: the others are worse approximations of their posterior than one that learned nothing.",
+        "The loss is minus the ELBO per training example, with the full KL and 20 draws. An uninformed network has "
+        f"means of zero and the best two widths of a grid. The number of rows with a lower loss than this: {below} of "
+        f"{len(rows)}. The others approximate their posterior worse than an uninformed network.",
     )
 
 

@@ -76,14 +76,14 @@ def answer(names: Mapping[str, str], found: Found, floors: Floors) -> str:
         loss, error = _differences(found, prior)
         nearer, errs = settled(loss), settled(error)
         if nearer:
-            word = {1: "less", -1: "more", 0: "neither more nor less, by a 95% interval"}[nearer * errs]
-            said.append(f"under {name} the one with the higher ELBO errs {word}")
+            word = {1: "the lower error", -1: "the higher error", 0: "no significantly different error"}[nearer * errs]
+            said.append(f"under {name} the one with the higher ELBO has {word}")
     if not said:
         return ""
     good, every = len(below_the_floor(found, floors)), len(found)
     beat = f"{good or 'none'} of these {every}" if good < every else f"all {every}"
     return (
-        f" Of two small networks, {', '.join(said)}. An ELBO above that of a network that knows nothing is reached by "
+        f" Of two small networks, {', '.join(said)}. A better ELBO than that of an uninformed network is reached by "
         f"{beat}."
     )
 
@@ -95,7 +95,9 @@ def lines(names: Mapping[str, str], found: Found, floors: Floors) -> list[Line]:
     for prior, name in names.items():
         beat = " and ".join(one for one in ESTIMATORS if (prior, one) in good) or "neither"
         loss, error = _differences(found, prior)
-        told.append(_line(name, loss, error, f"{beat} beats {floors[prior]['loss']:.2f}, the floor"))
+        told.append(
+            _line(name, loss, error, f"{beat} has a lower loss than an uninformed network, {floors[prior]['loss']:.2f}")
+        )
     return told
 
 
@@ -109,15 +111,16 @@ def table(work: Work, names: Mapping[str, str], found: Found, floors: Floors) ->
             rows.append(
                 [name, one, *(written(own[key], ".3f") for key in ("loss", "nll", "kl")), percent(own["error"])]
             )
-        rows.append([name, "knows nothing", *(f"{floors[prior][key]:.3f}" for key in ("loss", "nll", "kl")), "–"])
+        rows.append([name, "uninformed network", *(f"{floors[prior][key]:.3f}" for key in ("loss", "nll", "kl")), "–"])
     return Table(
         "The ELBO of small networks",
         ["prior", "estimator", "loss per example", "of which NLL", "of which KL", "validation error"],
         rows,
         f"Two hidden layers of {asked['units']}, {asked['examples']:,} images, {asked['epochs']} epochs of Adam with a "
-        f"falling rate, widths from softplus({RHO:g}); the loss is minus the ELBO per example, by {_LOSS_DRAWS} draws "
-        "of whole weights for both estimators. The network that knows nothing has means of zero and the best two "
-        "widths of a grid. A higher loss than its own is a worse ELBO than that of learning nothing.",
+        f"falling rate, initial widths softplus({RHO:g}). The loss is minus the ELBO per example, with {_LOSS_DRAWS} "
+        "draws "
+        "of the weights for both estimators. The uninformed network has means of zero and the best two widths of a "
+        "grid. A network with a higher loss has a worse ELBO than the uninformed one.",
     )
 
 
@@ -140,11 +143,11 @@ def _line(name: str, loss: dict[str, Any], error: dict[str, Any], floor: str) ->
     nearer = {
         -1: "local has the higher ELBO",
         1: "local has the lower ELBO",
-        0: "the ELBOs do not differ significantly",
+        0: "local has no significantly different ELBO",
     }
-    errs = {-1: "and errs less", 1: "and errs more", 0: "and the errors are not significantly different"}
+    errs = {-1: "and the lower error", 1: "and the higher error", 0: "and no significantly different error"}
     return Line(
-        f"a small network under {name}: the local estimator less the weight estimator",
+        f"a small network under {name}: the local estimator minus the weight estimator",
         "not asked",
         f"loss {between(loss, '+.2f')}; error {words.points(error)} ({between(error, '+.2f', 100)})",
         f"{nearer[settled(loss)]} {errs[settled(error)]}; {floor}",

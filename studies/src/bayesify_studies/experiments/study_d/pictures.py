@@ -22,12 +22,13 @@ def in_training(work: Work, parts: dict[str, dict[str, Any]], labels: dict[str, 
     return [
         Picture(
             work.figure("curves", curves(parts, labels)),
-            "Validation error by epoch (10 draws), mean and range of the seeds. The study watched the test set.",
+            "Validation error by epoch (10 draws), mean and range of the seeds. The study used the test set for "
+            "these curves.",
         ),
         Picture(
             work.figure("weights", histograms(parts, labels)),
-            "The share of the weights (logarithmic axis) by their mean over the epochs of the first seed, first to "
-            "last light to dark; the outermost bins hold all beyond.",
+            "Histograms of the weights' means in the first seed, from the first epoch (light) to the last (dark). The "
+            "vertical axis is logarithmic. The outermost bins contain everything beyond them.",
         ),
     ]
 

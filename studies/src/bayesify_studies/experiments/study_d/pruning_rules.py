@@ -59,15 +59,16 @@ def tell_rules(work: Work, _: Mapping[str, Any], numbers: Mapping[str, Any]) -> 
         },
         tables=[
             Table(
-                "Signal-to-noise less magnitude, points of test error",
+                "Signal-to-noise minus magnitude, points of test error",
                 ["network", "units", *(f"{100 * float(share):g}% pruned" for share in SHARES)],
                 rows,
-                "Mean over seeds ± its standard error, paired. Marked better or worse where it is significant after "
+                "Mean over seeds ± its standard error, paired. Better and worse mark differences that are "
+                "significant after "
                 f"Holm's correction for all {len(found)} comparisons.",
             ),
             Table(
-                f"Three priors with all of the KL, {large} units: test error without 98% of the weights",
-                ["prior", "all weights", "2% of the weights", "difference"],
+                f"Three priors with the full KL, {large} units: test error with 98% of the weights pruned",
+                ["prior", "all weights", "98% pruned", "difference"],
                 [
                     [
                         f"mixture {name}",
@@ -77,7 +78,7 @@ def tell_rules(work: Work, _: Mapping[str, Any], numbers: Mapping[str, Any]) -> 
                     ]
                     for name, one in three.items()
                 ],
-                "Pruned by signal-to-noise. The networks that were chosen for pruning count a part of the KL only.",
+                "Pruned by signal-to-noise. The networks that were chosen for pruning above have a reduced KL.",
             ),
         ],
     )

@@ -66,18 +66,18 @@ def costs(rows: Mapping[tuple[str, int], Any]) -> Table:
     headings = [
         "network",
         "units",
-        "98% pruned less whole",
+        "98% pruned minus unpruned",
         "over seeds",
         "over images",
-        "smallest p of a seed",
-        "seen",
+        "smallest p over seeds",
+        "significant loss",
     ]
     return Table(
         "What 98% pruning by signal-to-noise costs, by paired tests",
         headings,
         told,
-        "Over images the errors of one image are averaged over the seeds; p is of one seed's exact McNemar test. A "
-        "loss is seen where either interval lies above zero.",
+        "For intervals over images, the errors of each image are averaged over the seeds. The p values come from an "
+        "exact McNemar test for each seed. A loss is significant if either interval lies above zero.",
     )
 
 
@@ -93,12 +93,12 @@ def candidates(rounds: Sequence[Mapping[str, Any]], units: int) -> Table:
         told = [f"{100 * one['found'][name]['pruned']:.2f}%" for one in rounds if name in one["found"]]
         if len(told) > 1:
             again.append(
-                f"{short(name)} was trained in {len(told)} rounds: {' and '.join(told)} pruned, so differences of that "
+                f"{short(name)} was trained in {len(told)} rounds: {' and '.join(told)} pruned. Differences of this "
                 "size are chance."
             )
     return Table(
-        f"Priors to choose from, {units} units, on validation",
-        ["round", "prior", "whole", "98% pruned by signal-to-noise"],
+        f"Validation error of the candidate priors, {units} units",
+        ["round", "prior", "unpruned", "98% pruned by signal-to-noise"],
         rows,
         " ".join(again),
     )
