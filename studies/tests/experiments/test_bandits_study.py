@@ -2,19 +2,20 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bayesify_studies.experiments import bandits
 from bayesify_studies.experiments.bandits import games, parts
-from bayesify_studies.experiments.bandits.settings import QUICK
+from bayesify_studies.experiments.bandits.settings import FULL, QUICK
 from bayesify_studies.experiments.framework.experiment import reproduce
 
 TINY = QUICK | {
     "seeds": 2,
     "network_seeds": 1,
-    "repeated": {"seeds": 2, "first_seed": 8000},
+    "new_games": QUICK["new_games"] | {"seeds": 2, "network_seeds": 2},
     "steps": 80,
     "others": {"wheel": 30},
     "pilot": {"seeds": 1, "steps": 40},
@@ -44,8 +45,9 @@ def test_the_page_has_the_regrets_of_its_games(tmp_path):
         ]
         for rule in ("ucb", "greedy")
     ]
-    less = found["numbers"]["new_ucb_less"]["logistic greedy"]
+    less = found["numbers"]["new_games"]["ucb_less"]["logistic greedy"]
     assert less["values"] == pytest.approx([a - b for a, b in zip(*new, strict=True)])
+    assert len(found["numbers"]["new_games"]["networks"]["wheel"]["neural-linear greedy"]["values"]) == 2
     page = (tmp_path / "e" / "page.md").read_text()
     assert "the target is for 50,000" in page
 
@@ -53,3 +55,9 @@ def test_the_page_has_the_regrets_of_its_games(tmp_path):
 def test_the_least_mean_regret_is_chosen():
     tried = {"linear greedy": {json.dumps({"prior": 1.0}): [4.0, 6.0], json.dumps({"prior": 2.0}): [9.0, 0.0]}}
     assert parts.chosen(tried) == {"linear greedy": {"prior": 2.0}}
+
+
+def test_the_new_games_have_the_settings_that_were_chosen_before():
+    """Those of the published page, which the first games chose."""
+    published = json.loads((Path(__file__).parents[3] / "docs" / "results" / "bandits.json").read_text())
+    assert FULL["new_games"]["options"] == published["numbers"]["chosen"]

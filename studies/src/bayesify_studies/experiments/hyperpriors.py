@@ -115,8 +115,8 @@ def _comparisons(found: Cells) -> Table:
         "Advantage of each hyperprior over the tuned scale",
         ["", *(f"{hyper}, {way}" for way in WAYS for hyper in HYPERPRIORS)],
         rows,
-        "Points of accuracy, paired over seeds; marked where the 95% interval leaves out zero, which one comparison in "
-        "twenty does by chance.",
+        "Points of accuracy, paired over seeds. Better and worse mark 95% intervals that exclude zero. About one "
+        "comparison of equal methods in twenty is marked by chance.",
     )
 
 
@@ -127,7 +127,7 @@ def _pictures(work: Work, found: Cells) -> Iterator[Picture]:
     }
     yield Picture(
         work.figure("gaps", gap_picture(gaps, WAYS)),
-        "Gap to the best possible accuracy by cell and noise level, mean and standard error over the seeds.",
+        "Gap to the best possible accuracy by prior and noise level, mean and standard error over the seeds.",
     )
     advantages = {
         way: {place: estimate(found.advantage(way, [place], FAMILIES, list(HYPERPRIORS))) for place in found.places}
@@ -144,7 +144,7 @@ def _pictures(work: Work, found: Cells) -> Iterator[Picture]:
     }
     yield Picture(
         work.figure("surfaces", surface_picture(shown)),
-        "The study's best cells: probability of class 0 (left) and its standard deviation over draws (right).",
+        "The study's best priors: probability of class 0 (left) and its standard deviation over draws (right).",
     )
     place = found.places[-1]
     layers = {
@@ -152,8 +152,8 @@ def _pictures(work: Work, found: Cells) -> Iterator[Picture]:
     }
     yield Picture(
         work.figure("last-layer", last_layer_picture(layers)),
-        f"Posteriors of the ten last-layer weights on {place[0]}, noise {place[1]:g}, first seed; solid where the mean "
-        "is more than two standard deviations from zero.",
+        f"Posteriors of the ten last-layer weights on {place[0]}, noise {place[1]:g}, first seed. Solid lines have a "
+        "mean more than two standard deviations from zero.",
     )
 
 
@@ -165,25 +165,27 @@ def _guessing(found: Cells) -> Iterator[str]:
             if lost or fixed:
                 yield (
                     f"{words[0].upper()}{words[1:]}, {name}: {lost} of {count} networks with a hyperprior and {fixed} "
-                    f"of {of} with a tuned scale are no better than guessing. A mean over them tells who learns at all."
+                    f"of {of} with a tuned scale are no better than guessing. They dominate the means."
                 )
 
 
 def _shortfalls(work: Work, found: Cells, numbers: dict[str, Any], hmc: dict[str, Any]) -> list[str]:
     told = list(_guessing(found))
     told.append(
-        f"A tuned scale is the best of {len(work['scales'])} networks on validation, a hyperprior has one: where "
-        "training fails by chance, more tries help."
+        f"A tuned scale is the best of {len(work['scales'])} networks on validation data; a hyperprior has only one. "
+        "More networks help if training sometimes fails."
     )
     for way, words in WAYS.items():
         pooled = numbers[way]["pooled"]
         if settled(pooled) == 0:
-            told.append(f"With the {words} the difference is not significant: {between(pooled, '+.2f', 100)} points.")
-    told.append("That the KL needs warming up was found on circles at 0.15, seeds 0 to 7, which are scored here too.")
+            told.append(f"With the {words}, the difference is not significant: {between(pooled, '+.2f', 100)} points.")
+    told.append(
+        "KL warm-up was chosen after tests on circles with noise 0.15 and seeds 0 to 7. These runs are scored here too."
+    )
     if len(work.seeds) < 20:
-        told.append(f"{len(work.seeds)} seeds, the question asks for 20.")
+        told.append(f"{len(work.seeds)} seeds instead of 20.")
     if hmc and hmc["worst_r_hat"] > AGREEING:
-        told.append(f"HMC's chains do not agree everywhere: R-hat up to {hmc['worst_r_hat']:.2f}.")
+        told.append(f"HMC did not converge everywhere: R-hat up to {hmc['worst_r_hat']:.2f}.")
     return told
 
 

@@ -45,21 +45,23 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("filter", drawn.filter_curves(found, page.WAYS, page.FILTER)),
-                "Accuracy among the most certain of all test pictures by top probability, those of the unseen class "
-                "(always wrong) among them: mean and range of the seeds; hollow marks are the study's.",
+                "Accuracy of the most certain predictions, ordered by top probability. Pictures of the unseen class "
+                "are "
+                "included and always count as wrong. Mean and range of the seeds; hollow marks are the study's.",
             ),
             Picture(
                 work.figure("entropy", drawn.entropies(found["equal"], len(shown["class_names"]))),
-                f"Entropy of answers to known classes and to {work['cifar']['unseen']}, equal budgets.",
+                f"Entropy of predictions for known classes and for {work['cifar']['unseen']}, equal budgets.",
             ),
             Picture(
                 work.figure("answers", drawn.two_answers(shown, found["equal"], work["cifar"]["unseen"])),
-                "The first test picture of a known class and the first of the unseen one, equal budgets: mean "
-                "probabilities as bars, draws as ticks, and the answer where the first is at least 90%.",
+                "Predictions for the first test picture of a known class and of the unseen class, equal budgets. Bars "
+                "are mean probabilities, ticks are draws. An answer is shown if its probability is at least 90%.",
             ),
             Picture(
                 work.figure("digits", drawn.digits(digits, work["digits"]["withheld"])),
-                "MNIST with one digit never seen in training: how well entropy tells it (mean and range of seeds).",
+                "MNIST with one digit left out of training: AUROC of the entropy for this digit (mean and range of "
+                "the seeds).",
             ),
         ],
         shortfalls=page.shortfalls(work, found, values, gap),

@@ -16,12 +16,12 @@ import torch
 
 from bayesify.evaluation.seed_statistics import between, estimate, paired, settled, written
 from bayesify_studies.experiments.bandits import parts
+from bayesify_studies.experiments.bandits.new_games import NEW_GAMES, OURS, UCB, against_greedy
 from bayesify_studies.experiments.bandits.settings import FULL, QUICK
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
 
-OURS, UCB = "logistic thompson", "logistic ucb"
 TARGET, TARGET_STEPS = 4000.0, 50_000
 SHOWN = ("logistic thompson", "logistic ucb", "logistic greedy", "linear thompson", "linear greedy")
 REMARKS = (
@@ -30,7 +30,6 @@ REMARKS = (
     "Before the tries in the table about 50 settings were played, three to eight games each, with seeds 1000 to 4007.",
     "These games led to the logistic agent and to the range of its tries. About ten of the 50 were greedy.",
     "Thompson sampling was named beforehand as the agent to compare; that `ucb` is lower was seen in the scored games.",
-    "The new games test that: they were played once, with the settings that had been chosen before.",
     "No agent with a network plays the mushrooms here: `mushroom` has those.",
     "Settings of the agents with networks, and of all agents on the other bandits, were not chosen by games.",
 )
@@ -60,26 +59,18 @@ def run(work: Work) -> Findings:
     mushroom = regret["mushroom"]
     ahead = {agent: paired(mushroom[OURS]["values"], one["values"]) for agent, one in mushroom.items() if agent != OURS}
     behind = {agent: paired(mushroom[UCB]["values"], one["values"]) for agent, one in mushroom.items() if agent != UCB}
-    again = {
-        agent: estimate([told[parts.part_name("mushroom", agent, seed)]["regret"] for seed in parts.repeated(settings)])
-        for agent in parts.MUSHROOM_AGENTS
-    }
     return Findings(
-        answer=_answer(mushroom, again, settings["steps"]),
+        answer=_answer(mushroom, settings["steps"]),
         lines=[_line(agent, mushroom, ahead, settings["steps"]) for agent in mushroom],
         numbers={
             "regret": regret,
             "thompson_less": ahead,
             "ucb_less": behind,
-            "new_games": again,
-            "new_ucb_less": _less_than_greedy(again, UCB),
-            "new_thompson_less": _less_than_greedy(again, OURS),
             "chosen": best,
             "steps": settings["steps"],
         },
         tables=[
             _mushrooms(rows["mushroom"]),
-            _new_games(again, parts.repeated(settings)),
             *(_others(name, own, settings["others"][name]) for name, own in regret.items() if name != "mushroom"),
             _choices(tried, best, settings["pilot"]),
         ],
@@ -89,30 +80,16 @@ def run(work: Work) -> Findings:
                 "Mushroom bandit: cumulative regret, mean of all games (thick) and each game (thin).",
             )
         ],
-        shortfalls=_shortfalls(regret, ahead, again, settings["steps"]),
+        shortfalls=_shortfalls(regret, ahead, settings["steps"]),
     )
 
 
-def _answer(regret: Mapping[str, Any], again: Mapping[str, Any], steps: int) -> str:
+def _answer(regret: Mapping[str, Any], steps: int) -> str:
     return (
         f"With a Bayesian logistic regression, Thompson sampling has a regret of {written(regret[OURS], ',.0f')} after "
-        f"{steps:,} steps of the mushroom bandit, {_against_greedy(regret, OURS)}; upper confidence bounds have "
-        f"{written(regret[UCB], ',.0f')}, {_against_greedy(regret, UCB)}. In new games Thompson sampling is "
-        f"{_against_greedy(again, OURS)}; upper confidence bounds are {_against_greedy(again, UCB)}."
+        f"{steps:,} steps of the mushroom bandit, {against_greedy(regret, OURS)}; upper confidence bounds have "
+        f"{written(regret[UCB], ',.0f')}, {against_greedy(regret, UCB)}."
     )
-
-
-def _less_than_greedy(regret: Mapping[str, Any], agent: str) -> dict[str, Any]:
-    """The regret of an agent less that of each greedy one, game by game."""
-    return {name: paired(regret[agent]["values"], one["values"]) for name, one in regret.items() if "greedy" in name}
-
-
-def _against_greedy(regret: Mapping[str, Any], agent: str) -> str:
-    """How many greedy agents it is below, by the paired interval, and which it is not."""
-    gaps = _less_than_greedy(regret, agent)
-    rest = [f"{name} ({between(one, '+,.0f')})" for name, one in gaps.items() if settled(one) != -1]
-    said = f"significantly below {len(gaps) - len(rest)} of {len(gaps)} greedy agents"
-    return said + (f" and not below {', '.join(rest)}" if rest else "")
 
 
 def _line(agent: str, regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int) -> Line:
@@ -160,24 +137,6 @@ def _mushrooms(rows: Mapping[str, list[dict[str, Any]]]) -> Table:
     )
 
 
-def _new_games(again: Mapping[str, Any], seeds: range) -> Table:
-    less = {agent: _less_than_greedy(again, agent) for agent in (OURS, UCB)}
-    return Table(
-        "Mushroom bandit, new games",
-        ["agent", "regret", "logistic thompson less it", "logistic ucb less it"],
-        [
-            [
-                agent,
-                written(one, ",.0f"),
-                *(between(less[other][agent], "+,.0f") if agent in less[other] else "" for other in (OURS, UCB)),
-            ]
-            for agent, one in again.items()
-        ],
-        f"{len(seeds)} games with seeds from {seeds[0]} on, played after the table above had been seen. Differences "
-        "are for the greedy agents.",
-    )
-
-
 def _others(name: str, regret: Mapping[str, Any], steps: int) -> Table:
     best = min(regret, key=lambda agent: regret[agent]["mean"])
     return Table(
@@ -220,7 +179,7 @@ def _choices(tried: Mapping[str, Mapping[str, list[float]]], best: Mapping[str, 
     )
 
 
-def _shortfalls(regret: Mapping[str, Any], ahead: Mapping[str, Any], again: Mapping[str, Any], steps: int) -> list[str]:
+def _shortfalls(regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int) -> list[str]:
     told = []
     if steps != TARGET_STEPS:
         told.append(f"{steps:,} steps: the target is for {TARGET_STEPS:,}.")
@@ -230,12 +189,6 @@ def _shortfalls(regret: Mapping[str, Any], ahead: Mapping[str, Any], again: Mapp
         f"Not significantly below {agent}: {between(one, '+,.0f')} of the difference."
         for agent, one in ahead.items()
         if "greedy" in agent and settled(one) != -1
-    ]
-    told += [
-        f"New games: {name} is not significantly below {agent}: {between(one, '+,.0f')} of the difference."
-        for name in (OURS, UCB)
-        for agent, one in _less_than_greedy(again, name).items()
-        if settled(one) != -1
     ]
     return [*told, *REMARKS]
 
@@ -272,4 +225,5 @@ EXPERIMENT = Experiment(
     run=run,
     quick=QUICK,
     full=FULL,
+    additions=(NEW_GAMES,),
 )

@@ -27,11 +27,8 @@ CHOSEN_BY = {
     "linear greedy": "linear greedy",
 }
 MUSHROOM_AGENTS = tuple(CHOSEN_BY)
-OTHER_AGENTS = (
-    *(f"linear {rule}" for rule in RULES if rule != "greedy-5%"),
-    "neural-linear thompson",
-    "neural-linear greedy",
-)
+NETWORK_AGENTS = ("neural-linear thompson", "neural-linear greedy")
+OTHER_AGENTS = (*(f"linear {rule}" for rule in RULES if rule != "greedy-5%"), *NETWORK_AGENTS)
 FIRST_PILOT = 5000
 
 
@@ -78,10 +75,7 @@ def scored(settings: Mapping[str, Any], best: Mapping[str, Mapping[str, Any]], s
     games: dict[str, Part] = {}
     for agent in MUSHROOM_AGENTS:
         own = {**settings, "options": best[CHOSEN_BY[agent]]}
-        games |= {
-            part_name("mushroom", agent, seed): (game, "mushroom", agent, seed, own)
-            for seed in (*seeds, *repeated(settings))
-        }
+        games |= {part_name("mushroom", agent, seed): (game, "mushroom", agent, seed, own) for seed in seeds}
     for environment, steps in settings["others"].items():
         for agent in OTHER_AGENTS:
             kind = "network_options" if agent.startswith("neural") else "linear_options"
@@ -93,10 +87,22 @@ def scored(settings: Mapping[str, Any], best: Mapping[str, Mapping[str, Any]], s
     return games
 
 
-def repeated(settings: Mapping[str, Any]) -> range:
-    """Seeds of the mushroom games that were played once more, after the first ones had been looked at."""
-    first = settings["repeated"]["first_seed"]
-    return range(first, first + settings["repeated"]["seeds"])
+def new(settings: Mapping[str, Any]) -> dict[str, Part]:
+    """Games that were played once, after the others had been looked at: new ones of the mushrooms, all of networks."""
+    plan = settings["new_games"]
+    games: dict[str, Part] = {}
+    for number in range(plan["seeds"]):
+        seed = plan["first_seed"] + number
+        for agent in MUSHROOM_AGENTS:
+            own = {**settings, "options": plan["options"][CHOSEN_BY[agent]]}
+            games[part_name("mushroom", agent, seed)] = (game, "mushroom", agent, seed, own)
+    for number in range(plan["network_seeds"]):
+        seed = settings["first_seed"] + number
+        for environment, steps in settings["others"].items():
+            own = {**settings, "steps": steps, "options": settings["network_options"][environment]}
+            for agent in NETWORK_AGENTS:
+                games[part_name(environment, agent, seed)] = (game, environment, agent, seed, own)
+    return games
 
 
 def seeds_of(settings: Mapping[str, Any], agent: str, seeds: range) -> range:

@@ -20,11 +20,18 @@ _OTHERS: dict[str, Any] = {
         "quadratic": {"prior": 1.0, "noise": 1.0, "updates": 100},
     },
 }
+# What the games that choose had chosen (`parts.chosen`) when the new games were planned.
+_CHOSEN = {
+    "logistic thompson": {"prior": 1.0, "spread": 0.3},
+    "logistic greedy": {"prior": 1.5},
+    "linear thompson": {"prior": 1.0, "noise": 5.0},
+    "linear greedy": {"prior": 0.5, "noise": 2.0},
+}
 FULL: dict[str, Any] = {
     "seeds": 20,
-    "network_seeds": 20,
+    "network_seeds": 3,
     "first_seed": 6000,
-    "repeated": {"seeds": 20, "first_seed": 8000},
+    "new_games": {"first_seed": 8000, "seeds": 20, "network_seeds": 20, "options": _CHOSEN},
     "steps": 50_000,
     "first_by_chance": 32,
     "other_first_by_chance": 0,
@@ -41,7 +48,7 @@ FULL: dict[str, Any] = {
 QUICK: dict[str, Any] = FULL | {
     "seeds": 3,
     "network_seeds": 2,
-    "repeated": {"seeds": 2, "first_seed": 8000},
+    "new_games": {"first_seed": 8000, "seeds": 2, "network_seeds": 2, "options": _CHOSEN},
     "steps": 1500,
     "others": {"wheel": 300, "linear": 300, "quadratic": 300},
     "pilot": {"seeds": 1, "steps": 600},

@@ -23,7 +23,7 @@ STUDY_EPOCHS = {"plain": 50, "ensemble": 50, "dropout": 400, "variational": 700}
 WAYS = {
     "study": "as the study",
     "equal": "equal budgets",
-    "refit": "equal, refitted on all",
+    "refit": "equal budgets, refitted on all images",
 }
 IN_SCORES = {"entropy": "entropy", "confidence": "confidence", "epistemic": "mutual information"}
 
@@ -45,9 +45,9 @@ def accuracy_line(kind: str, by_way: Mapping[str, Mapping[str, list[float]]]) ->
     ours = {way: estimate(values["accuracy"]) for way, values in by_way.items()}
     less = paired(by_way["study"]["accuracy"], [ACCURACY[kind]] * len(by_way["study"]["accuracy"]))
     said = {
-        1: "above the study's one run",
-        -1: "below the study's one run",
-        0: "not significantly different from the study's",
+        1: "above the study's single run",
+        -1: "below the study's single run",
+        0: "not significantly different from the study's single run",
     }
     return Line(
         f"accuracy on known classes, {KINDS[kind]}",
@@ -61,7 +61,7 @@ def filter_line(kind: str, by_way: Mapping[str, Mapping[str, list[float]]]) -> L
     ours = {way: _means(values) for way, values in by_way.items()}
     said = "; ".join(f"{WAYS[way]}: {_against_study(kind, means)}" for way, means in ours.items())
     return Line(
-        f"accuracy of the 10/20/30/50/80% most certain, {KINDS[kind]}",
+        f"accuracy of the 10/20/30/50/80% most certain predictions, {KINDS[kind]}",
         "/".join(f"{value:.3f}" for value in FILTER[kind]),
         "; ".join("/".join(f"{value:.3f}" for value in means) for means in ours.values()),
         said,
@@ -79,17 +79,18 @@ def _against_study(kind: str, means: list[float]) -> str:
         if ours <= theirs
     }
     if not below:
-        return "above the study's at every n"
-    return f"not above the study's at {', '.join(below)}% (by up to {-min(below.values()):.3f})"
+        return "above the study's at every share"
+    return f"not above the study's at {', '.join(below)}% (up to {-min(below.values()):.3f} below)"
 
 
 def gap_line(way: str, gap: Gaps) -> Line:
     return Line(
-        f"variational less MC dropout, accuracy, {WAYS[way]}",
+        f"variational minus MC dropout, accuracy, {WAYS[way]}",
         f"{100 * (ACCURACY['variational'] - ACCURACY['dropout']):+.1f} points" if way == "study" else "not done",
         signed(gap[way, "accuracy"], ".1f", " points", 100.0),
         f"variational is {_word(gap[way, 'accuracy'])}; its NLL is "
-        f"{_word(gap[way, 'nll'], less_is_better=True)} ({between(gap[way, 'nll'], '+.3f')}), telling the unseen class "
+        f"{_word(gap[way, 'nll'], less_is_better=True)} ({between(gap[way, 'nll'], '+.3f')}), its AUROC for the "
+        "unseen class is "
         f"{_word(gap[way, 'auroc entropy'])} ({between(gap[way, 'auroc entropy'], '+.3f')})",
     )
 
@@ -125,7 +126,9 @@ def tables(found: Mapping[str, Cells], values: Values) -> list[Table]:
                 ]
             )
     return [
-        Table("Known classes", ["", "thousand example-gradients", "accuracy", "NLL", "calibration error"], rows),
+        Table(
+            "Known classes", ["", "thousands of gradients of one example", "accuracy", "NLL", "calibration error"], rows
+        ),
         Table("AUROC for the unseen class", ["", *(IN_SCORES[score] for score in SCORES)], told),
     ]
 
@@ -141,9 +144,9 @@ def chosen_table(work: Work, choices: Cells) -> Table:
         "Chosen on validation, one seed each",
         ["", "setting", "NLL", "accuracy", ""],
         rows,
-        "A temperature below one weighs the KL less: the result is then no posterior of the stated prior. A prior on a "
-        "plain network or on an ensemble's members is weight decay; an ensemble's epochs are those of each member. One "
-        "budget is the most that each may use: a plain network may stop earlier.",
+        "With a temperature below one, the KL has less weight. The result is then not the posterior under the stated "
+        "prior. For plain networks and ensembles, the prior is weight decay. An ensemble's epochs are those of each "
+        "member. The budget is an upper limit: a plain network may stop earlier.",
     )
 
 
@@ -159,10 +162,10 @@ def digit_table(digits: Digits) -> Table:
     rows.append(["accuracy on known digits", *(f"{100 * mean:.2f}%" for mean in accuracies)])
     less = paired(_over_digits(digits, "variational"), _over_digits(digits, "dropout"))
     return Table(
-        "MNIST with a digit never seen: AUROC by entropy",
+        "MNIST with one digit left out: AUROC of the entropy",
         ["digit", *KINDS.values()],
         rows,
-        f"Variational less MC dropout over the digits: {less['mean']:+.3f} ({between(less, '+.3f')}); equal budgets.",
+        f"Variational minus MC dropout over the digits: {less['mean']:+.3f} ({between(less, '+.3f')}); equal budgets.",
     )
 
 
@@ -195,20 +198,24 @@ def answer(
     )
     first, second = sorted(KINDS, key=lambda kind: -estimate(values["equal", kind]["auroc entropy"])["mean"])[:2]
     lead = paired(values["equal", first]["auroc entropy"], values["equal", second]["auroc entropy"])
-    above = [kind for kind in KINDS if "at every n" in _against_study(kind, _means(values[last, kind]))]
+    above = [kind for kind in KINDS if "at every share" in _against_study(kind, _means(values[last, kind]))]
     than = {1: "better than", -1: "worse than", 0: "not significantly different from"}
     return (
-        f"With one budget for all, accuracies on known classes are: {ranks}. Compared with MC dropout, the accuracy of "
+        f"With equal budgets, the accuracies on known classes are: {ranks}. Compared with MC dropout, the accuracy of "
         f"variational networks is {_in_every_way(gap)}. "
         f"The highest AUROC for the unseen class is {written(estimate(values['equal', first]['auroc entropy']))} "
         f"({KINDS[first]}), {than[settled(lead)]} the next ({KINDS[second]}). "
-        f"{WAYS[last].capitalize()}, {len(above)} of the four filter curves lie above the study's at every n."
+        f"{WAYS[last].capitalize()}: {len(above)} of the four accuracy curves lie above the study's at every share."
     )
 
 
 def _in_every_way(gap: Gaps) -> str:
     """What every way of training says of the accuracy of variational networks against MC dropout."""
-    trained = {"study": "as the study trained", "equal": "at equal budgets", "refit": "when refitted on all"}
+    trained = {
+        "study": "with the study's settings",
+        "equal": "at equal budgets",
+        "refit": "after refitting on all images",
+    }
     word = {1: "higher", -1: "lower", 0: "not significantly different"}
     told = [
         f"{word[settled(gap[way, 'accuracy'])]} {words}" for way, words in trained.items() if (way, "accuracy") in gap
@@ -219,7 +226,7 @@ def _in_every_way(gap: Gaps) -> str:
 def scope(work: Work) -> str:
     if work["cifar"]["examples"] is None:
         return ""
-    return f"On {work['cifar']['examples']:,} training pictures only, which is no test of the study: "
+    return f"On {work['cifar']['examples']:,} training pictures only, which does not test the study: "
 
 
 def shortfalls(
@@ -234,26 +241,28 @@ def shortfalls(
     for way in list(found)[1:] if work["cifar"]["examples"] is None else ():
         ensemble = estimate(values[way, "ensemble"]["accuracy"])["mean"]
         if ensemble < ACCURACY["ensemble"]:
-            told.append(f"{WAYS[way]}: the ensemble reaches {ensemble:.3f}, {ACCURACY['ensemble']} was asked for.")
+            told.append(
+                f"{WAYS[way]}: the ensemble reaches an accuracy of {ensemble:.3f}; the goal was {ACCURACY['ensemble']}."
+            )
         if settled(gap[way, "accuracy"]) < 0:
             told.append(
                 f"{WAYS[way]}: variational networks are {-100 * gap[way, 'accuracy']['mean']:.1f} points of accuracy "
-                "below MC dropout; level with it was asked for."
+                "below MC dropout; the goal was to be level."
             )
         for kind, name in KINDS.items():
             said = _against_study(kind, _means(values[way, kind]))
             if "not above" in said:
-                told.append(f"{WAYS[way]}: the filter curve of {name} is {said}.")
+                told.append(f"{WAYS[way]}: the accuracy curve of {name} is {said}.")
     shorter = {
         kind: setting["epochs"]
         for kind, setting in work["cifar"]["study"].items()
         if setting["epochs"] < STUDY_EPOCHS[kind]
     }
     if shorter:
-        said = ", ".join(f"{KINDS[kind]} {epochs} (there {STUDY_EPOCHS[kind]})" for kind, epochs in shorter.items())
-        told.append(f"Epochs as the study are fewer here: {said}.")
+        said = ", ".join(f"{KINDS[kind]} {epochs} (study: {STUDY_EPOCHS[kind]})" for kind, epochs in shorter.items())
+        told.append(f"With the study's settings, we train for fewer epochs than the study: {said}.")
     if len(work.seeds) < 5:
-        told.append(f"{len(work.seeds)} seeds; five were asked for.")
+        told.append(f"{len(work.seeds)} seeds instead of five.")
     if work["cifar"]["data"] == "cifar10":
         told.append("20 of our 10,000 test pictures (19 ships, 1 horse) are decoded JPEG, not the original pixels.")
     return told

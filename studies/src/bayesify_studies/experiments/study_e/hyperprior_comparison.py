@@ -9,7 +9,7 @@ from bayesify.evaluation.seed_statistics import estimate, paired, settled
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_e.hyperprior_cells import FAMILIES, HYPERPRIORS, cells, measure_cell
 
-WAYS = {"plain": "whole KL from the start", "warm": "KL warmed up"}
+WAYS = {"plain": "full KL from the start", "warm": "KL warm-up"}
 # Two classes as frequent as each other: an accuracy below this says that nothing was learned.
 GUESSING = 0.51
 Cell = tuple[str, str]

@@ -46,8 +46,9 @@ def answer(numbers: dict[str, Any]) -> str:
     for way, words in WAYS.items():
         pooled = numbers[way]["pooled"]
         told.append(
-            f"With the {words} a hyperprior {word[settled(pooled)]} a scale tuned on validation: "
-            f"{_points(pooled)} of accuracy ({between(pooled, '+.2f', 100)}), better in {numbers[way]['better']} and "
+            f"With the {words}, a hyperprior {word[settled(pooled)]} a scale tuned on validation data: "
+            f"{_points(pooled)} of accuracy ({between(pooled, '+.2f', 100)}). It is better in "
+            f"{numbers[way]['better']} and "
             f"worse in {numbers[way]['worse']} of {len(numbers[way]['single'])} comparisons."
         )
     return " ".join(told)
@@ -58,18 +59,18 @@ def _claim(way: str, numbers: dict[str, Any]) -> Line:
     verdict = {
         1: "hyperpriors are better on average",
         -1: "hyperpriors are worse on average",
-        0: "hyperpriors and a tuned scale do not differ significantly on average",
+        0: "hyperpriors and a tuned scale are not significantly different on average",
     }[settled(pooled)]
     surely, perhaps = numbers["better"] / total, (numbers["better"] + numbers["open"]) / total
     holds = "holds" if surely >= ALMOST else "does not hold" if perhaps < ALMOST else "is open"
     positive = sum(one["mean"] > 0 for one in numbers["single"].values())
-    rest = f'"almost always" {holds}: the mean is on the side of hyperpriors in {positive} of {total} comparisons'
+    rest = f'"almost always" {holds}: hyperpriors have the higher mean accuracy in {positive} of {total} comparisons'
     return Line(
-        f"hyperprior against the tuned scale, {WAYS[way]}",
+        f"hyperprior minus tuned scale, {WAYS[way]}",
         '"almost always better" (study E)',
         f"{_points(pooled)} of accuracy, {between(pooled, '+.2f', 100)}; in NLL {signed(numbers['pooled_nll'], '.4f')} "
-        f"nats (below zero is worse); of {total} single comparisons {numbers['better']} better, {numbers['worse']} "
-        f"worse, {numbers['open']} not significant",
+        f"nats (negative is worse); of {total} comparisons, {numbers['better']} are better, {numbers['worse']} "
+        f"worse and {numbers['open']} not significant",
         f"{verdict}; {rest}",
     )
 
@@ -81,11 +82,15 @@ def _noise(way: str, numbers: dict[str, Any], names: list[str]) -> Line:
         told.append(f"{name} {_points(change)} ({between(change, '+.2f', 100)})")
         own = fmean(one["mean"] for key, one in numbers["single"].items() if key.startswith(f"{name}-"))
         more, less = ("grows", "shrinks") if own >= 0 else ("shrinks", "grows")
-        word = {1: f"{more} with the noise", -1: f"{less} with the noise", 0: "is not told to change with the noise"}
+        word = {
+            1: f"{more} with the noise",
+            -1: f"{less} with the noise",
+            0: "does not change significantly with the noise",
+        }
         what = "advantage" if own >= 0 else "disadvantage"
         verdicts.append(f"on {name} the {what} of a hyperprior {word[settled(change)]}")
     return Line(
-        f"advantage at the highest noise less that at the lowest, {WAYS[way]}",
+        f"advantage at the highest noise minus that at the lowest, {WAYS[way]}",
         '"especially on noisy data" (study E)',
         "; ".join(told),
         "; ".join(verdicts),
@@ -110,9 +115,9 @@ def _best(found: Cells) -> Iterator[Line]:
             f"{name}: {family} with {hyper}, the study's best",
             f"{accuracy:.3f} on 300 points (standard error {error:.3f})",
             f"{written(ours, '.4f')} at noise {place[1]:g} (best possible {best:.4f})",
-            f"of the 12 other cells it is significantly better than {beaten} and worse than {ahead}; the cells' mean "
-            f"gaps reach from {100 * min(means):.2f} to {100 * max(means):.2f} points, and 300 points have a standard "
-            f"error of {100 * error:.1f}",
+            f"it is significantly better than {beaten} and worse than {ahead} of the 12 other priors; their mean gaps "
+            f"range from {100 * min(means):.2f} to {100 * max(means):.2f} points, and the study's standard "
+            f"error is {100 * error:.1f} points",
         )
 
 
@@ -127,11 +132,11 @@ def _warming(found: Cells) -> Line:
     gain = paired(mean["plain"], mean["warm"])
     verdict = {1: "helps", 0: "makes no significant difference", -1: "does harm"}
     return Line(
-        "how it is trained: KL warmed up, against whole from the start",
+        "gap with the full KL from the start, and with KL warm-up",
         "not examined",
-        f"gap {100 * fmean(mean['plain']):.2f} to {100 * fmean(mean['warm']):.2f} points over all cells "
-        f"({between(gain, '+.2f', 100)}); worst cell {100 * worst['plain']:.1f} to {100 * worst['warm']:.1f}",
-        f"warming up {verdict[settled(gain)]}",
+        f"gap {100 * fmean(mean['plain']):.2f} to {100 * fmean(mean['warm']):.2f} points over all priors "
+        f"({between(gain, '+.2f', 100)}); worst prior {100 * worst['plain']:.1f} to {100 * worst['warm']:.1f}",
+        f"KL warm-up {verdict[settled(gain)]}",
     )
 
 
@@ -147,7 +152,7 @@ def _sparsity(found: Cells) -> Line:
         "last layer, Laplace and Cauchy with inverse-gamma",
         "Laplace sparse: all but two weights around zero; Cauchy not (one network each)",
         "; ".join(told),
-        f"{word[verdict]} by the Hoyer measure; ten weights of one layer are too few to speak of sparsity, and a "
+        f"{word[verdict]} by the Hoyer measure; ten weights are too few to judge sparsity, and a "
         "Gaussian posterior is never exactly sparse",
     )
 
@@ -168,18 +173,18 @@ def _boundary(found: Cells) -> Line:
 
 
 def _hmc_line(hmc: dict[str, Any]) -> Line:
-    told = "; ".join(f"{WAYS[way]}: {_points(hmc[way])} more ({between(hmc[way], '+.2f', 100)})" for way in WAYS)
+    told = "; ".join(f"{WAYS[way]}: {_points(hmc[way])} ({between(hmc[way], '+.2f', 100)})" for way in WAYS)
     word = {
-        1: "loses to the posterior itself",
-        -1: "is better than the posterior",
-        0: "is not significantly different from it",
+        1: "is worse than HMC",
+        -1: "is better than HMC",
+        0: "is not significantly different from HMC",
     }
     return Line(
-        "mean field against HMC with the same priors",
+        "gap of mean-field VI minus gap of HMC, same priors",
         "not measured",
         f"HMC's gap {percent(hmc['gap'])}; {told}; largest R-hat of a prediction {hmc['worst_r_hat']:.3f}",
-        f"warmed up, mean field {word[settled(hmc['warm'])]}"
-        + (", as far as chains that do not agree can say" if hmc["worst_r_hat"] > AGREEING else ""),
+        f"with KL warm-up, mean-field VI {word[settled(hmc['warm'])]}"
+        + (", but HMC did not converge everywhere" if hmc["worst_r_hat"] > AGREEING else ""),
     )
 
 
