@@ -97,7 +97,7 @@ def test_networks_that_guess_are_counted(tmp_path, monkeypatch):
     assert found.guessing("plain", "circles", tuple(hyperprior_cells.HYPERPRIORS)) == (9, 18)
     assert found.guessing("plain", "circles", ("fixed",)) == (0, 6)
     (told,) = hyperpriors._guessing(found)
-    assert told.startswith("Whole KL from the start, circles: 9 of 18 networks with a hyperprior and 0 of 6")
+    assert told.startswith("Full KL from the start, circles: 9 of 18 networks with a hyperprior and 0 of 6")
 
 
 def test_the_page_says_what_the_parts_say_and_repeats_none(tmp_path, monkeypatch):
@@ -121,6 +121,6 @@ def test_the_page_says_what_the_parts_say_and_repeats_none(tmp_path, monkeypatch
     gap = 100 * fmean(parts[0]["best_accuracy"] - value for value in parts[0]["accuracy"][1])
     assert f"{gap:.2f} ±" in page
     assert results["numbers"]["advantage"]["warm"]["pooled"]["mean"] == pytest.approx(0.01)
-    assert "2 seeds, the question asks for 20." in results["shortfalls"]
+    assert "2 seeds instead of 20." in results["shortfalls"]
     assert not any("guessing" in one for one in results["shortfalls"])
     assert "is better than" in results["answer"]

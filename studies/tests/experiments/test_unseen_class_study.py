@@ -113,7 +113,7 @@ def test_what_the_page_prints_is_what_the_parts_hold_and_nothing_is_computed_twi
         accuracies = [one["accuracy"] for one in part(folder, f"equal-{kind}")["seeds"]]
         assert results["numbers"][f"equal-{kind}"]["accuracy"]["values"] == accuracies
         assert f"{50 * sum(accuracies):.1f} ±" in page
-    assert "no test of the study" in results["answer"]
+    assert "does not test the study" in results["answer"]
     assert not any((folder / "runs").iterdir())
     (folder / "results.json").unlink()
     (folder / "parts" / "study-plain.json").unlink()
@@ -171,7 +171,7 @@ def test_targets_that_are_missed_are_listed_with_by_how_much():
     assert len(told) == 4
     assert "0.720" in told[0]
     assert "2.0 points" in told[1]
-    assert "MC dropout is not above the study's at 80% (by up to 0.010)" in told[2]
+    assert "MC dropout is not above the study's at 80% (up to 0.010 below)" in told[2]
 
 
 def test_the_full_preset_has_what_was_asked_for():

@@ -113,9 +113,9 @@ def run(work: Work) -> Findings:
                     for data in work["data"]
                     for count in counts
                 ],
-                "The standard deviation of the normal prior (weight decay, for plain networks; of the last layer, for "
-                "the old posterior), the learning rate, and how much the old data count: by NLL on pictures of the new "
-                "classes that are neither trained on nor tested, with seeds of their own.",
+                "Each cell gives the standard deviation of the normal prior, the learning rate, and the weight of the "
+                "old data (power). For plain networks the prior is weight decay; for the old posterior it is the prior "
+                "of the last layer. The choice is by NLL on other pictures of the new classes, with other seeds.",
             ),
         ],
         pictures=[

@@ -25,13 +25,13 @@ from bayesify_studies.experiments.framework.work import Work
 TARGET, TARGET_STEPS = 4000.0, 50_000
 SHOWN = ("logistic thompson", "logistic ucb", "logistic greedy", "linear thompson", "linear greedy")
 REMARKS = (
-    "The logistic agent is for rewards with two values for each act, which it learns from the rewards.",
+    "The logistic agent assumes that each act has two possible rewards, which it learns.",
     "The logistic and linear agents have no network: the mushrooms are linearly separable.",
-    "Before the tries in the table about 50 settings were played, three to eight games each, with seeds 1000 to 4007.",
-    "These games led to the logistic agent and to the range of its tries. About ten of the 50 were greedy.",
-    "Thompson sampling was named beforehand as the agent to compare; that `ucb` is lower was seen in the scored games.",
-    "No agent with a network plays the mushrooms here: `mushroom` has those.",
-    "Settings of the agents with networks, and of all agents on the other bandits, were not chosen by games.",
+    "About 50 settings were played before those in the table, three to eight games each, with seeds 1000 to 4007.",
+    "These games led to the logistic agent and to the settings in the table. About ten of the 50 were greedy.",
+    "Thompson sampling was chosen as the main agent in advance. That `ucb` has less regret was seen in scored games.",
+    "Agents with networks do not play the mushroom bandit here; the page `mushroom` has them.",
+    "Only the logistic and linear agents on the mushroom bandit have chosen settings; the others have fixed ones.",
 )
 
 Rows = Mapping[str, Mapping[str, list[dict[str, Any]]]]
@@ -87,7 +87,7 @@ def run(work: Work) -> Findings:
 def _answer(regret: Mapping[str, Any], steps: int) -> str:
     return (
         f"With a Bayesian logistic regression, Thompson sampling has a regret of {written(regret[OURS], ',.0f')} after "
-        f"{steps:,} steps of the mushroom bandit, {against_greedy(regret, OURS)}; upper confidence bounds have "
+        f"{steps:,} steps of the mushroom bandit. It is {against_greedy(regret, OURS)}. Upper confidence bounds have "
         f"{written(regret[UCB], ',.0f')}, {against_greedy(regret, UCB)}."
     )
 
@@ -100,8 +100,8 @@ def _line(agent: str, regret: Mapping[str, Any], ahead: Mapping[str, Any], steps
         meaning = meaning if steps == TARGET_STEPS else f"{steps:,} steps: the target is for {TARGET_STEPS:,}"
         goal = f"at most {TARGET:,.0f} (target)"
     else:
-        word = {-1: "logistic thompson is better", 1: "logistic thompson is worse", 0: "not significant"}
-        meaning = f"{word[settled(ahead[agent])]}: the difference has the {between(ahead[agent], '+,.0f')}"
+        word = {-1: "logistic thompson is better", 1: "logistic thompson is worse", 0: "no significant difference"}
+        meaning = f"{word[settled(ahead[agent])]} (logistic thompson minus this: {between(ahead[agent], '+,.0f')})"
     return Line(f"mushroom, {agent}: cumulative regret after {steps:,} steps", goal, written(own, ",.0f"), meaning)
 
 
@@ -119,7 +119,7 @@ def _mushrooms(rows: Mapping[str, list[dict[str, Any]]]) -> Table:
             "agent",
             *(f"after {max(1, round(share * points)) * every:,}" for share in shares),
             "worst game",
-            "last tenth, a step",
+            "regret a step, last tenth",
             "seconds a game",
         ],
         [
@@ -132,7 +132,7 @@ def _mushrooms(rows: Mapping[str, list[dict[str, Any]]]) -> Table:
             ]
             for agent, games in rows.items()
         ],
-        f"Cumulative regret, mean and standard error over {len(next(iter(rows.values())))} games; an act at random "
+        f"Cumulative regret, mean and standard error over {len(next(iter(rows.values())))} games. A random act "
         "costs 4.91. The first 32 acts are random and the same for all agents.",
     )
 
@@ -141,7 +141,7 @@ def _others(name: str, regret: Mapping[str, Any], steps: int) -> Table:
     best = min(regret, key=lambda agent: regret[agent]["mean"])
     return Table(
         f"{name} bandit, {steps:,} steps",
-        ["agent", "games", "regret", "less the best agent's"],
+        ["agent", "games", "regret", "minus the best agent's"],
         [
             [
                 agent,
@@ -162,7 +162,7 @@ def _less(first: list[float], second: list[float]) -> str:
 
 def _choices(tried: Mapping[str, Mapping[str, list[float]]], best: Mapping[str, Any], plan: Mapping[str, Any]) -> Table:
     return Table(
-        "Choices by other games",
+        "Settings, chosen by other games",
         ["agent", "settings", "regret", ""],
         [
             [
@@ -174,8 +174,8 @@ def _choices(tried: Mapping[str, Mapping[str, list[float]]], best: Mapping[str, 
             for agent, own in tried.items()
             for text, values in own.items()
         ],
-        f"{plan['seeds']} games of {plan['steps']:,} steps each, with seeds that are not scored. Agents that act at "
-        "random now and then have what was chosen for the greedy one, `ucb` what was chosen for Thompson sampling.",
+        f"{plan['seeds']} games of {plan['steps']:,} steps each, with seeds that are not scored. Agents that "
+        "sometimes act at random have the settings of the greedy agent. `ucb` has those of Thompson sampling.",
     )
 
 
@@ -186,7 +186,7 @@ def _shortfalls(regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int)
     elif regret["mushroom"][OURS]["mean"] > TARGET:
         told.append(f"Regret is {regret['mushroom'][OURS]['mean'] - TARGET:,.0f} above the target of {TARGET:,.0f}.")
     told += [
-        f"Not significantly below {agent}: {between(one, '+,.0f')} of the difference."
+        f"Thompson sampling is not significantly below {agent}: {between(one, '+,.0f')} for the difference."
         for agent, one in ahead.items()
         if "greedy" in agent and settled(one) != -1
     ]

@@ -28,7 +28,7 @@ def against_greedy(regret: Mapping[str, Any], agent: str) -> str:
     gaps = less_than_greedy(regret, agent)
     rest = [f"{name} ({between(one, '+,.0f')})" for name, one in gaps.items() if settled(one) != -1]
     said = f"significantly below {len(gaps) - len(rest)} of {len(gaps)} greedy agents"
-    return said + (f" and not below {', '.join(rest)}" if rest else "")
+    return said + (f" and not significantly below {', '.join(rest)}" if rest else "")
 
 
 def tell(work: Work, found: Mapping[str, Any], numbers: Mapping[str, Any]) -> Added:

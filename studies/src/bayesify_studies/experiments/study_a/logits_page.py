@@ -50,8 +50,8 @@ def claim(found: dict[Cell, Any]) -> list[Line]:
     best = max(heads, key=lambda one: float(one["mean"]))
     return [
         Line(
-            "a plain CNN on mnist, trained by SGD, then by Adam",
-            f"{CLAIMED[0]:.0%} to {CLAIMED[1]:.1%}, claimed for the Gaussian logits (reported in study A)",
+            "accuracy of a plain CNN on mnist: with SGD, with Adam",
+            f"{CLAIMED[0]:.0%} to {CLAIMED[1]:.1%}, attributed to Gaussian logits (study A)",
             f"{percent(estimate(slow))} to {percent(estimate(fast))}",
             f"Adam alone adds {100 * paired(fast, slow)['mean']:+.2f} points; Gaussian logits then add at most "
             f"{100 * best['mean']:+.2f} ({between(best, '+.2f', 100)})",
@@ -83,7 +83,8 @@ def spreads(found: dict[Cell, Any], swaps: Sequence[float]) -> list[Line]:
                         f"digits, AUROC",
                         "not run",
                         f"{written(odd, SPREAD)}, {written(others, SPREAD)}, {written(estimate(part['spread_auroc']))}",
-                        f"on 1 and 7 together {_collapsed(odd)}{_alone(part)}; the plain network's entropy has AUROC "
+                        f"the spread on 1 and 7 has {_collapsed(odd)}{_alone(part)}; the plain network's entropy has "
+                        "AUROC "
                         f"{written(estimate(found['mnist', network, 'adam', 'plain', swap]['entropy_auroc']))}",
                     )
                 )
@@ -100,9 +101,9 @@ def coverage(found: dict[Cell, Any], swaps: Sequence[float]) -> list[Line]:
         ours, spread = ([one[at] for one in part[by]] for by in ("by_confidence", "by_spread"))
         lines.append(
             Line(
-                f"accuracy of the 90% most certain answers, {swap:.0%} swapped, MLP, log_expected",
-                "never done",
-                f"{percent(estimate(ours))} by confidence, {percent(estimate(spread))} by spread; "
+                f"accuracy of the 90% most certain predictions, {swap:.0%} swapped, MLP, log_expected",
+                "not done",
+                f"{percent(estimate(ours))} ordered by confidence, {percent(estimate(spread))} ordered by spread; "
                 f"plain {percent(estimate(plain))}",
                 f"by confidence {_compared(paired(ours, plain), 'plain')}; by spread "
                 f"{_compared(paired(spread, ours), 'by confidence')}",
@@ -118,7 +119,7 @@ def seconds(times: dict[str, Any], samples: int) -> list[Line]:
         ratio = times[what]["expected"] / times[what]["plain"]
         lines.append(
             Line(
-                f"{what} with {samples} samples over plain, time",
+                f"time of {what} with {samples} samples, relative to plain",
                 f"{sampled / plain:.1f}x ({plain} to {sampled} microseconds an example)",
                 f"{ratio:.2f}x (fastest of three runs; {times['machine']})",
                 "cheaper than in the study" if ratio < sampled / plain else "not cheaper than in the study",
@@ -167,8 +168,9 @@ def answer(found: dict[Cell, Any], swaps: Sequence[float]) -> str:
     helped = "; ".join(f"{head} {_compared(one, 'plain')}" for head, one in apart.items())
     entropy = estimate(found["mnist", "mlp", "adam", "plain", most]["entropy_auroc"])
     return (
-        f"{told[len(gone)]} on clean digits with an MLP and Adam. The mean spread is {said}.{_unfinished(found)} With "
-        f"{most:.0%} of the 1s and 7s relabelled, the spread is: {spoken}. The plain network's entropy has AUROC "
+        f"{told[len(gone)]} on clean digits with an MLP and Adam. Their mean spreads are {said}.{_unfinished(found)} "
+        "With "
+        f"{most:.0%} of the 1s and 7s relabelled, the spreads are: {spoken}. The plain network's entropy has AUROC "
         f"{written(entropy)}. The objective `expected` is convex in the logits, so a spread of zero is its optimum for "
         "any data. For `log_expected` a spread of zero is not the only optimum where labels disagree. Accuracy on "
         f"clean digits: {helped}."
@@ -184,7 +186,7 @@ def _unfinished(found: dict[Cell, Any]) -> str:
         for spread in (estimate(part["spread"]),)
         if spread["mean"] >= COLLAPSED
     ]
-    return f" Not collapsed by the end of training: {'; '.join(wide)}." if wide else ""
+    return f" Some spreads have not collapsed by the end of training: {'; '.join(wide)}." if wide else ""
 
 
 def table(title: str, cells: Sequence[Cell], found: dict[Cell, Any]) -> Table:
@@ -204,7 +206,12 @@ def table(title: str, cells: Sequence[Cell], found: dict[Cell, Any]) -> Table:
         "AUROC of spread for 1 and 7",
         "AUROC of entropy for 1 and 7",
     ]
-    note = "Means and standard errors over seeds. All seeds of a row have the same swapped labels."
+    note = (
+        "Means and standard errors over seeds. All seeds of a row have the same swapped labels. With `expected`, the "
+        "loss "
+        "is the mean over the sampled logits of the NLL. With `log_expected`, it is the NLL of the mean probabilities. "
+        "The AUROC measures how well a score finds the digits 1 and 7."
+    )
     return Table(
         title, headings, rows, note + " In cifar10, classes 1 and 7 are car and horse, and no labels are swapped."
     )

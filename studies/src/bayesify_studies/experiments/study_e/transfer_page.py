@@ -13,7 +13,11 @@ from bayesify_studies.experiments.study_e.transfer_networks import VARIATIONAL, 
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "8x8 digits"}
 SCORES = ("accuracy", "nll")
 OURS = "power"
-OTHERS = {"nothing": "no old data", "start": "the old means and widths as a start alone", "tuned": "fine-tuning"}
+OTHERS = {
+    "nothing": "training from scratch",
+    "start": "only starting from the old means and widths",
+    "tuned": "fine-tuning",
+}
 # What it must beat to be of use.
 RIVALS = ("nothing", "tuned")
 
@@ -26,15 +30,15 @@ def line(data: str, count: int, values: Values, gaps: Mapping[Any, dict[str, Any
     with_it, without = (percent(estimate(values[data, way, count]["accuracy"]), 1) for way in (OURS, "nothing"))
     tuned = percent(estimate(values[data, "tuned", count]["accuracy"]), 1)
     meaning = "; ".join(
-        f"against {OTHERS[other]} {said[settled(gaps[data, other, count, 'accuracy'])]} in accuracy "
+        f"compared with {OTHERS[other]}: {said[settled(gaps[data, other, count, 'accuracy'])]} in accuracy "
         f"({between(gaps[data, other, count, 'accuracy'], '+.1f', 100)} points) and "
         f"{said[-settled(gaps[data, other, count, 'nll'])]} in NLL ({between(gaps[data, other, count, 'nll'], '+.3f')})"
         for other in RIVALS
     )
     return Line(
         f"{TITLES.get(data, data)}, {count} pictures of each new class",
-        "named as a goal, not done",
-        f"{with_it} with the old posterior, {without} without it, {tuned} by fine-tuning",
+        "planned, not done",
+        f"{with_it} with the old posterior, {without} from scratch, {tuned} with fine-tuning",
         meaning,
     )
 
@@ -61,8 +65,8 @@ def against(data: str, gaps: Mapping[Any, dict[str, Any]], counts: Sequence[int]
         for own in [[gaps[data, other, count, "accuracy"] for count in counts]]
     ]
     return Table(
-        f"{TITLES.get(data, data)}: the discounted old posterior less each other way, points of accuracy",
-        ["less", *(f"{count} of each" for count in counts)],
+        f"{TITLES.get(data, data)}: discounted old posterior minus each other method, points of accuracy",
+        ["compared with", *(f"{count} of each" for count in counts)],
         rows,
         "Paired over seeds, with 95% intervals.",
     )
@@ -92,7 +96,7 @@ def answer(work: Work, values: Values, gaps: Mapping[Any, dict[str, Any]], chose
         )
         told.append(
             f"Compared with {words}, it is better in {better['accuracy']} and worse in {worse['accuracy']} of "
-            f"{len(cells)} cases by accuracy ({better['nll']} and {worse['nll']} by NLL)."
+            f"{len(cells)} cases by accuracy (by NLL: better in {better['nll']}, worse in {worse['nll']})."
         )
     few = work["old_examples"] is not None and work["old_examples"] < 10000
     scope = f"After {work['old_examples']:,} old pictures only, a trial of the code: " if few else ""
@@ -112,17 +116,19 @@ def _where_from(work: Work, values: Values, chosen: Mapping[Any, Any], cells: Se
         for data, count in cells
     ]
     better, worse = (sum(settled(one) == sign for one in apart) for sign in (1, -1))
-    start = ": what helps is where training starts" if faint > len(cells) / 2 else ""
+    start = ", so it is the start of training that helps" if faint > len(cells) / 2 else ""
     return (
-        f"The discount that validation chose is the strongest tried ({least:g} of the old data) in {faint} of "
-        f"{len(cells)} cases{start}. Undiscounted, the old posterior is better than no old data in {better} and worse "
+        f"Validation data chose the strongest discount tried (weight {least:g} for the old data) in {faint} of "
+        f"{len(cells)} cases{start}. Without a discount, the old posterior is better than training from scratch in "
+        f"{better} and worse "
         f"in {worse} cases by accuracy."
     )
 
 
 def shortfalls(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> list[str]:
     told = [
-        f"{TITLES.get(data, data)}, {count} of each: the old posterior is not shown to help against {OTHERS[other]} "
+        f"{TITLES.get(data, data)}, {count} of each: the old posterior is not significantly better than "
+        f"{OTHERS[other]} "
         f"({between(gaps[data, other, count, 'accuracy'], '+.1f', 100)} points of accuracy)."
         for data in work["data"]
         for count in work["counts"]
@@ -130,13 +136,15 @@ def shortfalls(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> list[str]:
         if settled(gaps[data, other, count, "accuracy"]) < 1
     ]
     if len(work.seeds) < 10:
-        told.append(f"{len(work.seeds)} seeds; ten were asked for.")
+        told.append(f"{len(work.seeds)} seeds instead of ten.")
     if work["old_examples"] is not None:
-        told.append(f"The old classes were learnt from {work['old_examples']:,} pictures, not from all.")
+        told.append(f"The old classes were learnt from {work['old_examples']:,} pictures only.")
     told.append(
-        f"Settings were chosen on {work['chosen_on']:,} labelled pictures, which who has few labels does not have, "
-        f"and with {work['choosing']} seed{'s' if work['choosing'] > 1 else ''}: a setting that fails now and then "
-        "(large standard errors show where) may be chosen."
+        f"Settings were chosen on {work['chosen_on']:,} labelled pictures, more than a user with few labels would "
+        "have, "
+        f"and with {work['choosing']} seed{'s' if work['choosing'] > 1 else ''}. So a chosen setting may sometimes "
+        "fail "
+        "to train; large standard errors show where."
     )
     return told
 
