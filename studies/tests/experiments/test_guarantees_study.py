@@ -61,7 +61,7 @@ def test_the_page_has_the_numbers_of_its_parts(tmp_path):
     coverage = np.mean([one["coverage"] for one in parts["point"]["sets"]["lac"]])
     assert found["numbers"]["coverage"]["point_lac"]["mean"] == pytest.approx(coverage)
     page = (tmp_path / "e" / "page.md").read_text()
-    assert f"{len(made)} were supported" in page
+    assert f"calibration data supported {len(made)}." in page
     assert "ensemble of 5" in page
 
 

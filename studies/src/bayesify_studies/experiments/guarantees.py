@@ -33,8 +33,8 @@ KINDS = ("lac", "aps", "raps")
 MAPS = ("temperature", "vector", "isotonic")
 CONFIDENCE, ALPHA = 0.95, 0.1
 SHARED = (
-    "The resamplings of a method share its network, and those of two errors share their calibration examples: "
-    "what another training would change is not in the numbers."
+    "All resamplings of a method use the same network. Both guaranteed errors use the same calibration examples. "
+    "The numbers do not include the variation between trainings."
 )
 
 
@@ -230,7 +230,7 @@ def _set_table(work: Work, found: Mapping[str, Any]) -> Table:
         "Conformal sets",
         ["", "kind", "coverage", "deviation", "classes in a set"],
         rows,
-        f"Guaranteed: {1 - ALPHA:.0%} on average over calibration data. By its Beta law the coverage "
+        f"Guaranteed: {1 - ALPHA:.0%} on average over calibration data. In theory (a Beta distribution) the coverage "
         f"has a standard deviation of {100 * law:.2f} points.",
     )
 
@@ -287,7 +287,7 @@ def _lines(
     share = broken / _attempts(work)
     lines = [
         Line(
-            "share of attempts that end in a broken guarantee",
+            "share of attempts with a guarantee that was not kept",
             f"at most {1 - CONFIDENCE:.0%}",
             f"{broken} of {_attempts(work)} ({share:.1%}); {made} guarantees were made",
             "kept" if share <= 1 - CONFIDENCE else "more than guaranteed; see what is missing",
@@ -322,8 +322,8 @@ def _answer(work: Work, made: int, broken: int, found: Mapping[str, Any]) -> str
         for name in ("none", "temperature")
     )
     return (
-        f"Of {_attempts(work)} attempts to guarantee an error, {made} were supported by the calibration data and "
-        f"{broken} of these were broken. Up to 5% of the attempts may end like this. "
+        f"Of {_attempts(work)} attempts to guarantee an error rate, the calibration data supported {made}. "
+        f"{broken} of these guarantees were not kept; up to 5% of the attempts are allowed. "
         f"Temperature changes the mean ECE from {before:.4f} to {after:.4f}."
     )
 

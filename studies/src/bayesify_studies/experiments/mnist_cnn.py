@@ -41,14 +41,15 @@ def run(work: Work) -> Findings:
             Picture(
                 work.figure("uncertainty", histograms(found, VARIANCE_EDGES, ERROR_EDGES)),
                 "Variance over the draws (mean over the classes) and expected error rate of the test pictures, "
-                "answered rightly and wrongly; all seeds together. The leftmost bar on the right is an expected error "
+                "for right and wrong answers, over all seeds. In the right panel, the leftmost bar is an expected "
+                "error "
                 "of exactly zero.",
             ),
             Picture(
                 work.figure("reliability", reliability(found, ERROR_EDGES)),
-                "How often the answer is wrong where the expected error rate says how often it should be. Bars are 95% "
-                "intervals that count the answers of all seeds to the same pictures as if they were independent: they "
-                "are too short.",
+                "Actual error rate against expected error rate. Bars are 95% intervals. They treat the seeds' "
+                "answers to "
+                "the same picture as independent, so they are too short.",
             ),
             *(
                 Picture(work.figure(name, gallery(found[name])), caption)

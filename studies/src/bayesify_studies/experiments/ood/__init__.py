@@ -128,7 +128,7 @@ def _answer(areas: Mapping[Cell, Mapping[Cell, Any]], best: Mapping[Cell, Cell])
 def _lines(key: Cell, own: Mapping[Cell, Any]) -> list[Line]:
     """The best pair of all, and the best whose score needs the network."""
     of_network = {cell: one for cell, one in own.items() if cell[1] not in OF_INPUTS}
-    return [_line(key, own, "of all"), _line(key, of_network, "whose score is the network's")]
+    return [_line(key, own, "of all"), _line(key, of_network, "with a score of the network")]
 
 
 def _line(key: Cell, own: Mapping[Cell, Any], which: str) -> Line:
@@ -198,10 +198,11 @@ def _with_confidence(work: Work, good: Good, problem: str) -> Table:
         accuracy = percent(estimate([one["accuracy"] for one in cells]), 1)
         rows.append([CARDS[method].title, len(cells), accuracy, *shares, f"{100 * lost['mean']:.1f} points"])
     return Table(
-        f"A confidence of {work['sure']:.0%}, then the default check too: {problem}",
+        f"A confidence of {work['sure']:.0%}, with and without the default check: {problem}",
         ["", "seeds", "accuracy", *(TITLES[kind] for kind in kinds), "coverage lost"],
         [list(map(str, row)) for row in rows],
-        f"Accepted at a confidence of at least {work['sure']:.0%}, and after the arrow those that also pass the check "
+        f"Share accepted with a confidence of at least {work['sure']:.0%}. After the arrow: those that also pass the "
+        "check "
         f"`{DEFAULT}` on the inputs.",
     )
 
@@ -243,9 +244,9 @@ def _shortfalls(work: Work, areas: Mapping[Cell, Mapping[Cell, Any]], best: Mapp
     return [
         *missed,
         *entropy,
-        "The highest of many pairs was named after its AUROC was seen, the default check and the entropy before.",
+        "The best pair was selected after its AUROC was seen. The default check and the entropy were chosen before.",
         "Distances between inputs do not depend on the method, and say little about large images.",
-        "All methods have as many epochs, few for the samplers; none was tuned.",
+        "All methods have the same number of epochs, which is few for the samplers. None was tuned.",
         *few,
     ]
 

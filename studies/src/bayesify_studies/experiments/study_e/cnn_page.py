@@ -17,7 +17,7 @@ TELLING = {"expected_error": "expected error", "variance": "variance", "entropy"
 
 def lines(values: Mapping[str, list[float]], over: dict[str, Any], draws: int) -> list[Line]:
     accuracy = estimate([1 - one for one in values["error"]])
-    says = {1: "the draws expect more mistakes than there are", -1: "the draws expect fewer mistakes than there are"}
+    says = {1: "the network expects more errors than it makes", -1: "the network expects fewer errors than it makes"}
     return [
         Line(
             "test accuracy",
@@ -38,15 +38,16 @@ def lines(values: Mapping[str, list[float]], over: dict[str, Any], draws: int) -
             "some are shown, not counted",
             f"{written(estimate(values['mistakes_at_zero']), '.1f')} pictures",
             f"{percent(estimate(values['zero']), 1)} of the pictures have an expected error of zero, of which "
-            f"{percent(estimate(values['wrong_at_zero']))} are wrong; {draws} draws that agree exclude an expected "
-            f"error above {100 * (1 - 0.05 ** (1 / draws)):.1f}% only",
+            f"{percent(estimate(values['wrong_at_zero']))} are wrong; {draws} draws that all agree only exclude an "
+            "expected "
+            f"error above {100 * (1 - 0.05 ** (1 / draws)):.1f}%",
         ),
         *(
             Line(
                 f"AUROC of the {name} for mistakes",
                 "not done",
                 written(estimate(values[f"tells_{score}"])),
-                "the chance that a mistake scores above a right answer",
+                "the probability that a wrong answer has a higher score than a right one",
             )
             for score, name in TELLING.items()
         ),
@@ -63,14 +64,14 @@ def chosen_table(work: Work, choices: Sequence[Mapping[str, Any]], setting: Mapp
         "Chosen on validation by NLL, one seed each",
         ["setting", "NLL", "accuracy", ""],
         rows,
-        "A temperature below one weighs the KL less: the result is then no posterior of the stated prior.",
+        "With a temperature below one, the KL has less weight. The result is then not the posterior under the prior.",
     )
 
 
 def by_seed(seeds: Sequence[Mapping[str, Any]]) -> Table:
     return Table(
         "By seed",
-        ["seed", "error", "NLL", "expected error", "pictures at zero", "mistakes among them"],
+        ["seed", "error", "NLL", "expected error", "pictures with expected error zero", "errors among them"],
         [
             [
                 str(number),
