@@ -74,6 +74,21 @@ NUMBERS = {
         for library in ("bayesify", *libraries)
         for slow in [(library, name) == ("laplace-torch", "diagonal")]
     },
+    # docs/serving.md and docs/scale.md
+    **{
+        f"serve-{workers}-{name}": f"{{scale:serving.digits.workers.{workers}.{key}:{form}}}"
+        for workers in ("1", "1c", "2")
+        for name, key, form in (
+            ("rate", "per_second", ",.0f"),
+            ("p99", "p99_ms", ".0f"),
+            ("cost", "processor_ms_a_request", ".2f"),
+            ("memory", "pss_all_mb", ".0f"),
+        )
+    },
+    "serve-2-wrk": "{scale:serving.digits.workers.2.share_of_wrk:.0%}",
+    **{f"processes-{name}": f"{{scale:processes.{name}:.1f}}" for name in ("copies", "threads", "parts")},
+    "serve-ratio": "{scale:serving.digits.ratios.1:.2f}",
+    "serve-ratio-one-core": "{scale:serving.digits.ratios.1c:.2f}",
     # docs/methods/laplace.md
     "laplace-wide-weights": f"{{{LAPLACE}.wide.weights.mean:.2f}}",
     "laplace-wide-linearised": f"{{{LAPLACE}.wide.linearised.mean:.2f}}",

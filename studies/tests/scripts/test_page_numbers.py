@@ -56,7 +56,7 @@ def test_other_numbers_in_the_files_are_noticed(numbers, tmp_path):
             return [tripled(value) for value in found]
         return found if isinstance(found, str | bool | None) else 3 * found
 
-    for name in ("speed", "moments", "pages", "hmc-distance", "demo", "defaults"):
+    for name in ("speed", "moments", "pages", "hmc-distance", "demo", "defaults", "scale"):
         (tmp_path / f"{name}.json").write_text(json.dumps(tripled(results(name))))
     older = (RESULTS / "auto-tables.jsonl").read_text().splitlines()
     changed = [{**json.loads(line), "nll": 0.0, "rmse": 0.0} for line in older]

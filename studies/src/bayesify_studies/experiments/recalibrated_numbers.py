@@ -116,11 +116,11 @@ def _counts(own: Mapping[str, Mapping[str, Any]], what: str) -> tuple[int, int]:
 def _answer(changes: Mapping[str, Any]) -> str:
     own = changes["variance"]
     isotonic = _counts(changes["isotonic"], "nll")
-    (lower, higher), (closer, farther) = (_counts(own, what) for what in ("nll", "off"))
+    (lower, higher), (closer, _) = (_counts(own, what) for what in ("nll", "off"))
     return (
         f"Scaling the variance by one number lowers the NLL in {lower} of {len(own)} cases and raises it in {higher}. "
-        f"Coverage comes closer to 90% in {closer} and moves away in {farther}. Isotonic recalibration lowers the NLL "
-        f"in {isotonic[0]} and raises it in {isotonic[1]}."
+        f"Coverage comes closer to 90% in {closer}. Isotonic recalibration lowers the NLL in "
+        f"{isotonic[0]} and raises it in {isotonic[1]}."
     )
 
 

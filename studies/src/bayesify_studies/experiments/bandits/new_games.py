@@ -80,7 +80,7 @@ def _mushrooms(again: Mapping[str, Any], less: Mapping[str, Mapping[str, Any]], 
             for agent, one in again.items()
         ],
         f"{len(seeds)} games with seeds from {seeds[0]} on, played once, after the other games had been looked at. The "
-        "settings were chosen before. A difference is the regret of the named agent less that of the greedy agent.",
+        "settings were chosen before. A difference is the regret of the named agent minus that of the greedy agent.",
     )
 
 

@@ -25,6 +25,11 @@ BESIDE = (
         "the same for ResNets, ViT, BERT and GPT-2 on one GPU",
         "python studies/scripts/network_speed.py",
     ),
+    (
+        "scale.json",
+        "requests a second of one and two workers, and steps of one and two processes",
+        "python studies/scripts/serve_wide.py; python studies/scripts/process_speed.py --table",
+    ),
     ("mnist.json", "the README's MNIST networks, seed by seed", "python studies/scripts/mnist.py"),
     (
         "mnist-tuning.jsonl",
