@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ Result = TypeVar("Result")
 # processes were started and do not work together.
 _ACTIVE: ContextVar[Group | str | None] = ContextVar("group", default=None)
 _ALONE, _OFF = "alone", "off"
+# Seconds that threads of the process group have to end, when the interpreter ends.
+_LAST_MOMENT = 0.3
 
 
 class FirstProcessError(TrainingError):
@@ -310,7 +313,6 @@ def start(device: torch.device) -> None:
         # A launcher that starts processes again keeps its store, with the addresses of those that are gone.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         dist.init_process_group(backend, store=PrefixStore(f"bayesify/{attempt}", store), rank=rank, world_size=size)
-        # A thread of the group that still runs when the interpreter ends can abort the process after its work is done.
         atexit.register(_end)
     except (RuntimeError, ValueError) as problem:
         raise TrainingError(
@@ -320,9 +322,14 @@ def start(device: torch.device) -> None:
 
 
 def _end() -> None:
-    """End the process group that `start` has initialised, unless the script has ended it."""
+    """End the process group that `start` has initialised, unless the script has ended it, before the interpreter ends.
+
+    A thread of gloo drops the tensors of an exchange after the exchange is over, and needs the interpreter for it. If
+    the interpreter is gone by then, the thread aborts a process whose work is done. So it gets a moment.
+    """
     if dist.is_initialized():
         dist.destroy_process_group()
+    time.sleep(_LAST_MOMENT)
 
 
 def local_device(device: torch.device | str | None) -> torch.device | str | None:
