@@ -1,8 +1,8 @@
 """Every page at three widths, light and dark, looks as it did: small grey pictures compared with a tolerance.
 
 A screen is reduced to a tenth, so that a time of training changes little, and a card that is missing, moved or of the
-wrong colour changes much. All text is in one font that Debian's Chromium always has beside it: which other fonts a
-machine has must not matter. After a change that is meant: `make browsers RENEW=1`, look, and commit.
+wrong colour changes much. All text is in one font, DejaVu Sans, so that it does not matter which other fonts a machine
+has. After a change that is meant: `make browsers RENEW=1`, look, and commit.
 """
 
 import io

@@ -198,12 +198,16 @@ def _mushroom(numbers: Numbers) -> str:
 
 
 def _bandits(numbers: Numbers) -> str:
-    regret = numbers["regret"]["mushroom"]
-    return (
-        f"After {numbers['steps']:,} steps of the mushroom bandit, logistic agents have a regret of "
+    regret, again = numbers["regret"]["mushroom"], numbers.get("new_games", {}).get("mushroom")
+    told = (
+        f"Mushroom bandit, {numbers['steps']:,} steps: logistic agents have a regret of "
         f"{_mean(regret['logistic ucb'])} with upper confidence bounds, {_mean(regret['logistic thompson'])} with "
-        f"Thompson sampling and {_mean(regret['logistic greedy'])} with greedy play."
+        f"Thompson sampling, {_mean(regret['logistic greedy'])} with greedy play."
     )
+    if again is None:
+        return told
+    new = ", ".join(_mean(again[f"logistic {rule}"]) for rule in ("ucb", "thompson", "greedy"))
+    return f"{told} In new games: {new}."
 
 
 def _guarantees(numbers: Numbers) -> str:

@@ -1,4 +1,4 @@
-"""How each method is trained, for both presets. The prior is HMC's: variance 1/5 on every weight, temperature 1.
+"""How each method is trained, for both presets. The prior is HMC's: variance 1/5 on every weight.
 
 The rate r of SGHMC, by what it does to a chain of step h = sqrt(r / N) with momentum c and batches of B of N images:
 
