@@ -275,6 +275,8 @@ class Trainer:
         """Restore the newest good state: the last checkpoint, or the snapshot where that is newer or the only one."""
         assert self._snapshot is not None
         device, step = next(self.method.parameters()).device, self.progress.step
+        # The captured steps of the old engine hold memory of their own.
+        del self.engine
         empty_cache(device)
         saved = self._snapshot.taken(device)
         if self.run is not None and plan.on_nan != "rollback":

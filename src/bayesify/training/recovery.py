@@ -9,6 +9,7 @@ stay.
 from __future__ import annotations
 
 import copy
+import gc
 import logging
 from dataclasses import dataclass
 from typing import Any
@@ -75,8 +76,9 @@ def splits(batch_size: int, parts: int, method: Any) -> bool:
 
 
 def empty_cache(device: torch.device) -> None:
-    """Give memory that torch keeps for later back to an accelerator."""
+    """Give memory that nothing uses back to an accelerator: what torch keeps for later, and old captured steps."""
     if device.type == "cuda":
+        gc.collect()
         torch.cuda.empty_cache()
 
 

@@ -14,6 +14,7 @@ from torch.fx import GraphModule, Node
 
 from bayesify import noise
 from bayesify.training.engines.compiled_noise import one_operation
+from bayesify.training.engines.in_pieces import WORTH_PIECES, cut, in_pieces, sparing_memory
 from bayesify.training.engines.repeated_noise import repeat_noise
 
 logger = logging.getLogger("bayesify")
@@ -21,7 +22,7 @@ logger = logging.getLogger("bayesify")
 # Seconds that compiling a step takes on two cores, and that it saves: per weight on a CPU, per step on a GPU, where
 # Python is slower than the arithmetic. Measured by `bayesify bench step` with and without `--eager`. Deep networks take
 # longer and save more on a GPU, both by the number of their tensors (ResNet-18 has 62, BERT-base 199).
-_SECONDS_TO_COMPILE, _SECONDS_TO_COMPILE_A_TENSOR = 15.0, 0.3
+_SECONDS_TO_COMPILE, _SECONDS_TO_COMPILE_PIECES, _SECONDS_TO_COMPILE_A_TENSOR = 15.0, 40.0, 0.3
 _SECONDS_PER_WEIGHT = 1.5e-8
 _SECONDS_PER_STEP_ON_GPU, _SECONDS_PER_TENSOR_ON_GPU = 1.5e-3, 1.5e-4
 # Fuse a product and a sum into one operation that rounds once, where the processor has it.
@@ -57,13 +58,19 @@ def worth_compiling(weights: int, steps: int, device: torch.device, tensors: int
 
     """
     if device.type == "cpu":
-        return steps * weights * _SECONDS_PER_WEIGHT > _SECONDS_TO_COMPILE
+        compiling = _SECONDS_TO_COMPILE_PIECES if weights >= WORTH_PIECES else _SECONDS_TO_COMPILE
+        return steps * weights * _SECONDS_PER_WEIGHT > compiling
     saved = max(_SECONDS_PER_STEP_ON_GPU, _SECONDS_PER_TENSOR_ON_GPU * tensors)
     return steps * saved > max(_SECONDS_TO_COMPILE, _SECONDS_TO_COMPILE_A_TENSOR * tensors)
 
 
 def compile_function(
-    function: Callable[..., Any], example: tuple[Any, ...], *, threads: int | None = None, lean: bool = False
+    function: Callable[..., Any],
+    example: tuple[Any, ...],
+    *,
+    threads: int | None = None,
+    lean: bool = False,
+    pieces: Sequence[int] = (),
 ) -> Callable[..., Any]:
     """Compile a function of tensors for the shapes of one example.
 
@@ -77,6 +84,8 @@ def compile_function(
             C++ code throughout, which does not block the other Python threads.
         lean: make noise and widths again where they are needed again, instead of keeping them: on a GPU memory takes
             longer than arithmetic.
+        pieces: sizes of the pieces into which flat vectors are cut to spare memory, where that is possible
+            (`in_pieces.py`); none leaves them whole.
 
     Returns:
         The compiled function.
@@ -90,6 +99,11 @@ def compile_function(
         tensor.clone() if any(tensor is earlier for earlier in example[:n]) else tensor
         for n, tensor in enumerate(example)
     )
+    if pieces:
+        try:
+            return _compiled_in_pieces(function, example, pieces)
+        except Exception as problem:  # noqa: BLE001 -- an operation on whole vectors, or another version of the compiler
+            logger.debug("the step is compiled on whole vectors: %s", problem)
     rules = {} if lean else _decompositions()
     with noise.mixing(one_operation(), one_by_one=lean):
         graph = make_fx(function, rules, tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
@@ -98,10 +112,28 @@ def compile_function(
     else:
         _share_repeated(graph)
     with torch.no_grad(), _compiler_cache(example) as shown:
-        # Compiled code depends on the number of threads: naming it keeps the cache from returning code for another one.
-        options = {**_OPTIONS, "cpp.threads": threads or torch.get_num_threads(), "cpp_wrapper": threads is not None}
+        options = {**_options(threads or torch.get_num_threads()), "cpp_wrapper": threads is not None}
         compiled: Callable[..., Any] = compile_graph(graph, shown, options=options)
     return compiled
+
+
+def _compiled_in_pieces(
+    function: Callable[..., Any], example: tuple[Any, ...], pieces: Sequence[int]
+) -> Callable[..., Any]:
+    from torch._inductor import compile as compile_graph
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    with noise.mixing(one_operation(), pieces=pieces):
+        whole = make_fx(function, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
+    graph = cut(whole, pieces)
+    with torch.no_grad(), _compiler_cache(in_pieces(example, pieces)) as shown, sparing_memory() as sparing:
+        compiled = compile_graph(graph, shown, options={**_options(torch.get_num_threads()), **sparing})
+    return lambda *tensors: compiled(*in_pieces(tensors, pieces))
+
+
+def _options(threads: int) -> dict[str, Any]:
+    """Compiled code depends on the number of threads: naming it keeps the cache from returning code for another one."""
+    return {**_OPTIONS, "cpp.threads": threads}
 
 
 def _share_repeated(graph: GraphModule) -> None:

@@ -24,6 +24,7 @@ from bayesify.errors import first_line
 from bayesify.training.batches import Batch
 from bayesify.training.engines.comparing import check_same, copied, full_products, unchanged
 from bayesify.training.engines.compiling import compile_function
+from bayesify.training.engines.in_pieces import WORTH_PIECES, pieces_of
 from bayesify.training.engines.updates import AdamRule, UpdateRule, update_rule
 from bayesify.training.trainable import declares
 
@@ -157,6 +158,9 @@ class FusedStep:
         """Compile one function; engines that run in several threads compile for those."""
         if type(self) is FusedStep and self.state[0].is_cuda:
             return compile_function(function, example, lean=True)
+        sizes = [place.shape.numel() for place in self.method.network.places]
+        if type(self) is FusedStep and sum(sizes) >= WORTH_PIECES:
+            return compile_function(function, example, pieces=pieces_of(sizes))
         return compile_function(function, example)
 
     def run(self, layout: Any, *tensors: Tensor) -> Tensor:
