@@ -1,13 +1,13 @@
 """What networks say to things drawn on the studio's pad: digits as people might draw them, letters and scribbles.
 
     python studies/scripts/pad.py RUN...                                               # the studio's own drawings
-    python studies/scripts/pad.py --drawings examples/drawings-fresh.json RUN...       # drawings made for this table
+    python studies/scripts/pad.py --drawings examples/drawings-new.json RUN...         # drawings made for this table
 
 Every digit and letter is drawn again and again: turned, slanted, stretched and bent at random, by a pen of some width
 (seed 0). Accepted is a confidence of at least 90% (30 draws) and, where the run has a check for unknown inputs, a pass
-of it. The fresh drawings are sixteen other letters (without I, O, S and Z, which are drawn like digits), the ten digits
-in other shapes, and the scribbles with seeds 11 to 60. They were made before any network or check had seen them, and
-chose nothing.
+of it. The new drawings are 22 letters (without I, O, S and Z, which are drawn like digits), the ten digits in other
+shapes, and the scribbles with seeds 61 to 110. They were made before any network or check had seen them, and chose
+nothing. `drawings-fresh.json` has earlier ones, which helped to choose the check (`pad_checks.py`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import bayesify as bf
 from bayesify.decisions import saved_check
+from bayesify.methods import Method
 from bayesify.runs import read_config
 from bayesify.studio.draw_page import STEPS
 from bayesify.studio.strokes import digit
@@ -52,6 +54,34 @@ def deformed(strokes: list[Any], random: np.random.Generator) -> list[Any]:
     return made
 
 
+def drawn(bnn: Method, file: Path, seed: int = 0) -> dict[str, tuple[Tensor, Tensor]]:
+    """Drawings as inputs of a network, with the numbers of their classes (-1 where there is none).
+
+    Args:
+        bnn: a network on digits; a digit that it was not trained on is left out.
+        file: `digits` and `letters` by name and `scribbles`, each in steps of the pad's grid.
+        seed: of the deformations and the pens.
+
+    """
+    known = json.loads(file.read_text(encoding="utf-8"))
+    preparation = bf.data.Preparation.from_dict(bnn.notes["preparation"])
+    classes, random = [str(name) for name in bnn.notes["class_names"]], np.random.default_rng(seed)
+    wanted = {
+        "digits": [(classes.index(name), one) for name, one in known["digits"].items() if name in classes],
+        "letters": [(-1, one) for one in known["letters"].values()],
+    }
+    wanted = {kind: [pair for pair in pairs for _ in range(EACH)] for kind, pairs in wanted.items()}
+    wanted["scribbles"] = [(-1, one) for one in known["scribbles"]]
+    assert preparation.image is not None
+    pens = (0.11, 0.15) if preparation.image.height == 8 else (0.07, 0.12)
+    found = {}
+    for kind, drawings in wanted.items():
+        strokes = [deformed(one, random) for _, one in drawings]
+        raw = [digit(one, preparation, pen=random.uniform(*pens)) for one in strokes]
+        found[kind] = preparation.apply(torch.stack(raw)), torch.tensor([label for label, _ in drawings])
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path, help="runs on digits")
@@ -60,30 +90,18 @@ def main() -> None:
     )
     given = parser.parse_args()
     logging.getLogger("bayesify").setLevel(logging.ERROR)
-    known = json.loads(given.drawings.read_text(encoding="utf-8"))
     heads = (
         "run | digits known | digits right and accepted | wrong, accepted | letters accepted | scribbles | test known"
     )
     print(f"{heads} | test accepted, without the check and with it")
     for run in given.runs:
         bnn, config = bf.load(run), read_config(run)
-        check, preparation = saved_check(bnn), bf.data.Preparation.from_dict(bnn.notes["preparation"])
-        classes, random = [str(name) for name in bnn.notes["class_names"]], np.random.default_rng(0)
-        wanted = {
-            "digits": [(name, one) for name, one in known["digits"].items() if name in classes for _ in range(EACH)],
-            "letters": [("", one) for one in known["letters"].values() for _ in range(EACH)],
-            "scribbles": [("", one) for one in known["scribbles"]],
-        }
-        pens = (0.11, 0.15) if preparation.image.height == 8 else (0.07, 0.12)
+        check = saved_check(bnn)
         found = {}
-        for kind, drawings in wanted.items():
-            strokes = [deformed(one, random) for _, one in drawings]
-            raw = [digit(one, preparation, pen=random.uniform(*pens)) for one in strokes]
-            x = preparation.apply(torch.stack(raw))
+        for kind, (x, labels) in drawn(bnn, given.drawings).items():
             p = bnn.predict(x, draws=DRAWS)
             passed = torch.ones(len(x), dtype=torch.bool) if check is None else check.accept(x)
-            right = torch.tensor([classes[k] == name for k, (name, _) in zip(p.labels.tolist(), drawings, strict=True)])
-            found[kind] = passed, passed & p.accept(at_least=SURE), right
+            found[kind] = passed, passed & p.accept(at_least=SURE), p.labels == labels
         passed, accepted, right = found["digits"]
         test = examples_of(config, run).x[:2000]
         shares = [passed, accepted & right, accepted & ~right, found["letters"][1], found["scribbles"][1]]

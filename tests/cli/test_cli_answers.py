@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits
 
 import bayesify
 from bayesify.data import open_data, withhold
+from bayesify.methods.prediction import Prediction
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +132,24 @@ def test_predict_reads_every_kind_of_input_alike(call, digits_run, tmp_path):
     method = bayesify.load(digits_run)
     wanted = float(method.predict(torch.tensor(image.reshape(1, 64) / 16)).confidence)
     assert confidences == pytest.approx([wanted] * 6, abs=1e-6)
+
+
+def test_predict_keeps_the_draws_of_one_part_only(call, digits_run, tmp_path, monkeypatch):
+    images = load_digits().images[:5].astype(np.float32)
+    np.save(tmp_path / "five.npy", images)
+    whole = call("predict", digits_run, tmp_path / "five.npy", "--json").json["predictions"]
+    kept, parts = [], Prediction.predict_in_parts
+
+    def small(self, *arguments, **settings):
+        for part in parts(self, *arguments, **settings, max_memory=1):
+            kept.append(len(part))
+            yield part
+
+    monkeypatch.setattr(Prediction, "predict_in_parts", small)
+    one_by_one = call("predict", digits_run, tmp_path / "five.npy", "--json").json["predictions"]
+    assert kept == [1] * 5
+    assert [row["label"] for row in one_by_one] == [row["label"] for row in whole]
+    assert [row["confidence"] for row in one_by_one] == pytest.approx([row["confidence"] for row in whole], abs=1e-5)
 
 
 def test_predict_a_number_with_its_interval(call, refused, houses_run):

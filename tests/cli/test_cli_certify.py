@@ -59,7 +59,10 @@ def test_the_whole_path(copy, call, place):
 
 def test_certifying_twice_uses_other_examples(copy, call):
     first = json.loads(call("certify", copy, "--json").out)["promises"][0]
-    second = json.loads(call("certify", copy, "--json").out)["promises"][0]
+    again = json.loads(call("certify", copy, "--json").out)
+    second = again["promises"][0]
+    half = "50% of the unused examples of the test part of digits"
+    assert again["calibration_data"] == ["25% of the test part of digits", half, half]
     assert first["data"] != second["data"]
     assert second["examples"] < first["examples"]
     assert call("certify", copy, "--share", "1").code == 0
@@ -103,3 +106,19 @@ def test_numbers_get_intervals(houses_run, tmp_path, call, place):
     assert said.code in {0, 2}  # few examples are left; either it is promised or refused with a number
     if said.code == 2:
         assert "calibration examples" in said.err
+
+
+def test_jackknife_plus_needs_no_held_out_examples(tmp_path, call, refused):
+    """The guarantee is made from the training data; other data cannot stand in for it."""
+    rows = "\n".join(f"{k % 7},{k % 5},{2 * (k % 7) + (k * 37 % 11) / 11}" for k in range(120))
+    (tmp_path / "t.csv").write_text(f"a,b,y\n{rows}\n")
+    (tmp_path / "other.csv").write_text(f"a,b,y\n{rows}\n1,1,9\n")
+    out, train = tmp_path / "run", ("train", "--data", tmp_path / "t.csv", "--target", "y", "--epochs", 3, "--json")
+    assert call(*train, "--method", "ensemble", "--bootstrap", "--members", 10, "--out", out).code == 0
+    refused(
+        ["certify", out, "--kind", "jackknife+", "--data", tmp_path / "other.csv"], "needs the run's own training data"
+    )
+    said = call("certify", out, "--kind", "jackknife+")
+    assert said.code == 0
+    assert "certified from its training data; inputs are compared with 12 examples" in said.out
+    assert "with a probability of at least 0.8" in said.out

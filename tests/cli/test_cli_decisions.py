@@ -85,6 +85,10 @@ def test_agents_play_the_same_games(tables, call, refused):
     # The right class gives 1, and a random act is wrong half of the time.
     assert regrets[0] < 35
     assert all(0 <= regret <= 100 for regret in regrets)
+    # A logistic agent needs both values of a reward before it can choose: the first acts are random.
+    chance = [json.loads(call(*table, name).out)["first_by_chance"] for name in ("linear-ucb", "logistic-greedy")]
+    assert chance == [0, 32]
+    assert json.loads(call(*table, "logistic-greedy", "--first-by-chance", 0).out)["first_by_chance"] == 0
     one_game = call("bandit", "linear", "--steps", 20, "--seeds", 1)
     assert one_game.code == 0
     assert "±" not in one_game.out

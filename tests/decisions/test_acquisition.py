@@ -91,8 +91,11 @@ def test_numbers_are_asked_for_by_the_share_of_noise():
         acquisition_scores(answer, "bald"), 0.5 * (1 + torch.tensor([1.0, 0.01])).log(), rtol=1e-4, atol=1e-6
     )
     assert choose_from(answer, 1, "variance").indices == [0]
-    with pytest.raises(ValueError, match="regression"):
-        choose_from(answer, 1, "epig")
+    for by in ("epig", "batchbald", "entropy"):
+        with pytest.raises(
+            ValueError, match=f"^{by} is not for a method that predicts numbers: use bald, variance, random$"
+        ):
+            choose_from(answer, 1, by)
 
 
 def test_random_is_uniform_and_skips_what_was_asked():

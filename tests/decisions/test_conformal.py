@@ -329,3 +329,14 @@ def test_covers_takes_targets_in_a_column(classifier, regressor):
         assert 0.6 < float(by_hand.double().mean()) < 0.95
         with pytest.raises(ValueError, match=r"one value per input, 100, got \[99\]"):
             promise.covers(predicted, y[1:])
+
+
+@pytest.mark.parametrize(
+    "change", [{"thresholds": 1}, {"thresholds": [10**400]}, {"residuals": "x"}, {"rank": 1 << 70}]
+)
+def test_a_promise_with_fields_of_another_type_is_refused(classifier, change):
+    bf.conformal(classifier, cloud(400, 1), alpha=0.1)
+    classifier.guarantees["conformal"]["promise"] |= change
+    with pytest.raises(bf.RunError, match="a saved guarantee cannot be read"):
+        conformal_of(classifier)
+    classifier.guarantees.clear()

@@ -1,8 +1,12 @@
 """The watch over inputs gives false alarms no more often than promised, and sees changes soon."""
 
+import json
+
 import numpy as np
+import pytest
 from scipy import stats
 
+import bayesify as bf
 from bayesify.decisions.martingale import Reference, ShiftMonitor
 
 
@@ -64,3 +68,14 @@ def test_a_reference_survives_json():
     reference = Reference.of(watched(np.random.default_rng(0), 200))
     assert Reference.from_dict(reference.to_dict()) == reference
     assert sum(reference.counts["certainty"]) == 200
+
+
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [("counts", 1 << 63), ("counts", 10**400), ("counts", -1), ("counts", None), ("edges", 10**400), ("edges", "x")],
+)
+def test_a_reference_of_a_stranger_with_impossible_numbers_is_refused(what, value):
+    plain = json.loads(json.dumps(Reference.of({"certainty": np.linspace(0, 1, 200)}).to_dict()))
+    plain[what]["certainty"][3] = value
+    with pytest.raises(bf.RunError, match="the saved reference of inputs cannot be read"):
+        Reference.from_dict(plain)

@@ -157,6 +157,23 @@ def test_a_promise_after_a_recalibration_uses_it(overconfident):
     assert refusal.wrong(predictive, y)[accepted].double().mean() < 0.2
 
 
+@pytest.mark.parametrize("by", ["temperature", "vector", "isotonic"])
+def test_tokens_without_a_label_change_nothing(by):
+    """Padding is left out, wherever the network's answers to it are."""
+    torch.manual_seed(0)
+    point = bf.PointEstimate(
+        torch.nn.Sequential(torch.nn.Unflatten(1, (-1, 1)), torch.nn.Linear(1, 2)),
+        bf.likelihoods.Categorical(class_dim=-1),
+    )
+    x = torch.randn(200, 3)
+    y = (x + 0.5 * torch.randn(200, 3) > 0).long()
+    plain = bf.recalibrate(point, (x, y), by=by).recalibration
+    padded = torch.cat((x, 10 * torch.randn(200, 2)), 1), torch.cat((y, torch.full((200, 2), -100)), 1)
+    assert bf.recalibrate(point, padded, by=by).recalibration == plain
+    with pytest.raises(ValueError, match="1,000 of 1,000 calibration examples have no label"):
+        bf.recalibrate(point, (padded[0], torch.full((200, 5), -100)), by=by)
+
+
 def test_what_does_not_fit_is_refused(overconfident, too_narrow):
     with pytest.raises(ValueError, match="variance is not for a method that predicts classes"):
         bf.recalibrate(overconfident, cloud(100, 1), by="variance")

@@ -169,6 +169,40 @@ def test_too_few_examples_are_refused_with_the_number_needed(classifier):
         bf.calibrate(classifier, cloud(310, 4), max_error=0.01)
 
 
+def test_labels_that_are_none_are_refused(classifier):
+    x, y = cloud(300, 1)
+    holes = torch.where(torch.arange(300) < 5, -100, y)
+    for step in (bf.calibrate, bf.conformal, bf.recalibrate):
+        with pytest.raises(ValueError, match=r"^5 of 300 calibration examples have no label \(-100\): leave them out$"):
+            step(classifier, (x, holes))
+        with pytest.raises(ValueError, match="got class probabilities: give the true class of each"):
+            step(classifier, (x, torch.eye(2)[y]))
+        with pytest.raises(ValueError, match="got 7"):
+            step(classifier, (x, y + 6))
+
+
+@pytest.mark.parametrize(
+    ("bound", "examples", "ranks"),
+    [(0.1, 200, range(10, 110, 20)), (0.05, 1000, range(5, 480, 25)), (0.02, 400, [30, 60])],
+)
+def test_the_number_that_would_be_needed_is_enough(bound, examples, ranks):
+    """Errors among the most certain half: the whole sample errs rarely, and the first test fails all the same."""
+
+    def found(count):
+        """With as many examples, and errors at the same shares of the ranks."""
+        places = np.linspace(0, 1, round(len(ranks) * count / examples))
+        wrong = np.zeros(count, bool)
+        wrong[(np.interp(places, np.linspace(0, 1, len(ranks)), ranks) * count / examples).astype(int)] = True
+        certainty = np.linspace(1, 0.5, count)
+        needed = sequential_tests.examples_needed(certainty, wrong, bound, 0.05)
+        return sequential_tests.loosest(certainty, wrong, bound, 0.05), needed
+
+    accepted, needed = found(examples)
+    assert accepted is None
+    assert examples < needed < 10 * examples
+    assert found(needed)[0] is not None
+
+
 def test_an_error_that_cannot_be_met_is_refused():
     torch.manual_seed(0)
     x = torch.randn(2000, 2)
@@ -208,6 +242,8 @@ def test_shares_are_between_0_and_1(classifier, name, value):
         {"coverage": float("nan")},
         {"provenance": {}},
         {"accepted": True},
+        {"accepted": 10**30},
+        {"max_error": 10**400},
         {"extra": 1},
     ],
 )

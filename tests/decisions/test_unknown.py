@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from scipy.spatial.distance import mahalanobis
 from torch import nn
 
 import bayesify as bf
@@ -55,6 +56,40 @@ def test_nearest_neighbours_are_those_of_brute_force(bnn, blobs):
     check = bf.UnknownInputs(bnn, blobs[0], "knn", neighbours=3)
     assert check.layer == "input"
     torch.testing.assert_close(check.score(new), expected, atol=1e-6, rtol=0.0)
+
+
+def test_mahalanobis_distances_are_those_of_scipy(bnn, blobs):
+    """To the nearest mean of a predicted class, under the covariance around the means and the ridge of 0.1%."""
+    known = blobs[0].double()
+    labels = bnn.predict(blobs[0], draws=50).labels
+    means = torch.stack([known[labels == label].mean(0) for label in range(3)])
+    covariance = torch.cov((known - means[labels]).T, correction=0)
+    precision = torch.linalg.inv(covariance + 1e-3 * covariance.diagonal().mean() * torch.eye(2)).numpy()
+    torch.manual_seed(1)
+    new = torch.randn(5, 2).double()
+    expected = [min(mahalanobis(x, mean, precision) for mean in means) for x in new]
+    found = bf.UnknownInputs(bnn, blobs[0], "mahalanobis", draws=50).score(new)
+    torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-4, atol=1e-6)
+
+
+def test_scores_of_predictions_are_their_definitions(bnn, blobs):
+    x = blobs[0][:9]
+    p = bnn.predict(x, draws=30)
+    probs = p.outputs.double().softmax(-1)  # [draws, n, classes]
+    mean = probs.mean(0)
+    label = mean.argmax(-1)
+    entropy = -(mean * mean.log()).sum(-1)
+    own = probs[:, torch.arange(9), label]
+    expected = {
+        "entropy": entropy,
+        "mutual_information": entropy + (probs * probs.log()).sum(-1).mean(0),
+        "confidence": 1 - mean.amax(-1),
+        "energy": -p.outputs.double().exp().sum(-1).log().mean(0),
+        "spread": own.std(0, correction=0),
+    }
+    for by, score in expected.items():
+        found = bf.UnknownInputs(bnn, blobs[0], by, draws=30).score(x)
+        torch.testing.assert_close(found, score, rtol=1e-3, atol=1e-6, msg=by)
 
 
 def test_an_ensemble_has_the_features_of_each_member(blobs):

@@ -41,7 +41,12 @@ def bandit(
     steps: Annotated[int, typer.Option(help="Decisions in a game.")] = 2000,
     seeds: Annotated[int, typer.Option(help="Games of each agent; all agents meet the same contexts and luck.")] = 5,
     target: Annotated[str | None, typer.Option(help="The column of a table that holds the classes.")] = None,
-    first_by_chance: Annotated[int, typer.Option(help="Random acts at the start, the same for all agents.")] = 0,
+    first_by_chance: Annotated[
+        int | None,
+        typer.Option(
+            help="Random acts at the start, the same for all agents. (default: 32 if a logistic agent plays, else 0)"
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
     as_json: Json = False,
 ) -> None:

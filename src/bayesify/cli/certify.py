@@ -147,7 +147,12 @@ def certify(
     if as_json:
         emit({"run": str(run)} | content)
         return
-    print(f"{run}: certified from {len(part.y):,} examples ({part.what})")
+    if kind == "jackknife+" and max_error is None:
+        print(
+            f"{run}: certified from its training data; inputs are compared with {len(part.y):,} examples ({part.what})"
+        )
+    else:
+        print(f"{run}: certified from {len(part.y):,} examples ({part.what})")
     for certificate in guarantees.all_certificates(method):
         print(certificate)
     print(f"written to {run / 'certificate.json'}")

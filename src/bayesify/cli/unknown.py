@@ -42,8 +42,8 @@ def unknown(
     layer: Annotated[
         str | None,
         typer.Option(
-            help="For knn and mahalanobis: input, last (hidden layer), or the name of a module. (default: input up to "
-            "1,024 numbers, last beyond)"
+            help="For knn and mahalanobis: input, edges (of small grey images), last (hidden layer), or the name of a "
+            "module. (default: input up to 1,024 numbers, last beyond)"
         ),
     ] = None,
     neighbours: Annotated[int, typer.Option(help="For knn: the neighbour whose distance counts.")] = 5,

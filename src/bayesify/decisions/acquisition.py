@@ -136,6 +136,7 @@ def choose_from(
 
     """
     at_least("n", n, 1)
+    _check_name(predictive, by)
     wrong = [index for index in skip if not 0 <= index < len(predictive)]
     if wrong:
         raise ValueError(f"skip must be numbers of the pool, from 0 to {len(predictive) - 1}, got {wrong[0]}")
@@ -175,8 +176,7 @@ def acquisition_scores(
         torch.Size([60])
 
     """
-    known = OF_CLASSES if predictive.kind == "classification" else OF_NUMBERS
-    choose(f"acquisition function for {predictive.kind}", by, known)
+    _check_name(predictive, by)
     if by in OF_DRAWS:
         check_draws(predictive, by, "entropy" if predictive.kind == "classification" else "random")
     size = len(predictive)
@@ -200,6 +200,14 @@ def acquisition_scores(
             "variation_ratio": lambda: 1.0 - predictive.confidence,
         }["bald" if by == "batchbald" else by]()
     return each.reshape(size, -1).sum(1)
+
+
+def _check_name(predictive: Predictive, by: str) -> None:
+    known, other = (OF_CLASSES, OF_NUMBERS) if predictive.kind == "classification" else (OF_NUMBERS, OF_CLASSES)
+    if by in other and by not in known:
+        what = "classes" if predictive.kind == "classification" else "numbers"
+        raise ValueError(f"{by} is not for a method that predicts {what}: use {', '.join(known)}")
+    choose(f"acquisition function for {predictive.kind}", by, known)
 
 
 def epig(pool: Tensor, targets: Tensor) -> Tensor:

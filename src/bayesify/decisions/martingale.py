@@ -28,6 +28,8 @@ from bayesify.errors import RunError, first_line
 
 RISK = 0.01
 _BINS = 64
+# A larger count comes from a damaged or hostile file; sums of such counts would not fit in 64 bits.
+_MOST_COUNTED = 1 << 53
 _JUMP = 0.01
 _BETS = np.array([-1.0, 0.0, 1.0])
 
@@ -95,10 +97,12 @@ class Reference:
                 {name: [int(value) for value in values] for name, values in plain["counts"].items()},
             )
             fits = all(
-                len(made.counts[name]) == len(values) + 1 and min(made.counts[name]) >= 0
+                len(made.counts[name]) == len(values) + 1
+                and min(made.counts[name]) >= 0
+                and max(made.counts[name]) < _MOST_COUNTED
                 for name, values in made.edges.items()
             )
-        except (AttributeError, LookupError, TypeError, ValueError) as problem:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
             raise RunError(f"the saved reference of inputs cannot be read: {first_line(problem)}") from None
         if not fits:
             raise RunError("the saved reference of inputs cannot be read: edges and counts do not fit")

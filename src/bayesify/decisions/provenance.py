@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from bayesify import noise
 from bayesify.errors import RunError, at_least, whole_number
 from bayesify.evaluation import read_targets
+from bayesify.likelihoods.labels import Labels
 from bayesify.methods import Method, saving
 from bayesify.predictive import Predictive
 
@@ -119,7 +120,19 @@ def read(method: Method, data: Any, draws: int, seed: int, by: str) -> Calibrati
     if not isinstance(method, Method):
         raise TypeError(f"the first argument must be a fitted method, got {type(method).__name__}")
     x, y = read_targets(method, data)
+    if isinstance(method.likelihood, Labels):
+        _check_labels(method.likelihood, y)
     return CalibrationData(method, x, y, draws, seed, by)
+
+
+def _check_labels(likelihood: Labels, y: Tensor) -> None:
+    """Refuse examples without a label, and probabilities in place of labels."""
+    if y.is_floating_point():
+        raise ValueError("calibration examples need labels, got class probabilities: give the true class of each")
+    missing = int((y == likelihood.ignore_index).sum())
+    if missing and (y.ndim == 1 or missing == y.numel()):
+        found = f"{missing:,} of {y.numel():,} calibration examples have no label ({likelihood.ignore_index})"
+        raise ValueError(f"{found}: leave them out")
 
 
 def data_digest(x: Any, y: Tensor) -> str:
@@ -151,7 +164,7 @@ def provenance_from(plain: Any) -> Provenance:
         at_least("draws", made.draws, 1)
         whole_number("seed", made.seed)
     except ValueError as problem:
-        raise RunError(f"a saved promise cannot be read: {problem}") from None
+        raise RunError(f"a saved guarantee cannot be read: {problem}") from None
     return made
 
 
@@ -174,10 +187,14 @@ def checked_fields(kind: Any, plain: Any) -> dict[str, Any]:
         raise RunError(f"a saved guarantee cannot be read: it must have {', '.join(known)}")
     for name, value in plain.items():
         wanted = known[name]
-        items = value if wanted.startswith("tuple") and isinstance(value, list | tuple) else [value]
+        several = wanted.startswith("tuple")
+        if several and not isinstance(value, list | tuple):
+            raise RunError(f"a saved guarantee cannot be read: {name} must be a list, got {str(value)[:40]!r}")
         types = next((types for word, types in _TYPES.items() if word in wanted), (dict,))
-        for item in items:
+        for item in value if several else [value]:
             fits = isinstance(item, types) and (not isinstance(item, bool) or bool in types)
+            if fits and isinstance(item, int):
+                fits = -(1 << 63) <= item < 1 << 64
             if not (fits or (item is None and "None" in wanted)) or (isinstance(item, float) and not isfinite(item)):
                 raise RunError(f"a saved guarantee cannot be read: {name} must be {wanted}, got {str(item)[:40]!r}")
     return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}

@@ -105,7 +105,8 @@ def _fit_classes(held_out: CalibrationData, by: str) -> ClassMap:
     parts = list(held_out.predictives())
     probs = torch.cat([part.probs.double().cpu().flatten(0, -2) for part, _ in parts])
     labels = torch.cat([targets.cpu().reshape(-1) for _, targets in parts])
-    return fit_class_map(probs, labels, by)
+    there = labels >= 0  # tokens and pixels may have no label
+    return fit_class_map(probs[there], labels[there], by)
 
 
 def fit_class_map(probs: Tensor, labels: Tensor, by: str) -> ClassMap:

@@ -24,6 +24,8 @@ import scipy
 from numpy.typing import NDArray
 
 _FIRST, _SECOND = 2, 8
+# Of fewer examples no rate of errors is worth naming.
+_FEW = 20
 
 
 @dataclass(frozen=True)
@@ -87,16 +89,20 @@ def _starts(examples: int, max_error: float, risk: float) -> tuple[list[int], fl
 def examples_needed(
     certainty: NDArray[np.floating], wrong: NDArray[np.bool_], max_error: float, risk: float
 ) -> int | None:
-    """About how many examples like these would support a bound; None where no number would."""
+    """About how many examples like these would support a bound; None where no number would.
+
+    A sequence of tests passes where its first test does: at the same rate of errors among the most certain half, or
+    the most certain eighth, in a larger sample.
+    """
     counts, errors = candidates(certainty, wrong)
-    enough = counts >= max(20, len(wrong) // 20)
     best = math.inf
-    for count, error in zip(counts[enough], errors[enough], strict=True):
+    for part in (_FIRST, _SECOND):
+        place = int(np.searchsorted(counts, len(wrong) // part))
+        count, error = int(counts[place]), int(errors[place])
         # One error more than was seen: with none seen, the true rate is hardly zero.
-        if (error + 1) / count >= max_error and error > 0:
+        if count < _FEW or (error > 0 and (error + 1) / count >= max_error):
             continue
-        factor = _factor(int(count), int(error), max_error, risk / 2)
-        best = min(best, factor * len(wrong))
+        best = min(best, _factor(count, error, max_error, risk / 2) * len(wrong))
     fewest = smallest_sample(max_error, risk)
     return None if best == math.inf else max(math.ceil(best), fewest)
 

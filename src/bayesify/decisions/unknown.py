@@ -2,7 +2,8 @@
 
 Scores of the prediction: `entropy`, `mutual_information`, `confidence` (one minus it), `spread` (the standard deviation
 of the label's probability, or of the mean) and `energy`, `-log sum exp(logits)` (Liu et al., 2020, arXiv:2010.03759).
-Scores of features `h(x)`, which are the last hidden layer, scaled to length 1 for `knn`, or small inputs themselves:
+Scores of features `h(x)`, which are the last hidden layer, scaled to length 1 for `knn`, or small inputs themselves,
+or the edges of small images:
 
     mahalanobis  the distance of h to the nearest class mean, under one covariance (Lee et al., 2018, arXiv:1807.03888)
     knn          the distance of h to its k-th nearest neighbour in training (Sun et al., 2022, arXiv:2204.06507)
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from bayesify import runs
 from bayesify.decisions.acquisition import check_draws
+from bayesify.decisions.edges import edges
 from bayesify.errors import RunError, at_least, choose, whole_number
 from bayesify.functional.inputs import count
 from bayesify.functional.selection import is_normalisation, owner_of
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 OF_PREDICTIONS = ("entropy", "mutual_information", "confidence", "spread", "energy")
 OF_FEATURES = ("mahalanobis", "knn")
+# Features that do not use the network.
+OF_INPUTS = ("input", "edges")
 SCORES = (*OF_PREDICTIONS, *OF_FEATURES)
 # Why an input is not answered.
 UNLIKE = "unlike the training data"
@@ -59,8 +63,9 @@ class UnknownInputs:
             a known kind are accepted a little less often.
         neighbours: which nearest neighbour `knn` measures the distance to.
         layer: whose inputs are the features: the name of a module, `last` (the last one with weights, so its inputs
-            are the last hidden layer), or `input` for the inputs of the network themselves, unscaled. None is `input`
-            where an input has at most 1,024 numbers (a table, small images), otherwise `last`.
+            are the last hidden layer), `input` for the inputs of the network themselves, unscaled, or `edges` for
+            the edges of small grey images, which depend little on the width and the slant of strokes.
+            None is `input` where an input has at most 1,024 numbers (a table, small images), otherwise `last`.
         calibration: held-out inputs of a known kind for the threshold, instead of the training inputs.
         draws: posterior draws, for scores of the prediction.
         seed: of the draws.
@@ -203,7 +208,7 @@ class UnknownInputs:
         whole_number("seed", self.seed)
         if at_least("draws", self.draws, 1) > _MOST_DRAWS:
             raise ValueError(f"draws must be at most {_MOST_DRAWS:,}, got {self.draws}")
-        if self.layer != "input":
+        if self.layer not in OF_INPUTS:
             _layer_name(self.bnn, str(self.layer))
         for name, value in (("coverage", self.coverage), ("threshold", self.threshold)):
             if not isinstance(value, int | float) or not abs(value) < 1e300:
@@ -284,10 +289,11 @@ class UnknownInputs:
     def _features(self, x: Any) -> Tensor:
         """The features of each input for one or several sets of weights, `[views, n, features]`, in double."""
         device = self.bnn.network.device
-        if self.layer == "input":
+        if self.layer in OF_INPUTS:
             if not isinstance(x, Tensor):
-                raise ValueError('layer="input" needs inputs in one tensor: name a layer instead')
-            return x.to(device).flatten(1).double().unsqueeze(0)
+                raise ValueError(f'layer="{self.layer}" needs inputs in one tensor: name a layer instead')
+            images = x.to(device)
+            return (edges(images) if self.layer == "edges" else images.flatten(1).double()).unsqueeze(0)
         name = _layer_name(self.bnn, self.layer)
         views = []
         for theta in self._weights():
@@ -361,7 +367,7 @@ def _layer_name(bnn: Method, layer: str) -> str:
     """The module whose inputs are the features."""
     template = bnn.network.template
     if layer != "last":
-        choose("layer", layer, [name for name, _ in template.named_modules() if name])
+        choose("layer", layer, [*OF_INPUTS, "last", *(name for name, _ in template.named_modules() if name)])
         return layer
     owners = [owner_of(place.name) for place in bnn.network.places]
     weighted = [name for name in owners if not is_normalisation(template.get_submodule(name))]

@@ -66,7 +66,8 @@ def choose_part(method: Method, examples: Examples, share: float | None, seed: i
     count = max(1, round(share * len(unused.y)))
     order = noise.permutation(noise.keys(seed, noise.Stream.SHUFFLE, network=1, step=1)[0], len(unused.y))
     rows = order[:count].sort().values
-    what = examples.what if share == 1 else f"{share:.0%} of {examples.what}"
+    what = examples.what if len(unused.y) == len(examples.y) else f"the unused examples of {examples.what}"
+    what = what if share == 1 else f"{share:.0%} of {what}"
     return Part(unused.x[rows], unused.y[rows], what)
 
 
