@@ -476,6 +476,30 @@ def test_a_slider_that_still_moves_is_not_measured_on_the_next_run(visit):
     assert not [url for url in visited.asked if "weights/pruned" in url and "model=point" in url]
 
 
+def test_scores_are_compared_only_on_the_same_data(visit):
+    def two_kinds(route):
+        runs = route.fetch().json()["runs"]
+        known = {"title": "accuracy", "better": "higher", "sentence": ""}
+        error = {"rmse": {"value": 0.1, "text": "0.1", "title": "RMSE", "better": "lower", "sentence": ""}}
+        others = [{**runs[0], "name": "numbers", "data": "houses", "kind": "regression", "scores": error}]
+        for run, value in zip(runs, (0.9, 0.8, 0.7), strict=True):
+            run["scores"] = {"accuracy": {**known, "value": value, "text": f"{value:.0%}"}}
+        alone = {
+            **runs[0],
+            "name": "alone",
+            "data": "other",
+            "scores": {"accuracy": {**known, "value": 1.0, "text": "100%"}},
+        }
+        route.fulfill(json={"runs": [*runs, alone, *others]})
+
+    visited = visit(width=1440)
+    visited.page.route("**/studio/api/runs", two_kinds)
+    table = visited.open("?page=runs").locator(".runs-table")
+    expect(table.locator("td strong")).to_have_text(["90%"])
+    expect(table.get_by_role("columnheader", name="RMSE")).to_be_visible()
+    visited.page.unroute_all(behavior="ignoreErrors")
+
+
 # Results
 
 

@@ -12,6 +12,7 @@ from bayesify.decisions import saved_check
 from bayesify.methods.saving import load
 from bayesify.runs import read_config
 from bayesify.studio import demonstration, pad_networks
+from bayesify.workflows.unknown_check import training_inputs
 
 
 @pytest.fixture
@@ -52,8 +53,13 @@ def test_the_networks_of_the_pad_learn_mnist_without_a_digit(mnist, monkeypatch)
         about = read_config(run)["data"]
         assert (about["name"], list(about["withheld"])) == ("mnist", [pad_networks.WITHHELD])
         check = saved_check(load(run))
-        assert (check.by, check.layer, check.coverage) == ("knn", "input", pad_networks.COVERAGE)
-        assert check.neighbours == pad_networks.NEIGHBOURS
+        assert (check.by, check.layer, check.neighbours) == ("knn", "edges", pad_networks.NEIGHBOURS)
+        # Of the images that are not compared with, the check refuses the share that it may cost.
+        known = training_inputs(run)
+        others = known[[k for k in range(len(known)) if k % (len(known) // 50)]]
+        sure = load(run).predict(others, draws=20).accept(at_least=pad_networks.SURE)
+        refused = int((sure & ~check.accept(others)).sum())
+        assert refused == pytest.approx(min(pad_networks.COST * len(others), 0.1 * int(sure.sum())), abs=1.01)
         assert (run / "metrics.json").is_file()
     # Found the second time, and what is missing is made again alone.
     monkeypatch.setattr("bayesify.cli.serve.say", said.append)
@@ -63,10 +69,10 @@ def test_the_networks_of_the_pad_learn_mnist_without_a_digit(mnist, monkeypatch)
     assert demonstration.find_demo() == []
     assert demonstration.make_demo(quick=True, progress=False, announce=said.append) == made
     assert said[4:] == ["fitting the check of network 3 of 4: MC dropout"]
-    # A check for another share, as an earlier version made it, is fitted again, without training.
-    monkeypatch.setattr(pad_networks, "COVERAGE", 0.9)
+    # A check of another kind, as an earlier version made it, is fitted again, without training.
+    monkeypatch.setattr(pad_networks, "LAYER", "input")
     assert demonstration.find_demo() == []
     weights = (made[0] / "model.safetensors").read_bytes()
     assert demonstration.make_demo(quick=True, progress=False) == made
     assert (made[0] / "model.safetensors").read_bytes() == weights
-    assert saved_check(load(made[0])).coverage == 0.9
+    assert saved_check(load(made[0])).layer == "input"

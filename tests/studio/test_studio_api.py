@@ -435,6 +435,23 @@ def test_results_are_shown_when_there_are_some_and_missed_when_not(client, ask, 
             file.unlink()
 
 
+def test_the_first_sentence_of_a_verdict_is_the_answer_and_the_others_follow(ask, reproduced):
+    (reproduced / "speed.json").write_text("{}")
+    page = "# Speed\n\nHow long does a\nstep take?\n\n**A step takes 1.1 ms. On a GPU: 0.2 ms.**\n\nThe network is small.\n"
+    (reproduced / "speed.md").write_text(page)
+    (reproduced / "told.json").write_text("{}")
+    (reproduced / "told.md").write_text("# Told\n\nNothing was measured. So it ends.\n")
+    try:
+        speed, told = ask("results")["results"]
+        assert (speed["title"], speed["question"]) == ("Speed", "How long does a step take?")
+        assert (speed["answer"], speed["more"]) == ("A step takes 1.1 ms.", "On a GPU: 0.2 ms.")
+        assert (told["question"], told["answer"], told["more"]) == ("", "Nothing was measured.", "")
+        assert ask("results/one", name="speed")["heading"] == "Speed"
+    finally:
+        for file in list(reproduced.iterdir()):
+            file.unlink()
+
+
 # Export
 
 

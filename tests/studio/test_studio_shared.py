@@ -213,6 +213,8 @@ def test_a_dropped_table_becomes_a_run_with_answers(ask):
     # Which side of zero is easy: the surest answers are right.
     assert all(row["answer"] == row["truth"] for row in said["sure"])
     assert ask("decide", model="my-table")["classes"] == ["left", "right"]
+    (run,) = [each for each in ask("runs")["runs"] if each["name"] == "my-table"]
+    assert run["scores"]["accuracy"]["value"] > 0.8, "a visitor asks first how good the network is"
 
 
 def test_a_dropped_table_has_a_check_for_unknown_inputs(ask):

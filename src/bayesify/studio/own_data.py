@@ -27,6 +27,7 @@ from pydantic import BaseModel, Field
 from bayesify.data.column_kinds import MOST_CATEGORIES
 from bayesify.decisions import saved_check
 from bayesify.errors import RunError, TrainingError
+from bayesify.evaluation import evaluate
 from bayesify.methods import CARDS, Method
 from bayesify.runs import HISTORY, UNKNOWN, is_history, read_config
 from bayesify.serving.bodies import client_has_left
@@ -37,8 +38,8 @@ from bayesify.training.warnings import without_warnings
 from bayesify.workflows.load import load_run
 from bayesify.workflows.prepare import open_for
 from bayesify.workflows.recipe import AUTO, Recipe
-from bayesify.workflows.run_data import preparation_of
-from bayesify.workflows.train import InterruptedTrainingError, train
+from bayesify.workflows.run_data import examples_of, preparation_of
+from bayesify.workflows.train import InterruptedTrainingError, train, write_metrics
 from bayesify.workflows.unknown_check import fit_check, training_inputs
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ SECONDS = 20.0
 LONGEST = 120.0
 SAMPLED_ROWS = 5000
 SHOWN = 12
+SCORING_DRAWS = 50
 # Numbers that a dropped table may become (64 MB), and those of an input of a dropped run.
 MOST_NUMBERS = 16_000_000
 LARGEST = 1 << 22
@@ -151,6 +153,7 @@ class OwnRuns:
             # A few rows are too few to tell what is unlike them.
             with contextlib.suppress(ValueError):
                 fit_check(trained.method, folder / "run", training_inputs(folder / "run"))
+            _score(trained.method, folder / "run")
             self.store.add(OwnModel(name, trained.method, folder / "run", str(data)))
             return name
 
@@ -204,6 +207,13 @@ class OwnRuns:
                 raise
             words = next(iter(str(wrong).strip().splitlines()), "").replace(f"{folder}/", "").replace(str(folder), name)
             raise HTTPException(422, words or f"{given[:60]} cannot be used: {type(wrong).__name__}") from None
+
+
+def _score(method: Method, run: Path) -> None:
+    """Write the scores on the rows that training set aside, for the table of runs; without such rows there are none."""
+    with contextlib.suppress(RunError):
+        test = examples_of(read_config(run), run)
+        write_metrics(run, evaluate(method, (test.x, test.y), draws=SCORING_DRAWS).to_dict())
 
 
 def _check_size(recipe: Recipe, characters: int) -> None:

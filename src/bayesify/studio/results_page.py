@@ -15,6 +15,7 @@ from bayesify.studio.models import API
 FIGURES = {".png": "image/png", ".jpg": "image/jpeg", ".svg": "image/svg+xml"}
 PLACES = ("docs/results", "results", "runs/results")
 _LARGEST = 5_000_000
+_SENTENCES = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9])")
 
 
 def router(chosen: Path | None) -> APIRouter:
@@ -36,7 +37,7 @@ def router(chosen: Path | None) -> APIRouter:
         files = [] if folder is None else _files(folder)
         for number, path in enumerate(files):
             if path.stem == name:
-                return {"number": number, **_read(path)[0]}
+                return {"number": number, "heading": _page(path)[0], **_read(path)[0]}
         raise HTTPException(
             404, f"there is no result called {name[:40]!r}{nearest(name[:40], [f.stem for f in files])}"
         )
@@ -99,18 +100,22 @@ def _told_first(figures: list[Path], content: Any) -> list[Path]:
 def _card(number: int, path: Path) -> dict[str, Any]:
     """A result for the gallery: its question, its answer in a sentence, and its figures.
 
-    The page beside a result may open with a verdict in bold; without one, the first sentence of the answer is shown.
+    The page beside a result may open with the question and with a verdict in bold, whose first sentence is the answer
+    and whose other sentences are shown smaller. Without a verdict it is the first sentence of what the result says.
     """
     read, _ = _read(path)
     content = read["content"] or {}
     heading, opening, verdict = _page(path)
-    answer = first_sentence(_text(content, "answer", "claim", "summary", "conclusion", "description") or opening)
+    asked = opening if opening.endswith("?") else ""
+    told = _text(content, "answer", "claim", "summary", "conclusion", "description") or (opening if not asked else "")
+    said = _SENTENCES.split(verdict, maxsplit=1)
     return {
         "number": number,
         "name": path.stem,
         "title": _text(content, "title") or heading or path.stem.replace("-", " "),
-        "question": _text(content, "question"),
-        "answer": verdict or answer,
+        "question": _text(content, "question") or asked,
+        "answer": said[0] if verdict else first_sentence(told),
+        "more": said[1] if verdict and len(said) > 1 else "",
         "command": _text(content, "command"),
         "figures": read["figures"],
         "problem": read.get("problem"),
@@ -143,7 +148,7 @@ def first_sentence(text: str, longest: int = 220) -> str:
         'It takes 1.5 seconds.'
 
     """
-    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z0-9])", text.strip())
+    sentences = _SENTENCES.split(text.strip())
     # An answer may repeat its question first.
     sentence = next((part for part in sentences if not part.endswith("?")), sentences[0])
     if len(sentence) <= longest:

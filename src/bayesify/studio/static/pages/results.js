@@ -42,7 +42,7 @@ function card(result, urls) {
   const pictured = result.figures.length > 0;
   const cover = pictured ? image(result, 0, urls, "picture") : h("div", { class: "plain-cover" }, result.answer || result.title);
   return h("li", { class: "card", "data-result": result.name }, h("a", { href: link(result), tabindex: -1, "aria-label": pictured ? result.title : null }, cover), h("h2", {}, h("a", { href: link(result) }, result.title)),
-    result.question ? h("p", { class: "small" }, result.question) : null, result.answer && pictured ? h("p", { class: "told" }, result.answer) : null, result.problem ? problem(result.problem) : null,
+    result.question ? h("p", { class: "asked" }, result.question) : null, result.answer && pictured ? h("p", { class: "told" }, result.answer) : null, result.more ? h("p", { class: "small" }, result.more) : null, result.problem ? problem(result.problem) : null,
     h("p", { class: "small" }, h("a", { href: link(result), "aria-label": `${result.title}: numbers and command` }, "Numbers and command")));
 }
 
@@ -68,11 +68,11 @@ async function one(place, name, urls) {
   }
   const content = result.content ?? {};
   place.append(h("p", {}, h("a", { href: "?page=results" }, "← All results")),
-    h("div", { class: "head" }, h("div", {}, h("h1", {}, content.title ?? result.name), content.question ? h("p", { class: "lead" }, content.question) : null), exporting(result.name, place, { data: () => result.content })));
+    h("div", { class: "head" }, h("div", {}, h("h1", {}, content.title || result.heading || result.name), content.question ? h("p", { class: "lead" }, content.question) : null), exporting(result.name, place, { data: () => result.content })));
   const parts = [];
   if (result.problem) parts.push(problem(result.problem));
   for (const key of WORDS) if (typeof content[key] === "string") parts.push(h("p", {}, content[key]));
-  result.figures.forEach((figure, number) => parts.push(h("figure", { "data-picture": "" }, image(result, number, urls), h("figcaption", {}, caption(content, figure)))));
+  result.figures.forEach((figure, number) => parts.push(h("figure", { "data-picture": "" }, h("div", { class: "scroll wide-picture", tabindex: 0, role: "region", "aria-label": caption(content, figure) }, image(result, number, urls)), h("figcaption", {}, caption(content, figure)))));
   if (typeof content.command === "string") parts.push(h("p", { class: "small" }, "Repeat it: ", h("code", {}, content.command)));
   const numbers = Object.entries(content).filter(([key, value]) => !(["title", "question", "name", "command", "lines", "pictures"].includes(key) || (WORDS.includes(key) && typeof value === "string"))).map(([key, value]) => section(key, value, result.name)).filter(Boolean);
   if (numbers.length) parts.push(h("details", {}, h("summary", {}, "All numbers"), h("div", { class: "stack" }, numbers)));

@@ -51,17 +51,22 @@ export async function show(place) {
   }
 
   function drawTable() {
-    const names = [...new Set(runs.flatMap((run) => Object.keys(run.scores)))].filter((name) => name !== "error").slice(0, 6);
+    // The first scores of each kind of run; of runs on the same data the best value is bold.
+    const kinds = [...new Set(runs.map((run) => run.kind))];
+    const scored = (some) => [...new Set(some.flatMap((run) => Object.keys(run.scores)))].filter((name) => name !== "error").slice(0, 6);
+    const names = [...new Set(kinds.flatMap((kind) => scored(runs.filter((run) => run.kind === kind))))];
     const titles = new Map(runs.flatMap((run) => Object.entries(run.scores)).map(([name, score]) => [name, score]));
-    const best = new Map(names.map((name) => { const { better } = titles.get(name); const values = runs.filter((run) => run.scores[name]).map((run) => run.scores[name].value); return [name, better === "higher" ? Math.max(...values) : better === "lower" ? Math.min(...values) : null]; }));
+    const rivals = (run, name) => runs.filter((other) => other.data === run.data && other.scores[name]).map((other) => other.scores[name].value);
+    const best = (run, name) => { const [values, { better }] = [rivals(run, name), titles.get(name)]; return values.length > 1 && better && run.scores[name].value === (better === "higher" ? Math.max(...values) : Math.min(...values)); };
+    const score = (run, name) => { const { text } = run.scores[name] ?? { text: "–" }; return run.scores[name] && best(run, name) ? h("strong", {}, text) : text; };
     const query = (page, run) => `?${new URLSearchParams({ page, model: run.name })}`;
     const row = (run) => h("tr", {}, h("th", { scope: "row" }, h("span", { class: `swatch ${lookOf(runs, run.name)}`, "aria-hidden": "true" }), run.name),
       h("td", {}, run.title), h("td", {}, run.data), h("td", {}, run.weights.toLocaleString("en")), h("td", {}, run.seconds ? seconds(run.seconds) : "–"),
-      names.map((name) => h("td", {}, run.scores[name] ? (run.scores[name].value === best.get(name) && runs.length > 1 ? h("strong", {}, run.scores[name].text) : run.scores[name].text) : "–")),
+      names.map((name) => h("td", {}, score(run, name))),
       h("td", {}, run.kind === "classification" ? [h("a", { href: query("decide", run) }, "Decide"), " · "] : null, h("a", { href: query("weights", run) }, "Weights"), " · ", h("a", { href: `?${new URLSearchParams({ page: "runs", own: run.name })}` }, "Answers")));
     tablePlace.replaceChildren(h("h2", {}, `${runs.length} runs`), h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Runs side by side" }, h("table", { class: "runs-table" }, h("caption", { class: "unseen" }, "Runs side by side"),
       h("thead", {}, h("tr", {}, ["run", "method", "data", "weights", "training", ...names.map((name) => titles.get(name).title), "open"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, runs.map(row)))),
-      names.length ? h("p", { class: "note" }, "The scores are stored in each run by bayesify evaluate or bayesify report. The best value is bold.") : h("p", { class: "note" }, "No run has scores yet. To add them: bayesify evaluate RUN"));
+      names.length ? h("p", { class: "note" }, "The scores are on test examples, and are stored in each run by bayesify evaluate or bayesify report. Bold: the best of the runs on the same data.") : h("p", { class: "note" }, "No run has scores yet. To add them: bayesify evaluate RUN"));
   }
 
   // A table is trained on and a run folder is loaded; either is then one more run of the studio, until the server ends.
