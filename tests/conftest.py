@@ -1,5 +1,8 @@
 """Fixtures that several tests share."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -13,3 +16,11 @@ def blobs():
     y = torch.arange(96) % 3
     centres = torch.tensor([[0.0, 2.0], [2.0, -1.0], [-2.0, -1.0]])
     return centres[y] + 0.4 * torch.randn(96, 2, generator=generator), y
+
+
+@pytest.fixture
+def dead_process():
+    """The number of a process that has ended."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    return gone.pid

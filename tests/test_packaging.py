@@ -283,6 +283,13 @@ def test_each_supported_version_is_tested():
     assert f"torch=={oldest}.0/" in (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
 
 
+def test_the_short_form_of_the_faults_is_repeated_as_the_page_of_reliability_says():
+    page = " ".join((ROOT / "docs/reliability.md").read_text(encoding="utf-8").split())
+    assert "`make faults SHORT=1` repeats a few of each, as continuous integration does" in page
+    steps = read_yaml(ROOT / ".github/workflows/tests.yml")["jobs"]["faults"]["steps"]
+    assert any(step.get("run", "").startswith("make faults SHORT=1") for step in steps)
+
+
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
 def test_an_issue_form_asks_for_something(path):
     form = read_yaml(path)

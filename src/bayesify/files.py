@@ -87,13 +87,19 @@ def check_regular(path: Path) -> None:
         raise OSError(22, f"it is {kind}, not a regular file", str(path))
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files of `replacing` in a folder whose processes are gone (killed, or a power failure)."""
-    with contextlib.suppress(OSError):
-        for path in folder.iterdir():
-            match = _TEMPORARY.fullmatch(path.name)
-            if match and not is_running(int(match["pid"])):
-                _remove(path)
+def remove_leftovers(*folders: Path) -> None:
+    """Delete the temporary files of `replacing` in folders whose processes are gone (killed, or a power failure)."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            for path in folder.iterdir():
+                match = _TEMPORARY.fullmatch(path.name)
+                if match and not is_running(int(match["pid"])):
+                    _remove(path)
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether a folder holds nothing, or only temporary files of `replacing`, perhaps of a process elsewhere."""
+    return all(_TEMPORARY.fullmatch(path.name) for path in folder.iterdir())
 
 
 def delete(path: Path) -> None:

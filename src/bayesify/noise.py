@@ -43,6 +43,7 @@ _SINE = (
 _COSINE = (0.9999999530275124, -0.4999990477779215, 0.041663573160188594, -0.001385362953617643, 2.3152416659992903e-05)
 _mixing: Callable[[Tensor], Tensor] | None = None
 _one_by_one = False
+_pieces: Sequence[int] = ()
 # (inputs before, inputs in it, inputs of the whole batch) of a part of a batch
 _PART: ContextVar[tuple[int, int, int] | None] = ContextVar("part_of_batch", default=None)
 # The number of the process whose draws of the weights are its own.
@@ -205,6 +206,9 @@ def normal(keys: Tensor, size: int, start: int = 0) -> Tensor:
         (torch.Size([2, 100000]), 1.0)
 
     """
+    if len(_pieces) > 1 and size == sum(_pieces) and start == 0:
+        firsts = [sum(_pieces[:number]) for number in range(len(_pieces))]
+        return torch.cat([normal(keys, piece, first) for piece, first in zip(_pieces, firsts, strict=True)], -1)
     if _one_by_one:
         return normal_by_element(keys, size, start)
     first, last = start // (2 * LANES), -(-(start + size) // (2 * LANES))
@@ -552,7 +556,9 @@ def polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
 
 
 @contextmanager
-def mixing(operation: Callable[[Tensor], Tensor], *, one_by_one: bool = False) -> Iterator[None]:
+def mixing(
+    operation: Callable[[Tensor], Tensor], *, one_by_one: bool = False, pieces: Sequence[int] = ()
+) -> Iterator[None]:
     """Compute hashes by another operation inside a `with` block.
 
     It is for compilers that need the hash in another form.
@@ -560,6 +566,7 @@ def mixing(operation: Callable[[Tensor], Tensor], *, one_by_one: bool = False) -
     Args:
         operation: a function with the results of `mix`.
         one_by_one: `normal` computes its numbers as `normal_by_element` does.
+        pieces: `normal` makes as many numbers as these sizes have together one piece after the other.
 
     Yields:
         Nothing.
@@ -570,12 +577,13 @@ def mixing(operation: Callable[[Tensor], Tensor], *, one_by_one: bool = False) -
         torch.Size([1, 2])
 
     """
-    global _mixing, _one_by_one
-    _mixing, _one_by_one = operation, one_by_one
+    global _mixing, _one_by_one, _pieces
+    _mixing, _one_by_one, _pieces = operation, one_by_one, pieces
     try:
         yield
     finally:
-        _mixing, _one_by_one = None, False  # safe where two threads trace at once: the numbers are the same either way
+        # Safe where two threads trace at once: the numbers are the same either way.
+        _mixing, _one_by_one, _pieces = None, False, ()
 
 
 @cache

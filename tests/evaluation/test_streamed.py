@@ -91,3 +91,18 @@ def test_torchs_errors_about_memory_are_one_line(methods, monkeypatch):
 def test_the_memory_of_this_machine_is_found():
     free = memory.available(torch.device("cpu"))
     assert free is None or 10**7 < free < 10**15
+
+
+def test_evaluate_keeps_the_draws_of_one_part_only(methods, monkeypatch):
+    x, trained = methods
+    method, y = trained["classes"], targets("classes", x)
+    kept, parts = [], prediction.Prediction.predict_in_parts
+
+    def small(self, *arguments, **settings):
+        for part in parts(self, *arguments, **settings, max_memory=16 * 30 * 3 * 4):
+            kept.append(len(part))
+            yield part
+
+    monkeypatch.setattr(type(method), "predict_in_parts", small)
+    bf.evaluate(method, (x, y), draws=30)
+    assert kept == [16, 16, 16, 16, 16, 10]

@@ -203,7 +203,7 @@ def test_with_every_connection_taken_health_is_answered_and_the_rest_told_to_com
         for path in ("/v2/health/live", "/v2/health/ready", "/v1/health"):
             assert client.get(path).status == 200
         reply = client.infer("plain", images[:1])
-        assert (reply.status, reply.headers["retry-after"], "connections" in reply.error) == (503, "1", True)
+        assert (reply.status, reply.headers["retry-after"], "connections" in reply.error) == (429, "1", True)
         # Their time runs out, and all is as before.
         wait_until(lambda: client.infer("plain", images[:1]).status == 200)
         for line in lines:
@@ -219,7 +219,7 @@ def test_a_head_that_takes_long_gives_way_when_others_wait(folders, images, monk
         table = client.server.config.http_protocol_class.table
         wait_until(lambda: len(table.ordinary) == 2 and all(other.is_slow for other in table.ordinary))
         assert client.infer("plain", images[:1]).status == 200
-        assert said(lines[0]) == (503, "too many connections: try again in a moment")
+        assert said(lines[0]) == (429, "too many connections: try again in a moment")
         for line in lines:
             line.close()
 
@@ -235,7 +235,7 @@ def test_who_is_refused_is_told_so_though_it_has_sent_a_whole_request(folders, m
             lines = [opened.enter_context(connect(client)) for _ in range(12)]
             for line in lines:
                 line.sendall(POST % b"/v1/predict" + b"Content-Length: 60000\r\n\r\n" + b" " * 60_000)
-            assert [said(line) for line in lines] == 12 * [(503, "too many connections: try again in a moment")]
+            assert [said(line) for line in lines] == 12 * [(429, "too many connections: try again in a moment")]
 
 
 def test_a_body_beyond_the_limit_is_refused_in_words_though_it_is_sent_whole(folders):

@@ -204,7 +204,7 @@ TABLE: tuple[Row, ...] = (
     Row(
         "large table",
         "ensemble",
-        "tables that are too large to sample",
+        "tables of 300 rows or more that are too large to sample",
         "sampling takes too long, and an ensemble that stops early is calibrated on many rows",
         "five trainings of a plain network",
         tables=True,
@@ -244,7 +244,7 @@ TABLE: tuple[Row, ...] = (
         "laplace",
         "networks of more than 5 million weights",
         "several networks of this size cost too much: a posterior of the last layer costs as much as one",
-        "one training of a plain network, and a curvature",
+        "one training of a plain network, and one computation of the curvature",
         noise="learned",
         settings={"bayesian": "last_layer"},
     ),
@@ -324,8 +324,9 @@ def markdown() -> str:
         network = f"{units} {row.network['activation']}" if row.network else "as given"
         settings = [f"{name.replace('_', ' ')} {value}" for name, value in row.settings.items()]
         settings += [f"{row.steps:,} steps at most"] if row.steps else []
-        both = " and scale the intervals of numbers" if row.recalibrate else ""
-        settings += [f"{100 * row.holdout:.0f}% of the rows decide when to stop{both}"] if row.holdout else []
+        both = " and to scale the intervals of predicted numbers" if row.recalibrate else ""
+        if row.holdout:
+            settings.append(f"{100 * row.holdout:.0f}% of the rows are held out to decide when training stops{both}")
         noise = f"{row.noise}, Student-t({row.tails:g})" if row.tails else row.noise or ""
         cells = (row.when, f"`{row.method}`", network, noise, ", ".join(settings), row.cost)
         lines.append(f"| {' | '.join(cells)} |")

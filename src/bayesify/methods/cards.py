@@ -261,7 +261,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
                 "swag:SWAG",
                 "SWAG",
                 "a Gaussian posterior from the path of stochastic gradient descent",
-                "a mean, a variance and K deviations",
+                "a mean, a variance and `rank` deviations",
                 colour="#d55e00",
                 marker="X",
                 dash=(0, (2, 1)),

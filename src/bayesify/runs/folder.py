@@ -137,8 +137,7 @@ def use(folder: Path) -> None:
     if (folder / "checkpoint").is_symlink():
         raise RunError(f"{folder / 'checkpoint'} is a link: a run is not written through links, remove it first")
     lock.take(folder)
-    for place in (folder, folder / "checkpoint"):
-        remove_leftovers(place)
+    remove_leftovers(folder, folder / "checkpoint")
     pair.settle(folder)
 
 

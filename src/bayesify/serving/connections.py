@@ -169,7 +169,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._joined = JoinedWrites(transport, self.loop)
         if not self.table.admit(self):
-            self.refuse(503, "too many connections: try again in a moment")
+            self.refuse(429, "too many connections: try again in a moment")
             return
         self._note_idle()
         self._expect_head()
@@ -184,7 +184,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Close the connection to make room for another one."""
         self.table.remove(self)
         if self._head or self.cycle is None:
-            self.refuse(503, "too many connections: try again in a moment")
+            self.refuse(429, "too many connections: try again in a moment")
         else:
             # Between two requests: a client opens another connection by itself.
             self._close()
@@ -195,7 +195,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self.cycle is None or self.cycle.response_complete:
             body = json.dumps({"error": message}).encode()
-            retry = b"retry-after: 1\r\n" if status == 503 else b""
+            retry = b"retry-after: 1\r\n" if status in {429, 503} else b""
             head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-length: {len(body)}\r\n".encode()
             safe = b"content-type: application/json\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
             self.transport.write(head + retry + safe + body)

@@ -163,7 +163,7 @@ _MEANINGS = {
     415: "The Content-Type is not supported.",
     421: "The server does not serve this Host.",
     422: "The inputs or settings are invalid: NaN, a wrong shape, too many draws.",
-    429: "Too many requests are waiting: try again after Retry-After seconds.",
+    429: "Too many requests are waiting, or too many connections are open: try again after Retry-After seconds.",
     503: "Loading, shutting down or out of time: try again after Retry-After seconds.",
 }
 _ALWAYS, _MODEL, _PREDICT = (400, 401, 403, 415, 421), (404, 503), (408, 413, 422, 429)

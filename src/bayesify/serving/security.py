@@ -98,7 +98,7 @@ class Gate:
     def _check(self, scope: Scope) -> None:
         headers = scope["headers"]
         if scope.get("state", {}).get(RESERVED) and not _is_health_check(scope):
-            raise retry_later(503, "too many connections: try again in a moment")
+            raise retry_later(429, "too many connections: try again in a moment")
         host = _header(headers, b"host")
         if host is None or not self._is_ours(host):
             raise HTTPException(421, "this server does not serve that Host: see --allow-host")

@@ -63,7 +63,7 @@ def test_a_setting_that_diverges_is_counted_and_loses(per_fleet, halving, tmp_pa
     assert result["best"]["learning_rate"] == 0.5
 
 
-def test_stopped_anywhere_it_goes_on_and_trains_nothing_twice(tmp_path, monkeypatch):
+def test_stopped_anywhere_it_goes_on_and_trains_nothing_twice(tmp_path, monkeypatch, dead_process):
     whole = sweep(SMALL, tmp_path / "whole", progress=False)
     first = sweep(SMALL, tmp_path / "parts", only=["draws-2-0"], progress=False)
     assert first["scored"] == 3
@@ -85,7 +85,11 @@ def test_stopped_anywhere_it_goes_on_and_trains_nothing_twice(tmp_path, monkeypa
     monkeypatch.setattr(sweeping.Fleet, "fit", counted)
     with pytest.raises(KeyboardInterrupt):
         sweep(SMALL, tmp_path / "parts", progress=False)
+    # A process that was killed while it wrote leaves such a file.
+    for folder in (tmp_path / "parts", *(tmp_path / "parts").glob("*/rung-*")):
+        (folder / f".scores.json.{dead_process}.1").write_text("half")
     rest = sweep(SMALL, tmp_path / "parts", progress=False)
+    assert not list((tmp_path / "parts").rglob(".scores*")) + list((tmp_path / "parts").glob("*/rung-*"))
     assert trained == [3, 1, 1, 1]
     assert rest["rows"] == whole["rows"]
     assert rest["test"] == whole["test"]

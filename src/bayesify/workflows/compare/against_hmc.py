@@ -89,6 +89,7 @@ def compare_against(
         raise UnfinishedError(len(missing), len(parts))
     by_seed = [comparison.scores(out, seed, progress=progress) for seed in question["seeds"]]
     results = hmc_report.summarise(question, comparison.candidates, by_seed)
+    files.remove_leftovers(out)
     files.write_json(out / RESULTS, results)
     figures = hmc_report.draw(out, out / f"seed-{first}", comparison.candidates, comparison.prepared(first))
     return AgainstHMC(results, hmc_report.write(out, results, figures), [path for _, path, _ in figures])
@@ -255,7 +256,7 @@ def _claim(out: Path, question: dict[str, Any], *, overwrite: bool) -> None:
     if path.is_file() and not overwrite:
         # More seeds of the same experiment are added to those in the folder.
         check_same(out, question)
-    elif out.is_dir() and any(out.iterdir()):
+    elif out.is_dir() and not files.is_empty(out):
         if not path.is_file():
             raise RunError(f"{out} is not empty and holds no comparison: choose another folder")
         for folder in out.glob("seed-*"):

@@ -102,6 +102,7 @@ def compare(
             result.method.save(folders[result.label])
             write_metrics(folders[result.label], {"method": result.name, **result.evaluation.to_dict()})
         comparison = {"seeds": seeds, **({"folds": folds} if folds else {}), "rows": [row.to_dict() for row in rows]}
+        files.remove_leftovers(out)
         files.write_json(out / "comparison.json", plain(comparison))
         report = _report(out, results, prepared, "folds" if folds else "seeds")
         shutil.rmtree(out / PARTS)

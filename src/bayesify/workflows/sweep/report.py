@@ -100,8 +100,10 @@ def hyperparameter_figure(by_name: dict[str, dict[str, list[float]]]) -> Figure:
         for position, value in enumerate(values):
             errors = sorted(groups[value])
             spread = [position + 0.3 * (rank / max(1, len(errors) - 1) - 0.5) for rank in range(len(errors))]
-            axes.plot(spread, errors, "o", markersize=3, alpha=0.5, color=style.KNOWN)
-        axes.plot(range(len(values)), [min(groups[value]) for value in values], "-", color=style.UNKNOWN)
+            label = "a network" if position == 0 else None
+            axes.plot(spread, errors, "o", markersize=3, alpha=0.5, color=style.KNOWN, label=label)
+        lowest = [min(groups[value]) for value in values]
+        axes.plot(range(len(values)), lowest, "-", color=style.UNKNOWN, label="lowest error")
         axes.set_xticks(range(len(values)), values)
         style.dress(axes, x=name, y="validation error" if axes is panels[0] else "")
     # A network without mistakes has no place on a logarithmic scale.
@@ -113,4 +115,5 @@ def hyperparameter_figure(by_name: dict[str, dict[str, list[float]]]) -> Figure:
         panels[0].set_yticks([tick for tick in ticks if low <= tick <= high])
         panels[0].set_ylim(low, high)
     style.percent(panels[0], "y")
+    style.legend(panels[0], "upper right")
     return figure

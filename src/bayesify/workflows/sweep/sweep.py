@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -280,6 +281,9 @@ def conclude(search: Search, out: Path, prepared: PreparedData) -> dict[str, Any
         if all(row["validation_error"] is None for row in rows):
             raise TrainingError(f"all {len(rows)} networks of the search diverged: lower the learning rates")
         result["test"] = _test(out, finished, result["best"], prepared)
+        files.remove_leftovers(out)
+        for name in fleets:
+            _tidy(out / name)
     files.write_json(file, result)
     return result
 
@@ -361,9 +365,14 @@ def train_fleet(
     winner.to("cpu").save(folder / WINNER)
     scores = {"rows": list(rows.values()), "seconds": time.perf_counter() - began, "device": _device(device)}
     files.write_json(folder / SCORES, scores)
-    for file in folder.glob("rung-*/fleet.safetensors"):
-        file.unlink()
-        file.parent.rmdir()
+    _tidy(folder)
+
+
+def _tidy(folder: Path) -> None:
+    """Delete what only an unfinished sub-fleet needs, and what killed processes left in its folder."""
+    for rung in folder.glob("rung-*"):
+        shutil.rmtree(rung)
+    files.remove_leftovers(folder)
 
 
 def _rungs(search: Search) -> Iterator[tuple[int, bool]]:
@@ -432,8 +441,8 @@ def _claim(search: Search, out: Path) -> None:
     # A search of an earlier version lacks the settings that were added later.
     if file.exists() and {**dict.fromkeys(settings), **_read(file)} != settings:
         raise RunError(f"{out} holds another search: choose another folder")
-    out.mkdir(parents=True, exist_ok=True)
-    files.write_json(file, settings)
+    if not file.exists() or _read(file) != settings:
+        files.write_json(file, settings)
 
 
 def _read(file: Path) -> dict[str, Any]:
