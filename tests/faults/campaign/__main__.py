@@ -1,6 +1,7 @@
 """`python tests/faults/campaign [NAME...] [--short]`: make the faults, print the table, fail if anything was lost."""
 
 import argparse
+import contextlib
 import dataclasses
 import importlib
 import subprocess
@@ -19,7 +20,7 @@ def main():
     if not options.count and options.jobs == 1 and LAYERED & set(options.names):
         io_layer.available()
     until = time.monotonic() + 60 * options.minutes
-    made = []
+    made, reasons = [], _Reasons()
     for name in options.names:
         path = None if options.short else options.ledger / f"{name}.jsonl"
         if path is not None and options.afresh:
@@ -29,7 +30,8 @@ def main():
         if options.jobs > 1 and name in SHARED:
             _in_processes(name, options, until)
         ledger = Ledger(path, closed=options.count or options.jobs > 1, share=options.share, until=until)
-        for made_row in importlib.import_module(CAMPAIGNS[name]).rows(ledger, options.short):
+        trials = iter(importlib.import_module(CAMPAIGNS[name]).rows(ledger, options.short))
+        while (made_row := reasons.next(trials)) is not None:
             row = dataclasses.replace(
                 made_row, campaign=name, command=f"make faults ONLY={name}", made=made_row.made or ledger.made()
             )
@@ -40,7 +42,31 @@ def main():
             print(table([row])[1], file=sys.stderr, flush=True)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     print("\n".join(table(made)))
-    return 1 if any(row.lost for row in made) else 0
+    lost = [row for row in made if row.lost]
+    if lost:
+        # Last, because the end of a long log is what is kept and read.
+        print("\nlost:", *table(lost)[1:-1], *reasons.lines[-40:], sep="\n")
+    return 1 if lost else 0
+
+
+class _Reasons:
+    """What the trials say on the standard error, which also keeps it: the reason of each loss."""
+
+    def __init__(self):
+        self.lines = []
+
+    def next(self, trials):
+        """The next row, or None at the end."""
+        with contextlib.redirect_stderr(self):
+            return next(trials, None)
+
+    def write(self, text):
+        if text.strip():
+            self.lines.append(text.rstrip("\n")[:600])
+        return sys.__stderr__.write(text)
+
+    def __getattr__(self, name):
+        return getattr(sys.__stderr__, name)
 
 
 def _options():

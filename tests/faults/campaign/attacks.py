@@ -32,12 +32,12 @@ def rows(ledger, short):
         for fault, attack in (
             ("400 MB in chunks to the studio", _chunks),
             ("a request that stalls the event loop", _stalls),
-            ("a path in a lesson's prior", _paths),
-            (".npy headers and thresholds that cannot be", _impossible),
-            ("files that grow", _bombs),
+            ("a file path as the prior of a training in the studio", _paths),
+            ("impossible .npy headers and thresholds", _impossible),
+            ("compressed files that expand when decoded", _bombs),
             ("an image tag in a foreign page", _foreign),
             ("requests of clients that left", _left),
-            ("lessons and evaluations of clients that left", _lessons_left),
+            ("studio trainings and evaluations whose clients left", _lessons_left),
         ):
             yield _row(fault, attack, server, short)
     if not short:
@@ -82,13 +82,13 @@ def _headers(server, short):
     return [
         ("memory", grown < 16 << 20),
         ("next request", alive),
-    ], f"{sent >> 10} KiB taken, memory +{grown / (1 << 20):.1f} MiB"
+    ], f"{sent >> 10} KiB read before the connection was closed, memory +{grown / (1 << 20):.1f} MiB"
 
 
 def _address(server, short):
     sent, grown, seconds = _measured(server, lambda: _flood(server, b"GET /", b"y" * 65_536, 100 << 20))
     alive = server.ask("GET", "/v2/health/live")[0] == 200
-    note = f"{sent >> 10} KiB taken in {seconds:.2f} s, memory +{grown / (1 << 20):.1f} MiB"
+    note = f"{sent >> 10} KiB read in {seconds:.2f} s before the connection was closed, memory +{grown / (1 << 20):.1f} MiB"
     return [("memory", grown < 16 << 20), ("time", seconds < 5), ("next request", alive)], note
 
 
@@ -179,7 +179,7 @@ def _stalls(server, short):
         )
     return (
         trials,
-        f"health checks waited {1000 * worst[0]:.0f} ms at most ({worst[1]}), {1000 * normal:.1f} ms normally",
+        f"health checks waited {1000 * worst[0]:.0f} ms at most (attack: {worst[1]}), {1000 * normal:.1f} ms normally",
     )
 
 
@@ -301,7 +301,7 @@ def _lessons_left(server, short):
         threads = len(os.listdir(f"/proc/{server.number}/task"))
         trials.append((f"{name}: {idle} s, {threads} threads", idle is not None and threads < 60))
         notes.append(f"{name} {'never' if idle is None else f'{idle:.0f} s'}")
-    return trials, "idle again after: " + ", ".join(notes)
+    return trials, "time until the server was idle: " + ", ".join(notes)
 
 
 def _idle_after(server, seconds):

@@ -13,6 +13,7 @@ CAMPAIGNS = {
     "files": "mutated_files",
     "signed-files": "signed_files",
     "combinations": "combinations",
+    "nan": "diverging",
     "requests": "malformed_requests",
     "connections": "many_connections",
     "slow-clients": "slow_clients",

@@ -35,7 +35,7 @@ def rows(ledger, short):
     note = (
         f"{len({way for facts in done for way in facts['ways']})} kinds of damage; {answered:,} answered, {refused:,} of them with 4xx, "
         f"the rest closed; slowest {max(facts['slowest'] for facts in done):.1f} s; {count // BETWEEN:,} good requests between them; "
-        f"memory +{max(facts['grown'] for facts in done)} MiB at most in {block:,}"
+        f"memory +{max(facts['grown'] for facts in done)} MiB at most within {block:,} requests"
     )
     yield Row(fault="malformed request", part="server", tried=count, survived=count - lost, lost=lost,
               seconds=sum(facts["seconds"] for facts in done), note=note)  # fmt: skip

@@ -35,8 +35,8 @@ def rows(ledger, short):
     share = of_friends / max(1, sum(sum(client.counts.values()) for client in friends))
     fair = (of_friends / polite) / max(1.0, answered / len(clients))
     note = (
-        f"{greedy + polite} clients at once; {answered:,} answered, {refused:,} told to come back; the {polite} that wait when told: "
-        f"{share:.0%} of their requests answered, {fair:.1f} times the mean of all clients, longest wait "
+        f"{greedy + polite} clients at once; {answered:,} answered, {refused:,} refused with Retry-After; of the {polite} clients that wait as told "
+        f"{share:.0%} of the requests were answered ({fair:.1f} times as many as of the mean client), longest wait "
         f"{max(client.longest_wait for client in friends):.1f} s"
     )
     if lost:

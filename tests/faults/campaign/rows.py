@@ -22,7 +22,8 @@ class Row:
         lost: the rest: work lost, a wrong number, a hang, an exception that is not ours, too much memory.
         seconds: how long it took.
         note: one short sentence, or nothing.
-        campaign: the name under which `make faults ONLY=` finds it; the runner fills it in.
+        campaign: the name under which `make faults ONLY=` finds it; the runner fills it in. Empty for a script that
+            needs a GPU, which `command` names.
         command: the command that repeats it; the runner fills it in.
         made: on what day and with what software; the runner fills it in.
 

@@ -16,7 +16,7 @@ from trainings import methods, result
 FULL = ("disk full (tmpfs)", "disks of 16 to 512 KiB")
 NODES = ("no inode left (tmpfs)", "disks of 1 to 20 inodes")
 READ_ONLY = ("remounted read-only", "at moments of a training")
-NOTE = "{} had enough room and finished at once"
+NOTE = "{} finished without meeting the limit"
 EPOCHS = 4
 ROOM = "size=64m,nr_inodes=10000"
 
