@@ -6,6 +6,7 @@ is computed again: an addition whose parts are not there is named and left out. 
 
 import argparse
 import json
+import shutil
 from pathlib import Path
 
 from bayesify import files
@@ -36,6 +37,10 @@ def main() -> None:
                 one["commit"] = one["commit"] or asked.commit
         results = joined
         print(f"{addition.name}: added")
+    for picture in results["pictures"]:
+        drawn = asked.folder / "figures" / picture["file"].removeprefix(f"{asked.name}-")
+        if drawn.is_file():
+            shutil.copyfile(drawn, RESULTS / picture["file"])
     files.write_json(file, results)
 
 

@@ -25,7 +25,10 @@ _FOUR = ("plain", "ensemble", "dropout", "variational")
 ROWS = (
     *(
         (
-            f"{data}, settings chosen on validation: test error at 400, 1200 units: scale mixture; MC dropout; plain",
+            (
+                f"{data}, settings chosen on validation: test error with 400, 1200 units: scale mixture; MC dropout; "
+                "plain network"
+            ),
             "; ".join(
                 ", ".join(f"{{{page}:numbers.error.ours-{kind}-{units}-{by}.mean:.2%}}" for units in (400, 1200))
                 for kind, by in (("mixture", "draws"), ("dropout", "draws"), ("plain", "mean"))
@@ -228,8 +231,8 @@ ROWS = (
     ),
     (
         (
-            "the same on one H200, relative to a plain step, both compiled and captured in graphs, TF32 precision: "
-            "400 units; 1200 units"
+            "time of the same step on one H200, relative to a plain step, both compiled and captured in CUDA graphs, "
+            "TF32 precision: 400 units; 1200 units"
         ),
         "; ".join(
             f"{{speed:cuda.parts.graphs/{units}mixture.ratio:.2f}}, "
@@ -271,7 +274,7 @@ STRONGEST = (
         "bayesify reproduce hmc-distance --preset full --device cuda",
     ),
     (
-        "MNIST, 1200 units: test error of a variational network (a tenth of the KL); MC dropout; plain network",
+        "MNIST, 1200 units: test error of a variational network (KL weighted by 0.1); MC dropout; plain network",
         "; ".join(
             f"{{mnist-table:numbers.error.ours-{kind}-1200-{by}.mean:.2%}}"
             for kind, by in (("mixture", "draws"), ("dropout", "draws"), ("plain", "mean"))
@@ -280,7 +283,7 @@ STRONGEST = (
         "bayesify reproduce mnist-table --preset full --device cuda",
     ),
     (
-        "MNIST, 1200 units, second round of choices: test error with all weights; without 98% of them",
+        "MNIST, 1200 units, settings chosen in a second search: test error with all weights; after pruning 98% of them",
         (
             "{pruning:numbers.chosen.unpruned.mean:.2%} ± {pruning:numbers.chosen.unpruned.standard_error:.2%}; "
             "{pruning:numbers.chosen.pruned.mean:.2%} ± {pruning:numbers.chosen.pruned.standard_error:.2%}"
@@ -289,7 +292,7 @@ STRONGEST = (
         "bayesify reproduce pruning --preset full --device cuda",
     ),
     (
-        "MNIST network shown Fashion-MNIST: AUROC for telling them apart, the whole KL counted",
+        "variational network trained on MNIST: AUROC for telling Fashion-MNIST from MNIST (KL not reduced)",
         "{mnist:summary.auroc_fashion.mean:.3f} ± {mnist:summary.auroc_fashion.standard_error:.3f}",
         "mnist.json",
         "python studies/scripts/mnist.py",
@@ -301,7 +304,7 @@ STRONGEST = (
         "bayesify reproduce unseen-class --preset full --device cuda",
     ),
     (
-        "moons, 50 to 1,600 examples: slope of log epistemic uncertainty against log examples (HMC); of aleatoric",
+        "HMC on moons with N = 50 to 1,600 examples: slope of log uncertainty against log N: epistemic; aleatoric",
         "; ".join(
             f"{{{_SLOPES}.{kind}.mean:.2f}} ± {{{_SLOPES}.{kind}.standard_error:.2f}}"
             for kind in ("epistemic", "aleatoric")
@@ -310,13 +313,13 @@ STRONGEST = (
         "bayesify reproduce uncertainty-kinds --preset full",
     ),
     (
-        "time of a variational training step, plain step = 1: two CPU cores; one H200, 1200 units, both compiled",
+        "time of a variational training step / of a plain one: two CPU cores; one H200 (1200 units, both compiled)",
         "{speed:cpu.parts.step/normal.ratio:.2f}; {speed:cuda.parts.graphs/1200-normal.ratio:.2f}",
         "speed.md",
         "make bench; python studies/scripts/speed.py --device cuda --only graphs",
     ),
     (
-        "time of an ensemble of 5 trained as one, five trainings = 1: two CPU cores; one H200",
+        "time to train an ensemble of 5 together / time of five separate trainings: two CPU cores; one H200",
         "{speed:cpu.parts.fleet/ensemble.ratio:.2f}; {speed:cuda.parts.fleet/ensemble.ratio:.2f}",
         "speed.md",
         "make bench; python studies/scripts/speed.py --device cuda --only fleet/ensemble",
@@ -326,9 +329,9 @@ STRONGEST = (
 # How sure each network of the demo is of the digit that none has seen.
 _SURE = "%s.3.sure:.0%%"
 DEMO = (
-    f"the plain network is at least 90% sure of {{demo:{_SURE % 'Plain network'}}},\n"
-    f"the ensemble of {{demo:{_SURE % 'Ensemble of 5'}}}, MC dropout of {{demo:{_SURE % 'MC dropout'}}}, "
-    f"the variational network of {{demo:{_SURE % 'Variational'}}}"
+    f"the plain network gives an answer with at least 90% confidence for\n{{demo:{_SURE % 'Plain network'}}} of them; "
+    f"the ensemble does so for {{demo:{_SURE % 'Ensemble of 5'}}}, MC dropout for {{demo:{_SURE % 'MC dropout'}}}\n"
+    f"and the variational network for {{demo:{_SURE % 'Variational'}}}"
 )
 
 

@@ -23,14 +23,26 @@ COLUMNS = (
 CLOSING = """\
 Each number is the mean over {seeds} seeds, each with its own data set; ± is the standard error.
 
-- **Total variation**: the distance between the method's predictive distribution and HMC's. The **floor** is that
-  between two halves of HMC's chains; no method can be expected below it.
-- **Agreement**: the share of inputs that get the same label as from HMC.
-- **Means apart**, for regression: the distance between the predicted means, in HMC's standard deviations.
-- **Std ratio**: the mean predictive standard deviation divided by HMC's. Below 1 is too confident.
+The data sets: moons and circles have two classes in the plane, gap is a regression without examples in the middle, and
+mnist has ten digits.
+
+{scores}
 - **Cost**: training time divided by that of a point estimate (rough).
 
 Settings, figures and all methods: [docs/results/hmc-distance.md](../results/hmc-distance.md)."""
+SCORES = """\
+- **Total variation**: the distance between the method's predictive distribution and HMC's. The **floor** is the
+  distance between two halves of HMC's own chains. No method can be expected to be closer to HMC than that.
+- **Agreement**: the share of inputs that get the same label as from HMC.
+- **Means apart**, for regression: the distance between the predicted means, in HMC's standard deviations.
+- **Std ratio**: the mean predictive standard deviation divided by HMC's. For classes these are standard deviations of
+  the class probabilities over the draws. A point estimate has one draw, so its ratio is 0. Below 1 is too confident."""
+SCORES_OF_REFERENCE = """\
+- **Total variation**: the distance between the predictions of two halves of HMC's chains. No other method can be
+  expected to be closer to HMC than that.
+- **Agreement**: the share of inputs that get the same label from both halves.
+- **Means apart**, for regression: the distance between the means that the halves predict, in standard deviations.
+- **Std ratio**: the mean predictive standard deviation of one half divided by that of the other."""
 
 
 def blocks(results: dict) -> dict[str, str]:
@@ -66,7 +78,8 @@ def _block(method: str, data: dict) -> str:
             cells.insert(1, _cell(floor, ".4f"))
         lines.append(f"| {', '.join(filter(None, (name, variant)))} | " + " | ".join(cells) + " |")
     counts = sorted({len(found["seeds"]) for found in data.values()})
-    return "\n".join(lines) + "\n\n" + CLOSING.format(seeds=" or ".join(map(str, counts)))
+    scores = SCORES_OF_REFERENCE if method == REFERENCE else SCORES
+    return "\n".join(lines) + "\n\n" + CLOSING.format(seeds=" or ".join(map(str, counts)), scores=scores)
 
 
 def _cell(found: dict | None, form: str) -> str:

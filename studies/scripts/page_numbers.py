@@ -89,6 +89,14 @@ NUMBERS = {
     **{f"processes-{name}": f"{{scale:processes.{name}:.1f}}" for name in ("copies", "threads", "parts")},
     "serve-ratio": "{scale:serving.digits.ratios.1:.2f}",
     "serve-ratio-one-core": "{scale:serving.digits.ratios.1c:.2f}",
+    # docs/studio.md
+    **{
+        f"studio-{name}-{which}": f"{{studio:{key}.{which}:.0f}}"
+        for name, key in (("paint", "first_paint_ms"), ("stroke", "stroke_ms"))
+        for which in ("median", "p95", "slowest")
+    },
+    "studio-visits": "{studio:visits:d}",
+    "studio-strokes": "{studio:strokes:d}",
     # docs/methods/laplace.md
     "laplace-wide-weights": f"{{{LAPLACE}.wide.weights.mean:.2f}}",
     "laplace-wide-linearised": f"{{{LAPLACE}.wide.linearised.mean:.2f}}",

@@ -1,6 +1,6 @@
 """How quickly the studio paints and answers, and the pictures of docs/studio.md: a real browser and the real server.
 
-    python studies/scripts/studio.py [RUN...]            # milliseconds, as one JSON object
+    python studies/scripts/studio.py [RUN...]            # milliseconds, as one JSON object; --out FILE writes it
     python studies/scripts/studio.py --pictures          # docs/images/studio-*.png instead
 
 Without runs it takes those that `bayesify serve` shows. A first paint is of a browser that has nothing in its cache. A
@@ -10,6 +10,7 @@ stroke takes from the last event of the pen until the cards show the answer to a
 import argparse
 import contextlib
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -20,9 +21,11 @@ from pathlib import Path
 import uvicorn
 from playwright.sync_api import Page, expect, sync_playwright
 
+from bayesify import files
 from bayesify.serving import Registry
 from bayesify.serving.app import create_app
 from bayesify.studio import attach, demo_runs
+from bayesify_studies.benchmarks import machine
 
 # Digits as a person might draw them, in corners of the pad's unit square.
 STROKES = (
@@ -49,7 +52,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="*", type=Path, help="run folders (default: those of `bayesify serve`)")
     parser.add_argument("--pictures", action="store_true", help=f"write {PICTURES}/studio-*.png instead")
+    parser.add_argument("--out", type=Path, help="also write the times there: docs/results/studio.json")
     given = parser.parse_args()
+    load = os.getloadavg()[0]
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     if program is None:
         sys.exit("no Chromium on this machine: apt-get install chromium")
@@ -71,7 +76,12 @@ def main() -> None:
         strokes = time_strokes(page, address)
         asked = page.evaluate("document.querySelectorAll('.waits').length")
         browser.close()
-    print(json.dumps({"first_paint_ms": spread(paints), "stroke_ms": spread(strokes), "networks": asked}))
+    found = {"first_paint_ms": spread(paints), "stroke_ms": spread(strokes), "networks": asked}
+    print(json.dumps(found))
+    if given.out is not None:
+        counts = {"visits": len(paints), "strokes": len(strokes), "load_before": load}
+        about = {"command": "python studies/scripts/studio.py", "machine": machine.describe()}
+        files.write_json(given.out, {**about, **found, **counts})
 
 
 @contextlib.contextmanager

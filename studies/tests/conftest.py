@@ -1,5 +1,17 @@
 """What every test of the studies needs."""
 
+import subprocess
+import sys
+
+import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture
+def dead_process():
+    """The number of a process that has ended."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    return gone.pid

@@ -66,8 +66,24 @@ def test_the_page_says_what_was_measured():
     assert "posteriors was left out: no wheel." in text
     assert "Not measured: CPU hmc: ValueError: not here." in text
     assert "Found by hand." in text.partition(speed_page.START)[2].partition(speed_page.END)[0]
-    assert "![speed-peers](speed-peers.png)" in text
+    assert "](speed-peers.png)" in text.partition(speed_page.START)[0]
     assert "GPU: Card (1.0 GiB, CUDA 13.0)" in text
+
+
+def test_the_page_answers_its_question_first():
+    found = measured()
+    assert speed_page.page(found).split("\n\n")[1].endswith("?")
+    assert "**" not in speed_page.page(found), "no step that answers it was measured"
+    found["cpu"]["machine"]["cores"] = 2
+    found["cpu"]["parts"]["step/normal"] = {
+        "ratio": 1.1,
+        "ratio_quartiles": [1.0, 1.2],
+        "ratio_to_compiled_plain": 1.148,
+    }
+    answer = "On 2 CPU cores a compiled variational step takes 1.15 times as long as a plain one."
+    assert speed_page.page(found).split("\n\n")[2] == f"**{answer} 3 of 5 goals for speed and memory are reached.**"
+    found["cuda"]["parts"]["graphs/1200-normal"] = {"ratio": 1.086, "ratio_quartiles": [1.0, 1.1]}
+    assert f"**{answer} On one Card, with 1,200 units, it takes 1.09 times as long. " in speed_page.page(found)
 
 
 def test_the_pictures_are_drawn_and_small(tmp_path):

@@ -10,10 +10,12 @@ from bayesify.likelihoods import Categorical
 from bayesify_studies.experiments import find
 from bayesify_studies.experiments.framework import queue
 from bayesify_studies.experiments.framework.additions import Added, Addition, extend, join
+from bayesify_studies.experiments.framework.code_state import digest
 from bayesify_studies.experiments.framework.evidence import loss_per_example
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Table
-from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.framework.page import _code
+from bayesify_studies.experiments.framework.work import SEVERAL, Work
 from bayesify_studies.experiments.study_b import long_steps
 from bayesify_studies.experiments.study_d import grid_winner
 
@@ -57,7 +59,7 @@ def test_an_addition_joins_a_published_page_once_and_says_who_computed_it(tmp_pa
     (added,) = joined["added"]
     assert added["machines"]
     assert added["dates"]
-    assert list(joined["code"]) == [__name__]
+    assert list(added["code"]) == [__name__]
     assert json.loads(json.dumps(joined)) == joined
 
 
@@ -67,6 +69,25 @@ def test_an_addition_with_missing_parts_joins_only_where_it_may(tmp_path):
     assert join(_published(), work, SQUARES) is None
     partial = Addition("squares", SQUARES.parts, _tell, whole=False)
     assert join(_published(), work, partial)["numbers"]["squares"] == {"total": 109}
+
+
+def test_an_addition_does_not_hide_that_the_code_of_the_rest_has_changed(tmp_path):
+    """The module of an addition may have computed the rest of the page too, in an earlier state."""
+    module = "bayesify_studies.experiments.coin"
+    page = {"commit": "e148902", "code": {module: "earlier"}, "added": [{"code": {module: digest(module)}}]}
+    assert _code(page).endswith("has changed since the result was computed. Changed modules: coin.")
+    assert "not changed" in _code(page | {"code": {module: digest(module)}})
+    assert _code(page | {"code": {module: digest(module)}, "added": [{"code": {module: "x"}}]}).endswith(": coin.")
+
+
+def test_parts_of_different_code_have_no_state_in_common(tmp_path):
+    work = Work(tmp_path, {"numbers": [2, 3]})
+    work.every(SQUARES.parts(work))
+    (same,) = work.cost().code.values()
+    assert same not in (None, SEVERAL)
+    file = tmp_path / "parts" / "square-3.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"code": {__name__: "earlier"}}))
+    assert work.cost().code == {__name__: SEVERAL}
 
 
 def test_reproduce_computes_additions_with_the_rest(tmp_path):

@@ -7,11 +7,22 @@ import time
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from bayesify.errors import TrainingError
 from bayesify.workflows.recipe import make_recipe
 from bayesify_studies.experiments import find
-from bayesify_studies.experiments.defaults import cells, fits, goals, page_of, posteriors, run, search, verdicts
+from bayesify_studies.experiments.defaults import (
+    baselines,
+    cells,
+    fits,
+    goals,
+    page_of,
+    posteriors,
+    run,
+    search,
+    verdicts,
+)
 from bayesify_studies.experiments.defaults.cells import Cell, Size, missing, winner
 from bayesify_studies.experiments.defaults.distances import COMPARED, OF_GOALS
 from bayesify_studies.experiments.defaults.lines import FILE, read
@@ -295,7 +306,10 @@ def test_the_page_counts_what_the_cells_say(tmp_path, monkeypatch):
     small = Experiment("defaults", study.title, study.study, study.question, study.run, settings, settings)
     results = reproduce(small, tmp_path / "out", progress=False)
     said = {line["what"]: line["ours"] for line in results["lines"]}
-    assert said["Defaults against the same method tuned"] == "reached by 0 of 1 pairs of a method and a problem"
+    assert (
+        said["Defaults, compared with tuned settings of the same method"]
+        == "reached by 0 of 1 pairs of a method and a problem"
+    )
     assert said["Failures without a warning"] == "0 of 0 failed fits"
     # 2.38 on average, with a standard error of 0.0115; the best published is 2.35.
     assert said["Auto: NLL against the best published row"] == "0 of 1"
@@ -334,3 +348,14 @@ def test_a_page_without_cells_says_that_nothing_was_run():
     assert "Of 0 fits" in found.answer
     assert any("not computed" in one for one in found.shortfalls)
     assert goals.tables_of_auto({}) == []
+
+
+def test_a_gaussian_process_as_baseline_scores_each_row_once():
+    found = baselines.baseline("gap", "gaussian-process", 0)
+    # The CRPS of a Gaussian is at least its share of the error, and below the error that a point would have.
+    assert 0.2 * found["rmse"] < found["crps"] < found["rmse"]
+    mean, spread = np.array([0.0, 1.0, 5.0]), np.array([1.0, 2.0, 0.5])
+    targets = np.array([0.0, 3.0, 4.0])
+    z = (targets - mean) / spread
+    closed = spread * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / math.sqrt(math.pi))
+    assert baselines._gaussian(mean, spread, targets)["crps"] == pytest.approx(closed.mean(), rel=1e-5)

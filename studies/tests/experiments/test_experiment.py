@@ -121,6 +121,19 @@ def test_a_stopped_experiment_repeats_nothing_that_is_done(tmp_path, experiment)
     assert len(CALLS) == 3
 
 
+def test_what_killed_processes_left_neither_stays_nor_stands_in_the_way(tmp_path, experiment, dead_process):
+    out = tmp_path / "e"
+    out.mkdir()
+    (out / f".experiment.json.{dead_process}.1").write_text("half")
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(experiment, out, preset="full", progress=False)
+    for name in ("parts/.of-2.json", ".report.html"):
+        (out / f"{name}.{dead_process}.1").write_text("half")
+    (out / "parts/of-13.json").write_text('{"square": 169, "seconds": 5.0, "machine": "another"}')
+    reproduce(experiment, out, preset="full", progress=False)
+    assert list(out.rglob(".*")) == []
+
+
 def test_a_finished_experiment_is_read_and_another_question_is_refused(tmp_path, experiment):
     first = reproduce(experiment, tmp_path / "e", progress=False)
     assert reproduce(experiment, tmp_path / "e", progress=False) == first

@@ -123,7 +123,7 @@ def test_what_is_said_follows_from_the_numbers():
     assert "ot collapsed" not in logits_page.answer(found, [0.3])
     # What plain descent has not brought to the mark is not left out of the sentence.
     slow = found | {("mnist", "cnn", "sgd", "expected", 0.0): part(0.075, 0.075, 0.5)}
-    assert "not collapsed by the end of training: CNN, sgd, expected 0.0750" in logits_page.answer(slow, [0.3])
+    assert "not collapsed by the end of training: CNN, sgd, `expected` 0.0750" in logits_page.answer(slow, [0.3])
     found["mnist", "cnn", "adam", "log_expected", 0.3] = part(0.04, 0.61, 0.97)
     found["mnist", "mlp", "adam", "log_expected", 0.0] = part(0.2, 0.2, 0.5)
     times["training"]["expected"] = 1.5

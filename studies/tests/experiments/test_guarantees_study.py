@@ -8,7 +8,7 @@ import pytest
 
 from bayesify.errors import BayesifyWarning
 from bayesify.workflows.prepare import prepare_data
-from bayesify_studies.experiments import guarantees
+from bayesify_studies.experiments import guarantees, guarantees_pictures
 from bayesify_studies.experiments.framework.experiment import reproduce
 
 TINY = {
@@ -77,3 +77,12 @@ def test_the_law_of_coverages_is_that_of_its_formula():
     from scipy import stats
 
     assert guarantees._law_deviation(999) == pytest.approx(stats.beta(900, 100).std())
+
+
+def test_the_picture_has_a_dot_for_each_resampling_and_the_mean():
+    one = {"values": [0.88, 0.93], "mean": 0.905}
+    figure = guarantees_pictures.coverage({"coverage": {"ensemble_aps": one}, "intervals": {"cqr": one}})
+    (axes,) = figure.axes
+    drawn = [line.get_xdata() for line in axes.lines if line.get_gid() != "guide"]
+    assert [list(x) for x in drawn] == [pytest.approx(x) for x in ([88, 93], [90.5], [88, 93], [90.5])]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["ensemble of 5, aps", "intervals, cqr"]

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ from bayesify import files
 from bayesify.workflows.compare.against_hmc import Comparison
 from bayesify.workflows.compare.hmc_settings import SETUPS, Setup
 from bayesify_studies.experiments import hmc_distance
+from bayesify_studies.experiments.framework.additions import join
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
-from bayesify_studies.experiments.study_c import elbo_of_solutions
+from bayesify_studies.experiments.study_c import elbo_of_solutions, elbo_page
 
 TINY = {
     "data": ["moons", "gap"],
@@ -129,20 +131,28 @@ def test_the_objective_prefers_what_has_the_higher_bound():
     def parts(warmed, annealed):
         of = {elbo_of_solutions.MEAN_FIELD: [-160.0, -158.0, -161.0]}
         of |= {elbo_of_solutions.WARMED: warmed, elbo_of_solutions.ANNEALED: annealed}
+        # The warmed-up network is near HMC on every seed, the others are far from it.
+        far = dict.fromkeys(of, 0.2) | {elbo_of_solutions.WARMED: 0.05}
         return [
-            {"solutions": {label: {"elbo": each[seed], "accuracy": 0.7} for label, each in of.items()}}
+            {
+                "solutions": {
+                    label: {"elbo": each[seed], "accuracy": 0.7, "total_variation": far[label] + 0.01 * seed}
+                    for label, each in of.items()
+                }
+            }
             for seed in range(3)
         ]
 
     prior = elbo_of_solutions.summary(parts([-167.0, -165.0, -169.0], [-135.0, -134.0, -137.0]))
-    told = elbo_of_solutions.said(prior)
-    assert "The ELBO prefers this solution" in told
+    told = elbo_page.said(prior)
+    assert "The ELBO prefers the solution that mean-field VI found" in told
+    assert "That network is nearer to HMC (total variation 0.0600 ± 0.0058 and 0.2100 ± 0.0058)" in told
     assert "by 7.3 nats" in told
-    assert "the annealed family is 24.3 nats higher" in told
-    stuck = elbo_of_solutions.said(elbo_of_solutions.summary(parts([-150.0, -147.0, -152.0], [-160.0, -158.5, -160.7])))
+    assert "the annealed one, is 24.3 nats higher" in told
+    stuck = elbo_page.said(elbo_of_solutions.summary(parts([-150.0, -147.0, -152.0], [-160.0, -158.5, -160.7])))
     assert "did not find the optimum" in stuck
     assert "annealed" not in stuck
-    level = elbo_of_solutions.said(elbo_of_solutions.summary(parts([-167.0, -150.0, -161.0], [-160.0, -158.5, -160.7])))
+    level = elbo_page.said(elbo_of_solutions.summary(parts([-167.0, -150.0, -161.0], [-160.0, -158.5, -160.7])))
     assert "not significant" in level
 
 
@@ -150,7 +160,9 @@ def test_a_solution_that_is_led_elsewhere_keeps_the_whole_elbo(tmp_path, monkeyp
     """A tenth of the KL changes the training, not the bound that judges it."""
     labels = (elbo_of_solutions.MEAN_FIELD, elbo_of_solutions.TENTH)
     monkeypatch.setattr(elbo_of_solutions, "TRAINED", labels)
-    work = hmc_distance.Work(tmp_path, TINY | {"draws": 20, "given": {"epochs": 60, "units": [3]}}, progress=False)
+    work = hmc_distance.Work(
+        tmp_path, TINY | {"elbo_draws": 20, "given": TINY["given"] | {"epochs": 60}}, progress=False
+    )
     found = elbo_of_solutions.one_seed(work, "moons", 0)["solutions"]
     first, second = (found[label] for label in labels)
     assert second["kl"] > first["kl"] > 0
@@ -158,9 +170,9 @@ def test_a_solution_that_is_led_elsewhere_keeps_the_whole_elbo(tmp_path, monkeyp
 
 
 def test_the_bound_of_the_prior_is_the_mean_log_likelihood_of_its_networks(tmp_path):
-    work = hmc_distance.Work(tmp_path, TINY | {"draws": 4000}, progress=False)
+    work = hmc_distance.Work(tmp_path, TINY | {"elbo_draws": 4000}, progress=False)
     prepared = Comparison({"data": "moons"}, methods=["variational"], draws=8).prepared(0)
-    found = elbo_of_solutions._knows_nothing(prepared, work["given"], 0, work["draws"])
+    found = elbo_of_solutions._knows_nothing(prepared, work["given"], 0, work["elbo_draws"])
     prior, constant = found[elbo_of_solutions.PRIOR], found[elbo_of_solutions.CONSTANT]
     # By hand: a network of three tanh units whose weights are standard normal, 4,000 times.
     x, y = (value.double() for value in prepared.train)
@@ -173,3 +185,52 @@ def test_the_bound_of_the_prior_is_the_mean_log_likelihood_of_its_networks(tmp_p
     error = float(each.std()) / 4000**0.5
     assert abs(prior["elbo"] - float(each.mean())) < 4 * (error**2 + prior["standard_error"] ** 2) ** 0.5
     assert constant["elbo"] == pytest.approx(len(y) * math.log(0.5), rel=1e-2)
+
+
+def test_the_seed_that_is_drawn_has_the_smallest_distance_to_the_medians():
+    """The settings name the seeds that the published distances make typical."""
+    page = Path(__file__).parents[3] / "docs" / "results" / "hmc-distance.json"
+    published = json.loads(page.read_text(encoding="utf-8"))["numbers"]["data"]
+    typical = {data: hmc_distance.most_typical(published[data]) for data in ("moons", "circles", "gap")}
+    assert typical == hmc_distance.EXPERIMENT.full["typical"]
+    one = {"seeds": [0, 1, 2], "rows": [{"label": "A", "scores": {"total_variation": {"values": [0.1, 0.3, 0.2]}}}]}
+    assert hmc_distance.most_typical(one) == 2
+
+
+def test_the_typical_seed_alone_replaces_the_pictures_of_a_published_page(tmp_path):
+    settings = TINY | {"data": ["moons"], "typical": {"moons": 1}}
+    work = hmc_distance.Work(tmp_path, settings, progress=False)
+    work.every(hmc_distance.TYPICAL.parts(work))
+    old = [{"file": f"hmc-distance-{data}-probability.png", "caption": "old"} for data in ("moons", "circles")]
+    published = {"name": "hmc-distance", "pictures": old, "numbers": {}, "lines": [], "tables": [], "shortfalls": []}
+    joined = join(published | {"settings": {}}, work, hmc_distance.TYPICAL)
+    files = [one["file"] for one in joined["pictures"]]
+    assert files == [*(one["file"] for one in old), "hmc-distance-moons-uncertainty.png"]
+    assert "seed 1 (of all seeds, its distances" in joined["pictures"][0]["caption"]
+    assert joined["pictures"][1]["caption"] == "old"
+
+
+def test_a_data_set_without_parts_keeps_its_published_elbos(tmp_path):
+    work = hmc_distance.Work(tmp_path, TINY | {"elbo": ["circles", "moons"], "seeds": 2}, progress=False)
+    labels = (elbo_of_solutions.MEAN_FIELD, elbo_of_solutions.WARMED, elbo_of_solutions.ANNEALED)
+
+    def solutions(first):
+        scores = {"accuracy": 0.8, "total_variation": 0.1}
+        return {"solutions": {label: scores | {"elbo": first - number} for number, label in enumerate(labels)}}
+
+    found = {"elbo-moons-0": solutions(-100.0), "elbo-moons-1": solutions(-110.0), "elbo-circles-0": solutions(-1.0)}
+    published = elbo_of_solutions.summary([solutions(-160.0), solutions(-161.0)])
+    for one in published.values():
+        del one["total_variation"]
+    rows = [{"label": "Variational", "scores": {"total_variation": {"mean": 0.2, "values": [0.19, 0.21]}}}]
+    added = elbo_page.tell(work, found, {"elbo": {"circles": published}, "data": {"circles": {"rows": rows}}})
+    assert added.numbers["circles"]["Variational, annealed"] == published["Variational, annealed"]
+    assert added.numbers["circles"]["Variational"]["elbo"] == published["Variational"]["elbo"]
+    assert added.numbers["moons"]["Variational"]["elbo"]["mean"] == pytest.approx(-105.0)
+    rows = {row[0]: row[2] for row in added.tables[0].rows}
+    # The distance of the comparison stands in for that of the early fit.
+    assert rows["circles: Variational"].startswith("0.2000")
+    assert rows["circles: Variational, annealed"] == "–"
+    assert [line.what.partition(":")[0] for line in added.lines] == ["moons"]
+    assert rows["moons: Variational"].startswith("0.1000")
+    assert [told.partition(":")[0] for told in added.shortfalls] == ["circles", "moons"]

@@ -9,7 +9,7 @@ import torch
 from bayesify_studies.experiments import hyperpriors
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.study_e import hyperprior_cells
+from bayesify_studies.experiments.study_e import hyperprior_cells, hyperprior_lines, one_try
 from bayesify_studies.experiments.study_e.hyperprior_cells import cells, hoyer, measure_cell, points
 from bayesify_studies.experiments.study_e.hyperprior_comparison import Cells, advantages
 
@@ -22,6 +22,7 @@ TINY = {
     "rate": 0.03,
     "draws": 1,
     "side": 12,
+    "one_try": {"scale": 1.0, "places": [["moons", 0.3], ["circles", 0.15]]},
     "answers": 3,
     "hmc": {"places": [], "cells": [], "seeds": 0},
 }
@@ -124,3 +125,39 @@ def test_the_page_says_what_the_parts_say_and_repeats_none(tmp_path, monkeypatch
     assert "2 seeds instead of 20." in results["shortfalls"]
     assert not any("guessing" in one for one in results["shortfalls"])
     assert "is better than" in results["answer"]
+
+
+def test_one_network_with_a_fixed_scale_is_paired_with_one_network_with_a_hyperprior(tmp_path, monkeypatch):
+    monkeypatch.setattr("bayesify_studies.experiments.study_e.hyperprior_comparison.measure_cell", invented)
+    work = Work(tmp_path, TINY)
+    gaps = hyperpriors._all_gaps(Cells(work))
+    # A hyperprior has 0.860 and 0.861, the tuned scale a point less. The fixed scale lies at 0.83 and 0.84.
+    found = {name: {"best_accuracy": 0.9, "accuracy": [[0.83, 0.84]]} for name in one_try.parts(work)}
+    added = one_try.tell(work, found, {"gap": gaps})
+    tuned, fixed = (added.numbers["less"][what]["values"] for what in ("tuned", "fixed"))
+    assert tuned == pytest.approx([0.01, 0.01])
+    assert fixed == pytest.approx([0.03, 0.021])
+    assert [row[0] for row in added.tables[0].rows] == ["moons 0.3", "circles 0.15"]
+
+
+def test_a_fixed_scale_gets_one_network_for_each_seed_and_surfaces_are_of_the_tables_noise(tmp_path):
+    work = Work(tmp_path, hyperpriors.EXPERIMENT.settings("full"))
+    for _, *place, scale, _, settings in one_try.parts(work).values():
+        assert scale == "fixed"
+        assert settings["scales"] == [1.0]
+        assert [place[0], place[1]] in work["one_try"]["places"]
+    assert list(one_try.surface_parts(work)) == ["surface-moons-0.4", "surface-circles-0.15"]
+    tiny = TINY | {"noise": {"moons": [0.3]}}
+    drawn = one_try.tell_surfaces(
+        Work(tmp_path, tiny),
+        {"surface-moons-0.3": invented("moons", 0.3, "normal", "inverse-gamma", 1, tiny)},
+        {},
+    )
+    assert [one.file.partition(".")[0] for one in drawn.pictures] == ["surfaces"]
+
+
+def test_chains_that_disagree_are_no_reference():
+    level = {"mean": 0.001, "standard_error": 0.001, "interval": [-0.002, 0.004], "values": [0.0, 0.002]}
+    hmc = {"gap": level, "plain": level, "warm": level, "worst_r_hat": 1.009}
+    assert "is not significantly different from HMC" in hyperprior_lines._hmc_line(hmc).meaning
+    assert hyperprior_lines._hmc_line(hmc | {"worst_r_hat": 1.02}).meaning.startswith("no conclusion")

@@ -1,6 +1,7 @@
 """The mushroom bandit's page: choices by short games, the same mushrooms for all agents, targets computed."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +10,8 @@ from bayesify_studies.experiments import mushroom
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_f import mushroom_games
 
-ALWAYS_TOLD = [mushroom.UNLIKE_THE_PAPER, mushroom.FIT_NOT_EXPLORATION, *mushroom.TRIED]
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
+ALWAYS_TOLD = [mushroom.UNLIKE_THE_PAPER, *mushroom.TRIED]
 TINY = mushroom.EXPERIMENT.quick | {"steps": 40, "updates": [[10, 1], [40, 0.5]], "pilot": {"seeds": 1, "steps": 20}}
 
 
@@ -106,3 +108,17 @@ def test_a_mean_that_one_game_makes_is_told():
         "One game dominates the mean of greedy: its regret is 81,000. The median of 3 games is 5,000.",
         *ALWAYS_TOLD,
     ]
+
+
+def test_what_the_page_says_of_the_fit_is_what_the_results_say():
+    """The sentence has two numbers of published pages: the share of the first 500 steps, and the logistic model."""
+    page, bandits = (
+        json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in ("mushroom", "bandits")
+    )
+    own = page["numbers"]["regret"]["variational"]["mean"]
+    (periods,) = [table for table in page["tables"] if table["title"] == "Where the regret comes from"]
+    first, greedy = (float(row[1].partition(" ")[0].replace(",", "")) for row in periods["rows"][:2])
+    assert f"{first / own:.0%}" in mushroom.FIT_NOT_EXPLORATION
+    assert abs(first - greedy) < 0.05 * first
+    assert bandits["numbers"]["regret"]["mushroom"]["logistic thompson"]["mean"] < own / 2
+    assert mushroom.FIT_NOT_EXPLORATION in page["answer"]

@@ -31,10 +31,10 @@ def test_the_loss_is_minus_the_elbo_of_a_model_whose_elbo_is_known(tmp_path):
 @pytest.mark.parametrize(
     ("loss", "error", "said"),
     [
-        (-7.0, 0.01, "local has the higher ELBO and the higher error"),
-        (-7.0, -0.01, "local has the higher ELBO and the lower error"),
-        (7.0, 0.0, "local has the lower ELBO and no significantly different error"),
-        (0.0, 0.01, "local has no significantly different ELBO and the higher error"),
+        (-7.0, 0.01, "the local estimator has the higher ELBO and the higher error"),
+        (-7.0, -0.01, "the local estimator has the higher ELBO and the lower error"),
+        (7.0, 0.0, "the local estimator has the lower ELBO and no significantly different error"),
+        (0.0, 0.01, "the local estimator has no significantly different ELBO and the higher error"),
     ],
 )
 def test_a_line_says_which_is_nearer_and_which_errs_more(loss, error, said):
@@ -51,17 +51,17 @@ def test_a_line_says_which_is_nearer_and_which_errs_more(loss, error, said):
     floors = {prior: {"loss": 19.0, "nll": 2.3, "kl": 16.7}}
     (line,) = nearness.lines({prior: "N(0, 1)"}, found, floors)
     beats = "local" if loss < 0 else "neither"
-    assert line.meaning == f"{said}; {beats} has a lower loss than an uninformed network, 19.00"
+    assert line.meaning == f"{said}; {beats} has a lower loss than an uninformed network (19.00)"
     nearer = {
-        (-7.0, 0.01): "under N(0, 1) the one with the higher ELBO has the higher error.",
-        (-7.0, -0.01): "under N(0, 1) the one with the higher ELBO has the lower error.",
-        (7.0, 0.0): "under N(0, 1) the one with the higher ELBO has no significantly different error.",
+        (-7.0, 0.01): "under N(0, 1), the one with the higher ELBO has the higher error.",
+        (-7.0, -0.01): "under N(0, 1), the one with the higher ELBO has the lower error.",
+        (7.0, 0.0): "under N(0, 1), the one with the higher ELBO has no significantly different error.",
         (0.0, 0.01): "",
     }
     told = nearness.answer({prior: "N(0, 1)"}, found, floors)
     assert nearer[loss, error] in told
-    assert ("uninformed network is reached by 1 of these 2." in told) == (loss < 0)
-    assert ("uninformed network is reached by none of these 2." in told) == (loss > 0)
+    assert ("1 of these 2 combinations of prior and estimator have a better ELBO" in told) == (loss < 0)
+    assert ("None of these 2 combinations of prior and estimator have a better ELBO" in told) == (loss > 0)
 
 
 def test_the_floor_is_the_loss_of_a_network_that_knows_nothing():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bayesify_studies.experiments import find, normalisation
+from bayesify_studies.experiments import find, normalisation, pruning
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_d import pruning_networks, pruning_widths, training
@@ -82,7 +82,7 @@ def test_the_answer_about_reweighting_follows_the_numbers(tmp_path):
 def test_a_rate_at_the_end_of_those_tried_is_told():
     assert normalisation._at_the_edge({"a": 0.03, "b": 0.03}, [0.01, 0.03, 0.1]) == []
     (told,) = normalisation._at_the_edge({"a": 0.1, "b": 0.03}, [0.01, 0.03, 0.1])
-    assert told.startswith("The rate chosen for a is 0.1")
+    assert told.startswith("The largest learning rate tried, 0.1, was chosen for: a")
 
 
 def network(error):
@@ -162,3 +162,10 @@ def test_orders_are_judged_by_the_posterior_that_is_taken_to_be_right():
     # The other way round: what goes first now went last.
     turned = pruning_widths.against(method, 1 / method.mean_weights, 1 / method.std, test)
     assert turned["rank_correlation"] == pytest.approx(-1.0)
+
+
+def test_a_hump_that_the_count_of_modes_leaves_out_is_told():
+    one = {f"{pruning.MIXTURE}, 400": 1, f"{pruning.MIXTURE}, 1200": 1}
+    (told,) = pruning._flat_humps(one, 400)
+    assert "with 400 units" in told
+    assert pruning._flat_humps({f"{pruning.MIXTURE}, 400": 2}, 400) == []

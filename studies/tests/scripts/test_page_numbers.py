@@ -56,7 +56,7 @@ def test_other_numbers_in_the_files_are_noticed(numbers, tmp_path):
             return [tripled(value) for value in found]
         return found if isinstance(found, str | bool | None) else 3 * found
 
-    for name in ("speed", "moments", "pages", "hmc-distance", "demo", "defaults", "scale"):
+    for name in ("speed", "moments", "pages", "hmc-distance", "demo", "defaults", "scale", "studio"):
         (tmp_path / f"{name}.json").write_text(json.dumps(tripled(results(name))))
     older = (RESULTS / "auto-tables.jsonl").read_text().splitlines()
     changed = [{**json.loads(line), "nll": 0.0, "rmse": 0.0} for line in older]
@@ -78,13 +78,13 @@ def test_what_is_said_in_words_is_so():
     ours = scored["Variational"]
     worse = [digit for digit, plain in scored["Plain network"].items() if ours[digit]["auroc"] <= plain["auroc"]]
     assert worse == ["9"]  # docs/demo.md names it
-    # docs/choosing.md: which tables miss a goal.
+    # docs/choosing.md: no table misses a goal.
     auto = results("defaults")["numbers"]["auto_on_tables"]
-    assert [one["table"] for one in auto if not 0.87 <= one["coverage"] <= 0.93] == ["energy"]
+    assert [one["table"] for one in auto if not 0.87 <= one["coverage"] <= 0.93] == []
     assert all(one["over_boosting"] <= 1.1 for one in auto)
     published = [one for one in auto if one["published"]]
-    assert [one["table"] for one in published if one["nll"] > one["published"] + (one["error"] or 0)] == ["power"]
-    assert [one["table"] for one in published if one["error"]] == ["boston", "concrete", "energy"]
+    assert [one["table"] for one in published if one["nll"] > one["published"] + one["error"]] == []
+    assert len(published) == 6
 
 
 def test_the_exact_answers_of_the_examples():

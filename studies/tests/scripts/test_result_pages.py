@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bayesify_studies.experiments import NAMES
+from bayesify_studies.experiments.framework import code_state
+from bayesify_studies.experiments.framework.page import markdown
 from bayesify_studies.experiments.framework.verdicts import LONGEST, VERDICTS, verdict
 
 _file = Path(__file__).parents[2] / "scripts" / "result_pages.py"
 _spec = importlib.util.spec_from_file_location("result_pages", _file)
 result_pages = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(result_pages)
+# Computed at a commit that this repository does not have.
+LOST_COMMIT = "ec0099b"
 PUBLISHED = [name for name in NAMES if (result_pages.RESULTS / f"{name}.json").is_file()]
 
 
@@ -45,3 +51,27 @@ def test_words_follow_the_numbers() -> None:
 def test_without_the_numbers_the_answer_is_shown() -> None:
     assert verdict({"name": "coin", "numbers": {}, "answer": "It depends."}) == "It depends."
     assert verdict({"name": "something new", "numbers": {}, "answer": "It does."}) == "It does."
+
+
+def _results(name: str) -> dict[str, Any]:
+    return json.loads((result_pages.RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_page_names_the_commit_and_the_day_of_its_computation(name: str) -> None:
+    page = (result_pages.RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    assert re.search(r"computed at commit [0-9a-f]{7}.* on (or before )?20\d\d-\d\d-\d\d", page)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_page_notices_that_the_code_has_changed_since(name: str) -> None:
+    results = _results(name)
+    if results["commit"] == LOST_COMMIT:
+        assert "There is no record of the state of the code" in markdown(results, "")
+        return
+    now = {module: code_state.digest(module) for module in results["code"]}
+    results |= {"added": []}
+    assert "code has not changed since" in markdown(results | {"code": now}, "")
+    for module in now:
+        edited = markdown(results | {"code": now | {module: "0" * 12}}, "")
+        assert f"Changed modules: {module.removeprefix(code_state.PACKAGE + '.')}." in edited

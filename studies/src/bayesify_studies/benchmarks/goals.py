@@ -67,12 +67,17 @@ GOALS = (
         Goal(f"training step / plain step, local estimator, {said}", 2.5, "cpu", f"step/local-{name}")
         for name, said in _PRIORS.items()
     ),
-    Goal("100-draw answers for 10,000 images / 100 plain passes", 1.05, "cpu", "predict"),
+    Goal("predictions of 10,000 images with 100 draws / 100 plain passes", 1.05, "cpu", "predict"),
     Goal(
-        "answers by moments / one plain pass", 3.5, "cpu", "predict", "ratio_of_moments", "ratio_of_moments_quartiles"
+        "predictions by moments / one plain pass",
+        3.5,
+        "cpu",
+        "predict",
+        "ratio_of_moments",
+        "ratio_of_moments_quartiles",
     ),
     Goal(
-        "the same, variances in bfloat16 where that is faster (precision auto)",
+        "predictions by moments, variances in bfloat16 where that is faster (precision auto) / one plain pass",
         3.5,
         "cpu",
         "predict",
@@ -88,26 +93,31 @@ GOALS = (
         "ratio_of_gaussian_logits_quartiles",
     ),
     Goal("ensemble of 5 as a fleet / 5 separate trainings", 0.9, "cpu", "fleet/ensemble"),
-    Goal("bytes of tensors held in training / plain training with Adam", 2.2, "cpu", "memory", spread=""),
-    Goal("the same at the peak of a step", 2.2, "cpu", "memory", "peak_ratio", ""),
+    Goal("bytes of tensors held between steps / plain training with Adam", 2.2, "cpu", "memory", spread=""),
+    Goal("bytes of tensors at the peak of a step / plain training with Adam", 2.2, "cpu", "memory", "peak_ratio", ""),
     Goal("step of SGLD, fused / plain step", 1.3, "cpu", "samplers", "sgld_ratio", ""),
     Goal("step of SGHMC, fused / plain step", 1.3, "cpu", "samplers", "sghmc_ratio", ""),
     Goal("first BayesianClassifier fit of a process, 100 rows", 1.0, "cpu", "waiting/fits", "first_fit_100", "", "s"),
     Goal("a later fit, 100 rows", 1.0, "cpu", "waiting/fits", "fit_100", "", "s"),
     Goal("a later fit, 1,000 rows", 2.0, "cpu", "waiting/fits", "fit_1000", "", "s"),
-    Goal("first output of a command at a terminal, the slowest", 2.0, "cpu", "waiting/commands", "seconds", "", "s"),
-    Goal("first output of a command in a log, the slowest", 2.0, "cpu", "waiting/commands", "log_seconds", "", "s"),
+    Goal("first output of the slowest command, at a terminal", 2.0, "cpu", "waiting/commands", "seconds", "", "s"),
+    Goal("first output of the slowest command, in a log", 2.0, "cpu", "waiting/commands", "log_seconds", "", "s"),
     *(
-        Goal(f"training step / plain step, both graphed, {said}", 1.3, "cuda", f"graphs/{name}")
+        Goal(f"training step / plain step, both captured in graphs, {said}", 1.3, "cuda", f"graphs/{name}")
         for name, said in _PRIORS.items()
     ),
     *(
-        Goal(f"training step / plain step, both graphed, 1200 units, {said}", 1.3, "cuda", f"graphs/1200-{name}")
+        Goal(
+            f"training step / plain step, both captured in graphs, 1200 units, {said}",
+            1.3,
+            "cuda",
+            f"graphs/1200-{name}",
+        )
         for name, said in _PRIORS.items()
     ),
     Goal("600 epochs of MNIST's size at 400 units", 25.0, "cuda", "epochs/400", "seconds_of_600_epochs", "", "s"),
     Goal(
-        "324 settings x 600 epochs with 1, 2, 5 and 10 draws, from steps",
+        "324 settings x 600 epochs with 1, 2, 5 and 10 draws, computed from the time of a step",
         45.0,
         "cuda",
         "fleet/grid",
@@ -116,7 +126,7 @@ GOALS = (
         "min",
     ),
     Goal("ensemble of 5 as a fleet / 5 separate trainings", 0.35, "cuda", "fleet/ensemble"),
-    Goal("bytes of tensors held in training / plain training with Adam", 2.2, "cuda", "memory", spread=""),
+    Goal("bytes of tensors held between steps / plain training with Adam", 2.2, "cuda", "memory", spread=""),
 )
 
 

@@ -12,35 +12,45 @@ DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 START, END = "<!-- findings, written by hand -->", "<!-- end of findings -->"
 _TOP = """# Speed
 
-The cost of Bayesian training and prediction, relative to a plain network. The network is 784-400-400-10, with a batch
-of 128, one draw and fused Adam unless said otherwise. Candidates take turns in short rounds. Numbers are medians, with
-the quartiles over rounds in brackets. Measure again with
+What do Bayesian training and prediction cost, relative to a plain network?
+"""
+_HOW = """The network is 784-400-400-10, with a batch of 128, one draw and fused Adam unless said otherwise. Candidates
+take turns in short rounds. Numbers are medians, with the quartiles over rounds in brackets. Measure again with
 
     make bench                                                        # on the CPU, with the peers
     python studies/scripts/speed.py --device cuda --out speed-cuda.json    # on a GPU
     python studies/scripts/speed.py --merge speed-cuda.json                # into this page
 """
-_CODE = """The last column is the commit of the code that was measured. `earlier` is code before commits were recorded:
-these numbers are not of the present code.
+CAPTIONS = {
+    "speed-peers.png": "Time of a training step with each library, relative to a plain step. Less is better.",
+    "speed-growth-cpu.png": "How times grow on the CPU. A slope of 1 is linear.",
+    "speed-growth-cuda.png": "How times grow on the GPU. A slope of 1 is linear.",
+}
+_CODE = """The last column is the commit of the code that was measured. `earlier` means code from before commits
+were recorded: these numbers are not of the present code.
 """
 _PREFIX = """With `bayesian="last_block"` the draws share the passes before their first random weight. K draws of the
-last k of L equal blocks need (L - k + K k) / L passes. Work is counted in multiplications, time is that of `predict`,
-both in passes of the plain network over the same 8 inputs, with one thread. `to draw` is the
-part that draws the weights; it does not grow with the inputs. Other processes ran on the same
-cores, so the times are rough; the work is exact.
+last k of L equal blocks need (L - k + K k) / L passes. The table counts in passes of the plain network over the same
+8 inputs, with one thread. `work` is by multiplications, `time` by the time of `predict`. `to draw` is the part of the
+time that draws the weights; it does not grow with the inputs. Other processes ran on the same cores, so the times are
+rough. The counted work is exact.
 """
 _FLOOR = """The floor is the least time that a step can take. Each pass needs a number of bytes, of operations in matrix
-products and of elementwise operations. It takes at least as long as the slowest of these three (the formulas are in
-`studies/src/bayesify_studies/benchmarks/floor.py`). The bandwidth, for memory as large as the step's state, and the
-rates of products and of elementwise arithmetic were measured in the same run.
+products and of elementwise operations. It takes at least as long as the slowest of these three. The formulas are in
+`studies/src/bayesify_studies/benchmarks/floor.py`. Three rates were measured in the same run: the bandwidth of memory,
+with as many bytes as the step's state has, and the rates of matrix products and of elementwise arithmetic.
 """
 
 
 def page(measured: Measured, findings: str = "", figures: Sequence[str] = ()) -> str:
     """The whole page, in Markdown."""
-    parts = [_TOP, *(machine_words(DEVICES[device], found["machine"]) for device, found in measured.items())]
+    verdicts = judge(measured)
+    said = {name: CAPTIONS.get(name, name) for name in figures}
+    first, *others = [f"![{words}]({name})\n\n{words}" for name, words in said.items()] or [""]
+    parts = [_TOP, verdict(measured, verdicts), first, _HOW]
+    parts += [*(machine_words(DEVICES[device], found["machine"]) for device, found in measured.items())]
     parts.append(f"{START}\n{findings.strip()}\n{END}")
-    parts += ["## Goals", _CODE, goals_table(judge(measured))]
+    parts += ["## Goals", _CODE, goals_table(verdicts)]
     cpu = measured.get("cpu", {}).get("parts", {})
     if any(name.startswith("prefix/") for name in cpu):
         parts += ["## Draws of the last block", _PREFIX, prefix_table(cpu)]
@@ -52,9 +62,23 @@ def page(measured: Measured, findings: str = "", figures: Sequence[str] = ()) ->
         parts += ["## Fleets", fleets_table(measured)]
     if any(name.startswith("floor") for found in measured.values() for name in found["parts"]):
         parts += ["## Where the limit is", _FLOOR, floor_table(measured)]
-    parts += [f"![{name.partition('.')[0]}]({name})" for name in figures]
-    parts += failures(measured)
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    parts += [*others, *failures(measured)]
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def verdict(measured: Measured, verdicts: Sequence[Verdict]) -> str:
+    """The answer in bold, with the number of goals that are reached; empty where no step was measured."""
+    cpu, cuda = (measured.get(device, {}).get("parts", {}) for device in ("cpu", "cuda"))
+    said = []
+    if "step/normal" in cpu:
+        ratio, cores = cpu["step/normal"]["ratio_to_compiled_plain"], measured["cpu"]["machine"]["cores"]
+        said.append(f"On {cores} CPU cores a compiled variational step takes {ratio:.2f} times as long as a plain one.")
+    if "graphs/1200-normal" in cuda:
+        ratio, gpu = cuda["graphs/1200-normal"]["ratio"], measured["cuda"]["machine"]["gpu"]
+        said.append(f"On one {gpu}, with 1,200 units, it takes {ratio:.2f} times as long.")
+    judged = [one.reached for one in verdicts if one.reached is not None]
+    goals = f"{sum(judged)} of {len(judged)} goals for speed and memory are reached."
+    return f"**{' '.join([*said, goals])}**" if said else ""
 
 
 def machine_words(name: str, machine: Mapping[str, Any]) -> str:
@@ -62,7 +86,7 @@ def machine_words(name: str, machine: Mapping[str, Any]) -> str:
     processor = f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, {machine['vectors']}"
     gpu = f"{machine['gpu']} ({machine['gpu_memory_gib']} GiB, CUDA {machine['cuda']}), " if "gpu" in machine else ""
     if machine.get("float32_products", "highest") != "highest":
-        gpu += "products in TF32 precision for all candidates, "
+        gpu += "matrix products of all candidates in TF32, "
     return f"{name}: {gpu}{processor}; torch {machine['torch']}, Python {machine['python']}."
 
 
@@ -74,7 +98,7 @@ def goals_table(verdicts: Sequence[Verdict]) -> str:
         measured = "–" if verdict.value is None else f"{number(verdict.value, verdict.quartiles)}{unit}"
         commit = "" if verdict.value is None else verdict.commit or "earlier"
         rows.append([DEVICES[goal.device], goal.what, f"{goal.limit:g}{unit}", measured, verdict.words, commit])
-    return table(["", "what", "at most", "measured", "", "code"], rows)
+    return table(["", "what", "goal, at most", "measured", "", "code"], rows)
 
 
 def prefix_table(parts: Mapping[str, Any]) -> str:
@@ -93,7 +117,16 @@ def prefix_table(parts: Mapping[str, Any]) -> str:
         for name, result in parts.items()
         if name.startswith("prefix/") and "failed" not in result
     ]
-    heading = ["network", "blocks", "formula", "work", "time", "to draw", "without sharing", "outputs differ by"]
+    heading = [
+        "network",
+        "blocks",
+        "passes by formula",
+        "work",
+        "time",
+        "to draw",
+        "time without sharing",
+        "outputs differ by",
+    ]
     return table(heading, rows)
 
 
@@ -109,7 +142,7 @@ def peers_table(result: Mapping[str, Any]) -> str:
         ]
         for row in result["rows"]
     ]
-    heading = ["library", "what", "ms", "times a plain step", "times ours"]
+    heading = ["library", "step of", "ms", "relative to a plain step", "relative to ours"]
     left_out = [f"{name} was left out: {why}." for name, why in result["skipped"].items()]
     plain = f"A plain step took {result['plain_ms']:.3g} ms."
     fits = "A Laplace approximation has no steps. Its row is the time of a fit, divided by the number of batches."
@@ -167,10 +200,10 @@ def floor_table(measured: Measured) -> str:
     heading = [
         "",
         "step",
-        "MB",
-        "M in products",
-        "M elementwise",
-        "GB/s; GFLOP/s; GFLOP/s",
+        "MB moved",
+        "million operations in products",
+        "million elementwise operations",
+        "rates: GB/s; GFLOP/s in products; GFLOP/s elementwise",
         "floor, ms",
         "measured, ms",
         "times the floor",

@@ -41,19 +41,22 @@ BATCH, FIRST, LEVEL, GOAL = 10, 20, 0.9, 90
 PUBLISHED = "105 (BatchBALD: a convolutional network with MC dropout, no unlabelled images)"
 VALIDATION = 10_000
 TRIED = (
-    "Seven settings were tried on 2,000 validation images, with 90 random labels and seeds 0 and 1. Three were "
-    "ensembles of convolutional networks (best: 95.3% and 92.9%), two the same with pooled features (best: 90.7% and "
-    "89.4%), and two used features of a nearest-neighbour graph: MC dropout (88.4% and 84.9%) and a linear Laplace "
-    "approximation (85.8% and 81.4%). The ensembles were better but take many minutes for each seed, so this page "
-    "shows MC dropout on the graph's features."
+    "Seven settings were tried on 2,000 validation images, with 90 random labels and seeds 0 and 1. The brackets "
+    "hold the accuracies with these two seeds. Three settings were ensembles of convolutional networks (best: 95.3% "
+    "and 92.9%), and two "
+    "were such ensembles with pooled features (best: 90.7% and 89.4%). Two used features of a nearest-neighbour "
+    "graph: MC "
+    "dropout (88.4% and 84.9%) and a linear Laplace approximation (85.8% and 81.4%). The ensembles were better but "
+    "take many minutes for each seed, so this page shows MC dropout on the graph's features."
 )
 ORDER = (
     "BatchBALD, BALD and random were run first, with six seeds. The other strategies and seeds were added afterwards, "
-    "with the same settings. One run of BatchBALD was seen before the order of the runs was decided."
+    "with the same settings. The result of one run of BatchBALD was seen before this order was decided."
 )
 OTHERWISE = (
-    "The published number is for a convolutional network that sees only labelled images, so the two cannot be compared "
-    "directly."
+    "The published number is for a convolutional network that sees only labelled images. Our features were learned "
+    "from "
+    "images without labels too, so the two numbers cannot be compared directly."
 )
 
 
@@ -196,13 +199,14 @@ def _said(value: float, most: int) -> str:
 def _answer(work: Work, medians: Mapping[str, float], best: str, rows: Mapping[str, Any]) -> str:
     goal, most = _goal(work), work["labels"]
     told = (
-        f"{TITLES[best]} reaches {LEVEL:.0%} with {_said(medians[best], most)} labels (median of {len(rows[best])} "
-        f"seeds) and {_mean_at(rows[best], goal):.1%} with {goal}"
+        f"{TITLES[best]} needs {_said(medians[best], most)} labels for {LEVEL:.0%} (median of {len(rows[best])} "
+        f"seeds). With {goal} labels its mean accuracy is {_mean_at(rows[best], goal):.1%}"
     )
     if "random" not in rows or best == "random":
         return f"{told}."
     return (
-        f"{told}; random labels need {_said(medians['random'], most)} and reach {_mean_at(rows['random'], goal):.1%}."
+        f"{told}, and that of random choice {_mean_at(rows['random'], goal):.1%}. Random choice needs "
+        f"{_said(medians['random'], most)} labels."
     )
 
 
@@ -213,8 +217,9 @@ def _lines(work: Work, medians: Mapping[str, float], rows: Mapping[str, Any]) ->
         if by != "random" and "random" in rows and len(rows[by]) > 1:
             mine, other = ([_at(one, _goal(work)) for one in rows[name]] for name in (by, "random"))
             gap = paired(mine, other)
-            more = f"{100 * gap['mean']:+.1f} points of accuracy against random at {_goal(work)} labels"
-            against = f"; {more}, {'significant' if settled(gap) else 'no significant difference'}"
+            more = f"with {_goal(work)} labels, its accuracy minus that of random choice is "
+            more += f"{100 * gap['mean']:+.1f} points"
+            against = f"; {more} ({'significant' if settled(gap) else 'not significant'})"
         lines.append(
             Line(
                 f"labels for {LEVEL:.0%}, {TITLES[by]}",
@@ -228,8 +233,8 @@ def _lines(work: Work, medians: Mapping[str, float], rows: Mapping[str, Any]) ->
 
 def _judged(value: float, most: int) -> str:
     if value <= GOAL:
-        return f"meets the goal of at most {GOAL}"
-    return f"misses the goal of at most {GOAL}" if most >= GOAL else f"this preset stops at {most} labels"
+        return f"meets the goal of at most {GOAL} labels"
+    return f"misses the goal of at most {GOAL} labels" if most >= GOAL else f"this preset stops at {most} labels"
 
 
 def _table(work: Work, rows: Mapping[str, Any], needed: Mapping[str, Sequence[float]]) -> Table:
@@ -246,8 +251,8 @@ def _table(work: Work, rows: Mapping[str, Any], needed: Mapping[str, Sequence[fl
             ]
             for by, own in rows.items()
         ],
-        f"Each seed has a pool of {work['pool']:,} images. The features come from {work['graph']:,} images without "
-        f"labels. Labels are asked for {BATCH} at a time. The first {FIRST} labels are counted.",
+        f"Each seed has a pool of {work['pool']:,} images. The features were learned from {work['graph']:,} images "
+        f"without labels. Labels are added {BATCH} at a time. The first {FIRST} labels count too.",
     )
 
 
@@ -260,14 +265,14 @@ def _curves(rows: Mapping[str, Any]) -> Table:
             [TITLES[by], *(f"{median(one['accuracies'][k] for one in own):.1%}" for k in range(len(labels)))]
             for by, own in rows.items()
         ],
-        "Columns are numbers of labels.",
+        "Medians over seeds. The columns are numbers of labels.",
     )
 
 
 def _shortfalls(work: Work, medians: Mapping[str, float]) -> list[str]:
     late = [TITLES[by] for by, value in medians.items() if value > GOAL and work["labels"] >= GOAL]
     return [
-        *([f"More than {GOAL} labels, the goal, are needed by {', '.join(late)}."] if late else []),
+        *([f"The goal of at most {GOAL} labels is missed by {', '.join(late)}."] if late else []),
         TRIED,
         ORDER,
         OTHERWISE,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Picture
 from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_a import dense_after
 from bayesify_studies.experiments.study_a import logits_page as page
 from bayesify_studies.experiments.study_a import logits_pictures as pictures
 from bayesify_studies.experiments.study_a.logits_cells import (
@@ -57,6 +58,7 @@ EXPERIMENT = Experiment(
     study="A",
     question="Does it help to sample a thousand logits from learned Gaussians, and what does their spread mean?",
     run=run,
+    additions=(dense_after.ADDITION,),
     quick={
         "data": ["mnist", "cifar10"],
         "swaps": [0.3],
@@ -67,6 +69,15 @@ EXPERIMENT = Experiment(
         "batch_size": 32,
         "samples": 50,
         "compiled": False,
+        "dense_after": {
+            "swaps": [0.3],
+            "seeds": 2,
+            "examples": 1000,
+            "test": 500,
+            "epochs": 2,
+            "batch_size": 32,
+            "samples": 20,
+        },
     },
     full={
         "data": ["mnist", "cifar10"],
@@ -78,5 +89,14 @@ EXPERIMENT = Experiment(
         "batch_size": 32,
         "samples": 1000,
         "compiled": True,
+        "dense_after": {
+            "swaps": [0.0, 0.3],
+            "seeds": 3,
+            "examples": 10_000,
+            "test": 10_000,
+            "epochs": 5,
+            "batch_size": 32,
+            "samples": 100,
+        },
     },
 )

@@ -24,17 +24,18 @@ from bayesify.evaluation.seed_statistics import estimate, percent, written
 from bayesify.methods import Method
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe
+from bayesify_studies.experiments import guarantees_pictures
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Table
 from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.guarantees_pictures import METHODS
 
-METHODS = {"point": "point estimate", "ensemble": "ensemble of 5", "variational": "variational"}
 KINDS = ("lac", "aps", "raps")
 MAPS = ("temperature", "vector", "isotonic")
 CONFIDENCE, ALPHA = 0.95, 0.1
 SHARED = (
-    "All resamplings of a method use the same network. Both guaranteed errors use the same calibration examples. "
-    "The numbers do not include the variation between trainings."
+    "All resamplings of a method use the same network, so the numbers do not include the variation between trainings. "
+    "The two error rates of a method are guaranteed with the same calibration examples."
 )
 
 
@@ -203,10 +204,10 @@ def _refusal_table(work: Work, found: Mapping[str, Any], tries: Mapping[tuple[st
         )
     return Table(
         "Refusals",
-        ["", "guaranteed", "error of all", "error of accepted", "coverage", "guarantees made", "broken"],
+        ["", "guaranteed error", "error of all", "error of accepted", "share accepted", "guarantees made", "broken"],
         rows,
         f"Confidence {CONFIDENCE:.0%}, {work['calibration']:,} calibration examples, {work['counted']:,} resamplings. "
-        "Broken: the error of the accepted predictions in the population is above the guarantee.",
+        "A guarantee is broken if the error of the accepted predictions in the whole population is above it.",
     )
 
 
@@ -228,10 +229,13 @@ def _set_table(work: Work, found: Mapping[str, Any]) -> Table:
     law = _law_deviation(work["calibration"])
     return Table(
         "Conformal sets",
-        ["", "kind", "coverage", "deviation", "classes in a set"],
+        ["", "kind", "coverage", "standard deviation", "classes in a set"],
         rows,
-        f"Guaranteed: {1 - ALPHA:.0%} on average over calibration data. In theory (a Beta distribution) the coverage "
-        f"has a standard deviation of {100 * law:.2f} points.",
+        f"The guarantee is a coverage of {1 - ALPHA:.0%} on average over calibration data. `standard deviation` is "
+        "that "
+        f"of the coverage over resamplings; in theory (a Beta distribution) it is {100 * law:.2f} points. The kinds "
+        "are "
+        "explained on the page [guarantees](../guarantees.md).",
     )
 
 
@@ -255,9 +259,9 @@ def _calibration_table(found: Mapping[str, Any]) -> Table:
     ]
     return Table(
         "Recalibration",
-        ["", "by", "ECE", "NLL"],
+        ["", "recalibrated by", "ECE", "NLL"],
         rows,
-        "Fitted on the calibration examples, scored on those that were not drawn.",
+        "Each map is fitted on the drawn calibration examples and scored on the examples that were not drawn.",
     )
 
 
@@ -275,8 +279,8 @@ def _number_table(work: Work, found: Mapping[str, Any]) -> Table:
         "Intervals of numbers",
         ["", "coverage", "mean width"],
         rows,
-        f"Concrete strength (MPa), {work['number_train']} examples to train, {work['number_calibration']} to calibrate "
-        f"on, from a population of {found['examples']}. Guaranteed: {1 - ALPHA:.0%}.",
+        f"Concrete strength (MPa). {work['number_train']} examples to train; {work['number_calibration']} to calibrate "
+        f"on are drawn from the other {found['examples']}. The guaranteed coverage is {1 - ALPHA:.0%}.",
     )
 
 
@@ -296,14 +300,14 @@ def _lines(
             "mean coverage of conformal sets, all methods and kinds",
             f"at least {1 - ALPHA:.0%}",
             f"{np.mean(coverages):.2%}",
-            "as guaranteed, up to chance" if np.mean(coverages) > 1 - ALPHA - 0.01 else "below the guarantee",
+            "as guaranteed, apart from chance" if np.mean(coverages) > 1 - ALPHA - 0.01 else "below the guarantee",
         ),
     ]
     for kind, each in numbers_found["intervals"].items():
         mean = estimate([one["coverage"] for one in each])
         lines.append(
             Line(
-                f"mean coverage of intervals, {kind}",
+                f"mean coverage of intervals, kind `{kind}`",
                 f"at least {1 - ALPHA:.0%}",
                 percent(mean),
                 f"the ensemble's own interval covers {numbers_found['own']:.1%}",
@@ -324,7 +328,7 @@ def _answer(work: Work, made: int, broken: int, found: Mapping[str, Any]) -> str
     return (
         f"Of {_attempts(work)} attempts to guarantee an error rate, the calibration data supported {made}. "
         f"{broken} of these guarantees were not kept; up to 5% of the attempts are allowed. "
-        f"Temperature changes the mean ECE from {before:.4f} to {after:.4f}."
+        f"Temperature scaling changes the mean ECE from {before:.4f} to {after:.4f}."
     )
 
 
@@ -336,6 +340,7 @@ EXPERIMENT = Experiment(
     "coverage. How often are these guarantees kept on real images and numbers, over many random calibration"
     " sets?",
     run=run,
+    additions=(guarantees_pictures.ADDITION,),
     quick={
         "train": 1500,
         "pool": 4000,

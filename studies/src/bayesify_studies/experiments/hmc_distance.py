@@ -7,6 +7,7 @@ The full preset takes about 5 minutes of one core for a seed of moons, circles o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 import torch
@@ -18,10 +19,11 @@ from bayesify.plots.surfaces import draw_surfaces, panels
 from bayesify.workflows.compare import hmc_report
 from bayesify.workflows.compare.against_hmc import DRAWS, Comparison
 from bayesify.workflows.compare.hmc_settings import CANDIDATES
+from bayesify_studies.experiments.framework.additions import Added, Addition
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.study_c import elbo_of_solutions
+from bayesify_studies.experiments.study_c import elbo_of_solutions, elbo_page
 
 ABOUT = {
     "moons": "200 points to train on, 1,000 to test, noise 0.4; 2-5-5-2 tanh",
@@ -40,14 +42,16 @@ COLUMNS = (
         "std ratio",
         "mean predictive standard deviation divided by HMC's: of class probabilities, or of the target with its noise",
     ),
-    ("around", "the same on a grid that extends beyond the data by 60% of their range"),
+    ("around", "TV around, std around: the same scores on a grid that extends beyond the data by 60% of their range"),
     ("cost", "training time divided by that of the point estimate; rough, because the machine was shared"),
     ("half against half", "the noise floor: one half of HMC's chains compared with the other half"),
 )
 SHOWN = {
-    "probability": "The probability of the second class. The first panel is HMC, the reference. "
+    "probability": "Each panel shows the probability of the second class by one method. The first panel is HMC, the "
+    "reference. "
     "Dots and crosses are the training points of the two classes. On the line both classes have probability 1/2.",
-    "uncertainty": "The standard deviation of that probability over draws. All panels have the same scale; dark means "
+    "uncertainty": "Each panel shows the standard deviation of the probability of the second class over draws. All "
+    "panels have the same scale; dark means "
     "uncertain.",
 }
 BANDS = (
@@ -63,19 +67,17 @@ ENSEMBLE, VARIATIONAL = "Ensemble of 5", "Variational"
 def run(work: Work) -> Findings:
     parts = work.every(tasks(work))
     found = {data: _summary(work, data, [parts[f"{data}-{seed}"] for seed in work.seeds]) for data in work["data"]}
-    bounds = _bounds(work)
     drawn = {data: parts[f"{data}-{typical(work, data)}"]["picture"] for data in work["data"]}
     return Findings(
         answer=" ".join(_said(data, results) for data, results in found.items()),
         lines=[line for data, results in found.items() for line in _lines(data, results)],
-        numbers={"data": found, "elbo": bounds},
+        numbers={"data": found},
         tables=[
             *(_table(data, results) for data, results in found.items()),
             Table("The columns", ["", ""], COLUMNS),
-            *([elbo_of_solutions.table(bounds)] if bounds else []),
         ],
         pictures=[one for data, picture in drawn.items() for one in pictures(work, data, picture)],
-        shortfalls=[told for data, results in found.items() for told in _shortfalls(data, results, bounds.get(data))],
+        shortfalls=[told for data, results in found.items() for told in _shortfalls(data, results)],
     )
 
 
@@ -89,6 +91,41 @@ def typical(work: Work, data: str) -> int:
     return int(work["typical"].get(data, 0))
 
 
+def most_typical(results: Mapping[str, Any]) -> int:
+    """The place of the seed whose total variations, of all methods, have the smallest sum of distances to the medians.
+
+    Args:
+        results: of one data set, as on the page.
+
+    Returns:
+        Its place among the seeds.
+
+    """
+    rows = [row for row in results["rows"] if row["label"] != hmc_report.FLOOR]
+    each = [row["scores"]["total_variation"]["values"] for row in rows]
+    away = [sum(abs(values[number] - median(values)) for values in each) for number in range(len(results["seeds"]))]
+    return away.index(min(away))
+
+
+def _draw_typical(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
+    """The pictures of the typical seeds alone, for a page whose other parts are gone."""
+    drawn = [
+        one
+        for data, seed in work["typical"].items()
+        if f"{data}-{seed}" in found
+        for one in pictures(work, data, found[f"{data}-{seed}"]["picture"])
+    ]
+    return Added({}, pictures=drawn)
+
+
+TYPICAL = Addition(
+    "typical",
+    lambda work: {f"{data}-{seed}": (one_seed, work, data, seed) for data, seed in work["typical"].items()},
+    _draw_typical,
+    whole=False,
+)
+
+
 def one_seed(work: Work, data: str, seed: int) -> dict[str, Any]:
     """The scores of every method on one data set; of the typical seed also what the pictures show."""
     comparison = _comparison(work, data)
@@ -98,26 +135,11 @@ def one_seed(work: Work, data: str, seed: int) -> dict[str, Any]:
     prepared = comparison.prepared(seed)
     if seed == typical(work, data) and _can_be_drawn(prepared.train[0]):
         fitted = {one.label: saving.load(folder / f"seed-{seed}" / one.slug) for one in comparison.candidates}
+        if data in work["elbo"]:
+            annealed = elbo_of_solutions.ANNEALED
+            fitted[annealed] = elbo_of_solutions.fitted(annealed, {**work["given"], "data": data}, prepared, seed)
         picture = _drawn(fitted, *prepared.train)
     return {"question": comparison.question([seed]), "scores": scores, "picture": picture}
-
-
-def _bounds(work: Work) -> dict[str, Any]:
-    """The ELBOs of the solutions, for the data sets on which some methods learn nothing."""
-    small = work.on_processor()
-    parts = small.every(_bound_tasks(work))
-    return {
-        data: elbo_of_solutions.summary([parts[f"elbo-{data}-{seed}"] for seed in work.seeds]) for data in work["elbo"]
-    }
-
-
-def _bound_tasks(work: Work) -> dict[str, tuple[Any, ...]]:
-    small = Work(work.folder, work.settings | {"draws": work["elbo_draws"]}, progress=work.progress)
-    return {
-        f"elbo-{data}-{seed}": (elbo_of_solutions.one_seed, small, data, seed)
-        for data in work["elbo"]
-        for seed in work.seeds
-    }
 
 
 def _comparison(work: Work, data: str) -> Comparison:
@@ -182,18 +204,19 @@ def at_chance(data: str, results: Mapping[str, Any]) -> dict[str, int]:
     return {label: count for label, count in counts.items() if count}
 
 
-def _shortfalls(data: str, results: Mapping[str, Any], bounds: Mapping[str, Any] | None = None) -> list[str]:
+def _shortfalls(data: str, results: Mapping[str, Any]) -> list[str]:
     if not results["reference"]["converged"]:
         return [f"{data}: {hmc_report.verdict(results)}"]
     guessing = at_chance(data, results)
     if not guessing:
         return []
     counts = ", ".join(f"{label} on {count}" for label, count in guessing.items())
-    told = (
-        f"{data}: on some of {len(results['seeds'])} data sets, methods learned nothing (accuracy within "
-        f"{100 * NEAR:.0f} points of guessing): {counts}. Their distances are those of an uninformed network."
-    )
-    return [told if bounds is None else f"{told} {elbo_of_solutions.said(bounds)}"]
+    return [
+        (
+            f"{data}: on some of {len(results['seeds'])} data sets, methods learned nothing (accuracy within "
+            f"{100 * NEAR:.0f} points of guessing): {counts}. Their distances are those of an uninformed network."
+        )
+    ]
 
 
 def _learned(data: str, results: Mapping[str, Any]) -> str:
@@ -266,7 +289,7 @@ def pictures(work: Work, data: str, picture: dict[str, Any] | None) -> list[Pict
         return []
     x, y, sides, values = (picture[name] for name in ("x", "y", "sides", "values"))
     seed = typical(work, data)
-    which = f"seed {seed}, whose distances are nearest to the medians" if seed else "first seed"
+    which = f"seed {seed} (of all seeds, its distances are nearest to the medians)" if seed else "first seed"
     if len(sides) == 1:
         return [Picture(work.figure(f"{data}-bands", _bands(sides[0], values, x, y)), f"{data}, {which}. {BANDS}")]
     found = []
@@ -299,7 +322,8 @@ EXPERIMENT = Experiment(
     question="With the same network, likelihood, prior and data, how far are each method's predictions from those "
     "of a converged HMC run? Is a deep ensemble closer than variational inference?",
     run=run,
-    parts=lambda work: tasks(work) | _bound_tasks(work),
+    parts=tasks,
+    additions=(elbo_page.ADDITION, TYPICAL),
     quick={
         "data": ["moons", "gap"],
         "seeds": 2,
@@ -314,8 +338,8 @@ EXPERIMENT = Experiment(
         "seeds": 5,
         "draws": DRAWS,
         "elbo": ["circles", "moons"],
-        "typical": {"moons": 3, "circles": 2},
-        "elbo_draws": 2000,
+        "typical": {"moons": 2, "circles": 2, "gap": 4},
+        "elbo_draws": 1000,
         "given": {},
     },
 )

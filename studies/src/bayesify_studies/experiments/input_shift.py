@@ -59,8 +59,8 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("input-shift", _picture(told)),
-                "Unchanged inputs: share of streams whose capital ever reached a level, and the bound of Ville's "
-                "inequality (dotted).",
+                "The test bets that the inputs have changed, and its capital grows when it wins. Lines: share of "
+                "unchanged streams whose capital ever reached a level. Dotted: the bound of Ville's inequality.",
             )
         ],
         shortfalls=_shortfalls(work, delays),
@@ -151,8 +151,8 @@ def _answer(alarms: Mapping[str, Any], delays: Mapping[tuple[str, str, str], Seq
     seen = [value for value in whole if value != float("inf")]
     return (
         f"{count} of {streams:,} unchanged streams gave a false alarm ({count / streams:.1%}; at most 1% allowed). "
-        f"{len(seen)} of {len(whole)} complete changes of the inputs are seen, after {min(seen):,.0f} to "
-        f"{max(seen):,.0f} inputs (medians)."
+        f"{len(seen)} of {len(whole)} changes of all inputs are seen, after {min(seen):,.0f} to "
+        f"{max(seen):,.0f} inputs (medians over streams)."
     )
 
 
@@ -166,7 +166,7 @@ def _lines(alarms: Mapping[str, Any], delays: Mapping[tuple[str, str, str], Sequ
                 f"{name}: streams with a false alarm",
                 "at most 1% (Ville's inequality)",
                 f"{count} of {one['streams']}",
-                f"95% interval {low:.1%} to {high:.1%}; " + ("kept" if low <= DEFAULT else "broken"),
+                f"the bound is {'kept' if low <= DEFAULT else 'broken'}; 95% interval {low:.1%} to {high:.1%}",
             )
         )
     for (name, kind, share), values in delays.items():
@@ -176,7 +176,7 @@ def _lines(alarms: Mapping[str, Any], delays: Mapping[tuple[str, str, str], Sequ
                     f"{name}: inputs until the change to {TITLES[kind]} is seen",
                     "none",
                     _said(_middle(values)),
-                    f"median; seen in {len(_seen(values))} of {len(values)} streams",
+                    f"this is the median; the change is seen in {len(_seen(values))} of {len(values)} streams",
                 )
             )
     return lines
@@ -194,8 +194,10 @@ def _alarm_table(work: Work, alarms: Mapping[str, Any]) -> Table:
             ]
             for name, one in alarms.items()
         ],
-        f"Streams of {work['length']:,} inputs, exchangeable with {work['calibration']:,} calibration examples. "
-        "Counted: the capital reached 1 / risk at some time.",
+        f"A stream has {work['length']:,} inputs, drawn like the {work['calibration']:,} calibration examples. The "
+        "risk "
+        "is the share of streams that may have a false alarm. A false alarm means that the capital of the test reached "
+        "1 / risk at some time in the stream.",
     )
 
 
@@ -216,25 +218,30 @@ def _delay_table(work: Work, delays: Mapping[tuple[str, str, str], Sequence[int 
         )
     return Table(
         "Inputs until a change is seen",
-        ["", "change", "changed inputs", "seen", "median delay", "longest", "alarms before it"],
+        ["", "change", "changed inputs", "seen", "median delay", "longest delay", "alarms before the change"],
         rows,
-        f"{work['resamplings']} streams each: {work['before']:,} unchanged inputs, then at most {work['after']:,} of "
-        f"which the given share is changed. Risk {DEFAULT:.0%}, the default.",
+        f"{work['resamplings']} streams for each change. A stream has {work['before']:,} unchanged inputs and then at "
+        f"most {work['after']:,}, of which the given share is changed. Delays are numbers of inputs. The risk is "
+        f"{DEFAULT:.0%}, the default.",
     )
 
 
 def _shortfalls(work: Work, delays: Mapping[tuple[str, str, str], Sequence[int | None]]) -> list[str]:
     missed = [
-        f"{name}, {float(share):.0%} {TITLES[kind]}: seen in {len(_seen(values))} of {len(values)} streams."
+        f"{name}, {float(share):.0%} of the inputs changed to {TITLES[kind]}: seen in {len(_seen(values))} of "
+        f"{len(values)} streams."
         for (name, kind, share), values in delays.items()
         if len(_seen(values)) < len(values)
     ]
     return [
         *missed,
-        "Watched are the certainty of the prediction and the mean and deviation of an input's numbers.",
-        "A change that leaves all three as they were is not seen, nor is a change of the labels alone.",
+        (
+            "The test watches three numbers: the certainty of the prediction, and the mean and standard deviation of "
+            "an input. A change that leaves all three as they were is not seen. A change of the labels alone is not "
+            "seen either."
+        ),
         f"All streams of a problem share one network. Unchanged streams have {work['length']:,} inputs.",
-        "The streams overlap in their examples, so the counts of false alarms vary a little less than their intervals.",
+        "The streams share examples, so the counts of false alarms vary a little less than their intervals say.",
     ]
 
 

@@ -35,7 +35,7 @@ def run(work: Work) -> Findings:
         answer=_answer(coverage, narrower),
         lines=[
             Line(
-                "mean coverage of jackknife+, the lowest of the tables",
+                "lowest mean coverage of jackknife+ on a table",
                 f"at least {1 - 2 * ALPHA:.0%} (guarantee)",
                 f"{worst:.1%}",
                 "kept" if worst >= 1 - 2 * ALPHA else "broken",
@@ -47,12 +47,13 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("jackknife", _picture(told)),
-                "Coverage of each resampling and its mean. Dotted: 90%. Dashed: the guarantee of jackknife+, 80%.",
+                "Coverage of each resampling (small) and its mean (large). Dotted: the 90% that was asked for. Dashed: "
+                "the guarantee of jackknife+, 80%.",
             )
         ],
         shortfalls=[
-            "The guarantee is for a random number of members; here it is fixed, as in most uses.",
-            f"{work['rows']} rows to train, one kind of network, settings that were not tuned.",
+            "The guarantee assumes that the number of members is random. Here it is fixed, as in most uses.",
+            f"Only {work['rows']} rows to train and one kind of network were tried. The settings were not tuned.",
             "Resamplings of a table share rows, so the standard errors are a little too small.",
         ],
         reading="± is the standard error over resamplings.",
@@ -96,20 +97,20 @@ def _answer(coverage: Mapping[str, Any], narrower: Mapping[str, Any]) -> str:
     signs = [settled(one) for one in narrower.values()]
     kept = "Yes" if min(means) >= 1 - 2 * ALPHA else "No"
     return (
-        f"{kept}. Jackknife+ guarantees {1 - 2 * ALPHA:.0%} and covers {min(means):.1%} to {max(means):.1%} of the "
-        f"targets. Its intervals are narrower than those of split conformal on {signs.count(-1)} of {len(signs)} "
-        f"tables, and wider on {signs.count(1)}."
+        f"{kept}. Jackknife+ guarantees a coverage of {1 - 2 * ALPHA:.0%} and reaches {min(means):.1%} to "
+        f"{max(means):.1%}. Compared with split conformal, its intervals are significantly narrower on "
+        f"{signs.count(-1)} of {len(signs)} tables and wider on {signs.count(1)}."
     )
 
 
 def _line(name: str, coverage: Mapping[str, Any], narrower: dict[str, Any]) -> Line:
-    word = {-1: "narrower", 1: "wider", 0: "not significantly different in width"}[settled(narrower)]
+    word = {-1: "narrower", 1: "wider", 0: "not significantly wider or narrower"}[settled(narrower)]
     return Line(
         f"{name}: coverage of jackknife+",
         f"at least {1 - 2 * ALPHA:.0%}",
         percent(coverage["jackknife+"], 1),
-        f"split conformal covers {percent(coverage['split'], 1)}; jackknife+ is {word} "
-        f"({between(narrower, '+.3f')} of the difference in standard deviations)",
+        f"split conformal covers {percent(coverage['split'], 1)}; the intervals of jackknife+ are {word} (difference "
+        f"in width: {between(narrower, '+.3f')} standard deviations)",
     )
 
 
@@ -127,10 +128,12 @@ def _table(work: Work, told: Told) -> Table:
     ]
     return Table(
         "Coverage and width",
-        ["", "interval", "coverage", "lowest", "mean width"],
+        ["", "interval", "mean coverage", "lowest coverage", "mean width"],
         rows,
-        f"{len(work.seeds)} resamplings, {work['rows']} rows to train, {work['members']} members. Widths are in "
-        f"standard deviations of the training targets. Wanted: {1 - ALPHA:.0%}.",
+        f"{len(work.seeds)} resamplings, {work['rows']} rows to train, {work['members']} members. `lowest coverage` is "
+        "that of the worst resampling. Widths are in standard deviations of the training targets. The intervals were "
+        "asked for a "
+        f"coverage of {1 - ALPHA:.0%}.",
     )
 
 

@@ -40,8 +40,9 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("uncertainty", histograms(found, VARIANCE_EDGES, ERROR_EDGES)),
-                "Variance over the draws (mean over the classes) and expected error rate of the test pictures, "
-                "for right and wrong answers, over all seeds. In the right panel, the leftmost bar is an expected "
+                "Histograms over the test pictures of all seeds, for right and wrong answers. Left: the variance "
+                "over the draws (mean over the classes). Right: the expected error rate. There, the leftmost bar is "
+                "an expected "
                 "error "
                 "of exactly zero.",
             ),

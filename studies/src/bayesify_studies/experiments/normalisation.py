@@ -22,7 +22,10 @@ SCALES = {"126": "pixels / 126", "255": "pixels / 255", "standard": "standardise
 OTHERS = ("255", "standard")
 WAYS = {
     "study": ("with the study's training", STUDY),
-    "tuned": ("with entropies counted once, a uniform KL and a learning rate chosen for each scaling", COUNTED),
+    "tuned": (
+        "with every layer's entropy counted once, a uniform KL and a learning rate chosen for each scaling",
+        COUNTED,
+    ),
     "adam": ("with Adam and a falling rate", ADAM),
 }
 AGAINST = {1: "worse than", -1: "better than", 0: "not significantly different from"}
@@ -40,7 +43,7 @@ def run(work: Work) -> Findings:
             f"test error, pixels / 126 minus {SCALES[other]}, {said}",
             "-0.1 to -0.2 points" if way == "study" else "not done",
             f"{percent(estimate(errors[way, '126']))} against {percent(estimate(errors[way, other]))}",
-            f"/ 126 is {words.verdict(gain[way, other])}"
+            f"pixels / 126 is {words.verdict(gain[way, other])}"
             if settled(gain[way, other])
             else f"there is {words.verdict(gain[way, other])}",
         )
@@ -75,7 +78,7 @@ def run(work: Work) -> Findings:
             "less_others": {f"{way}_{other}": difference for (way, other), difference in gain.items()},
         },
         tables=[
-            Table("Test error by scaling", ["", "inputs", "learning rate (mean loss)", "test error"], rows),
+            Table("Test error by scaling", ["", "inputs", "learning rate (for a mean loss)", "test error"], rows),
             elbo_table.table(every_network, nothing),
             Table(
                 "Validation error by scaling and learning rate (SGD)",
@@ -94,7 +97,10 @@ def run(work: Work) -> Findings:
         shortfalls=[
             *words.shortfalls(work),
             *_at_the_edge({SCALES[scale]: float(rates["tuned", scale]) for scale in SCALES}, work["rates"]),
-            "In the study, runs with different scalings had another learning rate than other runs. Ours have 0.1.",
+            (
+                "In the study, the runs that compare scalings had a different learning rate from its other runs. Our "
+                "runs have 0.1."
+            ),
         ],
     )
 
@@ -137,7 +143,10 @@ def _at_the_edge(chosen: Mapping[str, float], tried: Sequence[float]) -> list[st
     if not edge:
         return []
     return [
-        f"The rate chosen for {', '.join(edge)} is {max(tried):g}, the largest one tried. A larger one may be better."
+        (
+            f"The largest learning rate tried, {max(tried):g}, was chosen for: {', '.join(edge)}. A larger one may be "
+            f"better."
+        )
     ]
 
 
@@ -157,7 +166,7 @@ EXPERIMENT = Experiment(
     title="Pixels divided by 126, by 255, or standardised",
     study="D",
     question="Study D found that dividing pixels by 126, as the paper does, is 0.1 to 0.2 points better than the "
-    "usual scalings. Is the reason the scaling, or the learning rate that it implies?",
+    "usual scalings. Does the gain come from the scaling itself, or from the learning rate that it implies?",
     run=run,
     parts=tasks,
     quick={

@@ -95,7 +95,8 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
     lines = [
         Line(
             "settings trained",
-            f"listed in the paper without results; study D: too long ({hours:,.0f} h at its 75 epochs an hour)"
+            f"listed in the paper without results; not run in study D, where it would have taken {hours:,.0f} h (75 "
+            "epochs an hour)"
             if papers
             else "this grid is not the paper's",
             f"{scored} of {result['settings']} in {seconds / 60:.1f} min, {seconds / scored:.1f} s each",
@@ -109,8 +110,8 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
             + (
                 ""
                 if test is None or not papers
-                else f"; {100 * (test['error'] - PAPER_ERROR):+.2f} points from the paper's; the standard error of "
-                f"such a difference is {100 * chance:.2f}"
+                else f"; test error minus the paper's: {100 * (test['error'] - PAPER_ERROR):+.2f} points, with a "
+                f"standard error of {100 * chance:.2f}"
             ),
         ),
         *(
@@ -118,7 +119,7 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
                 f"{name}: lowest validation error by value",
                 "not published",
                 ", ".join(f"{value}: {100 * min(errors):.2f}%" for value, errors in _ordered(found[name])),
-                f"range of these errors: {100 * effect:.2f} points"
+                f"highest minus lowest: {100 * effect:.2f} points"
                 + (f"; {_told(differences[name])}" if differences[name] else ""),
             )
             for name, effect in effects.items()
@@ -129,10 +130,9 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
     tested = "" if test is None else f" and {100 * test['error']:.2f}% on the test images"
     return Findings(
         answer=f"{part}The best of {scored} settings has an error of {100 * best['validation_error']:.2f}% on the "
-        f"validation images{tested}: {first}."
-        + (f" The {matters} changes the lowest error most." if matters else "")
-        + _worth_of_draws(differences.get("draws per step", {}))
-        + f" It took {seconds / 60:.1f} minutes in all.",
+        f"validation images{tested}."
+        + (f" The {matters} matters most." if matters else "")
+        + _worth_of_draws(differences.get("draws per step", {})),
         lines=lines,
         numbers={
             "scored": scored,
@@ -153,15 +153,15 @@ def findings(work: Work, search: Search, result: Mapping[str, Any]) -> Findings:
         pictures=[
             Picture(
                 work.figure("hyperparameters", hyperparameter_figure(found)),
-                "Validation error of every network against each hyperparameter. The line joins the lowest errors.",
+                "Validation error of every network, by the value of each hyperparameter. The line joins the lowest "
+                "errors.",
             )
         ],
         shortfalls=_shortfalls(result, lost),
         reading="± is the standard error over pairs of networks that differ in one value and in the seed. Networks "
         "that "
         "were trained together share the order of the examples, and all share the validation images. The standard "
-        "error "
-        "does not include the effect of either.",
+        "error includes neither the effect of this order nor that of the choice of images.",
     )
 
 
@@ -189,7 +189,7 @@ def _ten_best(rows: list[dict[str, Any]]) -> Table:
             ]
             for row in ranked
         ],
-        "One network each. On 10,000 images a difference of a tenth of a point can be chance.",
+        "One network for each setting. On 10,000 images, a difference of a tenth of a point can be chance.",
     )
 
 
@@ -211,8 +211,8 @@ def _by_value(
         "By hyperparameter",
         ["value", "networks", "lowest", "median", "change from the first value, points"],
         rows,
-        "The last column is the mean difference between networks that differ only in this value and the seed, with its "
-        "standard error. All are scored on the same images.",
+        "Errors are on the validation images. The last column is the mean difference between networks that differ only "
+        "in this value and the seed, with its standard error. All are scored on the same images.",
     )
 
 
@@ -236,7 +236,7 @@ def against_the_first_value(rows: list[dict[str, Any]]) -> dict[str, dict[str, d
 
 def _told(differences: Mapping[str, dict[str, Any]]) -> str:
     values = (f"{value}: {_points(one)}" for value, one in differences.items())
-    return f"change from the first value, all else equal, in points: {', '.join(values)}"
+    return f"mean change from the first value, all else equal, in points: {', '.join(values)}"
 
 
 def _worth_of_draws(differences: Mapping[str, dict[str, Any]]) -> str:
@@ -246,10 +246,7 @@ def _worth_of_draws(differences: Mapping[str, dict[str, Any]]) -> str:
     if any(settled(one) for one in differences.values()):
         most = min(differences, key=lambda value: differences[value]["mean"])
         return f" All else equal, {most} draws a step change the error by {_points(differences[most])} points."
-    most = max(differences, key=int)
-    return (
-        f" More draws a step do not help significantly: {most} change the error by {_points(differences[most])} points."
-    )
+    return " More draws a step do not help significantly."
 
 
 def _points(difference: dict[str, Any]) -> str:
@@ -295,8 +292,8 @@ EXPERIMENT = Experiment(
     name="paper-grid",
     title="All settings of the paper's grid",
     study="D and the paper",
-    question="Which of the paper's settings is best on validation, which hyperparameters matter, and what does the"
-    " whole search cost?",
+    question="The paper by Blundell et al. 2015 lists a grid of settings. Which is best on validation images, which"
+    " hyperparameters matter, and what does the whole search cost?",
     run=run,
     quick={
         "search": {

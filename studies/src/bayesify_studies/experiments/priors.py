@@ -63,7 +63,8 @@ def run(work: Work) -> Findings:
             f"variation of a test error with 10 draws, over {work['repeats']} sets of draws",
             "up to 0.1 points",
             "; ".join(
-                f"{NAMES[prior]}: standard deviation {100 * found['deviation']:.3f}, range {100 * found['range']:.2f}"
+                f"{NAMES[prior]}: standard deviation {100 * found['deviation']:.3f} points, range "
+                f"{100 * found['range']:.2f} points"
                 for prior, found in again.items()
             ),
             f"the errors of one network differ by up to {100 * largest:.2f} points: " + _against_the_study(largest),
@@ -89,7 +90,7 @@ def run(work: Work) -> Findings:
                     "published (study D)",
                     "test error",
                     "minus that of N(0, 1)",
-                    "means within 3 e^-6 of zero",
+                    "share of means within 3 e^-6 of zero",
                 ],
                 [
                     [
@@ -103,9 +104,9 @@ def run(work: Work) -> Findings:
                     for way in WAYS
                     for prior in PRIORS
                 ],
-                f"Test error with {work['draws']} draws. The study's training keeps the epoch with the lowest "
-                "validation "
-                "error, Adam the last one." + words.COUNTED,
+                f"Test error with {work['draws']} draws. A mixture (pi, sigma1, sigma2) is the scale mixture pi N(0, "
+                f"sigma1^2) + (1 - pi) N(0, sigma2^2). The study's training keeps the epoch with the lowest "
+                f"validation error, Adam the last one." + words.COUNTED,
             ),
             elbo_table.table(every_network, nothing),
             nearness.table(work, NEAR, near, floors),

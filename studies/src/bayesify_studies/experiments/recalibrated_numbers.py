@@ -52,12 +52,13 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("recalibrated-numbers", _picture(told)),
-                "Mean coverage of the 90% interval before and after, for each table and method. Dotted: 90%.",
+                "Mean coverage of the 90% interval before and after recalibration, for each table and method. Dotted: "
+                "90%.",
             )
         ],
         shortfalls=_shortfalls(work, changes),
         reading="± is the standard error over resamplings. A change is significant if its 95% t interval excludes "
-        "zero; resamplings share rows, and the intervals are not corrected for that or for the number of comparisons.",
+        "zero. Resamplings share rows. The intervals are not corrected for that, nor for the number of comparisons.",
     )
 
 
@@ -127,13 +128,13 @@ def _answer(changes: Mapping[str, Any]) -> str:
 def _line(way: str, own: Mapping[str, Mapping[str, Any]]) -> Line:
     told = {what: _counts(own, what) for what in ("nll", "crps", "off")}
     names = {"nll": "NLL", "crps": "CRPS", "off": "distance of the coverage from 90%"}
-    each = "; ".join(f"{names[what]} lower on {low}, higher on {high}" for what, (low, high) in told.items())
+    each = "; ".join(f"{names[what]} lower in {low}, higher in {high}" for what, (low, high) in told.items())
     nll = [one["nll"]["mean"] for one in own.values()]
     return Line(
-        f"{way} against no recalibration, {len(own)} pairs",
+        f"`{way}` recalibration, compared with none, in {len(own)} cases",
         "none",
         each,
-        f"the mean change of the NLL is between {min(nll):+.3f} and {max(nll):+.3f} nats",
+        f"from case to case, the mean change of the NLL is between {min(nll):+.3f} and {max(nll):+.3f} nats",
     )
 
 
@@ -156,20 +157,23 @@ def _table(work: Work, name: str, told: Told) -> Table:
             )
     return Table(
         name,
-        ["", "recalibration", "NLL", "change", "CRPS", "in the 90% interval", "width"],
+        ["", "recalibration", "NLL", "change of NLL", "CRPS", "targets in the 90% interval", "width"],
         rows,
         f"{len(work.seeds)} resamplings: {work['rows']} rows to train, {work['held']} to recalibrate, at most "
-        f"{work['scored']} to score. Targets have standard deviation 1. A change with * has an interval without 0.",
+        f"{work['scored']} to score. Targets have standard deviation 1. `change of NLL` compares with no "
+        "recalibration; * marks a significant change. `width` is that of the 90% interval.",
     )
 
 
 def _shortfalls(work: Work, changes: Mapping[str, Any]) -> list[str]:
     worse = {way: sorted(one for one in own if settled(own[one]["nll"]) == 1) for way, own in changes.items()}
-    told = [f"{way} raises the NLL on: {', '.join(own)}." for way, own in worse.items() if own]
+    told = [
+        f"{way} recalibration raises the NLL in these cases: {', '.join(own)}." for way, own in worse.items() if own
+    ]
     return [
         *told,
-        f"{work['held']} rows are few for an isotonic map, whose density changes by steps.",
-        f"{work['rows']} rows to train, one kind of network, settings that were not tuned.",
+        f"{work['held']} rows are few for an isotonic map. The map has steps, so the predicted density has steps too.",
+        f"Only {work['rows']} rows to train and one kind of network were tried. The settings were not tuned.",
     ]
 
 
@@ -196,8 +200,8 @@ EXPERIMENT = Experiment(
     name="recalibrated-numbers",
     title="Recalibrated numbers",
     study="beyond the studies",
-    question="A regression predicts a distribution. Does a recalibration on other rows improve its NLL, its CRPS and "
-    "the coverage of its intervals?",
+    question="A regression predicts a distribution. A case is a table and a method. Does recalibration on held-out "
+    "rows improve the NLL, the CRPS and the coverage of the intervals?",
     run=run,
     quick=_SETTINGS | {"seeds": 3, "epochs": 100, "scored": 300},
     full=_SETTINGS | {"seeds": 20, "epochs": 300},

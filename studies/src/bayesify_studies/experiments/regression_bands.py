@@ -56,8 +56,8 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("regression-bands", picture({name: own[0] for name, own in rows.items()})),
-                "Median and interquartile range of each method's functions (first seed); crosses are the data, which "
-                "lies in [0, 0.5]; the dashed line is the curve without noise.",
+                "Median and quartiles of the functions that each method draws (first seed). Crosses are the data, all "
+                "with x from 0 to 0.5. The dashed line is the curve without noise.",
             )
         ],
         shortfalls=_shortfalls(widened, max(row["r_hat"] for row in rows["hmc"])),
@@ -152,7 +152,7 @@ def _answer(found: Mapping[str, Any], widened: int) -> str:
     banded = {name: one for name, one in found.items() if name != "point"}
     others = ", ".join(f"{style.TITLES[name]} {written(one['ratio'], '.1f')}" for name, one in banded.items())
     return (
-        f"The variational bands {word} away from the data. Width away from the data divided by width on it: {others}."
+        f"The variational bands {word} away from the data. Width away from the data divided by width near it: {others}."
     )
 
 
@@ -160,15 +160,16 @@ def _lines(found: Mapping[str, Any], against: Mapping[str, Any], widened: int) -
     own = found["variational"]
     lines = [
         Line(
-            "variational bands off the data",
+            "variational bands away from the data",
             "widen (a picture; Blundell et al. 2015)",
-            f"{written(own['ratio'], '.1f')} times as wide as on the data",
+            f"{written(own['ratio'], '.1f')} times as wide as near the data",
             {1: "they widen", 0: "not significant", -1: "they narrow"}[widened],
         ),
         Line(
             "a plain network's bands",
             "confident everywhere (a picture)",
-            f"width {found['point']['off']['mean']:.3f} off and {found['point']['on']['mean']:.3f} on the data",
+            f"width {found['point']['off']['mean']:.3f} away from the data and "
+            f"{found['point']['on']['mean']:.3f} near it",
             "a single function has no band",
         ),
     ]
@@ -177,11 +178,11 @@ def _lines(found: Mapping[str, Any], against: Mapping[str, Any], widened: int) -
         ends = [f"{math.exp(end):.2f}" for end in against[name].get("interval", ())]
         lines.append(
             Line(
-                f"{style.TITLES[name]}: width away from the data / on the data",
+                f"{style.TITLES[name]}: width away from the data / near it",
                 "not measured",
                 f"{written(found[name]['ratio'], '.1f')}; the variational ratio is "
                 f"{math.exp(against[name]['mean']):.2f} "
-                f"times that ({'95% interval ' + ' to '.join(ends) if ends else 'one seed: no interval'})",
+                f"times as large ({'95% interval ' + ' to '.join(ends) if ends else 'one seed: no interval'})",
                 f"variational bands widen {word}",
             )
         )
@@ -199,19 +200,21 @@ def _table(found: Mapping[str, Any]) -> Table:
         "Interquartile ranges",
         [
             "method",
-            "width on the data",
-            "width off it",
-            "off / on",
-            "error of the median on the data",
-            "share of the curve off the data within the draws",
+            "width near the data",
+            "width away from it",
+            "away / near",
+            "error of the median near the data",
+            "share of the curve within the draws, away from the data",
         ],
         [[style.TITLES[name], *(written(one[key], form) for key, form in keys.items())] for name, one in found.items()],
-        f"Off the data means x from {OFF[0][0]:g} to {OFF[0][1]:g} and from {OFF[1][0]:g} to {OFF[1][1]:g}. Means and "
-        f"standard errors over {len(found['point']['on']['values'])} seeds. The error is the root mean squared "
+        f"Near the data means x from {SEEN[0]:g} to {SEEN[1]:g}; away from it means x from {OFF[0][0]:g} to "
+        f"{OFF[0][1]:g} and from {OFF[1][0]:g} to {OFF[1][1]:g}. Means and "
+        f"standard errors over {len(found['point']['on']['values'])} seeds. The error of the median is its root mean "
+        "squared "
         f"distance "
         "from the curve without noise. The noise of y is about 0.06. The last column is the share of x at which the "
-        f"curve lies between the lowest and the highest draw. The ensemble has {MEMBERS} draws, the others have more, "
-        "which favours them. A plain network has no width; its ratio is set to 1.",
+        f"curve lies between the lowest and the highest draw. The ensemble has {MEMBERS} draws. The others have more, "
+        "which favours them in this column. A plain network has no width; its ratio is set to 1.",
     )
 
 
@@ -219,8 +222,8 @@ EXPERIMENT = Experiment(
     name="regression-bands",
     title="Uncertainty bands away from the data",
     study="F",
-    question="Do the quartile bands of a variational network widen where there is no data, as those of other "
-    "methods do?",
+    question="A regression shows its uncertainty as a band between the quartiles of its draws. Do the bands of a "
+    "variational network widen where there is no data, as those of other methods do?",
     run=run,
     quick={
         "seeds": 2,

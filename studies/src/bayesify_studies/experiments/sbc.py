@@ -88,7 +88,8 @@ def run(work: Work) -> Findings:
                     for name, each in judged.items()
                     for quantity, one in each.items()
                 ],
-                f"Uniform ranks have a mean of 0.5 and a standard deviation of {12**-0.5:.3f}; a smaller one means a "
+                "A rank is the number of draws below the true value, out of L draws. Uniform ranks divided by L have "
+                f"a mean of 0.5 and a standard deviation of {12**-0.5:.3f}; a smaller one means a "
                 "posterior that is too wide, a larger one a posterior that is too narrow. The chi-square test has 20 "
                 "bins, the ECDF test is Kolmogorov's. A method passes if all its p values are at least "
                 f"{LEVEL:g} divided by the number of p values.",
@@ -224,8 +225,8 @@ EXPERIMENT = Experiment(
     name="sbc",
     title="Simulation-based calibration of HMC, SGHMC, full-rank VI and Laplace",
     study="ours",
-    question="If weights are drawn from the prior and data from these weights, does each posterior contain the "
-    "true weights as often as it states?",
+    question="Weights are drawn from the prior, and data are drawn with these weights. Does each posterior then "
+    "contain the true weights as often as it states?",
     run=run,
     quick={"groups": 1, "together": 128, "steps": {"warm_up": 150, "sghmc": 1200, "full_rank": 1500, "laplace": 300}},
     full={"groups": 6, "together": 64, "steps": {"warm_up": 300, "sghmc": 2000, "full_rank": 3000, "laplace": 400}},

@@ -43,7 +43,7 @@ def run(work: Work) -> Findings:
     within = [abs(1 - one["adaptive"]["coverage"] - ALPHA) <= one["bound"] for own in told.values() for one in own]
     return Findings(
         answer=_answer(coverage, within),
-        lines=[_line(key, own) for key, own in told.items()],
+        lines=[_line(key, own, work["window"]) for key, own in told.items()],
         numbers={
             "resamplings": len(work.seeds),
             "coverage": coverage,
@@ -55,13 +55,18 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("time-series", _picture(told, work["window"])),
-                f"Rows in the order of one input: mean coverage of {work['window']} targets in a row. Dotted: 90%.",
+                f"Mean coverage in windows of {work['window']} targets in a row, where one input orders the rows. "
+                "Dotted: the 90% "
+                "that was asked for.",
             )
         ],
         shortfalls=[
-            "The series are real rows in an order that was made: no data set here has times.",
+            "The rows are real, but their order in time was made by us, by one input. No data set here has times.",
             "The theorem bounds the share of misses over the whole series, not in a window or for a single interval.",
-            f"The step is the library's default, {work['step']}; it was not tuned.",
+            (
+                "The step by which an adaptive interval changes after each target is the library's default, "
+                f"{work['step']}; it was not tuned."
+            ),
         ],
         reading="± is the standard error over resamplings.",
     )
@@ -138,13 +143,13 @@ def _answer(coverage: Mapping[str, Any], within: Sequence[bool]) -> str:
         return f"{min(means):.0%} to {max(means):.0%}"
 
     return (
-        f"Yes, on average over time. Where the inputs change, adaptive intervals cover {span('adaptive')} (wanted: "
+        f"Yes, on average over time. Where the inputs change, adaptive intervals cover {span('adaptive')} (asked for: "
         f"90%), split conformal {span('split')}, the ensemble's own {span('own')}. The theorem's bound holds in "
         f"{sum(within)} of {len(within)} series."
     )
 
 
-def _line(key: tuple[str, str], own: Sequence[Mapping[str, Any]]) -> Line:
+def _line(key: tuple[str, str], own: Sequence[Mapping[str, Any]], window: int) -> Line:
     name, series = key
     coverage, worst = _each(own, "coverage"), _each(own, "worst")
     bound = own[0]["bound"]
@@ -152,8 +157,8 @@ def _line(key: tuple[str, str], own: Sequence[Mapping[str, Any]]) -> Line:
         f"{name}, {series}: coverage of adaptive intervals",
         f"within {100 * bound:.1f} points of {1 - ALPHA:.0%} (theorem)",
         percent(coverage["adaptive"], 1),
-        f"split conformal {percent(coverage['split'], 1)}; worst window: adaptive {worst['adaptive']['mean']:.0%}, "
-        f"split {worst['split']['mean']:.0%}",
+        f"split conformal {percent(coverage['split'], 1)}; coverage of the worst {window} targets in a row: adaptive "
+        f"{worst['adaptive']['mean']:.0%}, split {worst['split']['mean']:.0%}",
     )
 
 
@@ -174,10 +179,18 @@ def _table(work: Work, series: str, told: Told) -> Table:
             )
     return Table(
         {"changing": "Inputs that change", "unchanged": "The same rows in random order"}[series],
-        ["", "interval", "coverage", f"worst {work['window']} in a row", "median width", "infinite"],
+        [
+            "",
+            "interval",
+            "coverage",
+            f"coverage of the worst {work['window']} in a row",
+            "median width",
+            "intervals of infinite width",
+        ],
         rows,
-        f"{len(work.seeds)} resamplings. Wanted: {1 - ALPHA:.0%}. Widths are in standard deviations of the training "
-        "targets, of the finite intervals.",
+        f"{len(work.seeds)} resamplings. The intervals were asked for a coverage of {1 - ALPHA:.0%}. `own` is the "
+        "ensemble's own interval. Widths are medians over the finite intervals, in standard deviations of the training "
+        "targets.",
     )
 
 
@@ -205,8 +218,8 @@ EXPERIMENT = Experiment(
     name="time-series",
     title="Intervals for a series that changes",
     study="beyond the studies",
-    question="Adaptive conformal intervals follow the misses. Do they keep their coverage when the future differs from "
-    "the past?",
+    question="Adaptive conformal intervals become wider after each target that they miss. Do they keep their coverage "
+    "when the future differs from the past?",
     run=run,
     quick=_SETTINGS | {"seeds": 3, "epochs": 100, "most": 900},
     full=_SETTINGS | {"seeds": 20, "epochs": 300},

@@ -25,13 +25,16 @@ from bayesify_studies.experiments.framework.work import Work
 TARGET, TARGET_STEPS = 4000.0, 50_000
 SHOWN = ("logistic thompson", "logistic ucb", "logistic greedy", "linear thompson", "linear greedy")
 REMARKS = (
-    "The logistic agent assumes that each act has two possible rewards, which it learns.",
+    "The logistic agent assumes that each act has two possible rewards. It learns their values.",
     "The logistic and linear agents have no network: the mushrooms are linearly separable.",
     "About 50 settings were played before those in the table, three to eight games each, with seeds 1000 to 4007.",
     "These games led to the logistic agent and to the settings in the table. About ten of the 50 were greedy.",
-    "Thompson sampling was chosen as the main agent in advance. That `ucb` has less regret was seen in scored games.",
+    (
+        "Thompson sampling was chosen as the main agent in advance. That `ucb` has less regret was seen only "
+        "afterwards, in the games that are scored here."
+    ),
     "Agents with networks do not play the mushroom bandit here; the page `mushroom` has them.",
-    "Only the logistic and linear agents on the mushroom bandit have chosen settings; the others have fixed ones.",
+    "Settings were chosen only for the logistic and linear agents on the mushroom bandit; all others have fixed ones.",
 )
 
 Rows = Mapping[str, Mapping[str, list[dict[str, Any]]]]
@@ -101,7 +104,9 @@ def _line(agent: str, regret: Mapping[str, Any], ahead: Mapping[str, Any], steps
         goal = f"at most {TARGET:,.0f} (target)"
     else:
         word = {-1: "logistic thompson is better", 1: "logistic thompson is worse", 0: "no significant difference"}
-        meaning = f"{word[settled(ahead[agent])]} (logistic thompson minus this: {between(ahead[agent], '+,.0f')})"
+        meaning = (
+            f"{word[settled(ahead[agent])]} (logistic thompson minus this agent: {between(ahead[agent], '+,.0f')})"
+        )
     return Line(f"mushroom, {agent}: cumulative regret after {steps:,} steps", goal, written(own, ",.0f"), meaning)
 
 
@@ -117,10 +122,10 @@ def _mushrooms(rows: Mapping[str, list[dict[str, Any]]]) -> Table:
         "Mushroom bandit",
         [
             "agent",
-            *(f"after {max(1, round(share * points)) * every:,}" for share in shares),
+            *(f"after {max(1, round(share * points)) * every:,} steps" for share in shares),
             "worst game",
-            "regret a step, last tenth",
-            "seconds a game",
+            "regret per step in the last tenth",
+            "seconds per game",
         ],
         [
             [
@@ -133,7 +138,7 @@ def _mushrooms(rows: Mapping[str, list[dict[str, Any]]]) -> Table:
             for agent, games in rows.items()
         ],
         f"Cumulative regret, mean and standard error over {len(next(iter(rows.values())))} games. A random act "
-        "costs 4.91. The first 32 acts are random and the same for all agents.",
+        "costs 4.91 on average. The first 32 acts are random and the same for all agents.",
     )
 
 
@@ -141,7 +146,7 @@ def _others(name: str, regret: Mapping[str, Any], steps: int) -> Table:
     best = min(regret, key=lambda agent: regret[agent]["mean"])
     return Table(
         f"{name} bandit, {steps:,} steps",
-        ["agent", "games", "regret", "minus the best agent's"],
+        ["agent", "games", "regret", "regret minus the best agent's"],
         [
             [
                 agent,
@@ -175,7 +180,8 @@ def _choices(tried: Mapping[str, Mapping[str, list[float]]], best: Mapping[str, 
             for text, values in own.items()
         ],
         f"{plan['seeds']} games of {plan['steps']:,} steps each, with seeds that are not scored. Agents that "
-        "sometimes act at random have the settings of the greedy agent. `ucb` has those of Thompson sampling.",
+        "sometimes act at random have the settings of the greedy agent. `ucb` has those of Thompson sampling. `prior` "
+        "and `noise` are standard deviations. `spread` multiplies the standard deviation of the posterior.",
     )
 
 

@@ -48,8 +48,8 @@ def results(work: Work, settings: Mapping[str, Any]) -> Results:
         f"{name} ({one.get('name', 'short training')})": one["failed"] for name, one in short.items() if "failed" in one
     }
     for name, one in told.items():
-        if "failed" in one:
-            failed[name] = one["failed"]
+        if why := one.get("failed", one.get("skipped")):
+            failed[name] = why
         else:
             found.setdefault(name.rsplit("-", 1)[0], []).append(one)
     plain = found.get("point", [])

@@ -42,11 +42,17 @@ def computed(folder: Path, size: Size, jobs: int, minutes: float | None, say: bo
 
 
 def cost(folder: Path) -> dict[str, Any]:
-    """Seconds of all cells of a folder, and the machines that they were computed on."""
+    """Seconds of all cells of a folder, the machines and commits that they were computed with, and the last day."""
     lines = read(folder / FILE).values()
-    machines = sorted({line["machine"] for line in lines})
-    spent = sum(line.get("seconds") or 0.0 for line in lines)
-    return {"cells": len(lines), "seconds": spent, "machine": " and ".join(machines) or "none"}
+    machines, commits = (sorted({line[name] for line in lines if line.get(name)}) for name in ("machine", "commit"))
+    found: dict[str, Any] = {
+        "cells": len(lines),
+        "seconds": sum(line.get("seconds") or 0.0 for line in lines),
+        "machine": " and ".join(machines) or "none",
+    }
+    days = [line["date"][:10] for line in lines if line.get("date")]
+    # Cells say themselves by which code they were computed; it need not be this code.
+    return found | ({"commit": " and ".join(commits), "date": max(days)} if commits and days else {})
 
 
 def size_of(settings: dict[str, Any]) -> Size:

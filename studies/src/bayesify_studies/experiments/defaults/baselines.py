@@ -99,6 +99,6 @@ def _gaussian(mean: Any, spread: Any, targets: Any) -> dict[str, Any]:
     return {
         "rmse": float(np.sqrt(np.mean((mean - targets) ** 2))),
         "nll": float(np.mean(0.5 * away**2 + np.log(spread) + 0.5 * math.log(2 * math.pi))),
-        "crps": crps(mean[:, None], spread[:, None], targets),
+        "crps": crps(mean[None], spread[None], targets),
         "coverage": float(np.mean(np.abs(away) <= _QUANTILE)),
     }

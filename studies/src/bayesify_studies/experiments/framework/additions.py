@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from bayesify_studies.experiments.framework.findings import Findings, Line, Table
+from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
+
+One = TypeVar("One")
 
 # `(compute, *arguments)`, by name.
 Parts = Mapping[str, tuple[Any, ...]]
@@ -19,12 +21,13 @@ Parts = Mapping[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Added:
-    """What an addition found; `numbers` stand under its name."""
+    """What an addition found; `numbers` stand under its name. A picture replaces one whose file has the same name."""
 
     numbers: Mapping[str, Any]
     lines: Sequence[Line] = ()
     tables: Sequence[Table] = ()
     shortfalls: Sequence[str] = ()
+    pictures: Sequence[Picture] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ def extend(findings: Findings, work: Work, additions: Sequence[Addition]) -> Non
         findings.lines += found.lines
         findings.tables += found.tables
         findings.shortfalls += found.shortfalls
+        findings.pictures = _replaced(findings.pictures, found.pictures, lambda one: one.file)
         findings.numbers = {**findings.numbers, one.name: dict(found.numbers)}
 
 
@@ -76,9 +80,18 @@ def join(results: dict[str, Any], work: Work, addition: Addition) -> dict[str, A
         "machines": cost.machines,
         "commit": " and ".join(cost.commits) or None,
         "dates": cost.dates,
+        "code": cost.code,
     }
+    if found.pictures:
+        own = [asdict(one) | {"file": f"{results['name']}-{one.file}"} for one in found.pictures]
+        kept["pictures"] = _replaced(results["pictures"], own, lambda one: one["file"])
     kept["numbers"] = {**results["numbers"], addition.name: dict(found.numbers)}
     kept["settings"] = {**work.settings, **results["settings"]}
-    kept["code"] = {**(results.get("code") or {}), **cost.code}
     kept["added"] = list(before.values())
     return kept
+
+
+def _replaced(pictures: Sequence[One], newer: Sequence[One], file: Callable[[One], str]) -> list[One]:
+    """Pictures in their order, those with a newer one of the same file replaced; other new ones at the end."""
+    fresh = {file(one): one for one in newer}
+    return [fresh.pop(file(one), one) for one in pictures] + list(fresh.values())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bayesify.evaluation.seed_statistics import paired, settled, settled_by_holm
+from bayesify_studies.experiments.study_d.words import IN_WORDS
 
 Numbers = Mapping[str, Any]
 Differences = dict[str, dict[str, Any]]
@@ -52,12 +53,35 @@ def _named(key: str, words: str = "") -> Callable[[Numbers], Differences]:
 
 
 def _over_seeds(numbers: Numbers) -> Differences:
-    return {f"scale mixture minus {name}": one["over_seeds"] for name, one in numbers["mixture_less"].items()}
+    kinds = {"plain": "plain network", "dropout": "dropout", "gaussian": "N(0, 1)"}
+    return {
+        f"scale mixture minus {kinds[kind]} with {units} units": one["over_seeds"]
+        for name, one in numbers["mixture_less"].items()
+        for kind, _, units in [name.partition("-")]
+    }
+
+
+def _lora(numbers: Numbers) -> Differences:
+    words = {"with_head": "Bayesian LoRA and head"}
+    found = {}
+    for name, one in numbers["exact_less"].items():
+        other, score = name.rsplit(" ", 1)
+        found[f"Bayesian LoRA minus {words.get(other, other.replace('_', ' '))}, {score}"] = one
+    return found
 
 
 def _reweighting(numbers: Numbers) -> Differences:
-    return {f"error, {name}": one for name, one in numbers["gain"].items()} | {
-        f"absolute skewness, {name}": one for name, one in numbers["change_of_absolute_skewness"].items()
+    return {f"test error {IN_WORDS[way]}": one for way, one in numbers["gain"].items()} | {
+        f"absolute skewness {IN_WORDS[way]}": one for way, one in numbers["change_of_absolute_skewness"].items()
+    }
+
+
+def _priors(numbers: Numbers) -> Differences:
+    mixtures = {"half": "(1/2, 1, e^-6)", "quarter": "(1/4, 1, e^-6)", "wide": "(3/4, 1, e^-8)"}
+    return {
+        f"mixture {mixtures[prior]} minus N(0, 1), {IN_WORDS[way]}": one
+        for name, one in numbers["less_gaussian"].items()
+        for way, _, prior in [name.partition("_")]
     }
 
 
@@ -82,11 +106,11 @@ FAMILIES: dict[str, Callable[[Numbers], Differences]] = {
     "fashion-table": _over_seeds,
     "hyperpriors": _hyperpriors,
     "kl-reweighting": _reweighting,
-    "lora": _named("exact_less", "Bayesian LoRA minus "),
+    "lora": _lora,
     "mnist-table": _over_seeds,
     "mushroom": _named("variational_less", "Thompson sampling minus "),
-    "normalisation": _named("less_others", "/ 126 minus "),
-    "priors": _named("less_gaussian"),
+    "normalisation": _named("less_others", "pixels / 126 minus "),
+    "priors": _priors,
     "pruning": pruning_rules,
     "transfer": _named("discounted_less", "discounted minus "),
     "unseen-class": _named("variational_less_dropout", "variational minus MC dropout, "),

@@ -99,6 +99,8 @@ def reproduce(
         **findings.to_dict(),
     }
     write_pages(out, results)
+    # All parts are done: what is left is of processes that were killed.
+    files.remove_leftovers(out, out / "parts", out / "figures")
     files.write_json(done, results)
     return results
 
@@ -113,9 +115,10 @@ def claim(out: Path, experiment: Experiment, preset: str, *, overwrite: bool = F
         there = json.loads(file.read_text(encoding="utf-8"))
         if there != question and not overwrite:
             raise RunError(f"{out} holds another experiment, or one with other settings: replace it with --overwrite")
-        if overwrite:
-            _clear(out)
-    elif out.is_dir() and any(out.iterdir()):
+        if not overwrite:
+            return
+        _clear(out)
+    elif out.is_dir() and not files.is_empty(out):
         raise RunError(f"{out} is not empty and holds no experiment of ours: choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     files.write_json(file, question)

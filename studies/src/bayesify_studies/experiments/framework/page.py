@@ -22,8 +22,9 @@ COLUMNS_ALONE = ("", "result", "what it means")
 READING = (
     '± is the standard error over seeds. "Better", "worse" and "significant" mean that the 95% t interval of the '
     "paired differences over seeds excludes zero. Unless a correction is named, each difference is tested on its own. "
-    "Then about one in twenty tests of equal methods is significant by chance. Variational networks that were trained "
-    "together share the order of the examples. Their standard errors do not include the effect of this order."
+    "Then about one in twenty comparisons of equally good methods is significant by chance. Variational networks "
+    "that were trained side by side saw the examples in the same order, whatever their seed. Their standard errors "
+    "do not include the effect of this order."
 )
 
 
@@ -114,14 +115,17 @@ def _how(results: Mapping[str, Any]) -> list[str]:
 
 
 def _when(computed: Mapping[str, Any]) -> str:
+    """The days of the computation. Early results recorded none: for them, the day on which they were published."""
     dates = computed.get("dates") or []
-    return f" on {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
+    if dates:
+        return f" on {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"
+    return f" on or before {computed['published']}" if computed.get("published") else ""
 
 
 def _added(results: Mapping[str, Any]) -> list[str]:
     """What was computed later than the rest, and how."""
     return [
-        f"Added later: {', '.join(table['title'] for table in one['tables'])} · machine: "
+        f"Added later: {', '.join(table['title'] for table in one['tables']) or 'pictures'} · machine: "
         f"{' and '.join(one['machines'])} · {one['seconds']:,.0f} s"
         + (f" · computed at commit {one['commit']}{_when(one)}." if one["commit"] else f" · computed{_when(one)}.")
         for one in results.get("added", [])
@@ -130,14 +134,24 @@ def _added(results: Mapping[str, Any]) -> list[str]:
 
 
 def _code(results: Mapping[str, Any]) -> str:
-    """Whether the code that computed a result is still the same."""
-    recorded = {module: state for module, state in (results.get("code") or {}).items() if state is not None}
-    if not recorded:
+    """Whether the code that computed a result is still the same, and whether that code was committed."""
+    commits = " ".join(one.get("commit") or "" for one in (results, *results.get("added", [])))
+    edited = " Some parts were computed from a copy with uncommitted changes." if "dirty" in commits else ""
+    return _state(results) + edited
+
+
+def _state(results: Mapping[str, Any]) -> str:
+    # An addition has a record of its own: the same module may have computed the rest in another state.
+    records = [
+        {module: state for module, state in (one.get("code") or {}).items() if state is not None}
+        for one in (results, *results.get("added", []))
+    ]
+    if not any(records):
         return "There is no record of the state of the code that computed this."
-    edited = code_state.changed(recorded)
+    edited = sorted({module for record in records for module in code_state.changed(record)})
     if not edited:
-        return "The experiment's code has not changed since it was computed."
-    return f"The experiment's code has changed since it was computed: {', '.join(edited)}."
+        return "The experiment's code has not changed since the result was computed."
+    return f"The experiment's code has changed since the result was computed. Changed modules: {', '.join(edited)}."
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

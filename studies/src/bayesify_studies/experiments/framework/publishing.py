@@ -27,8 +27,13 @@ BESIDE = (
     ),
     (
         "scale.json",
-        "requests a second of one and two workers, and steps of one and two processes",
+        "requests per second of a server with one and two workers, and training steps with one and two processes",
         "python studies/scripts/serve_wide.py; python studies/scripts/process_speed.py --table",
+    ),
+    (
+        "studio.json",
+        "how many milliseconds the studio takes in a browser to show its page, and to answer a pen stroke",
+        "python studies/scripts/studio.py --out docs/results/studio.json",
     ),
     ("mnist.json", "the README's MNIST networks, seed by seed", "python studies/scripts/mnist.py"),
     (
@@ -42,10 +47,15 @@ BESIDE = (
         "python -m bayesify_studies.experiments.defaults.run --processes 14 --out runs/defaults",
     ),
     ("moments.json", "predictions by moments, compared with 10,000 draws", "python studies/scripts/moments.py"),
+    (
+        "pymc-full-rank.json",
+        "the ELBO of PyMC's full-rank ADVI beside ours, on the network of hmc-distance",
+        "python studies/scripts/pymc_full_rank.py --python /path/of/pymc/bin/python",
+    ),
     ("pages.json", "small measurements for other pages of the documentation", "python studies/scripts/pages.py"),
     (
         "demo.json",
-        "the demo with every digit withheld in turn",
+        "the demo's scores, each digit left out of training in turn",
         "python -m bayesify.workflows.demo docs/results/demo.json",
     ),
 )

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # The file that says which experiment a folder holds.
 QUESTION = "experiment.json"
+# The state of code that changed between the parts of a result.
+SEVERAL = "several"
 
 
 class Cost(NamedTuple):
@@ -196,7 +198,11 @@ class Work:
         dates, commits, machines = (
             sorted({part[name] for part in parts if part.get(name)}) for name in ("date", "commit", "machine")
         )
-        code = {module: state for part in parts for module, state in part.get("code", {}).items()}
+        code: dict[str, str | None] = {}
+        for part in parts:
+            for module, state in part.get("code", {}).items():
+                # Parts of several states have none that could be that of today's code.
+                code[module] = state if code.get(module, state) == state else SEVERAL
         return Cost(sum(part["seconds"] for part in parts), machines, commits, dates, code)
 
     def _file(self, name: str) -> Path:

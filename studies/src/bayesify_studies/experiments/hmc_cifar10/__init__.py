@@ -68,7 +68,8 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("distance", _picture(rows)),
-                "Distance from HMC, and NLL; lower is better in both. Dotted: the paper's best method.",
+                "Distance from HMC (total variation) and NLL. Lower is better in both. Dotted: the paper's best "
+                "method.",
             )
         ],
         shortfalls=[*_tempered(own), *_shortfalls(rows, best, told)],
@@ -96,8 +97,8 @@ def _answer(rows: Mapping[str, Mapping[str, Any]], best: str) -> str:
     then = f" Next: {TITLES[others[0]]}, {rows[others[0]]['total_variation']:.3f}." if others else ""
     verdict = "below" if distance < TARGET else "above"
     return (
-        f"{TITLES[best]} comes nearest to HMC: total variation {distance:.3f} after {rows[best]['epochs']} epochs, "
-        f"{verdict} the {TARGET} of the paper's best method.{then}"
+        f"Nearest to HMC: {TITLES[best]}, with a total variation of {distance:.3f} after {rows[best]['epochs']} "
+        f"epochs. This is {verdict} the {TARGET} of the paper's best method.{then}"
     )
 
 
@@ -130,8 +131,9 @@ def _table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
             ]
             for kind, row in sorted(rows.items(), key=lambda item: item[1]["total_variation"])
         ],
-        "On the test images that chose nothing. Epochs and minutes of training are added over networks or chains; "
-        "several were trained at once on one GPU, so the minutes overlap.",
+        "Scores are on test images that had no part in choosing settings. Total variation and agreement compare with "
+        "HMC's predictions. Epochs and minutes of training are added over networks or chains. Several were trained at "
+        "once on one GPU, so the minutes overlap.",
     )
 
 
@@ -144,10 +146,11 @@ def _choices(tried: Mapping[str, float], best: str, images: int, chains: int) ->
         )
     return Table(
         "Settings of SGHMC",
-        ["learning rate at first", "rate of the samples", "temperature", "total variation", ""],
+        ["initial learning rate", "learning rate while sampling", "temperature", "total variation", ""],
         rows,
-        f"{chains} chains each, on {images:,} test images that are not scored. The other methods have one setting "
-        "each, not chosen.",
+        f"{chains} chains for each setting, judged on {images:,} test images that have no part in the scores above. "
+        f"For the other "
+        "methods only one setting was tried.",
     )
 
 
@@ -171,17 +174,20 @@ def _shortfalls(rows: Mapping[str, Mapping[str, Any]], best: str, told: Mapping[
     late = Counter(name.rsplit("-", 1)[0] for name, one in told.items() if "skipped" in one)
     if late:
         missing = ", ".join(f"{number} of {kind}" for kind, number in late.items())
-        lines.append(f"Parts that were planned and not computed, for lack of time: {missing}.")
+        lines.append(f"Runs that were planned, but not computed for lack of time: {missing}.")
     if rows[best]["total_variation"] >= TARGET:
         lines.append(f"The goal, {TARGET}, is missed by {rows[best]['total_variation'] - TARGET:.3f}.")
     return [
         *lines,
         "The published distances are quoted from notes and were not checked against the paper's table.",
         "The paper's budgets, in epochs, are far larger than ours.",
-        "20 of the 10,000 test images are inexact copies, which moves no score by more than 0.002.",
-        "One run of each method: how much another seed would change is not known.",
-        "Methods other than SGHMC have one setting, not chosen.",
-        "Chains that began at a draw of the prior were far from HMC after 40 epochs: 0.26 to 0.33 (commit eff15cc).",
+        "20 of the 10,000 test images are inexact copies of the originals. This moves no score by more than 0.002.",
+        "Each method was run once, so it is not known how much another seed would change.",
+        "For methods other than SGHMC only one setting was tried.",
+        (
+            "Chains that began at a draw of the prior were far from HMC after 40 epochs: total variation 0.26 to 0.33 "
+            "(commit eff15cc)."
+        ),
         "A prior of variance 5 was not tried.",
     ]
 
@@ -212,7 +218,8 @@ EXPERIMENT = Experiment(
     name="hmc-cifar10",
     title="Distance from HMC on CIFAR-10",
     study="the field",
-    question="How close does each method come to the predictions of HMC for a ResNet-20 on CIFAR-10?",
+    question="Izmailov et al. 2021 ran HMC, the most exact method, for a ResNet-20 on CIFAR-10. How close does each "
+    "method come to its predictions?",
     run=run,
     quick=QUICK,
     full=FULL,

@@ -30,7 +30,15 @@ TITLES = {
     "fine-tuned": "fine-tuning",
     "joint": "all tasks at once",
 }
-PUBLISHED = {"coreset": "93% (Nguyen et al. 2018)", "posterior": "90% (Nguyen et al. 2018)", "ewc": "84% (the same)"}
+MEANT = {
+    "permuted": "Each task has its own fixed order of the pixels.",
+    "split": "In each task the network tells two digits apart.",
+}
+PUBLISHED = {
+    "coreset": "93% (Nguyen et al. 2018)",
+    "posterior": "90% (Nguyen et al. 2018)",
+    "ewc": "84% (Nguyen et al. 2018)",
+}
 
 
 def run(work: Work) -> Findings:
@@ -46,7 +54,7 @@ def run(work: Work) -> Findings:
     }
     tasks = settings["tasks"]
     return Findings(
-        answer=_answer(accuracy, ahead, tasks),
+        answer=_answer(accuracy),
         lines=[_line(way, accuracy["permuted"], ahead["permuted"], tasks) for way in TITLES],
         numbers={"accuracy": accuracy, "coresets_less": ahead, "chosen": best, "tasks": tasks},
         tables=[
@@ -56,9 +64,8 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("learning-on", _picture(rows["permuted"])),
-                "Permuted digits: mean accuracy over the tasks so far, after each task. Thick lines are means over "
-                "seeds, thin lines "
-                "single seeds.",
+                "Permuted digits: accuracy after each task, as the mean over the tasks learned so far. Thick lines are "
+                "means over seeds, thin lines single seeds.",
             )
         ],
         shortfalls=[*_shortfalls(accuracy, ahead, tasks), *_edges(settings["tries"], best)],
@@ -72,16 +79,12 @@ def _values(rows: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[float]]:
     }
 
 
-def _answer(accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks: int) -> str:
-    own = accuracy["permuted"]
-    word = {1: "better than", -1: "worse than", 0: "not significantly different from"}
-    said = ", ".join(
-        f"{word[settled(one)]} {TITLES[way]} ({percent(own[way], 1)})" for way, one in ahead["permuted"].items()
-    )
-    split = ", ".join(f"{TITLES[way]} {percent(one, 1)}" for way, one in accuracy["split"].items())
+def _answer(accuracy: Mapping[str, Any]) -> str:
+    split = {way: percent(one, 1) for way, one in accuracy["split"].items()}
     return (
-        f"After {tasks} tasks of permuted digits the posterior as the next prior, with coresets, has a mean accuracy "
-        f"of {percent(own['coreset'], 1)}: {said}. On split digits: {split}."
+        f"Split digits: mean accuracy {split['coreset']} with coresets, {split['posterior']} without, {split['ewc']} "
+        f"with elastic weight consolidation, {split['fine-tuned']} with fine-tuning, {split['joint']} with all tasks "
+        "at once."
     )
 
 
@@ -91,7 +94,7 @@ def _line(way: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks
         meaning = f"the target of {TARGET:.0%} is {'' if reached else 'not '}reached"
         meaning = meaning if tasks == TARGET_TASKS else f"{tasks} tasks: the target is for {TARGET_TASKS}"
     else:
-        word = {1: "with coresets is better", -1: "with coresets is worse", 0: "not significant"}
+        word = {1: "coresets are better", -1: "coresets are worse", 0: "no significant difference from coresets"}
         meaning = f"{word[settled(ahead[way])]}: {between(ahead[way], '+.1f', 100)} points"
     published = PUBLISHED.get(way, "none") if tasks == TARGET_TASKS else "none"
     return Line(f"permuted digits, {tasks} tasks, {TITLES[way]}", published, percent(accuracy[way], 1), meaning)
@@ -107,7 +110,7 @@ def _table(kind: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], row
 
     return Table(
         f"{kind} digits",
-        ["way", "mean accuracy", "on the first task", "gain by coresets over it, points"],
+        ["way", "mean accuracy", "accuracy on the first task", "accuracy with coresets minus this one, points"],
         [
             [
                 TITLES[way],
@@ -117,9 +120,8 @@ def _table(kind: str, accuracy: Mapping[str, Any], ahead: Mapping[str, Any], row
             ]
             for way, one in accuracy.items()
         ],
-        "Accuracy on test images after the last task: the mean over all tasks, and on the first task. Means and "
-        "standard "
-        "errors over seeds. The gain is paired over seeds.",
+        f"{MEANT[kind]} Both accuracies are on test images, after the last task has been learned: the mean over all "
+        "tasks, and that on the first task. Means and standard errors over seeds. Differences are paired over seeds.",
     )
 
 
@@ -137,8 +139,11 @@ def _choices(tried: Mapping[str, Mapping[str, float]], best: Mapping[str, Any]) 
             for way, own in tried.items()
             for text, value in own.items()
         ],
-        "Chosen on permuted digits, on held-out training images, with a seed that is not scored; the posterior with "
-        "coresets. Fine-tuning and all tasks at once use the network chosen for elastic weight consolidation.",
+        "Settings are chosen by the accuracy on held-out training images of permuted digits, with a seed that is not "
+        "scored. The posterior is judged with its coresets. Fine-tuning and all tasks at once use the network chosen "
+        "for elastic weight consolidation. `prior` is the standard deviation of the first prior, `rho` the start of "
+        "the "
+        "widths before softplus, `rate` the learning rate, `strength` the factor of the penalty.",
     )
 
 
@@ -157,10 +162,10 @@ def _shortfalls(accuracy: Mapping[str, Any], ahead: Mapping[str, Any], tasks: in
     ]
     return [
         *told,
-        "One number of epochs, one batch size and one starting width; no others were tried.",
+        "Only one number of epochs, one batch size and one starting width were tried.",
         (
-            "The networks of all seeds are trained side by side by code of the study. Its gradients are those of "
-            "`Variational` with the estimator `local`, which a test checks; `Continual` trains one network at a time."
+            "The study trains the networks of all seeds side by side, with its own code. A test checks that its "
+            "gradients are those of `Variational` with the estimator `local`. `Continual` trains one network at a time."
         ),
         "Split digits use the settings that were chosen on permuted digits.",
     ]
@@ -174,9 +179,7 @@ def _edges(tries: Mapping[str, list[dict[str, Any]]], best: Mapping[str, Any]) -
             values = sorted({tried[key] for tried in own})
             if len(values) > 2 and best[way][key] in {values[0], values[-1]}:
                 word = "smallest" if best[way][key] == values[0] else "largest"
-                told.append(
-                    f"{TITLES[way]}: the {key} that was chosen, {best[way][key]:g}, is the {word} that was tried."
-                )
+                told.append(f"{TITLES[way]}: the chosen {key}, {best[way][key]:g}, is the {word} that was tried.")
     return told
 
 
@@ -202,7 +205,8 @@ EXPERIMENT = Experiment(
     name="learning-on",
     title="Learning one task after another",
     study="beyond the studies",
-    question="Does using the posterior as the next prior keep what was learned on earlier tasks?",
+    question="A network learns one task after another. Does it forget less if its posterior becomes the prior of the "
+    "next task?",
     run=run,
     quick=QUICK,
     full=FULL,

@@ -35,13 +35,14 @@ JUDGED = {
 }
 NOTES = {
     "numbers": "Concrete strength (MPa), diabetes progression (points), power output (MW), protein distance "
-    "(angstrom). CRPS in these units, NLL in nats.",
-    "censored": f"Training targets above their {OBSERVED:.0%} quantile are known only to be above it. Scores are "
-    "against the true numbers of rows that were not trained on.",
-    "counts": "The age of concrete in days; inked blocks in the right half of an 8x8 digit. Gaussian noise gives "
-    "a count the probability of the interval from half below it to half above it.",
-    "ordinal": "Party identification from 1 to 7 in two surveys; diabetes progression and concrete strength in fifths. "
-    "RPS: ranked probability score, the mean squared error of the cumulative probabilities.",
+    "(angstrom). CRPS is in these units, NLL in nats.",
+    "censored": f"Training targets above the {OBSERVED:.0%} quantile are censored: it is only known that they are "
+    "above this limit. Scores compare predictions with the true numbers, on rows that were not trained on. Without a "
+    "likelihood for censored targets, one can take the limit as the value, or train without these rows.",
+    "counts": "The age of concrete in days; the number of inked blocks in the right half of an 8x8 digit. With "
+    "Gaussian noise, the probability of a count is that of the interval from one half below it to one half above it.",
+    "ordinal": "Party identification from 1 to 7 in two surveys; diabetes progression and concrete strength, cut into "
+    "fifths. RPS: ranked probability score, the mean squared error of the cumulative probabilities.",
     "tags": "Five properties of a mushroom from its cap, habitat and population; four properties of an 8x8 digit. "
     "Scores are means over the tags.",
 }
@@ -74,14 +75,15 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("likelihoods", _picture(changes)),
-                "Change of the proper score against the plain likelihood, with 95% intervals that take the overlap of "
-                "the resamplings into account. Left of the line is better.",
+                "Change of the score (CRPS, RPS or Brier) relative to the plain likelihood, with 95% intervals. Marks "
+                "left of the line are better than it. The intervals are wider because resamplings share rows.",
             )
         ],
         shortfalls=_shortfalls(work, helps),
-        reading="± is the standard error over resamplings, which share rows. Lower and higher are judged by a 95% t "
-        "interval of the paired difference whose variance is corrected for the shared rows (C. Nadeau and Y. Bengio, "
-        "Inference for the generalization error, 2003). The intervals are not corrected for the number of comparisons.",
+        reading='± is the standard error over resamplings, which share rows. "Better", "worse", "lower" and '
+        '"higher" mean that the 95% t interval of the paired difference excludes zero. Its variance is corrected for '
+        "the shared rows (C. Nadeau and Y. Bengio, Inference for the generalization error, 2003). The intervals are "
+        "not corrected for the number of comparisons.",
     )
 
 
@@ -136,24 +138,28 @@ def _file(family: str, name: str, way: str) -> str:
 
 
 def _answer(helps: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
-    told = []
-    for family, own in helps.items():
-        each = [
-            f"{way} better on {one['better']}, worse on {one['worse']} of {one['tables']}" for way, one in own.items()
-        ]
-        told.append(f"{TITLES[family]}, by {JUDGED[family][1]} against {_plain(family)}: {', '.join(each)}.")
-    return " ".join(told)
+    def on(family: str, way: str) -> str:
+        return f"{helps[family][way]['better']} of {helps[family][way]['tables']}"
+
+    return (
+        f"Better than the plain likelihood: censored on {on('censored', 'censored')} tables, mixture "
+        f"{on('numbers', 'mixture of 3')}, heteroscedastic {on('numbers', 'heteroscedastic')}, quantiles "
+        f"{on('numbers', 'quantiles')}, negative binomial {on('counts', 'negative binomial')}, multi-label "
+        f"{on('tags', 'multi-label')}, ordinal {on('ordinal', 'ordinal')} "
+        f"({helps['ordinal']['ordinal']['nll_better']} by NLL)."
+    )
 
 
 def _line(family: str, way: str, one: Mapping[str, int], changes: Changes) -> Line:
     own = {name: changes[family, name, way]["score"]["mean"] for name in TABLES[family]}
     best, worst = min(own, key=own.__getitem__), max(own, key=own.__getitem__)
     return Line(
-        f"{TITLES[family]}: {way} against {_plain(family)}",
+        f"{TITLES[family]}: `{way}`, compared with `{_plain(family)}`",
         "none",
-        f"{JUDGED[family][1]} lower on {one['better']}, higher on {one['worse']} of {one['tables']}",
-        f"from {own[best]:+.1%} ({best}) to {own[worst]:+.1%} ({worst}); NLL lower on {one['nll_better']}, higher on "
-        f"{one['nll_worse']}",
+        f"{JUDGED[family][1]} better on {one['better']}, worse on {one['worse']} of {one['tables']} tables",
+        f"{JUDGED[family][1]} changes by {own[best]:+.1%} ({best}) to {own[worst]:+.1%} ({worst}); NLL better on "
+        f"{one['nll_better']}, "
+        f"worse on {one['nll_worse']}",
     )
 
 
@@ -176,10 +182,10 @@ def _table(family: str, told: Told, changes: Changes) -> Table:
                     percent(estimate(own[last]), 1),
                 ]
             )
-    heading_last = "accuracy" if last == "accuracy" else f"in the {LEVEL:.0%} interval"
+    heading_last = "accuracy" if last == "accuracy" else f"targets in the {LEVEL:.0%} interval"
     return Table(
         TITLES[family],
-        ["", "likelihood", heading, "change", "NLL", "change", heading_last],
+        ["", "likelihood", heading, f"change of {heading}", "NLL", "change of NLL", heading_last],
         rows,
         f"{NOTES[family]} * marks a significant change.",
     )
@@ -200,23 +206,26 @@ def _shortfalls(work: Work, helps: Mapping[str, Mapping[str, Mapping[str, int]]]
     chosen = (
         "Three settings were tried, with the plain likelihoods, on validation rows. This favours the plain "
         "likelihoods. "
-        "The third setting was tried on numbers only."
+        "The third setting was tried only for the family Numbers."
     )
     few = (
         f"{work['steps']} steps are few. Learned noise scales and dispersions start wide and may not have converged. "
         f"Most "
-        "90% intervals contain more than 90%, and a converged negative binomial would be as good as Poisson."
+        "90% intervals contain more than 90% of the targets. A converged negative binomial would be as good as Poisson."
     )
     left = "Student t noise and a third table of counts were left out for lack of time, before their scores were seen."
     return [
-        *([f"No table has a lower CRPS, RPS or Brier score with: {', '.join(useless)}."] if useless else []),
+        *([f"Not better on any table by CRPS, RPS or Brier score: {', '.join(useless)}."] if useless else []),
         f"At most {work['most']} training rows and one kind of network. With more rows the order may differ.",
         chosen,
         few,
         left,
         "The machine was busy, so the time below is too long.",
-        f"{comparisons} comparisons. By chance alone, about one in 40 is called lower and one in 40 higher.",
-        "Censored targets, fifths and tags were made from complete tables, so the true values are known.",
+        (
+            f"The page makes {comparisons} comparisons. By chance alone, about one in 40 is called better and one in "
+            "40 worse."
+        ),
+        "Censored targets, ordered fifths and tags were made from complete tables, so the true values are known.",
     ]
 
 
@@ -260,8 +269,8 @@ EXPERIMENT = Experiment(
     name="likelihoods",
     title="Likelihoods that fit the targets",
     study="beyond the studies",
-    question="Quantiles, noise that depends on the input, mixtures, censored numbers, counts, ordered classes, several "
-    "tags: does the likelihood that fits the targets predict better than the plain one?",
+    question="Some likelihoods are made for one kind of targets: censored numbers, counts, ordered classes, several "
+    "tags, noise that depends on the input. Do they predict better than the plain likelihood?",
     run=run,
     quick=_SETTINGS | {"seeds": 3, "most": 200, "steps": 100, "batch": 200, "draws": 10},
     full=_SETTINGS | {"seeds": 20, "most": 500, "steps": 400, "batch": 500, "draws": 30},

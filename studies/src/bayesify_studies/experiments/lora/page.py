@@ -17,7 +17,7 @@ from bayesify.evaluation.seed_statistics import (
 )
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.lora.adapting import MEMBERS, SCORES, WAYS, Setting
+from bayesify_studies.experiments.lora.adapting import SCORES, WAYS, Setting
 from bayesify_studies.experiments.lora.network import ALPHA, RANK
 
 # By way and score, one value for each seed.
@@ -49,7 +49,7 @@ def findings(
         for score in SCORES
     }
     return Findings(
-        answer=_answer(work, values, gaps),
+        answer=_answer(work, values),
         lines=[_line(other, values, gaps) for other in WAYS if other != OURS],
         numbers={
             "old_accuracy": estimate(old),
@@ -64,7 +64,7 @@ def findings(
         pictures=[
             Picture(
                 work.figure("lora", picture(values)),
-                "Scores on test texts of the new intents: each seed a dot, the mean over seeds a bar. Higher accuracy, "
+                "Scores on test texts of the new intents. A dot is a seed, a bar the mean over seeds. Higher accuracy, "
                 "lower NLL and lower ECE are better.",
             )
         ],
@@ -72,27 +72,10 @@ def findings(
     )
 
 
-def _answer(work: Work, values: Values, gaps: Mapping[Any, dict[str, Any]]) -> str:
-    def of(way: str) -> str:
-        own = values[way]
-        return (
-            f"{percent(estimate(own['accuracy']), 1)} accuracy, NLL {written(estimate(own['nll']))}, "
-            f"ECE {written(estimate(own['ece']))}"
-        )
-
-    compared = "; ".join(
-        f"{_HEADS[score]} {_SAID[_SIGN[score] * settled(gaps['plain', score])]} "
-        f"({between(gaps['plain', score], '+.3f')})"
-        for score in SCORES
-    )
+def _answer(work: Work, values: Values) -> str:
     best = {score: max(WAYS, key=partial(_goodness, values, score)) for score in SCORES}
-    leaders = ", ".join(f"{_HEADS[score]}: {WAYS[way]}" for score, way in best.items())
-    return (
-        f"{work['count']} texts of each new intent. Bayesian LoRA by the ELBO: {of(OURS)}. LoRA: {of('plain')}. An "
-        f"ensemble of {MEMBERS}: {of('ensemble')}. Bayesian LoRA compared with LoRA, paired over seeds: {compared}. "
-        f"Best "
-        f"means: {leaders}."
-    )
+    leaders = ", ".join(f"{WAYS[way]} ({_HEADS[score]})" for score, way in best.items())
+    return f"Training uses {work['count']} texts of each new intent. The best mean scores are those of: {leaders}."
 
 
 def _goodness(values: Values, score: str, way: str) -> float:
@@ -112,7 +95,7 @@ def _line(other: str, values: Values, gaps: Mapping[Any, dict[str, Any]]) -> Lin
         f"{_HEADS[score]} {_SAID[_SIGN[score] * settled(gaps[other, score])]} ({between(gaps[other, score], '+.3f')})"
         for score in SCORES
     )
-    return Line(f"Bayesian LoRA (ELBO) against {WAYS[other]}", "none", own, meaning)
+    return Line(f"Bayesian LoRA (ELBO), compared with {WAYS[other]}", "none", own, meaning)
 
 
 def _scores(values: Values) -> Table:
@@ -137,9 +120,9 @@ def _settings(chosen: Mapping[str, Setting], tried: Mapping[str, int]) -> Table:
         "Chosen on validation texts",
         ["", "prior's standard deviation", "learning rate", "temperature of the KL", "settings tried"],
         rows,
-        "Chosen by NLL, with a seed that is not scored. The ensemble and both Laplace approximations use the "
-        "settings of "
-        "LoRA. Laplace then scales the prior by the marginal likelihood.",
+        "Settings are chosen by NLL, with a seed that is not scored. The ensemble and both Laplace approximations use "
+        "the settings of LoRA. The Laplace approximations then choose the prior's scale by the marginal likelihood. "
+        "`tempered`: the KL has less weight than in the ELBO. `and head`: the output layer has a posterior too.",
     )
 
 
@@ -176,7 +159,6 @@ def _shortfalls(work: Work, gaps: list[dict[str, Any]]) -> list[str]:
         f"{len(work.seeds)} seeds. The settings were chosen with one other seed.",
         (
             "Twelve results on validation texts were seen before these settings were fixed. They had other settings "
-            "and "
-            "fewer epochs: nine were of an earlier form of this experiment, three of a measurement of its time."
+            "and fewer epochs. Nine came from an earlier form of this experiment, three from timing it."
         ),
     ]

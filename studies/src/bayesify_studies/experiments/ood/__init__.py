@@ -50,7 +50,7 @@ def run(work: Work) -> Findings:
     }
     best = {key: max(own, key=lambda cell: own[cell]["mean"]) for key, own in areas.items()}
     return Findings(
-        answer=_answer(areas, best),
+        answer=_answer(areas),
         lines=[line for key, own in areas.items() for line in _lines(key, own)],
         numbers={
             "auroc": {kind: _nested(own) for (_, kind), own in areas.items()},
@@ -62,7 +62,11 @@ def run(work: Work) -> Findings:
             *(_with_confidence(work, good[problem], problem) for problem in work["problems"]),
         ],
         pictures=[
-            Picture(work.figure("ood", _picture(areas, work["methods"])), "Mean AUROC of every score and method.")
+            Picture(
+                work.figure("ood", _picture(areas, work["methods"])),
+                "Mean AUROC of every score and method: how well it separates unknown inputs from known ones. Higher is "
+                "better.",
+            )
         ],
         shortfalls=[*_shortfalls(work, areas, best), *_failures(work, good)],
         reading="± is the standard error over seeds. A difference is significant if the 95% t interval of the paired "
@@ -105,44 +109,39 @@ def _nested(areas: Mapping[Cell, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _named(cell: Cell) -> str:
-    return f"{CARDS[cell[0]].title}, {_said(cell[1])}"
+    return f"{CARDS[cell[0]].title} with {_said(cell[1])}"
 
 
 def _said(score: str) -> str:
     return score.replace("_", " ")
 
 
-def _answer(areas: Mapping[Cell, Mapping[Cell, Any]], best: Mapping[Cell, Cell]) -> str:
-    told = []
-    for key, own in areas.items():
-        cell, title = best[key], TITLES[key[1]]
-        check = own["variational", DEFAULT]
-        told.append(
-            f"For {title}, the default check ({DEFAULT} on the inputs) has an AUROC of {written(check, '.3f')}, and "
-            f"the entropy of the variational network {written(own['variational', 'entropy'], '.3f')}. The best of "
-            f"{len(own)} pairs of a method and a score has {written(own[cell], '.3f')} ({_named(cell)})."
-        )
-    return " ".join(told)
+def _answer(areas: Mapping[Cell, Mapping[Cell, Any]]) -> str:
+    each = ", ".join(
+        f"{TITLES[kind]} {own['variational', DEFAULT]['mean']:.3f} and {own['variational', 'entropy']['mean']:.3f}"
+        for (_, kind), own in areas.items()
+    )
+    return f"AUROC of the default check ({DEFAULT}) and of the variational network's entropy: {each}."
 
 
 def _lines(key: Cell, own: Mapping[Cell, Any]) -> list[Line]:
     """The best pair of all, and the best whose score needs the network."""
     of_network = {cell: one for cell, one in own.items() if cell[1] not in OF_INPUTS}
-    return [_line(key, own, "of all"), _line(key, of_network, "with a score of the network")]
+    return [_line(key, own, "best method and score"), _line(key, of_network, "best where the score needs a network")]
 
 
 def _line(key: Cell, own: Mapping[Cell, Any], which: str) -> Line:
     kind, goal = key[1], GOALS.get(key[1])
     cell = max(own, key=lambda one: own[one]["mean"])
     value = own[cell]["mean"]
-    reached = "" if goal is None else f"the goal is {'reached' if value >= goal else f'missed by {goal - value:.3f}'}; "
+    reached = "" if goal is None else f"goal {'reached' if value >= goal else f'missed by {goal - value:.3f}'}; "
     second = max((other for other in own if other[1] != cell[1]), key=lambda other: own[other]["mean"])
     word = "better than" if settled(_gap(own[cell], own[second])) == 1 else "not significantly different from"
     return Line(
-        f"AUROC for {TITLES[kind]}, the best pair {which}: {_named(cell)}",
+        f"AUROC for {TITLES[kind]}, {which}: {_named(cell)}",
         "none" if goal is None else f"at least {goal} (goal)",
         written(own[cell], ".3f"),
-        f"{reached}{word} the best pair with another score ({_named(second)}, {written(own[second], '.3f')})",
+        f"{reached}{word} the best result of any other score ({_named(second)}, {written(own[second], '.3f')})",
     )
 
 
@@ -158,8 +157,9 @@ def _table(key: Cell, own: Mapping[Cell, Any], work: Work) -> Table:
             ]
             for method in work["methods"]
         ],
-        f"{_seeds(work, problem)} Known test images against unknown inputs. A plain network has no draws that could "
-        "disagree.",
+        f"{_seeds(work, problem)} AUROC of known test images against unknown inputs. `knn` and `mahalanobis` are "
+        "distances to "
+        "the training images, in pixels or in the last layer. A plain network has no draws, so two scores are missing.",
     )
 
 
@@ -173,8 +173,8 @@ def _accepted(work: Work, good: Good, problem: str) -> Table:
             [_said(score), *(percent(estimate([one[kind][score] for one in cells]), 1) for kind in kinds)]
             for score in SCORES
         ],
-        f"{_seeds(work, problem)} The variational network. Each threshold accepts {work['coverage']:.0%} of the "
-        "training inputs.",
+        f"{_seeds(work, problem)} Share of the inputs that the variational network accepts. Each threshold accepts "
+        f"{work['coverage']:.0%} of the training inputs. For unknown inputs, lower is better.",
     )
 
 
@@ -199,11 +199,10 @@ def _with_confidence(work: Work, good: Good, problem: str) -> Table:
         rows.append([CARDS[method].title, len(cells), accuracy, *shares, f"{100 * lost['mean']:.1f} points"])
     return Table(
         f"A confidence of {work['sure']:.0%}, with and without the default check: {problem}",
-        ["", "seeds", "accuracy", *(TITLES[kind] for kind in kinds), "coverage lost"],
+        ["", "seeds", "accuracy", *(TITLES[kind] for kind in kinds), "known digits lost"],
         [list(map(str, row)) for row in rows],
-        f"Share accepted with a confidence of at least {work['sure']:.0%}. After the arrow: those that also pass the "
-        "check "
-        f"`{DEFAULT}` on the inputs.",
+        f"Share of the inputs that are accepted because the confidence is at least {work['sure']:.0%}. After the "
+        f"arrow: the share that the check `{DEFAULT}` on the inputs accepts too.",
     )
 
 
@@ -244,8 +243,11 @@ def _shortfalls(work: Work, areas: Mapping[Cell, Mapping[Cell, Any]], best: Mapp
     return [
         *missed,
         *entropy,
-        "The best pair was selected after its AUROC was seen. The default check and the entropy were chosen before.",
-        "Distances between inputs do not depend on the method, and say little about large images.",
+        (
+            "The best method and score were selected after their AUROC was seen. The default check and the entropy "
+            "were chosen before."
+        ),
+        "The distances between pixels are the same for all methods. They say little about large images.",
         "All methods have the same number of epochs, which is few for the samplers. None was tuned.",
         *few,
     ]
@@ -260,9 +262,11 @@ def _compared(own: Mapping[Cell, Any]) -> str:
 def _picture(areas: Mapping[Cell, Mapping[Cell, Any]], methods: Sequence[str]) -> Any:
     from bayesify.plots import style
 
-    figure = style.new_figure(3.4 * len(areas), 3.6)
+    columns = min(3, len(areas))
+    rows = -(-len(areas) // columns)
+    figure = style.new_figure(3.4 * columns, 3.4 * rows + 0.5)
     for place, ((_, kind), own) in enumerate(areas.items()):
-        axes = figure.add_subplot(1, len(areas), place + 1)
+        axes = figure.add_subplot(rows, columns, place + 1)
         for method in methods:
             look = style.METHOD_LOOKS[method]
             shown = [
@@ -270,9 +274,8 @@ def _picture(areas: Mapping[Cell, Mapping[Cell, Any]], methods: Sequence[str]) -
             ]
             axes.plot(*zip(*shown, strict=True), look.marker, color=look.color, markersize=4, label=CARDS[method].title)
         axes.set_xticks(range(len(SCORES)), [_said(score) for score in SCORES], rotation=60, ha="right", fontsize=7)
-        style.dress(axes, title=TITLES[kind], x="", y="AUROC" if place == 0 else "")
-        if place == 0:
-            axes.legend(frameon=False, fontsize=6)
+        style.dress(axes, title=TITLES[kind], x="", y="" if place % columns else "AUROC")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
     return figure
 
 

@@ -21,7 +21,14 @@ from bayesify_studies.experiments.shift.settings import FULL, METHODS, QUICK
 
 # Accuracy on CIFAR-10-C (WRN-28-10, uncertainty-baselines); its corruptions are other ones than ours.
 PUBLISHED = {"point": 0.761, "ensemble": 0.779, "mc-dropout": 0.700, "variational": 0.713}
-HEADS = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "scaled_nll": "NLL, scaled", "scaled_ece": "ECE, scaled"}
+HEADS = {
+    "accuracy": "accuracy",
+    "nll": "NLL",
+    "ece": "ECE",
+    "scaled_nll": "NLL after scaling",
+    "scaled_ece": "ECE after scaling",
+}
+SCALED = " Scaling is by one temperature, chosen on held-out images."
 # By method: for each network, the scores at strength 0 (clean) to 5.
 Curves = Mapping[str, Sequence[Sequence[Mapping[str, float]]]]
 
@@ -33,8 +40,10 @@ def run(work: Work) -> Findings:
     turned = {
         kind: {method: [_curve(one, (kind,)) for one in own] for method, own in told.items()} for kind in OF_DIGITS
     }
+    small = {method: [_curve(one, OF_DIGITS) for one in own] for method, own in told.items()}
     return Findings(
-        answer=_answer(colours),
+        answer="Mean NLL over all corruptions; for MNIST these are rotation, noise and blur. "
+        f"{_verdict('CIFAR-10', colours)} {_verdict('MNIST', small)}",
         lines=[_line(colours, method) for method in colours],
         numbers={
             "cifar10": _numbers(colours),
@@ -127,16 +136,17 @@ def _by_kind(networks: Results, method: str) -> dict[str, dict[str, float]]:
     }
 
 
-def _answer(curves: Curves) -> str:
-    ranked = sorted(curves, key=lambda method: _over(curves, method, "nll")["mean"])
-    each = "; ".join(
-        f"{TITLES[method]} {100 * _over(curves, method, 'accuracy')['mean']:.1f}%, "
-        f"{_over(curves, method, 'nll')['mean']:.2f}, {_over(curves, method, 'ece')['mean']:.3f} "
-        f"(scaled {_over(curves, method, 'scaled_nll')['mean']:.2f}, "
-        f"{_over(curves, method, 'scaled_ece')['mean']:.3f})"
-        for method in ranked
+def _verdict(data: str, curves: Curves) -> str:
+    """The best method on corrupted images, and what temperature scaling does for the plain network."""
+
+    def mean(method: str, name: str) -> float:
+        return float(_over(curves, method, name)["mean"])
+
+    best = min(curves, key=lambda method: mean(method, "nll"))
+    return (
+        f"{data}: {mean('point', 'nll'):.2f} with the plain network, {mean('point', 'scaled_nll'):.2f} after "
+        f"temperature scaling, {mean(best, 'nll'):.2f} with the best method ({TITLES[best]})."
     )
-    return f"Corrupted CIFAR-10, mean over corruptions and strengths, accuracy, NLL and ECE, best NLL first: {each}."
 
 
 def _line(curves: Curves, method: str) -> Line:
@@ -145,8 +155,8 @@ def _line(curves: Curves, method: str) -> Line:
         f"{TITLES[method]}: accuracy on corrupted images",
         published,
         percent(_over(curves, method, "accuracy"), 1),
-        f"NLL {written(_over(curves, method, 'nll'), '.2f')}, "
-        f"scaled {written(_over(curves, method, 'scaled_nll'), '.2f')}",
+        f"NLL {written(_over(curves, method, 'nll'), '.2f')}; "
+        f"{written(_over(curves, method, 'scaled_nll'), '.2f')} after temperature scaling",
     )
 
 
@@ -158,6 +168,7 @@ def _table(title: str, curves: Curves, name: str) -> Table:
         title,
         ["method", "clean", *map(str, STRENGTHS)],
         [[TITLES[method], *(shown(_at(curves, method, s, name)) for s in (0, *STRENGTHS))] for method in curves],
+        f"The columns are strengths of the corruption.{SCALED if name.startswith('scaled') else ''}",
     )
 
 
@@ -196,13 +207,17 @@ def picture(curves: Curves) -> Any:
 def _shortfalls(work: Work, failed: Mapping[str, str]) -> list[str]:
     own = work["digits"]
     return [
-        "The corruptions and their strengths are ours: numbers of CIFAR-10-C do not compare.",
+        "The corruptions and their strengths are ours, so numbers for CIFAR-10-C cannot be compared with them.",
         f"Each corruption of CIFAR-10 has the same {work['cifar10']['shifted']:,} test images.",
         (
             f"MNIST: {own['examples']:,} training images, two layers of {own['units']} units, {own['seeds']} seeds. "
-            "Each method chose one of two rates on held-out images."
+            "For each method one of two learning rates was chosen on held-out images."
         ),
-        *(f"{name} failed: {why}." for name, why in failed.items()),
+        *(
+            f"Networks of CIFAR-10 or MNIST that are missing ({why}), by method and seed: "
+            f"{', '.join(name for name, own in failed.items() if own == why)}."
+            for why in dict.fromkeys(failed.values())
+        ),
     ]
 
 

@@ -40,7 +40,7 @@ def name_of(cell: Cell) -> str:
 
 def trained_cell(work: Work, data: str, network: str, optimiser: str, head: str, swap: float) -> dict[str, Any]:
     """Train all seeds of a cell at once and score each on the test images, whose labels are as they were."""
-    recipe, prepared = _material(work, data, network, head, swap)
+    recipe, prepared = material(work, data, network, head, swap)
     name, rate = OPTIMISERS[optimiser]
     likelihood = make_likelihood(recipe, prepared)
     outputs = likelihood.width(prepared.train[1])
@@ -61,7 +61,7 @@ def timed(work: Work) -> dict[str, Any]:
     """Seconds of an epoch and of answering all test images, for one network of each head, alone on the machine."""
     found: dict[str, dict[str, float]] = {"training": {}, "answering": {}}
     for head in HEADS:
-        recipe, prepared = _material(work, "mnist", "mlp", head, 0.0)
+        recipe, prepared = material(work, "mnist", "mlp", head, 0.0)
         likelihood = make_likelihood(recipe, prepared)
         outputs = likelihood.width(prepared.train[1])
         method = PointEstimate(make_network(recipe, (784,), outputs), likelihood)
@@ -81,7 +81,8 @@ def _settings(work: Work) -> dict[str, Any]:
     return {name: work[name] for name in ("epochs", "batch_size", "compiled")}
 
 
-def _material(work: Work, data: str, network: str, head: str, swap: float) -> tuple[Recipe, PreparedData]:
+def material(work: Work, data: str, network: str, head: str, swap: float) -> tuple[Recipe, PreparedData]:
+    """The recipe of a cell, and its images."""
     likelihood = "categorical" if head == "plain" else f"gaussian-logits:{head},{work['samples']}"
     noise = f"{AMBIGUOUS[0]},{AMBIGUOUS[1]}={swap}" if swap else None
     recipe = Recipe(

@@ -79,8 +79,8 @@ def spreads(found: dict[Cell, Any], swaps: Sequence[float]) -> list[Line]:
                 odd, others = estimate(part["spread_ambiguous"]), estimate(part["spread_others"])
                 lines.append(
                     Line(
-                        f"{swap:.0%} of 1 and 7 swapped, {network.upper()}, {head}: spread on 1 and 7, on other "
-                        f"digits, AUROC",
+                        f"{swap:.0%} of 1 and 7 swapped, {network.upper()}, {head}: spread on 1 and 7, spread on "
+                        f"other digits, AUROC of the spread for 1 and 7",
                         "not run",
                         f"{written(odd, SPREAD)}, {written(others, SPREAD)}, {written(estimate(part['spread_auroc']))}",
                         f"the spread on 1 and 7 has {_collapsed(odd)}{_alone(part)}; the plain network's entropy has "
@@ -105,7 +105,7 @@ def coverage(found: dict[Cell, Any], swaps: Sequence[float]) -> list[Line]:
                 "not done",
                 f"{percent(estimate(ours))} ordered by confidence, {percent(estimate(spread))} ordered by spread; "
                 f"plain {percent(estimate(plain))}",
-                f"by confidence {_compared(paired(ours, plain), 'plain')}; by spread "
+                f"ordered by confidence, {_compared(paired(ours, plain), 'plain')}; ordered by spread, "
                 f"{_compared(paired(spread, ours), 'by confidence')}",
             )
         )
@@ -119,7 +119,7 @@ def seconds(times: dict[str, Any], samples: int) -> list[Line]:
         ratio = times[what]["expected"] / times[what]["plain"]
         lines.append(
             Line(
-                f"time of {what} with {samples} samples, relative to plain",
+                f"time of {'prediction' if what == 'answering' else what} with {samples} samples, relative to plain",
                 f"{sampled / plain:.1f}x ({plain} to {sampled} microseconds an example)",
                 f"{ratio:.2f}x (fastest of three runs; {times['machine']})",
                 "cheaper than in the study" if ratio < sampled / plain else "not cheaper than in the study",
@@ -152,23 +152,23 @@ def _alone(part: dict[str, Any]) -> str:
 def answer(found: dict[Cell, Any], swaps: Sequence[float]) -> str:
     """The question of the page, answered."""
     clean = {head: estimate(found["mnist", "mlp", "adam", head, 0.0]["spread"]) for head in HEADS[1:]}
-    said = ", ".join(f"{head} {written(one, SPREAD)}" for head, one in clean.items())
+    said = ", ".join(f"`{head}` {written(one, SPREAD)}" for head, one in clean.items())
     gone = [head for head, one in clean.items() if one["mean"] < COLLAPSED]
     told = {2: "Both objectives collapse", 1: f"Only {''.join(gone)} collapses", 0: "Neither objective collapses"}
     most = max(swaps)
     part = {head: found["mnist", "mlp", "adam", head, most] for head in HEADS[1:]}
     spoken = "; ".join(
-        f"{head} {written(estimate(one['spread_ambiguous']), SPREAD)} on 1 and 7, "
+        f"`{head}` {written(estimate(one['spread_ambiguous']), SPREAD)} on 1 and 7, "
         f"{written(estimate(one['spread_others']), SPREAD)} on other digits, AUROC "
         f"{written(estimate(one['spread_auroc']))}"
         for head, one in part.items()
     )
     plain = found["mnist", "mlp", "adam", "plain", 0.0]["accuracy"]
     apart = {head: paired(found["mnist", "mlp", "adam", head, 0.0]["accuracy"], plain) for head in HEADS[1:]}
-    helped = "; ".join(f"{head} {_compared(one, 'plain')}" for head, one in apart.items())
+    helped = "; ".join(f"with `{head}`, {_compared(one, 'plain')}" for head, one in apart.items())
     entropy = estimate(found["mnist", "mlp", "adam", "plain", most]["entropy_auroc"])
     return (
-        f"{told[len(gone)]} on clean digits with an MLP and Adam. Their mean spreads are {said}.{_unfinished(found)} "
+        f"{told[len(gone)]} on clean digits with an MLP and Adam. The mean spreads are: {said}.{_unfinished(found)} "
         "With "
         f"{most:.0%} of the 1s and 7s relabelled, the spreads are: {spoken}. The plain network's entropy has AUROC "
         f"{written(entropy)}. The objective `expected` is convex in the logits, so a spread of zero is its optimum for "
@@ -180,7 +180,7 @@ def answer(found: dict[Cell, Any], swaps: Sequence[float]) -> str:
 def _unfinished(found: dict[Cell, Any]) -> str:
     """Cells of clean digits whose spread is still above the mark, which an answer about one of them would hide."""
     wide = [
-        f"{network.upper()}, {optimiser}, {head} {written(spread, SPREAD)}"
+        f"{network.upper()}, {optimiser}, `{head}` {written(spread, SPREAD)}"
         for (data, network, optimiser, head, swap), part in found.items()
         if data == "mnist" and swap == 0 and "spread" in part
         for spread in (estimate(part["spread"]),)
@@ -209,7 +209,8 @@ def table(title: str, cells: Sequence[Cell], found: dict[Cell, Any]) -> Table:
     note = (
         "Means and standard errors over seeds. All seeds of a row have the same swapped labels. With `expected`, the "
         "loss "
-        "is the mean over the sampled logits of the NLL. With `log_expected`, it is the NLL of the mean probabilities. "
+        "is the mean over the sampled logits of the NLL. With `log_expected`, it is the NLL of the mean "
+        "probabilities. "
         "The AUROC measures how well a score finds the digits 1 and 7."
     )
     return Table(

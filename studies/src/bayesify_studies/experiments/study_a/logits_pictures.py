@@ -19,16 +19,18 @@ from bayesify.plots import style
 from bayesify_studies.experiments.framework.drawing import below
 
 WHY = (
-    "The two objectives against the spread, for one input with two classes and the best mean for each spread. Left: "
-    "labels always agree (the mean is at most 4). Both objectives rise with the spread, so both push it to zero. "
-    "Right: 30% of the labels disagree. One objective rises; the other is flat, so every spread is as good."
+    "The two objectives against the spread of the logits, for one input with two classes. At each spread, the mean "
+    "is the best one. Left: labels always agree (the mean is at most 4). Both objectives rise with the spread, so "
+    "both push it to zero. Right: 30% of the labels disagree. Only expected rises with the spread; log_expected is "
+    "flat, so it prefers no spread."
 )
 SPREADS = (
     "Mean learned spread of the logits by digit over the seeds, 1 and 7 relabelled, MLP with Adam. Log scale; bars "
     "below 0.001 are not visible."
 )
 COVERAGE = (
-    "Accuracy of the most certain answers, MLP with Adam: plain and log_expected by confidence, log_expected by spread."
+    "Accuracy of the most certain answers, MLP with Adam. Answers are ordered by confidence (plain, log_expected) or "
+    "by spread (log_expected)."
 )
 _FURTHEST = 4.0
 _COLORS = {"expected": style.UNKNOWN, "log_expected": style.KNOWN}

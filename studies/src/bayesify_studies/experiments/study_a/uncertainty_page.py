@@ -36,15 +36,15 @@ def on_sizes(found: Found, slopes: Mapping[str, Any], true: Mapping[float, list[
     lines = []
     for method, name in METHODS.items():
         epistemic, aleatoric = slopes[method]["epistemic"], slopes[method]["aleatoric"]
-        words = {-1: "can be trained away", 0: "does not change significantly", 1: "grows"}
+        words = {-1: "shrinks with more examples", 0: "does not change significantly", 1: "grows"}
         also = {-1: "it falls too", 0: "no significant change", 1: "it grows"}
         ends = [estimate(found[method, size, 0.0]["epistemic"]) for size in (few, many)]
         lines.append(
             Line(
-                f"{name}: epistemic on moons from {few} to {many} examples",
+                f"{name}: epistemic uncertainty on moons from {few} to {many} examples",
                 '"can be trained away" (study A, not shown)',
                 f"{written(ends[0], '.4f')} to {written(ends[1], '.4f')} nats",
-                f"With {name} epistemic uncertainty {words[settled(epistemic)]}. The slope of its logarithm against "
+                f"With {name}, epistemic uncertainty {words[settled(epistemic)]}. The slope of its logarithm against "
                 f"the "
                 f"logarithm of the number of examples is {epistemic['mean']:+.2f} ({between(epistemic, '+.2f')}). The "
                 f"slope of aleatoric uncertainty is {aleatoric['mean']:+.2f} ({between(aleatoric, '+.2f')}): "
@@ -57,7 +57,7 @@ def on_sizes(found: Found, slopes: Mapping[str, Any], true: Mapping[float, list[
         words = {-1: "below the truth", 0: "no significant difference from the truth", 1: "above the truth"}
         lines.append(
             Line(
-                f"{name}: aleatoric on moons with {many} examples",
+                f"{name}: aleatoric uncertainty on moons with {many} examples",
                 "inherent to the data (study A, not shown)",
                 f"{written(estimate(ours))} nats; the labels' true entropy is {written(estimate(true[0.0]))}",
                 f"{words[settled(apart)]}: {apart['mean']:+.4f} ({between(apart)})",
@@ -80,7 +80,7 @@ def on_swaps(found: Found, true: Mapping[float, list[float]], work: Work) -> lis
                 f"{name}: {most:.0%} of moons' labels swapped, {at} examples",
                 "not run",
                 f"aleatoric {up['aleatoric']['mean']:+.3f}, epistemic {up['epistemic']['mean']:+.3f} nats",
-                f"With {name} aleatoric uncertainty {words[settled(up['aleatoric'])]} with swapped labels, by "
+                f"With {name}, aleatoric uncertainty {words[settled(up['aleatoric'])]} with swapped labels, by "
                 f"{up['aleatoric']['mean']:+.3f} nats ({between(up['aleatoric'], '+.3f')}). The true change is "
                 f"{due['mean']:+.3f}. Epistemic uncertainty {words[settled(up['epistemic'])]}, by "
                 f"{up['epistemic']['mean']:+.3f} ({between(up['epistemic'], '+.3f')}).",
@@ -97,23 +97,25 @@ def on_digits(numbers: Mapping[tuple[int, float], Mapping[str, list[float]]], wo
     entropy = -most * math.log(most) - (1 - most) * math.log(1 - most)
     down = paired(numbers[many, most]["epistemic_ambiguous"], numbers[few, most]["epistemic_ambiguous"])
     fallen = paired(clean["aleatoric_ambiguous"], numbers[few, 0.0]["aleatoric_ambiguous"])
-    words = {-1: "is trained away", 0: "does not change significantly", 1: "grows"}
+    words = {-1: "shrinks with more data", 0: "does not change significantly", 1: "grows"}
     shrunk = {
-        -1: "it shrinks: with few examples the network overestimates it",
+        -1: "it shrinks: a network trained on few examples overestimates it",
         0: "no significant change",
         1: "it grows",
     }
     return [
         Line(
-            f"digits, {most:.0%} of 1 and 7 swapped, {many} examples: aleatoric on 1 and 7, on the others",
+            f"digits, {most:.0%} of 1 and 7 swapped, {many} examples: aleatoric uncertainty on 1 and 7, on the other "
+            f"digits",
             "a 1 that looks like a 7 (study A's example, not shown)",
             f"{written(estimate(one['aleatoric_ambiguous']))}, {written(estimate(one['aleatoric_others']))} nats",
-            f"swapping adds {up['ambiguous']['mean']:+.3f} on 1 and 7 (the entropy of the swaps is {entropy:.3f}) and "
-            f"{up['others']['mean']:+.3f} on the others; from {few} to {many} examples, epistemic uncertainty on 1 "
+            f"swapping adds {up['ambiguous']['mean']:+.3f} nats of aleatoric uncertainty on 1 and 7 and "
+            f"{up['others']['mean']:+.3f} on the others (the entropy of the swaps is {entropy:.3f}). From {few} to "
+            f"{many} examples, epistemic uncertainty on 1 "
             f"and 7 {words[settled(down)]} ({down['mean']:+.3f}, {between(down, '+.3f')})",
         ),
         Line(
-            f"digits, nothing swapped: aleatoric on 1 and 7 from {few} to {many} examples",
+            f"digits, nothing swapped: aleatoric uncertainty on 1 and 7 from {few} to {many} examples",
             "inherent to the data (study A, not shown)",
             " to ".join(written(estimate(each["aleatoric_ambiguous"])) for each in (numbers[few, 0.0], clean))
             + " nats",

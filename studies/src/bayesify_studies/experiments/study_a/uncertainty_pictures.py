@@ -10,7 +10,8 @@ from bayesify.methods.cards import Dash
 from bayesify.plots import style
 
 MOONS = (
-    "Moons. Above: against the number of training examples. Below: against the share of swapped labels. Dashed: the "
+    "Epistemic and aleatoric uncertainty on moons. Above: against the number of training examples. Below: against "
+    "the share of swapped labels. Dashed: the "
     "mean "
     "true entropy of the labels. Bars are 95% intervals over seeds."
 )

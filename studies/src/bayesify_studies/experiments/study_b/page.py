@@ -103,7 +103,10 @@ def _study_lines(work: Work, published: Published, tested: Parts) -> list[Line]:
         told = (published.study if way == "study" else published.longer).get(units)
         what = f"{units} units, {part['setting']['epochs']} epochs, N(0, 1), mean weights"
         if "mean" not in part:
-            means = "with the study's learning rate, converted to our mean loss, training diverges at this width"
+            means = (
+                "with the study's learning rate (converted, because our loss is a mean and not a sum), training "
+                "diverges at this width"
+            )
             lines.append(Line(what, share(told), f"all {part['diverged']} networks diverged", means))
             continue
         ours = errors_of(part, "mean")
@@ -150,7 +153,7 @@ def _paper_lines(work: Work, published: Published, tested: Parts) -> list[Line]:
                 continue
             part = tested["ours", kind, units]
             ours = errors_of(part, usual(part))
-            as_trained = f" ({percent(errors_of(part, 'mean'))} as trained)" if kind == "dropout" else ""
+            as_trained = f" ({percent(errors_of(part, 'mean'))} with dropout off)" if kind == "dropout" else ""
             lines.append(
                 Line(
                     f"{units} units, {KINDS[kind]} (the paper)",
@@ -172,7 +175,7 @@ def _set_against(work: Work, ours: Mapping[str, Any], told: float | None) -> str
         return f"{away:+.2f} points; there is no interval for one seed"
     low, high = of_one_more(ours)
     inside = "inside" if low <= told <= high else "below" if told < low else "above"
-    return f"{away:+.2f} points; the published value is {inside} the 95% prediction interval for one of our runs"
+    return f"{away:+.2f} points; the published value is {inside} the 95% prediction interval for a single run of ours"
 
 
 def _shortfalls(work: Work, published: Published, tested: Parts, best: int) -> list[str]:

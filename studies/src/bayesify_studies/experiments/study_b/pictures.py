@@ -26,7 +26,8 @@ def pictures(work: Work, chosen: Parts, tested: Parts, shown: Mapping[str, Any])
         ),
         Picture(
             work.figure("weights", densities(work, tested)),
-            f"Densities of the weights with {work['pictured']} units. For variational networks, of posterior draws.",
+            f"Densities of the weights with {work['pictured']} units; for variational networks, densities of "
+            f"posterior draws.",
         ),
         Picture(
             work.figure("images", image_gallery(np.array(shown["pixels"]), shown["labels"], columns=9)),

@@ -20,7 +20,8 @@ def errors(work: Work, published: Published, tested: Parts) -> Table:
         for by, words in BY.items():
             parts = [tested.get((way, kind, units)) for units in widths]
             if any(part is not None and (by in part or (by == "mean" and part.get("diverged"))) for part in parts):
-                how = "" if kind == "plain" else f", {'as trained' if kind == 'dropout' and by == 'mean' else words}"
+                off = kind == "dropout" and by == "mean"
+                how = "" if kind == "plain" else f", {'off when predicting' if off else words}"
                 cells = [_cell(part, by) if part else "" for part in parts]
                 rows.append([f"{KINDS[kind]}{how} ({WAYS[way]})", *cells])
     quoted = {"study B, N(0, 1)": published.study, "study B, N(0, 1), 228 epochs": published.longer} | {
@@ -29,7 +30,10 @@ def errors(work: Work, published: Published, tested: Parts) -> Table:
     for name, told in quoted.items():
         if any(units in told for units in widths):
             rows.append([f"published: {name}", *(share(told.get(units)) if units in told else "" for units in widths)])
-    note = f"Mean over {len(work.seeds)} seeds ± its standard error; {work['draws']} draws."
+    note = (
+        f"Mean over {len(work.seeds)} seeds ± its standard error. Rows with draws average the predictions of "
+        f"{work['draws']} draws; rows with mean weights use the posterior means."
+    )
     if any(part.get("diverged") for part in tested.values()):
         note += " Some networks diverged: their weights are not finite. The mean is over the other seeds."
     return Table("Test error", ["network", *(f"{units} units" for units in widths)], rows, note)
@@ -91,7 +95,8 @@ def choices(chosen: Parts) -> Table:
         )
     note = (
         "Chosen on a sixth of the training data, with one seed. Other widths use the settings of the nearest width "
-        "listed. With a temperature below one, the KL has less weight. The result is then not the posterior under the "
-        "stated prior."
+        "listed. With a temperature below one, the KL has less weight. The result is then not the posterior under "
+        "the stated prior. `pixels` is the number by which pixels are divided, `p` the dropout rate, `start` how the "
+        "means begin, `rho` the initial width before softplus."
     )
     return Table("Choices", ["network", "settings tried", "validation error", "best setting"], rows, note)

@@ -4,7 +4,7 @@ Each Gaussian family is trained as in the comparison with HMC. Mean-field networ
 better, by other ways: with the KL warmed up over half of the training, with a tenth of the KL, and by the annealed
 family, whose bound is that of the same model. All are judged by the whole ELBO on the training data. Beside them stands
 the posterior that is the prior (its KL is zero), and the log-likelihood of a constant answer, which no network that
-knows nothing can exceed.
+knows nothing can exceed. Beside the ELBO stands the total variation from HMC's predictions on the test inputs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 
 import torch
 
-from bayesify.evaluation.seed_statistics import estimate, paired, settled, written
+from bayesify.evaluation.seed_statistics import estimate, paired
 from bayesify.likelihoods import Categorical
-from bayesify.methods import Method
+from bayesify.methods import HMC, saving
 from bayesify.workflows.build import fit_settings, make_method, with_defaults
 from bayesify.workflows.compare.against_hmc import Comparison
+from bayesify.workflows.compare.hmc_reference import Truth
 from bayesify.workflows.compare.hmc_settings import CANDIDATES, RecipeCandidate, recipe_for
 from bayesify.workflows.prepare import PreparedData
-from bayesify_studies.experiments.framework.findings import Table
 from bayesify_studies.experiments.framework.work import Work
 
 MEAN_FIELD, PRIOR, CONSTANT = "Variational", "the prior itself", "a constant answer"
@@ -38,21 +38,35 @@ TRAINED = (MEAN_FIELD, "Variational, full rank", "IVON", *CHANGED)
 
 
 def one_seed(work: Work, data: str, seed: int) -> dict[str, Any]:
-    """The ELBO and the test accuracy of every solution on the data set of one seed, in nats and as a share."""
+    """The ELBO, the test accuracy and the distance from HMC of every solution on the data set of one seed."""
     given = {**work["given"], "data": data}
     comparison = Comparison(given, methods=["variational", "ivon"], draws=work["draws"])
-    prepared = comparison.prepared(seed)
+    folder = work.folder / "runs" / f"elbo-{data}"
+    scores = comparison.scores(folder, seed, progress=work.progress)
+    fits = {one.label: folder / f"seed-{seed}" / one.slug for one in comparison.candidates}
+    reference, prepared = saving.load(fits["HMC"]), comparison.prepared(seed)
+    assert isinstance(reference, HMC)
+    truth = Truth.of(reference, prepared)
     found = {}
     for label in TRAINED:
-        method = _fitted(label, given, prepared, seed)
-        bound = method.elbo(prepared.train, draws=work["draws"], seed=seed)
+        method: Any = saving.load(fits[label]) if label in fits else fitted(label, given, prepared, seed)
+        measured = scores.get(label) or truth.distances(method, prepared, work["draws"], seed)
+        bound = method.elbo(prepared.train, draws=work["elbo_draws"], seed=seed)
         found[label] = {
             "elbo": bound.value,
             "standard_error": bound.standard_error,
             "kl": bound.kl,
-            "accuracy": _accuracy(method, prepared, work["draws"]),
+            "accuracy": measured["quality"]["accuracy"],
+            "total_variation": measured["distance"]["total_variation"],
         }
-    return {"solutions": found | _knows_nothing(prepared, given, seed, work["draws"])}
+    nothing = _knows_nothing(prepared, given, seed, work["elbo_draws"])
+    return {"solutions": found | nothing, "r_hat": scores["HMC"]["diagnosis"]["r_hat"]}
+
+
+def parts(work: Work) -> dict[str, tuple[Any, ...]]:
+    """A part for each data set and seed, on the processor: the networks are so small that a GPU would wait."""
+    small = work.on_processor()
+    return {f"elbo-{data}-{seed}": (one_seed, small, data, seed) for data in work["elbo"] for seed in work.seeds}
 
 
 def summary(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -63,7 +77,7 @@ def summary(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for label in labels:
         found[label] = {
             name: estimate([of[label][name] for of in solutions])
-            for name in ("elbo", "accuracy")
+            for name in ("elbo", "accuracy", "total_variation")
             if all(name in of[label] for of in solutions)
         }
         found[label]["less_mean_field"] = paired(
@@ -72,53 +86,8 @@ def summary(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def table(found: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A row for each data set and solution: minus the ELBO, and the accuracy."""
-    rows = [
-        [
-            f"{data}: {label}",
-            written(one["elbo"], ".1f", times=-1.0).replace("± -", "± "),
-            written(one["accuracy"], ".1f", "%", 100.0) if "accuracy" in one else "–",
-            "–" if label == MEAN_FIELD else f"{one['less_mean_field']['mean']:+.1f}, {_word(one['less_mean_field'])}",
-        ]
-        for data, results in found.items()
-        for label, one in results.items()
-    ]
-    headings = ["solution", "minus the ELBO, nats", "test accuracy", "ELBO minus that of mean-field VI"]
-    return Table(
-        "Which solution has the higher ELBO",
-        headings,
-        rows,
-        "The ELBO of all training examples, with the full KL. In the second column, lower is better. A constant answer "
-        "has no posterior. Its log-likelihood is an upper bound for the ELBO of every uninformed network. The annealed "
-        "family is a richer posterior family for the same model.",
-    )
-
-
-def said(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Whether the objective prefers what mean-field VI found, in words that follow the intervals."""
-    other, annealed = results[WARMED], results[ANNEALED]
-    fits = f"a mean-field network that fits better ({written(other['accuracy'], '.1f', '%', 100.0)}, KL warm-up)"
-    apart = f"{abs(other['less_mean_field']['mean']):.1f} nats"
-    told = {
-        -1: f"The ELBO prefers this solution: the ELBO of {fits} is lower by {apart}.",
-        1: f"Training did not find the optimum: the ELBO of {fits} is higher by {apart}.",
-        0: f"It is not known whether this is the optimum: the ELBO of {fits} is not significantly different ({apart}).",
-    }[settled(other["less_mean_field"])]
-    if settled(annealed["less_mean_field"]) == 1:
-        gain = annealed["less_mean_field"]["mean"]
-        told += (
-            f" A richer family avoids it: the ELBO of the annealed family is {gain:.1f} nats higher, with an accuracy "
-            f"of {written(annealed['accuracy'], '.1f', '%', 100.0)}."
-        )
-    return told
-
-
-def _word(difference: dict[str, Any]) -> str:
-    return {1: "better", -1: "worse", 0: "not significant"}[settled(difference)]
-
-
-def _fitted(label: str, given: Mapping[str, Any], prepared: PreparedData, seed: int) -> Any:
+def fitted(label: str, given: Mapping[str, Any], prepared: PreparedData, seed: int) -> Any:
+    """A solution of `TRAINED`, trained on the data of one seed."""
     candidate = next(one for one in CANDIDATES if one.label == (MEAN_FIELD if label in CHANGED else label))
     changes = dict(CHANGED.get(label, {}))
     recipe = replace(recipe_for(candidate, given), seed=seed)
@@ -134,11 +103,6 @@ def _fitted(label: str, given: Mapping[str, Any], prepared: PreparedData, seed: 
 def _epochs(candidate: RecipeCandidate, prepared: PreparedData, batch_size: int) -> int:
     batches = -(-len(prepared.train[0]) // batch_size)
     return -(-int(candidate.settings["steps"]) // batches)
-
-
-def _accuracy(method: Method, prepared: PreparedData, draws: int) -> float:
-    x, y = prepared.test
-    return float((method.predict(x, draws=draws).labels == y).double().mean())
 
 
 def _knows_nothing(prepared: PreparedData, given: Mapping[str, Any], seed: int, draws: int) -> dict[str, Any]:

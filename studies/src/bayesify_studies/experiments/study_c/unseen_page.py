@@ -63,7 +63,7 @@ def filter_line(kind: str, by_way: Mapping[str, Mapping[str, list[float]]]) -> L
     return Line(
         f"accuracy of the 10/20/30/50/80% most certain predictions, {KINDS[kind]}",
         "/".join(f"{value:.3f}" for value in FILTER[kind]),
-        "; ".join("/".join(f"{value:.3f}" for value in means) for means in ours.values()),
+        "; ".join("/".join(f"{value:.3f}" for value in means) + f" {WAYS[way]}" for way, means in ours.items()),
         said,
     )
 
@@ -127,7 +127,9 @@ def tables(found: Mapping[str, Cells], values: Values) -> list[Table]:
             )
     return [
         Table(
-            "Known classes", ["", "thousands of gradients of one example", "accuracy", "NLL", "calibration error"], rows
+            "Known classes",
+            ["", "training cost, thousands of per-example gradients", "accuracy", "NLL", "calibration error"],
+            rows,
         ),
         Table("AUROC for the unseen class", ["", *(IN_SCORES[score] for score in SCORES)], told),
     ]
@@ -146,7 +148,7 @@ def chosen_table(work: Work, choices: Cells) -> Table:
         rows,
         "With a temperature below one, the KL has less weight. The result is then not the posterior under the stated "
         "prior. For plain networks and ensembles, the prior is weight decay. An ensemble's epochs are those of each "
-        "member. The budget is an upper limit: a plain network may stop earlier.",
+        "member. The budget is an upper limit: a plain network may be trained for fewer epochs.",
     )
 
 
@@ -165,7 +167,8 @@ def digit_table(digits: Digits) -> Table:
         "MNIST with one digit left out: AUROC of the entropy",
         ["digit", *KINDS.values()],
         rows,
-        f"Variational minus MC dropout over the digits: {less['mean']:+.3f} ({between(less, '+.3f')}); equal budgets.",
+        f"Variational minus MC dropout, mean over the digits: {less['mean']:+.3f} ({between(less, '+.3f')}). All "
+        f"methods have equal budgets.",
     )
 
 

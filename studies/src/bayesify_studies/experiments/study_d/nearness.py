@@ -77,14 +77,14 @@ def answer(names: Mapping[str, str], found: Found, floors: Floors) -> str:
         nearer, errs = settled(loss), settled(error)
         if nearer:
             word = {1: "the lower error", -1: "the higher error", 0: "no significantly different error"}[nearer * errs]
-            said.append(f"under {name} the one with the higher ELBO has {word}")
+            said.append(f"under {name}, the one with the higher ELBO has {word}")
     if not said:
         return ""
     good, every = len(below_the_floor(found, floors)), len(found)
-    beat = f"{good or 'none'} of these {every}" if good < every else f"all {every}"
+    beat = f"{good or 'None'} of these {every}" if good < every else f"All {every}"
     return (
-        f" Of two small networks, {', '.join(said)}. A better ELBO than that of an uninformed network is reached by "
-        f"{beat}."
+        f" Two estimators were compared on small networks: {'; '.join(said)}. {beat} combinations of prior and "
+        f"estimator have a better ELBO than an uninformed network."
     )
 
 
@@ -96,7 +96,9 @@ def lines(names: Mapping[str, str], found: Found, floors: Floors) -> list[Line]:
         beat = " and ".join(one for one in ESTIMATORS if (prior, one) in good) or "neither"
         loss, error = _differences(found, prior)
         told.append(
-            _line(name, loss, error, f"{beat} has a lower loss than an uninformed network, {floors[prior]['loss']:.2f}")
+            _line(
+                name, loss, error, f"{beat} has a lower loss than an uninformed network ({floors[prior]['loss']:.2f})"
+            )
         )
     return told
 
@@ -119,8 +121,9 @@ def table(work: Work, names: Mapping[str, str], found: Found, floors: Floors) ->
         f"Two hidden layers of {asked['units']}, {asked['examples']:,} images, {asked['epochs']} epochs of Adam with a "
         f"falling rate, initial widths softplus({RHO:g}). The loss is minus the ELBO per example, with {_LOSS_DRAWS} "
         "draws "
-        "of the weights for both estimators. The uninformed network has means of zero and the best two widths of a "
-        "grid. A network with a higher loss has a worse ELBO than the uninformed one.",
+        "of the weights for both estimators. The weight estimator draws weights; the local one draws pre-activations "
+        "(local reparameterisation). The uninformed network knows nothing: all its means are zero, and its two "
+        "widths are the best of a grid. A network with a higher loss has a worse ELBO than the uninformed one.",
     )
 
 
@@ -141,15 +144,15 @@ def _differences(found: Found, prior: str) -> tuple[dict[str, Any], ...]:
 
 def _line(name: str, loss: dict[str, Any], error: dict[str, Any], floor: str) -> Line:
     nearer = {
-        -1: "local has the higher ELBO",
-        1: "local has the lower ELBO",
-        0: "local has no significantly different ELBO",
+        -1: "the local estimator has the higher ELBO",
+        1: "the local estimator has the lower ELBO",
+        0: "the local estimator has no significantly different ELBO",
     }
     errs = {-1: "and the lower error", 1: "and the higher error", 0: "and no significantly different error"}
     return Line(
         f"a small network under {name}: the local estimator minus the weight estimator",
         "not asked",
-        f"loss {between(loss, '+.2f')}; error {words.points(error)} ({between(error, '+.2f', 100)})",
+        f"loss: {between(loss, '+.2f')}; error: {words.points(error)} ({between(error, '+.2f', 100)})",
         f"{nearer[settled(loss)]} {errs[settled(error)]}; {floor}",
     )
 

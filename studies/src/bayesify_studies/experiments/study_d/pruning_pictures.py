@@ -12,6 +12,8 @@ from bayesify_studies.experiments.framework.drawing import below, logarithmic
 from bayesify_studies.experiments.study_d.training import BINS, REACH
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from bayesify.methods import Variational
 
 CUTS = (0.25, 0.5, 0.75, 0.95)
@@ -85,16 +87,19 @@ def signal_to_noise(rows: Mapping[tuple[str, int], Any], small: int, large: int)
         for column, (name, found) in enumerate(own):
             axes = figure.add_subplot(2, 6, 6 * row + column + 1)
             share = np.array(found["snr"]) / sum(found["snr"])
-            axes.stairs(share / share.max(), EDGES, color=COLORS[column], fill=True, alpha=0.3)
-            axes.plot(EDGES[1:], share.cumsum(), color=style.INK, linewidth=1.2)
+            axes.stairs(share / share.max(), EDGES, color=COLORS[column], fill=True, alpha=0.3, label="histogram")
+            axes.plot(EDGES[1:], share.cumsum(), color=style.INK, linewidth=1.2, label="cumulative share")
             for cut in found["cuts"]:
                 style.guide(axes, x=float(np.log10(max(cut, 1e-3))))
+            axes.lines[-1].set_label(f"cuts at {', '.join(f'{100 * cut:g}' for cut in CUTS)}%")
+            _gathered(axes, float(EDGES[-1]))
             words = "share (scaled), and cumulative" if column == 0 else ""
             way, _, prior = name.partition(", ")
             if way.startswith("chosen"):
                 way, prior = "on validation", "chosen prior"
             style.dress(axes, title=prior, subtitle=f"{way}, {units}", y=words)
             axes.set_xlabel("log10 signal-to-noise", fontsize=style.SMALL_SIZE)
+    below(figure)
     return figure
 
 
@@ -109,11 +114,19 @@ def pruned_weights(rows: Mapping[tuple[str, int], Any], units: int) -> Any:
         for row, rule in enumerate(RULES):
             axes = figure.add_subplot(2, len(own), row * len(own) + column + 1)
             for number, counts in enumerate(left[rule]):
-                axes.stairs(counts, edges, color=COLORS[column], alpha=0.25 + 0.75 * number / len(CUTS), linewidth=1.0)
+                faint, label = 0.25 + 0.75 * number / len(CUTS), f"{100 * (0.0, *CUTS)[number]:g}% pruned"
+                axes.stairs(counts, edges, color=COLORS[column], alpha=faint, linewidth=1.0, label=label)
+            _gathered(axes, REACH)
             axes.set_yscale("log")
             title = f"{name.split(', ', 1)[1]}"
             words = "weights" if column == 0 else ""
             style.dress(
                 axes, title=title, subtitle=f"{name.split(', ')[0]}, by {rule}", x="mean" if row else "", y=words
             )
+    below(figure)
     return figure
+
+
+def _gathered(axes: Axes, end: float) -> None:
+    """Ticks that say that the outermost bins contain everything beyond them."""
+    axes.set_xticks([-end, 0.0, end], [f"≤ {-end:g}", "0", f"≥ {end:g}"])

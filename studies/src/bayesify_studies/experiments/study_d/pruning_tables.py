@@ -42,9 +42,10 @@ def errors(rows: Mapping[tuple[str, int], Any]) -> Table:
     ]
     return Table(
         "Test error (%) after pruning",
-        ["network", "units", "by", *(f"{100 * fraction:g}%" for fraction in FRACTIONS)],
+        ["network", "units", "pruned by", *(f"{100 * fraction:g}%" for fraction in FRACTIONS)],
         [*published, *ours],
-        "Mean over seeds ± its standard error. Pruned weights are zero in every draw; biases are kept.",
+        "Mean over seeds ± its standard error. Pruned weights are zero in every draw; biases are kept. Three numbers "
+        "are pi, sigma1 and sigma2 of a scale-mixture prior. A temperature below one gives the KL less weight.",
     )
 
 
@@ -93,8 +94,8 @@ def candidates(rounds: Sequence[Mapping[str, Any]], units: int) -> Table:
         told = [f"{100 * one['found'][name]['pruned']:.2f}%" for one in rounds if name in one["found"]]
         if len(told) > 1:
             again.append(
-                f"{short(name)} was trained in {len(told)} rounds: {' and '.join(told)} pruned. Differences of this "
-                "size are chance."
+                f"The {short(name)} was trained in {len(told)} rounds. With 98% pruned, its errors are "
+                f"{' and '.join(told)}. Differences of this size are chance."
             )
     return Table(
         f"Validation error of the candidate priors, {units} units",

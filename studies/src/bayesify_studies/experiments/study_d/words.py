@@ -10,13 +10,13 @@ from bayesify_studies.experiments.framework.work import Work
 
 STUDY_EPOCHS = 600
 COUNTED = (
-    " The study's code counts the entropy of layer 2 twice and that of layer 3 never. Rows with entropies counted once "
-    "correct this."
+    " The study's code counts the entropy of layer 2 twice and that of layer 3 never. The rows where every layer's "
+    "entropy is counted once correct this."
 )
 
 IN_WORDS = {
     "study": "with the study's training",
-    "counted": "with the study's training, entropies counted once",
+    "counted": "with the study's training and every layer's entropy counted once",
     "adam": "with Adam and a falling rate",
 }
 TITLES = {"study": "as the study", "counted": "entropies counted once", "adam": "Adam, falling rate"}

@@ -27,7 +27,7 @@ def lines(values: Mapping[str, list[float]], over: dict[str, Any], draws: int) -
             f"{percent(estimate([1 - one for one in values['error_of_mean_weights']]))}",
         ),
         Line(
-            "expected error rate, mean over the pictures",
+            "expected error rate (share of draws that do not predict the most common label), mean over the pictures",
             "a histogram without numbers",
             f"{percent(estimate(values['expected']))}; actual error {percent(estimate(values['error']))}",
             f"{says.get(settled(over), 'expected and actual errors do not differ significantly')} "
@@ -38,9 +38,8 @@ def lines(values: Mapping[str, list[float]], over: dict[str, Any], draws: int) -
             "some are shown, not counted",
             f"{written(estimate(values['mistakes_at_zero']), '.1f')} pictures",
             f"{percent(estimate(values['zero']), 1)} of the pictures have an expected error of zero, of which "
-            f"{percent(estimate(values['wrong_at_zero']))} are wrong; {draws} draws that all agree only exclude an "
-            "expected "
-            f"error above {100 * (1 - 0.05 ** (1 / draws)):.1f}%",
+            f"{percent(estimate(values['wrong_at_zero']))} are wrong; {draws} draws that all agree exclude only "
+            f"expected error rates above {100 * (1 - 0.05 ** (1 / draws)):.1f}% (with 95% confidence)",
         ),
         *(
             Line(
@@ -95,7 +94,8 @@ def answer(work: Work, values: Mapping[str, list[float]], over: dict[str, Any], 
     return (
         f"{subject} study's network reaches {percent(estimate([1 - one for one in values['error']]))} with "
         f"{work['draws']} draws. Its expected error rate is {percent(estimate(values['expected']))} on average, "
-        f"{says[settled(over)]} the actual {percent(estimate(values['error']))}. It finds mistakes with an AUROC of "
+        f"{says[settled(over)]} the actual {percent(estimate(values['error']))}. The expected error rate finds "
+        f"mistakes with an AUROC of "
         f"{written(estimate(values['tells_expected_error']))}. Of the pictures with an expected error of zero, "
         f"{written(estimate(values['mistakes_at_zero']), '.1f')} are wrong "
         f"({percent(estimate(values['wrong_at_zero']))}).{cold}"

@@ -18,6 +18,12 @@ OTHERS = {
     "start": "only starting from the old means and widths",
     "tuned": "fine-tuning",
 }
+# What the rows of a table of scores are.
+ROWS = (
+    "The first four rows are variational networks. Two have the old posterior as prior: with the old data discounted, "
+    "or with their whole weight. One has a normal prior and only starts from the old means and widths. The last three "
+    "rows are plain networks. `last layer only` keeps the old weights of all other layers."
+)
 # What it must beat to be of use.
 RIVALS = ("nothing", "tuned")
 
@@ -37,8 +43,8 @@ def line(data: str, count: int, values: Values, gaps: Mapping[Any, dict[str, Any
     )
     return Line(
         f"{TITLES.get(data, data)}, {count} pictures of each new class",
-        "planned, not done",
-        f"{with_it} with the old posterior, {without} from scratch, {tuned} with fine-tuning",
+        "planned in the study, not done",
+        f"{with_it} with the discounted old posterior, {without} from scratch, {tuned} with fine-tuning",
         meaning,
     )
 
@@ -54,6 +60,7 @@ def score_table(data: str, score: str, values: Values, counts: Sequence[int]) ->
         f"{TITLES.get(data, data)}: {'accuracy' if score == 'accuracy' else 'NLL'} on the new classes",
         ["", *(f"{count} of each" for count in counts)],
         rows,
+        ROWS if score == "accuracy" else "",
     )
 
 
@@ -101,7 +108,8 @@ def answer(work: Work, values: Values, gaps: Mapping[Any, dict[str, Any]], chose
     few = work["old_examples"] is not None and work["old_examples"] < 10000
     scope = f"After {work['old_examples']:,} old pictures only, a trial of the code: " if few else ""
     return (
-        f"{scope}Does the discounted old posterior help as the prior? {' '.join(told)} A case is a data set and a "
+        f"{scope}Does the discounted old posterior help as the prior? Discounted means that the old data count with a "
+        f"weight below 1. {' '.join(told)} A case is a data set and a "
         "number of labelled pictures, and only significant differences count. "
         + _where_from(work, values, chosen, cells)
     )
@@ -116,7 +124,7 @@ def _where_from(work: Work, values: Values, chosen: Mapping[Any, Any], cells: Se
         for data, count in cells
     ]
     better, worse = (sum(settled(one) == sign for one in apart) for sign in (1, -1))
-    start = ", so it is the start of training that helps" if faint > len(cells) / 2 else ""
+    start = ". Such a prior says almost nothing, so what helps is the start" if faint > len(cells) / 2 else ""
     return (
         f"Validation data chose the strongest discount tried (weight {least:g} for the old data) in {faint} of "
         f"{len(cells)} cases{start}. Without a discount, the old posterior is better than training from scratch in "
@@ -142,9 +150,8 @@ def shortfalls(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> list[str]:
     told.append(
         f"Settings were chosen on {work['chosen_on']:,} labelled pictures, more than a user with few labels would "
         "have, "
-        f"and with {work['choosing']} seed{'s' if work['choosing'] > 1 else ''}. So a chosen setting may sometimes "
-        "fail "
-        "to train; large standard errors show where."
+        f"and with {work['choosing']} seed{'s' if work['choosing'] > 1 else ''}. So some networks may not train "
+        "with the chosen setting; a large standard error shows where."
     )
     return told
 

@@ -25,7 +25,8 @@ EXPERIMENT = Experiment(
     name="text",
     title="Sentences out of scope",
     study="the field",
-    question="Does a small transformer notice sentences that have none of its 150 intents, and which method helps?",
+    question="A small transformer sorts sentences into 150 intents. Does it notice sentences that have none of them, "
+    "and which method helps?",
     run=run,
     quick=QUICK,
     full=FULL,

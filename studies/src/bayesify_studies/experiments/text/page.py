@@ -52,8 +52,9 @@ def findings(work: Work, choices: Told, tested: Told) -> Findings:
         pictures=[
             Picture(
                 work.figure("text", _picture(values)),
-                "Scores of each method: every seed a dot, the mean over seeds a bar. AUROC: sentences without an "
-                "intent against test sentences, by the entropy of the prediction; higher is better.",
+                "Scores of each method. A dot is a seed, a bar the mean over seeds. The AUROC says how well the "
+                "entropy of the prediction separates sentences without an intent from test sentences; higher is "
+                "better.",
             )
         ],
         shortfalls=_shortfalls(work, choices, tested, seeds, gaps),
@@ -89,7 +90,8 @@ def _answer(values: Values, gaps: Mapping[str, dict[str, Any]], best: str) -> st
         return f"The plain network finds sentences without an intent best, by entropy: AUROC {plain}."
     better = sum(settled(gap) == 1 for gap in gaps.values())
     return (
-        f"{METHODS[best]} finds sentences without an intent best: AUROC {most}, the plain network {plain}. "
+        f"The best method at finding sentences without an intent: {METHODS[best]}. "
+        f"Its AUROC is {most}; the plain network's is {plain}. "
         f"{better or 'None'} of {len(gaps)} methods {'are' if better > 1 else 'is'} significantly better than the "
         "plain network."
     )
@@ -101,7 +103,7 @@ def _line(method: str, values: Values, gaps: Mapping[str, dict[str, Any]]) -> Li
         f"AUROC {written(estimate(values[method][AUROC]))}, accuracy {percent(estimate(values[method]['accuracy']), 1)}"
     )
     if method == "plain":
-        return Line(METHODS[method], quoted, own, "the yardstick of the others")
+        return Line(METHODS[method], quoted, own, "the others are compared with it")
     gap = gaps[method]
     return Line(
         METHODS[method],
@@ -136,7 +138,7 @@ def _settings(work: Work, chosen: Mapping[str, Mapping[str, float]]) -> Table:
         [
             METHODS[method],
             ", ".join(f"{names[name]} {value:g}" for name, value in own.items()),
-            "the plain network's" if method in AS_PLAIN else str(len(settings_of(method)[: work["tried"]])),
+            "those of the plain network" if method in AS_PLAIN else str(len(settings_of(method)[: work["tried"]])),
         ]
         for method, own in chosen.items()
     ]
@@ -144,8 +146,9 @@ def _settings(work: Work, chosen: Mapping[str, Mapping[str, float]]) -> Table:
         "Chosen on validation sentences",
         ["", "setting", "settings tried"],
         rows,
-        "By NLL, with one seed that is not tested. Sentences without an intent chose nothing. T weights the KL: "
-        "at 1 the objective is the ELBO.",
+        "Settings are chosen by NLL, with a seed that is not scored above. Sentences without an intent had no part in "
+        "the "
+        "choice. T is the weight of the KL; with 1 the objective is the ELBO.",
     )
 
 
@@ -178,15 +181,15 @@ def _shortfalls(
     return [
         *lines,
         (
-            f"{len(gaps)} differences of AUROC are looked at, each with a 95% interval of its own. With all intervals "
-            f"to hold together (Bonferroni), {settled_together(list(gaps.values()))} of them leave out zero."
+            f"{len(gaps)} differences in AUROC are tested, each with its own 95% interval. After a Bonferroni "
+            f"correction, {settled_together(list(gaps.values()))} of them are significant."
         ),
         (
-            f"{len(seeds)} seeds. Every method is trained for {work['epochs']} epochs; a longer training might change "
+            f"{len(seeds)} seeds. Every method is trained for {work['epochs']} epochs. Longer training might change "
             "the order."
         ),
         (
-            f"One transformer ({work['blocks']} blocks of width {work['width']}), trained from scratch. Published "
-            "numbers are of a pretrained BERT, and the two are not comparable."
+            f"One transformer ({work['blocks']} blocks of width {work['width']}), trained from scratch. The published "
+            "numbers are for a pretrained BERT, so the two cannot be compared."
         ),
     ]

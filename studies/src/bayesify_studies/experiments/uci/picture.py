@@ -39,8 +39,13 @@ def draw(lines: Lines, size: Size) -> Figure:
     for axes, table in zip(places, size.problems, strict=False):
         scores = {name: score_of(lines, table, name, "nll") for name in methods}
         _plot(axes, table, scores)
-        style.dress(axes, title=f"{table}: {PROBLEMS[table].about}", x="test NLL (nats)", y="", grid="x")
+        style.dress(axes, title=f"{table}: {_rows(table)}", x="test NLL (nats)", y="", grid="x")
     return figure
+
+
+def _rows(table: str) -> str:
+    """The number of training rows, in words; the inputs are in the table of problems."""
+    return PROBLEMS[table].about.partition(" rows")[0] + " rows"
 
 
 def _plot(axes: Axes, table: str, scores: dict[str, Score | None]) -> None:
@@ -48,7 +53,7 @@ def _plot(axes: Axes, table: str, scores: dict[str, Score | None]) -> None:
 
     published = {name: row[table] for name, row in ROWS.items()}
     means = [one.mean for one in scores.values() if one is not None]
-    low = min([*means, *published.values()])
+    low = min([*(one.mean - (one.error or 0.0) for one in scores.values() if one is not None), *published.values()])
     middle = sorted(published.values())[len(published) // 2]
     high = min(max([*means, *published.values()]), middle + _WIDEST * (middle - low))
     margin = 0.06 * (high - low)
