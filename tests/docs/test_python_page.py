@@ -176,7 +176,7 @@ def test_the_thresholds_of_the_alerts_are_those_on_the_page_of_reports():
     told = {row[0]: row[1] for row in rows(DOCS / "report.md", "alert")}
     assert f"less than {FROZEN_KL:.0%}" in told["KL frozen"]
     assert f"less than {STUCK_WIDTH:.0%}" in told["widths stuck"]
-    assert f"by {100 * GAP:.0f} points and by {STANDARD_ERRORS:.0f} standard errors" in told["overconfident"]
+    assert f"by {100 * GAP:.0f} percentage points and by {STANDARD_ERRORS:.0f} standard errors" in told["overconfident"]
     assert f"over {STILL_FALLING:.0%}" in told["not converged"]
 
 
@@ -189,9 +189,7 @@ def test_the_server_sends_what_its_page_lists():
         class_names = ("no", "yes")
         check = None
 
-    listed = {
-        row[0]: [re.findall(r"`(\w+)`", cell) for cell in row[1:]] for row in rows(DOCS / "serving.md", "sent by")
-    }
+    listed = {row[0]: [re.findall(r"`(\w+)`", cell) for cell in row[1:]] for row in rows(DOCS / "serving.md", "path")}
     for column, outputs, likelihood in (
         (0, torch.zeros(3, 1, 2), Categorical()),
         (1, torch.zeros(3, 1, 1), Gaussian()),
