@@ -20,7 +20,7 @@ def main():
     if not options.count and options.jobs == 1 and LAYERED & set(options.names):
         io_layer.available()
     until = time.monotonic() + 60 * options.minutes
-    made, reasons = [], _Reasons()
+    made, lost = [], []
     for name in options.names:
         path = None if options.short else options.ledger / f"{name}.jsonl"
         if path is not None and options.afresh:
@@ -30,7 +30,7 @@ def main():
         if options.jobs > 1 and name in SHARED:
             _in_processes(name, options, until)
         ledger = Ledger(path, closed=options.count or options.jobs > 1, share=options.share, until=until)
-        trials = iter(importlib.import_module(CAMPAIGNS[name]).rows(ledger, options.short))
+        trials, reasons = iter(importlib.import_module(CAMPAIGNS[name]).rows(ledger, options.short)), _Reasons()
         while (made_row := reasons.next(trials)) is not None:
             row = dataclasses.replace(
                 made_row, campaign=name, command=f"make faults ONLY={name}", made=made_row.made or ledger.made()
@@ -39,30 +39,37 @@ def main():
             if options.share == (0, 1):
                 put(SHORT if options.short else options.rows, row)
             made.append(row)
+            said = reasons.taken()
+            if row.lost:
+                lost += [table([row])[1], *said]
             print(table([row])[1], file=sys.stderr, flush=True)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     print("\n".join(table(made)))
-    lost = [row for row in made if row.lost]
     if lost:
         # Last, because the end of a long log is what is kept and read.
-        print("\nlost:", *table(lost)[1:-1], *reasons.lines[-40:], sep="\n")
+        print("\nlost:", *lost[:20], sep="\n")
     return 1 if lost else 0
 
 
 class _Reasons:
-    """What the trials say on the standard error, which also keeps it: the reason of each loss."""
+    """What the trials say on the standard error, which still shows it: the reason of each loss."""
 
     def __init__(self):
-        self.lines = []
+        self._lines = []
 
     def next(self, trials):
         """The next row, or None at the end."""
         with contextlib.redirect_stderr(self):
             return next(trials, None)
 
+    def taken(self):
+        """What was said since the last row."""
+        lines, self._lines = self._lines, []
+        return lines
+
     def write(self, text):
         if text.strip():
-            self.lines.append(text.rstrip("\n")[:600])
+            self._lines.append(text.rstrip("\n")[:600])
         return sys.__stderr__.write(text)
 
     def __getattr__(self, name):
