@@ -14,6 +14,9 @@ from campaigns import CAMPAIGNS, LAYERED, SHARED
 from ledger import Ledger
 from rows import FULL, ROOT, SHORT, put, table
 
+# Reasons of the losses of one row at the end of the log.
+MOST_REASONS = 10
+
 
 def main():
     options = _options()
@@ -41,13 +44,14 @@ def main():
             made.append(row)
             said = reasons.taken()
             if row.lost:
-                lost += [table([row])[1], *said]
+                # The first ones: a row with many losses must not hide those after it.
+                lost += [table([row])[1], *said[:MOST_REASONS]]
             print(table([row])[1], file=sys.stderr, flush=True)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     print("\n".join(table(made)))
     if lost:
         # Last, because the end of a long log is what is kept and read.
-        print("\nlost:", *lost[:20], sep="\n")
+        print("\nlost:", *lost, sep="\n")
     return 1 if lost else 0
 
 
@@ -55,7 +59,7 @@ class _Reasons:
     """What the trials say on the standard error, which still shows it: the reason of each loss."""
 
     def __init__(self):
-        self._lines = []
+        self._text = ""
 
     def next(self, trials):
         """The next row, or None at the end."""
@@ -64,12 +68,11 @@ class _Reasons:
 
     def taken(self):
         """What was said since the last row."""
-        lines, self._lines = self._lines, []
-        return lines
+        lines, self._text = self._text.splitlines(), ""
+        return [line[:600] for line in lines if line.strip()]
 
     def write(self, text):
-        if text.strip():
-            self._lines.append(text.rstrip("\n")[:600])
+        self._text += text
         return sys.__stderr__.write(text)
 
     def __getattr__(self, name):

@@ -4,6 +4,7 @@ A lock that seems to come from the future must not keep a run closed, and no che
 """
 
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -42,7 +43,7 @@ def rows(ledger, short):
                     continue
                 tried, lost = tried + 1, lost + bool(facts["why"])
                 if facts["why"]:
-                    print(f"{name}, {moment}: {facts['why']}")
+                    print(f"{name}, {moment}: {facts['why']}", file=sys.stderr)
     yield Row(FAULT, PART, tried, tried - lost, lost, time.monotonic() - began)
 
 

@@ -6,6 +6,7 @@ itself: there the rate must be half and the predictions finite.
 
 import logging
 import math
+import sys
 import time
 import warnings
 
@@ -36,7 +37,7 @@ def rows(ledger, short):
                 continue
             tried, lost = tried + 1, lost + bool(facts["why"])
             if facts["why"]:
-                print(f"{name}, step {step}: {facts['why']}")
+                print(f"{name}, step {step}: {facts['why']}", file=sys.stderr)
     if tried:
         note = f"{len(methods)} methods; weights of a training at half the rate from that epoch on, bit for bit"
         yield Row("NaN at a step", "--on-nan rollback", tried, tried - lost, lost, time.monotonic() - began, note)

@@ -29,11 +29,11 @@ class Client:
         self.seconds = []
         self.longest_wait = 0.0
 
-    async def ask_until(self, end, pause=0.0):
-        """Ask again and again until a moment of the monotonic clock."""
+    async def ask_until(self, over):
+        """Ask again and again until `over()`."""
         reader = writer = None
         served = time.monotonic()
-        while time.monotonic() < end:
+        while not over():
             fresh = writer is None
             began = time.monotonic()
             try:
@@ -62,9 +62,9 @@ class Client:
                     writer.close()
                 reader = writer = None
                 if kind != "idle connection closed" and self.polite:
-                    await asyncio.sleep(min(1.0, max(0.0, end - time.monotonic())))
-            await asyncio.sleep(pause)
-        self.longest_wait = max(self.longest_wait, end - served)
+                    await asyncio.sleep(1.0)
+            await asyncio.sleep(0)
+        self.longest_wait = max(self.longest_wait, time.monotonic() - served)
         if writer is not None:
             writer.close()
 
@@ -76,12 +76,14 @@ async def _response(reader):
     return int(head.split()[1]), head
 
 
-def ask_together(clients, seconds, pauses=None):
-    """Let all clients ask for a while, in this thread."""
+def ask_together(clients, seconds, enough=None):
+    """Let all clients ask for so many seconds, or until `enough()`, in this thread."""
+    end = time.monotonic() + seconds
+
+    def over():
+        return time.monotonic() >= end or (enough is not None and enough())
 
     async def together():
-        end = time.monotonic() + seconds
-        pauses_ = pauses or [0.0] * len(clients)
-        await asyncio.gather(*(client.ask_until(end, pause) for client, pause in zip(clients, pauses_, strict=True)))
+        await asyncio.gather(*(client.ask_until(over) for client in clients))
 
     asyncio.run(together())
