@@ -71,24 +71,28 @@ def _models_changed(rounds):
             for number in range(rounds):
                 name = f"new-{number}"
                 shutil.copytree(folder / "plain", folder / name)
-                server.process.send_signal(signal.SIGHUP)
-                found = wait_until(lambda: _status(server, name) == 200, 60)
-                lost += _noted(found, _models_changed, f"{name} appears")
+                lost += _noted(_renewed(server, f"{name}, "), _models_changed, f"{name} is read", server.said()[-300:])
+                lost += _noted(_status(server, name) == 200, _models_changed, f"{name} appears")
                 (folder / name / "model.safetensors").write_bytes(b"broken")
-                server.process.send_signal(signal.SIGHUP)
-                lost += _noted(
-                    all(good.holds(each) for each in range(40)), _models_changed, "good requests beside a broken model"
-                )
+                refused = _renewed(server, "the models stay as they are")
+                right = all(good.holds(each) for each in range(40))
+                lost += _noted(refused and right, _models_changed, "good requests beside a broken model")
                 lost += _noted(
                     _status(server, name) == 200, _models_changed, "a model whose file broke is served from memory"
                 )
                 shutil.rmtree(folder / name)
-                server.process.send_signal(signal.SIGHUP)
-                gone = wait_until(lambda: _status(server, name) == 404, 60)
+                gone = _renewed(server, "now serving") and _status(server, name) == 404
                 lost += _noted(gone, _models_changed, f"{name} disappears")
-                tried += 4
+                tried += 5
     return Row(fault="models added, broken and removed without a restart", part="server", tried=tried, survived=tried - lost,
                lost=lost, seconds=time.monotonic() - began, note="two workers, kill -HUP; 40 good requests during each change")  # fmt: skip
+
+
+def _renewed(server, word):
+    """Send SIGHUP and wait until the server says what came of it: before, old and new workers answer side by side."""
+    before = len(server.said())
+    server.process.send_signal(signal.SIGHUP)
+    return wait_until(lambda: word in server.said()[before:], 120)
 
 
 def _status(server, name):
