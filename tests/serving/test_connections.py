@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import socket
 
-from bayesify.serving.connections import JoinedWrites
+import uvicorn
+
+from bayesify.serving.connections import JoinedWrites, protocol_of
+from bayesify.serving.limits import Limits
 from bayesify.serving.server import listen
 from bayesify.serving.workers import listen_shared
 
@@ -55,6 +58,15 @@ class Sent(asyncio.Transport):
     def close(self):
         self.closed = True
 
+    def write_eof(self):
+        pass
+
+    def pause_reading(self):
+        pass
+
+    def abort(self):
+        self.closed = True
+
 
 def written(*steps):
     """What is sent when each step is done in a turn of the event loop of its own."""
@@ -100,3 +112,29 @@ def test_large_parts_leave_at_once_and_in_order():
         joined.write(large)
 
     assert written(respond).sent == [b"head" + large, large]
+
+
+def test_a_request_in_the_reserve_is_answered_though_others_come_before_its_response():
+    """Its head is complete, and its response begins in the event loop's next turn: the next connection came before that."""
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def talk():
+        config = uvicorn.Config(app, lifespan="off", log_config=None)
+        config.load()
+        kind, state = protocol_of(Limits(connections=1, reserve=1)), uvicorn.server.ServerState()
+        transports = [Sent() for _ in range(3)]
+        taken, asks, late = (kind(config=config, server_state=state, app_state={}) for _ in transports)
+        taken.connection_made(transports[0])
+        taken.data_received(b"GET / HTTP/1.1\r\nX-Half: ")
+        asks.connection_made(transports[1])
+        asks.data_received(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        late.connection_made(transports[2])
+        await asyncio.sleep(0.05)
+        for protocol in (taken, asks, late):
+            protocol.connection_lost(None)
+        return [b"".join(transport.sent)[:12] for transport in transports]
+
+    assert asyncio.run(talk()) == [b"", b"HTTP/1.1 200", b"HTTP/1.1 429"]

@@ -92,7 +92,7 @@ class ConnectionTable:
             self.ordinary[connection] = None
             return True
         if len(self.reserved) >= self.reserve:
-            oldest = next((other for other in self.reserved if other.in_head), None)
+            oldest = next((other for other in self.reserved if other.awaits_head), None)
             if oldest is None:
                 return False
             oldest.drop()
@@ -328,6 +328,11 @@ class BoundedProtocol(HttpToolsProtocol):
             and (self.cycle is None or self.cycle.response_complete)
         ):
             self.table.idle[self] = None
+
+    @property
+    def awaits_head(self) -> bool:
+        """Whether the head of a request is incomplete, and no response to an earlier one is being made."""
+        return self.in_head and (self.cycle is None or self.cycle.response_complete)
 
     @property
     def is_slow(self) -> bool:

@@ -61,7 +61,7 @@ class Client:
                 if writer is not None:
                     writer.close()
                 reader = writer = None
-                if kind != "idle connection closed" and self.polite:
+                if kind not in {"200", "idle connection closed"} and self.polite:
                     await asyncio.sleep(1.0)
             await asyncio.sleep(0)
         self.longest_wait = max(self.longest_wait, time.monotonic() - served)
