@@ -1,5 +1,6 @@
 """The campaign counts rightly, goes on where it was stopped, finds a fault that is there, and its page agrees."""
 
+import contextlib
 import json
 import os
 import signal
@@ -12,10 +13,13 @@ import forked
 import pytest
 import torch
 from campaigns import CAMPAIGNS
+from guided_files import Reached
 from ledger import Ledger
 from page import PAGE, rendered
 from rows import FULL, ROOT, Row, put, read, table
 from trainings import result
+
+from bayesify.errors import at_least
 
 CAMPAIGN = Path(__file__).with_name("campaign")
 
@@ -129,3 +133,14 @@ def test_two_processes_make_one_campaign_and_its_row(tmp_path):
         50,
         "45 trained and agreed with other computations",
     )
+
+
+def test_a_content_that_reaches_new_lines_is_noticed_once():
+    reached = Reached()
+
+    def found(given):
+        with reached.watching(), contextlib.suppress(ValueError):
+            at_least("draws", given, 1)
+        return reached.new()
+
+    assert [found(given) for given in (5, 7, 0, -3)] == [True, False, True, False]

@@ -12,6 +12,7 @@ CAMPAIGNS = {
     "clock": "clock",
     "files": "mutated_files",
     "signed-files": "signed_files",
+    "guided-files": "guided_files",
     "combinations": "combinations",
     "nan": "diverging",
     "requests": "malformed_requests",

@@ -1,5 +1,6 @@
 """Every reader of files, an example of each file, and mutations of it: for `test_fuzz.py` and the campaign."""
 
+import contextlib
 import copy
 import gzip
 import json
@@ -342,15 +343,20 @@ class Attempts:
     def make(self, number):
         """Mutate one file, and read it."""
         name = self._order[number % len(self._order)]
-        folder, file, mutations, read = self.kinds[name]
+        folder, file, mutations, _ = self.kinds[name]
         chance = random.Random(f"{self.seed} {number}")
         content = chance.choice(mutations)((folder / file).read_bytes(), chance)
+        self.read(name, content, f"mutation {number}")
+
+    def read(self, name, content, about, around=contextlib.nullcontext):
+        """Read one content of this kind; `around()` is entered while it is read."""
+        folder, file, _, read = self.kinds[name]
         whole = self.place / name if folder != self.originals else self.place
         (whole / file).write_bytes(content)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         signal.alarm(WAITING)
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), around():
                 warnings.simplefilter("ignore")
                 read(whole if folder != self.originals else whole / file)
             outcome, why = "read", ""
@@ -369,7 +375,7 @@ class Attempts:
             signal.alarm(0)
         self.counts[name, outcome] += 1
         if why:
-            self.wrong.append(f"{name}, mutation {number}: {why}")
+            self.wrong.append(f"{name}, {about}: {why}")
 
 
 def _hung(*_):
