@@ -19,7 +19,15 @@ from torch import Tensor
 
 from bayesify.decisions import conformal_scores, jackknife
 from bayesify.decisions.certificate import Certificate
-from bayesify.decisions.provenance import CalibrationData, Provenance, checked_fields, provenance_from, read, share
+from bayesify.decisions.provenance import (
+    CalibrationData,
+    Provenance,
+    TooFewExamplesError,
+    checked_fields,
+    provenance_from,
+    read,
+    share,
+)
 from bayesify.errors import at_least, choose
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
@@ -267,7 +275,9 @@ def conformal(
     held_out = read(bnn, data, draws, seed, "draws")
     needed = conformal_scores.examples_needed(alpha)
     if len(held_out.y) < needed:
-        raise ValueError(f"alpha={alpha:g} needs at least {needed:,} calibration examples, got {len(held_out.y):,}")
+        raise TooFewExamplesError(
+            f"alpha={alpha:g} needs at least {needed:,} calibration examples, got {len(held_out.y):,}"
+        )
     thresholds: tuple[float, ...] = ()
     residuals: tuple[float, ...] = ()
     resampling = None
@@ -327,7 +337,7 @@ def _class_thresholds(
     needed = conformal_scores.examples_needed(alpha)
     if counts.min() < needed:
         rare = int(counts.argmin())
-        raise ValueError(
+        raise TooFewExamplesError(
             f"alpha={alpha:g} for each class needs at least {needed:,} calibration examples of each, class {rare} has "
             f"{int(counts[rare]):,}"
         )

@@ -28,6 +28,10 @@ POPULATION = "inputs drawn in the same way as the calibration examples"
 _DECIDES = ("method", "settings", "network", "bayesian", "output", "parameters", "prior", "likelihood")
 
 
+class TooFewExamplesError(ValueError):
+    """The calibration examples do not support what is asked for; the message says how many would."""
+
+
 @dataclass(frozen=True)
 class Provenance:
     """What a guarantee was made from.
