@@ -98,9 +98,8 @@ def predict(
         records += found
     if sets is not None and not _is_way_of(sets, used, seed, by):
         made = sets.provenance
-        say(
-            f"without the guaranteed sets or intervals: they need --draws {made.draws} --seed {made.seed}, by {made.by}"
-        )
+        needed = f"--draws {made.draws} --seed {made.seed} --by {made.by}"
+        say(f"no guaranteed sets or intervals here: they were made with {needed}")
     if check is not None:
         known = check.accept(prepared).tolist()
         records = [_with_check(record, known=same) for record, same in zip(records, known, strict=True)]

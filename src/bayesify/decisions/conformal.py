@@ -10,6 +10,7 @@ calibration data, the coverage of split methods has a Beta(k, n + 1 - k) law, wi
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from bayesify.decisions.provenance import (
     Provenance,
     TooFewExamplesError,
     checked_fields,
+    one_target,
     provenance_from,
     read,
     share,
@@ -169,11 +171,14 @@ class Conformal:
             ValueError: the number of targets differs, or the prediction was made in another way than the calibration.
 
         """
-        if targets.numel() != len(predictive):
-            raise ValueError(f"targets must have one value per input, {len(predictive)}, got {list(targets.shape)}")
-        y = targets.reshape(-1).to(predictive.outputs.device)
+        self.provenance.check(predictive)
+        y = one_target(targets, len(predictive)).to(predictive.outputs.device)
         if self.kind in OF_CLASSES:
-            return self.sets(predictive).gather(1, y.long().unsqueeze(1)).squeeze(1)
+            sets = self.sets(predictive)
+            if not bool(((y >= 0) & (y < sets.shape[1])).all()):
+                span = f"{y.min().item():g} to {y.max().item():g}"
+                raise ValueError(f"labels must be from 0 to {sets.shape[1] - 1}, got {span}")
+            return sets.gather(1, y.long().unsqueeze(1)).squeeze(1)
         lower, upper = self.interval(predictive)
         return (lower <= y) & (y <= upper)
 
@@ -269,8 +274,10 @@ def conformal(
     choose("kind", kind, OF_NUMBERS if numbers else OF_CLASSES)
     if class_conditional and numbers:
         raise ValueError("class_conditional is for classes, this method predicts numbers")
-    if penalty < 0:
-        raise ValueError(f"penalty must be at least 0, got {penalty!r}")
+    if not 0 <= penalty < math.inf:
+        raise ValueError(f"penalty must be a finite number of at least 0, got {penalty!r}")
+    if kind == "jackknife+" and alpha >= 0.5:
+        raise ValueError(f"jackknife+ guarantees 1 - 2 alpha, so alpha must be below 0.5, got {alpha:g}")
     at_least("rank", rank, 0)
     held_out = read(bnn, data, draws, seed, "draws")
     needed = conformal_scores.examples_needed(alpha)
@@ -348,7 +355,7 @@ def _number_scores(held_out: CalibrationData, kind: str, alpha: float, *, scaled
     parts = []
     for part, targets in held_out.predictives():
         mean = _one_number(part).double()
-        y = targets.double().reshape(mean.shape)
+        y = one_target(targets, len(mean)).double()
         if kind == "cqr":
             lower, upper = (end.double() for end in part.interval(1 - alpha))
             scores = torch.maximum(lower - y, y - upper)

@@ -18,7 +18,15 @@ from torch import Tensor
 
 from bayesify.decisions import sequential_tests
 from bayesify.decisions.certificate import Certificate
-from bayesify.decisions.provenance import Provenance, TooFewExamplesError, checked_fields, provenance_from, read, share
+from bayesify.decisions.provenance import (
+    Provenance,
+    TooFewExamplesError,
+    checked_fields,
+    one_target,
+    provenance_from,
+    read,
+    share,
+)
 from bayesify.errors import RunError, choose, positive
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
@@ -253,7 +261,7 @@ def _wrong(predictive: Predictive, targets: Tensor, tolerance: float | None) -> 
     predicted = predictive.labels if predictive.kind == "classification" else predictive.mean
     if predicted.ndim != 1:
         raise ValueError(f"a refusal needs one target per input, this method predicts {list(predicted.shape[1:])}")
-    targets = targets.to(predicted.device).reshape(predicted.shape)
+    targets = one_target(targets, len(predicted)).to(predicted.device)
     if predictive.kind == "classification":
         return predicted != targets
     assert tolerance is not None
