@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Run, Seed, say_unprepared
-from bayesify.cli.output import CommandError, emit
+from bayesify.cli.output import CommandError, emit, say
 from bayesify.files import plain
 from bayesify.workflows.recipe import DRAWS
 
@@ -67,6 +67,8 @@ def recalibrate(
     from bayesify.workflows import guarantees, run_data
 
     method, examples = run_data.open_run(run, data, network=network)
+    for notice in examples.notices:
+        say(notice)
     part = guarantees.choose_part(method, examples, share, seed)
     before = score(method, (part.x, part.y), draws=draws, seed=seed)
     with _naming(part, examples, method):
@@ -138,6 +140,8 @@ def certify(
     alpha = 0.1 if alpha is None and (max_error is None or kind is not None or class_conditional) else alpha
     if tolerance is not None and max_error is None:
         raise CommandError("--tolerance belongs to --max-error: give both")
+    for notice in examples.notices:
+        say(notice)
     part = guarantees.choose_part(method, examples, share, seed)
     population = population or f"inputs drawn in the same way as {examples.what}"
     settings: dict[str, Any] = {"draws": draws, "seed": seed, "population": population}
