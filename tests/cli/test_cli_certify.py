@@ -4,8 +4,10 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import bayesify as bf
 from bayesify.cli import main
 
 
@@ -51,7 +53,10 @@ def test_the_whole_path(copy, call, place):
     threshold = scored["promises"]["refusal"]["threshold"]
     assert found["accepted"] == (found["confidence"] >= threshold)
     assert "set" in call("predict", copy, place / "3.png", "--csv").out.splitlines()[0]
-    assert "set" not in json.loads(call("predict", copy, place / "3.png", "--seed", 3, "--json").out)
+    assert call("predict", copy, place / "3.png").out.endswith(", 90% guaranteed set {3}\n")
+    other = call("predict", copy, place / "3.png", "--seed", 3, "--json")
+    assert "set" not in json.loads(other.out)
+    assert "no guaranteed sets or intervals here: they were made with --draws 1 --seed 0 --by draws" in other.err
 
     page = json.loads(call("report", copy, "--json").out)["report"]
     assert "scanned forms" in Path(page).read_text()
@@ -74,6 +79,7 @@ def test_certifying_twice_uses_other_examples(copy, call):
 def test_impossible_promises_are_refused_in_one_line(copy, refused):
     before = {file.name: file.read_bytes() for file in copy.iterdir() if file.is_file()}
     refused(["certify", copy, "--max-error", "0.0001"], "needs at least 29,956 calibration examples, got 202")
+    refused(["certify", copy, "--max-error", "0.01"], "(50% of the unused examples", "--share 1 takes all 404, --data")
     refused(["certify", copy, "--max-error", "2"], "max_error must be a number between 0 and 1")
     refused(["certify", copy, "--alpha", "0.001"], "at least 999 calibration examples")
     refused(["certify", copy, "--kind", "cqr"], "not for a method that predicts classes")
@@ -94,12 +100,26 @@ def test_a_promise_needs_its_own_draws(copy, call, refused, place):
     refused(["predict", copy, place / "3.png", "--max-error", "0.01", "--seed", 4], "was not guaranteed", "only 0.1")
 
 
+def test_arrays_are_on_the_scale_of_the_training_data(copy, call, tmp_path):
+    """An .npz file does not say that its largest level is 16, not 255: its examples are those of the test part."""
+    digits = bf.data.load("digits")
+    np.savez(tmp_path / "test.npz", x=digits.x_test.numpy(), y=digits.y_test.numpy())
+    own = json.loads(call("evaluate", copy, "--json").out)
+    other = json.loads(call("evaluate", copy, "--data", tmp_path / "test.npz", "--json").out)
+    assert own["accuracy"] > 0.9
+    assert (other["accuracy"], other["nll"]) == pytest.approx((own["accuracy"], own["nll"]))
+    np.savez(tmp_path / "bytes.npz", x=(digits.x_test.numpy() / 16 * 255).astype(np.uint8), y=digits.y_test.numpy())
+    scaled = json.loads(call("evaluate", copy, "--data", tmp_path / "bytes.npz", "--json").out)
+    assert scaled["accuracy"] == pytest.approx(own["accuracy"], abs=0.02)
+
+
 def test_numbers_get_intervals(houses_run, tmp_path, call, place):
     run = shutil.copytree(houses_run, tmp_path / "run")
     assert call("certify", run, "--alpha", "0.3", "--kind", "cqr", "--share", "0.6").code == 0
     (tmp_path / "new.csv").write_text("area,rooms,kind\n100,3,flat\n")
     found = json.loads(call("predict", run, tmp_path / "new.csv", "--json").out)
     assert found["conformal_lower"] < found["value"] < found["conformal_upper"]
+    assert ", 70% guaranteed between " in call("predict", run, tmp_path / "new.csv").out
     said = call(
         "certify", run, "--data", place / "houses.csv", "--max-error", "0.2", "--tolerance", "1e9", "--share", "1"
     )

@@ -43,6 +43,11 @@ def test_a_series_misses_what_is_allowed_where_the_own_intervals_do_not(tables, 
     assert np.mean(inside) == pytest.approx(1 - found["missed"])
     assert [str(one) for one in inside] == [row["covered"] for row in rows]
     refused(["series", "run", "--data", "future.csv", "--alpha", 2], "alpha")
+    (tables / "few.csv").write_text("a,b,y\n0.1,0.2,0.2\n0.3,0.1,\n0.5,0.1,0.6\n")
+    few = call("series", "run", "--data", "few.csv")
+    assert "few.csv: 1 row has no target and is left out" in few.err
+    assert "2 targets (all of few)" in few.out
+    assert "the theorem says something from about 46 targets on" in few.out
     assert call("train", "--data", "old.csv", "--method", "point", "--epochs", 1, "--out", "words").code == 0
     refused(["series", "words", "--data", "new.csv"], "predicts classes")
 

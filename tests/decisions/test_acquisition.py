@@ -118,6 +118,7 @@ def test_random_is_uniform_and_skips_what_was_asked():
         ({"n": 5}, "left in the pool, 4, got 5"),
         ({"n": 1, "by": "bold"}, "bald"),
         ({"n": 1, "skip": [9]}, "skip must be numbers of the pool"),
+        ({"n": 1, "skip": torch.tensor([True, False, False, False])}, r"got True; .* torch.nonzero\(mask\)"),
     ],
 )
 def test_impossible_wishes_are_refused(settings, message):

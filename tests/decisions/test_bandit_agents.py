@@ -178,5 +178,14 @@ def test_what_is_impossible_is_refused():
         LinearAgent(2, 1, noise=0.0)
     with pytest.raises(ValueError, match="grow"):
         MethodAgent(lambda: None, 2, 1, grow=1.0)
+    for one in (LinearAgent(2, 1), LogisticAgent(2, 1), MethodAgent(lambda: None, 2, 1)):
+        with pytest.raises(ValueError, match="context must be finite"):
+            one.act(np.array([np.nan]))
+        with pytest.raises(ValueError, match="act must be a whole number from 0 to 1, got 2"):
+            one.learn(np.ones(1), 2, 1.0)
+        with pytest.raises(ValueError, match="reward must be a finite number, got nan"):
+            one.learn(np.ones(1), 1, float("nan"))
+    with pytest.raises(ValueError, match="the bandit has 5 acts, the agent 4: give it acts=5"):
+        play_bandit(LinearAgent(4, 2), linear_bandit(5, 2, steps=10))
     with pytest.raises(TypeError, match=r"nn\.Sequential"):
         NeuralLinearAgent(torch.nn.Linear(3, 1), 2, 1)

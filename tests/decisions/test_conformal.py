@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 import bayesify as bf
-from bayesify.decisions import adaptive_conformal, conformal_of, conformal_scores
+from bayesify.decisions import AdaptiveConformal, adaptive_conformal, conformal_of, conformal_scores
 
 
 def cloud(examples, seed):
@@ -275,6 +275,13 @@ def test_adaptive_intervals_keep_the_long_run_coverage(series):
     assert torch.equal(inside, made.covered)
 
 
+def test_an_interval_needs_a_mean_and_a_deviation():
+    adaptive = AdaptiveConformal()
+    for mean, std in ((float("nan"), 1.0), (0.0, -1.0), (0.0, float("inf"))):
+        with pytest.raises(ValueError, match="mean and std must be finite, std at least 0"):
+            adaptive.interval(mean, std)
+
+
 def test_too_few_examples_are_refused_with_the_number_needed(classifier):
     with pytest.raises(ValueError, match="at least 99 calibration examples, got 98"):
         bf.conformal(classifier, cloud(98, 1), alpha=0.01)
@@ -308,6 +315,13 @@ def test_a_kind_that_does_not_fit_is_refused(classifier, regressor):
         bf.conformal(classifier, cloud(50, 1), kind="apps")
     with pytest.raises(ValueError, match=r"use interval"):
         bf.conformal(regressor, curve(50, 1)).sets(regressor.predict(torch.zeros(1, 1)))
+    with pytest.raises(ValueError, match="penalty must be a finite number of at least 0, got nan"):
+        bf.conformal(classifier, cloud(50, 1), kind="raps", penalty=float("nan"))
+    x, y = curve(50, 1)
+    with pytest.raises(ValueError, match=r"one value per input, 50, got \[50, 2\]"):
+        bf.conformal(regressor, (x, y.reshape(-1, 1).repeat(1, 2)))
+    with pytest.raises(ValueError, match=r"alpha must be below 0\.5, got 0\.5"):
+        bf.conformal(regressor, (x, y), alpha=0.5, kind="jackknife+")
 
 
 def test_a_promise_travels_with_the_run(classifier, tmp_path):
@@ -329,6 +343,8 @@ def test_covers_takes_targets_in_a_column(classifier, regressor):
         assert 0.6 < float(by_hand.double().mean()) < 0.95
         with pytest.raises(ValueError, match=r"one value per input, 100, got \[99\]"):
             promise.covers(predicted, y[1:])
+    with pytest.raises(ValueError, match="labels must be from 0 to 2, got 3 to 5"):
+        promise.covers(predicted, y + 3)
 
 
 @pytest.mark.parametrize(

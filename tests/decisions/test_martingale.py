@@ -64,6 +64,18 @@ def test_a_change_of_the_inputs_is_seen_soon():
         assert np.median(delays) < 250
 
 
+def test_a_change_is_seen_as_soon_after_many_unchanged_inputs():
+    """Capital that only shrinks while nothing changes would need 600 inputs here, and later would be gone."""
+    delays = []
+    for monitor, generator in monitors(3, calibration=1000):
+        monitor.add(watched(generator, 30_000))
+        assert monitor.evidence > 0.05
+        monitor.add(watched(generator, 1000, change=0.2))
+        assert monitor.lapsed
+        delays.append(monitor.lapsed_at - 30_000)
+    assert np.median(delays) < 150
+
+
 def test_a_reference_survives_json():
     reference = Reference.of(watched(np.random.default_rng(0), 200))
     assert Reference.from_dict(reference.to_dict()) == reference

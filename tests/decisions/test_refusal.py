@@ -118,6 +118,35 @@ def test_a_promise_travels_with_the_run(classifier, tmp_path):
         refusal_of(loaded, max_error=0.001)
 
 
+def test_a_guarantee_is_about_one_recalibration(classifier, tmp_path):
+    """A temperature moves every confidence: the old threshold would accept other inputs."""
+    refusal = bf.calibrate(classifier, cloud(2000, 1), max_error=0.02)
+    x, _ = cloud(50, 2)
+    other = bf.load(classifier.save(tmp_path / "run"))
+    assert torch.equal(refusal_of(other).accept(other.predict(x)), refusal.accept(classifier.predict(x)))
+    bf.recalibrate(other, cloud(500, 3))
+    with pytest.raises(ValueError, match="another recalibration: calibrate again"):
+        refusal.accept(other.predict(x))
+    again = bf.calibrate(other, cloud(2000, 4), max_error=0.02)
+    assert again.accept(bf.load(other.save(tmp_path / "again")).predict(x)).any()
+    classifier.guarantees.clear()
+
+
+def test_a_guarantee_of_an_earlier_version_is_read(classifier):
+    """It does not say which recalibration it was made with."""
+    bf.calibrate(classifier, cloud(2000, 1), max_error=0.02)
+    del classifier.guarantees["refusal"]["promises"][-1]["provenance"]["recalibration"]
+    assert refusal_of(classifier).accept(classifier.predict(cloud(50, 2)[0])).any()
+    classifier.guarantees.clear()
+
+
+def test_inputs_in_place_of_predictions_are_refused(classifier):
+    refusal = bf.calibrate(classifier, cloud(2000, 1), max_error=np.float32(0.02))
+    with pytest.raises(TypeError, match=r"give predictions, bnn.predict\(x, ...\), not inputs: got Tensor"):
+        refusal.accept(cloud(50, 2)[0])
+    classifier.guarantees.clear()
+
+
 def test_training_further_ends_the_promise(classifier, tmp_path):
     bf.calibrate(classifier, cloud(2000, 1), max_error=0.02)
     other = bf.load(classifier.save(tmp_path / "run"))

@@ -131,6 +131,12 @@ def test_what_cannot_be_is_refused(settings, message, bnn, blobs):
         bf.UnknownInputs(bnn, blobs[0], **settings)
 
 
+def test_one_input_without_a_batch_is_refused(bnn, blobs):
+    check = bf.UnknownInputs(bnn, blobs[0])
+    with pytest.raises(ValueError, match=r"inputs must be \[n, ...\], got \[2\]: one input alone is x\[None\]"):
+        check.accept(blobs[0][0])
+
+
 def test_numbers_have_spread_but_no_entropy(blobs):
     torch.manual_seed(0)
     method = bf.Variational(nn.Linear(2, 1), "gaussian:1", prior="normal:1")

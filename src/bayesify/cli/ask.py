@@ -89,7 +89,7 @@ def ask(
         emit(about | {"indices": asked.indices, "scores": asked.scores.tolist(), "asked": rows})
         return
     for row in rows:
-        print(f"{row['index']:>8}  {row['score']:.4f}  {row['input']}")
+        print(f"{row['index']:>8}  {row['score']:<8.4g}  {row['input']}")
     if out is not None:
         say(f"{len(rows)} of {len(read.names)} inputs are in {out}")
 

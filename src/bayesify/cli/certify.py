@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bayesify.cli.options import Draws, Json, OtherData, OwnNetwork, Run, Seed, say_unprepared
-from bayesify.cli.output import CommandError, emit
+from bayesify.cli.output import CommandError, emit, say
 from bayesify.files import plain
 from bayesify.workflows.recipe import DRAWS
+
+if TYPE_CHECKING:
+    from bayesify.methods import Method
+    from bayesify.workflows.guarantees import Part
+    from bayesify.workflows.run_data import Examples
 
 Share = Annotated[
     float | None,
@@ -60,9 +67,12 @@ def recalibrate(
     from bayesify.workflows import guarantees, run_data
 
     method, examples = run_data.open_run(run, data, network=network)
+    for notice in examples.notices:
+        say(notice)
     part = guarantees.choose_part(method, examples, share, seed)
     before = score(method, (part.x, part.y), draws=draws, seed=seed)
-    fit(method, (part.x, part.y), by, draws=draws, seed=seed)
+    with _naming(part, examples, method):
+        fit(method, (part.x, part.y), by, draws=draws, seed=seed)
     after = score(method, (part.x, part.y), draws=draws, seed=seed)
     guarantees.mark_used(method, part)
     guarantees.write(method, run)
@@ -130,16 +140,19 @@ def certify(
     alpha = 0.1 if alpha is None and (max_error is None or kind is not None or class_conditional) else alpha
     if tolerance is not None and max_error is None:
         raise CommandError("--tolerance belongs to --max-error: give both")
+    for notice in examples.notices:
+        say(notice)
     part = guarantees.choose_part(method, examples, share, seed)
     population = population or f"inputs drawn in the same way as {examples.what}"
     settings: dict[str, Any] = {"draws": draws, "seed": seed, "population": population}
-    if max_error is not None:
-        decisions.calibrate(method, (part.x, part.y), max_error, confidence, tolerance=tolerance, **settings)
-    if alpha is not None:
-        trained = examples.training if kind == "jackknife+" else (part.x, part.y)
-        if trained is None:
-            raise CommandError("jackknife+ needs the run's own training data, and --data names other data")
-        decisions.conformal(method, trained, alpha, kind, class_conditional=class_conditional, **settings)
+    trained = examples.training if kind == "jackknife+" else (part.x, part.y)
+    if trained is None:
+        raise CommandError("jackknife+ needs the run's own training data, and --data names other data")
+    with _naming(part, examples, method):
+        if max_error is not None:
+            decisions.calibrate(method, (part.x, part.y), max_error, confidence, tolerance=tolerance, **settings)
+        if alpha is not None:
+            decisions.conformal(method, trained, alpha, kind, class_conditional=class_conditional, **settings)
     guarantees.watch_inputs(method, part, draws, seed)
     guarantees.mark_used(method, part)
     content = guarantees.write(method, run)
@@ -156,3 +169,17 @@ def certify(
     for certificate in guarantees.all_certificates(method):
         print(certificate)
     print(f"written to {run / 'certificate.json'}")
+
+
+@contextmanager
+def _naming(part: Part, examples: Examples, method: Method) -> Iterator[None]:
+    """Where there are too few examples, say which they were and how to give more."""
+    from bayesify.decisions.provenance import TooFewExamplesError
+    from bayesify.workflows import guarantees
+
+    try:
+        yield
+    except TooFewExamplesError as problem:
+        unused = len(guarantees.unused_examples(method, examples).y)
+        more = f"--share 1 takes all {unused:,}, --data FILE" if unused > len(part.y) else "--data FILE"
+        raise CommandError(f"{problem} ({part.what}; {more} gives others)") from None

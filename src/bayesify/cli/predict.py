@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bayesify.cli.options import By, Draws, Json, MaxError, OwnNetwork, Run, Seed, say_unprepared
-from bayesify.cli.output import CommandError, emit
+from bayesify.cli.output import CommandError, emit, say
 from bayesify.workflows.recipe import DRAWS
 
 if TYPE_CHECKING:
+    from bayesify.decisions import Conformal
     from bayesify.methods import Method
     from bayesify.predictive import Predictive
 
@@ -72,7 +73,7 @@ def predict(
     both are in percent of the largest possible, with nats in brackets (JSON and CSV: nats); for numbers, variances.
     """
     from bayesify import runs
-    from bayesify.decisions import saved_check
+    from bayesify.decisions import conformal_of, saved_check
     from bayesify.workflows import load, run_data
     from bayesify.workflows.inputs import read_inputs
 
@@ -83,7 +84,7 @@ def predict(
     read = read_inputs(inputs, preparation, sys.stdin)
     method = load.load_run(run, network)
     rule = _rule(method, at_least, at_most, max_error)
-    check = saved_check(method)
+    check, sets = saved_check(method), conformal_of(method)
     records: list[dict[str, Any]] = []
     used = 0
     prepared = read.prepared(preparation)
@@ -91,8 +92,14 @@ def predict(
     for predictive in method.predict_in_parts(prepared, draws=draws, seed=seed, by=by):
         names = read.names[len(records) : len(records) + len(predictive)]
         found = _records(predictive, names, rule(predictive))
-        records += _with_sets(found, predictive, method, {"seed": seed, "by": by})
         used = predictive.draws
+        if sets is not None and _is_way_of(sets, used, seed, by):
+            found = _with_sets(found, predictive, sets)
+        records += found
+    if sets is not None and not _is_way_of(sets, used, seed, by):
+        made = sets.provenance
+        needed = f"--draws {made.draws} --seed {made.seed} --by {made.by}"
+        say(f"no guaranteed sets or intervals here: they were made with {needed}")
     if check is not None:
         known = check.accept(prepared).tolist()
         records = [_with_check(record, known=same) for record, same in zip(records, known, strict=True)]
@@ -111,7 +118,7 @@ def predict(
         writer.writerows(flat)
     else:
         for record in records:
-            print(_sentence(record))
+            print(_sentence(record, sets))
 
 
 def _rule(
@@ -133,19 +140,14 @@ def _rule(
     return accepted
 
 
-def _with_sets(
-    records: list[dict[str, Any]], predictive: Predictive, method: Method, settings: dict[str, Any]
-) -> list[dict[str, Any]]:
-    """The records with their conformal sets or intervals, where the run has them for this way of predicting."""
-    from bayesify.decisions import conformal_of
+def _is_way_of(promise: Conformal, draws: int, seed: int, by: str) -> bool:
+    """Whether predictions are made in the way that conformal sets or intervals were guaranteed for."""
+    origin = promise.provenance
+    return (origin.draws, origin.seed, origin.by) == (draws, seed, by)
 
-    promise = conformal_of(method)
-    if promise is None or (promise.provenance.draws, promise.provenance.seed, promise.provenance.by) != (
-        predictive.draws,
-        settings["seed"],
-        settings["by"],
-    ):
-        return records
+
+def _with_sets(records: list[dict[str, Any]], predictive: Predictive, promise: Conformal) -> list[dict[str, Any]]:
+    """The records with their conformal sets or intervals."""
     if predictive.kind == "regression":
         lower, upper = (end.tolist() for end in promise.interval(predictive))
         ends = [{"conformal_lower": low, "conformal_upper": high} for low, high in zip(lower, upper, strict=True)]
@@ -232,12 +234,14 @@ def _nowhere(accepted: Any) -> Any:
     return [_nowhere(one) for one in accepted] if isinstance(accepted, list) else False
 
 
-def _sentence(record: dict[str, Any]) -> str:
+def _sentence(record: dict[str, Any], promise: Conformal | None) -> str:
     if record["aleatoric"] is None:
         return f"{record['input']}: {UNKNOWN}, {record['reason']}"
     sure = _all(record["accepted"])
     unlike = f", {UNLIKE}" if record.get("known") is False else ""
     uncertainty = ", ".join(f"{kind} {_amount(record, kind)}" for kind in ("aleatoric", "epistemic"))
+    if promise is not None:
+        uncertainty += _guaranteed(record, promise)
     if "label" in record:
         label = _written(record["label"], "")
         answer = label if sure else f"{UNKNOWN}{unlike} (best guess: {label})"
@@ -245,6 +249,16 @@ def _sentence(record: dict[str, Any]) -> str:
     value, lower, upper = (_written(record[name], ".6g") for name in ("value", "lower", "upper"))
     answer = value if sure else f"{UNKNOWN}{unlike} (best guess: {value})"
     return f"{record['input']}: {answer}, 95% between {lower} and {upper}, {uncertainty}"
+
+
+def _guaranteed(record: dict[str, Any], promise: Conformal) -> str:
+    """The conformal set or interval of a record, with its guaranteed coverage."""
+    if "set" in record:
+        return f", {100 * promise.coverage:.4g}% guaranteed set {{{', '.join(record['set'])}}}"
+    if "conformal_lower" in record:
+        ends = f"{record['conformal_lower']:.6g} and {record['conformal_upper']:.6g}"
+        return f", {100 * promise.coverage:.4g}% guaranteed between {ends}"
+    return ""
 
 
 def _amount(record: dict[str, Any], kind: str) -> str:

@@ -51,6 +51,8 @@ def series(
     method, examples = run_data.open_run(run, data, network=network)
     if method.likelihood.kind != "regression":
         raise CommandError(f"series is for numbers, {run} predicts classes: use certify --alpha for sets of classes")
+    for notice in examples.notices:
+        say(notice)
     predicted = method.predict(examples.x, draws=draws, seed=seed)
     made, own = adaptive_conformal(predicted, examples.y, alpha, step, window), predicted.interval(1 - alpha)
     y = examples.y.reshape(-1)
@@ -76,7 +78,11 @@ def series(
         emit(result)
         return
     print(f"{result['targets']:,} targets ({examples.what}): {result['missed']:.1%} missed, {alpha:.1%} allowed")
-    print(f"by the theorem the two differ by at most {made.bound:.1%}; the method's own intervals miss ", end="")
-    print(f"{result['own_missed']:.1%}")
+    if made.bound < 1:
+        print(f"by the theorem the two differ by at most {made.bound:.1%}; ", end="")
+    else:
+        # The bound is inversely proportional to the number of targets.
+        print(f"the theorem says something from about {made.bound * len(y):,.0f} targets on; ", end="")
+    print(f"the method's own intervals miss {result['own_missed']:.1%}")
     if out is not None:
         say(f"{len(y)} intervals are in {out}")

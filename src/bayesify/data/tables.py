@@ -343,7 +343,8 @@ def labelled_rows(
         raise DataError(f"{rows.what}: no row can be predicted; the first: {encoded.reasons[0]}")
     notices = []
     if rows.dropped:
-        notices.append(f"{rows.what}: {rows.dropped:,} rows have no target and are not scored")
+        have = "row has no target and is" if rows.dropped == 1 else "rows have no target and are"
+        notices.append(f"{rows.what}: {rows.dropped:,} {have} left out")
     wrong = len(good) - int(good.sum())
     if wrong:
         first = next(row for row, reason in enumerate(encoded.reasons) if reason is not None)

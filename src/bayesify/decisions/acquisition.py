@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -137,9 +138,11 @@ def choose_from(
     """
     at_least("n", n, 1)
     _check_name(predictive, by)
-    wrong = [index for index in skip if not 0 <= index < len(predictive)]
+    skip = skip.tolist() if isinstance(skip, Tensor | np.ndarray) else list(skip)
+    wrong = [index for index in skip if isinstance(index, bool) or not 0 <= index < len(predictive)]
     if wrong:
-        raise ValueError(f"skip must be numbers of the pool, from 0 to {len(predictive) - 1}, got {wrong[0]}")
+        mask = "; the numbers of a mask are torch.nonzero(mask)[:, 0]" if isinstance(wrong[0], bool) else ""
+        raise ValueError(f"skip must be numbers of the pool, from 0 to {len(predictive) - 1}, got {wrong[0]}{mask}")
     left = len(predictive) - len(set(skip))
     if n > left:
         raise ValueError(f"n must be at most the inputs that are left in the pool, {left}, got {n}")

@@ -83,7 +83,12 @@ class AdaptiveConformal:
             Lower and upper end; infinite while too little is known, and empty (lower above upper) where the level is
             used up.
 
+        Raises:
+            ValueError: a number is not finite, or the standard deviation is negative.
+
         """
+        if not (math.isfinite(mean) and 0 <= std < math.inf):
+            raise ValueError(f"mean and std must be finite, std at least 0, got {mean!r} and {std!r}")
         width = self._quantile() * std
         lower, upper = (mean - width, mean + width) if width >= 0 else (math.inf, -math.inf)
         self._now = (mean, std, lower, upper)
@@ -150,6 +155,7 @@ def adaptive_conformal(
     """
     if predictive.kind != "regression" or predictive.mean.ndim != 1:
         raise ValueError("adaptive conformal intervals need predictions of one number per input")
+    targets = torch.as_tensor(targets)
     if len(targets) != len(predictive):
         raise ValueError(f"targets must have one number per input, {len(predictive)}, got {len(targets)}")
     adaptive = AdaptiveConformal(alpha, step, window)

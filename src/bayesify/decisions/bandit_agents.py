@@ -16,6 +16,7 @@ Sampling", 2011).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -84,6 +85,9 @@ def play_bandit(
 
     """
     at_least("first_by_chance", first_by_chance, 0)
+    acts_of_agent = getattr(agent, "acts", bandit.acts)
+    if acts_of_agent != bandit.acts:
+        raise ValueError(f"the bandit has {bandit.acts} acts, the agent {acts_of_agent}: give it acts={bandit.acts}")
     # The second word keeps these acts apart from the bandit's own chance.
     first = np.random.default_rng([seed, 1]).integers(bandit.acts, size=first_by_chance)
     acts, regret = torch.zeros(bandit.steps, dtype=torch.int64), torch.zeros(bandit.steps, dtype=torch.float64)
@@ -97,6 +101,14 @@ def play_bandit(
         if (step + 1) % 1000 == 0:
             progress(step + 1, bandit.total_regret)
     return Played(acts, regret)
+
+
+def check_reward(act: int, reward: float, acts: int) -> None:
+    """Refuse an act that is not there, and a reward that is no finite number."""
+    if not (isinstance(act, int | np.integer) and 0 <= act < acts):
+        raise ValueError(f"act must be a whole number from 0 to {acts - 1}, got {act!r}")
+    if not math.isfinite(reward):
+        raise ValueError(f"reward must be a finite number, got {reward!r}")
 
 
 class _ByRule:
@@ -132,6 +144,8 @@ class _ByRule:
         context = np.asarray(context, dtype=np.float64)
         if context.shape != (self.features,):
             raise ValueError(f"context must be [{self.features}], got {list(context.shape)}")
+        if not np.isfinite(context).all():
+            raise ValueError("context must be finite numbers: fill in or remove what is missing")
         return np.append(context, 1.0)
 
 
@@ -218,6 +232,7 @@ class LinearAgent(_ByRule):
             reward: what it gave.
 
         """
+        check_reward(act, reward, self.acts)
         seen = self._seen(context)
         moved = self.covariance[act] @ seen
         gain = moved / (self.noise**2 + seen @ moved)
@@ -318,6 +333,7 @@ class LogisticAgent(_ByRule):
             ValueError: if it is a third value for this act.
 
         """
+        check_reward(act, reward, self.acts)
         self.models[act].learn(self._seen(context), float(reward))
 
 

@@ -165,7 +165,10 @@ def mushroom_bandit(x: Any, poisonous: Any, *, steps: int = 50_000) -> Contextua
         ((2,), 2)
 
     """
-    features, bad = np.asarray(x, dtype=np.float64), np.asarray(poisonous).astype(bool)
+    features, labels = np.asarray(x, dtype=np.float64), np.asarray(poisonous)
+    if not np.isin(labels, (0, 1)).all():
+        raise ValueError("poisonous must be 0 or 1 for each mushroom")
+    bad = labels.astype(bool)
     if features.ndim != 2 or len(features) != len(bad) or not len(bad):
         raise ValueError(
             f"x must be [n, features] and poisonous [n], n at least 1; got {features.shape} and {bad.shape}"

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bayesify.decisions.bandit_agents import LinearAgent
+from bayesify.decisions.bandit_agents import LinearAgent, check_reward
 from bayesify.errors import BayesifyWarning, at_least
 from bayesify.methods import Method
 
@@ -39,6 +39,8 @@ class _Memory:
         seen = torch.as_tensor(np.asarray(context), dtype=torch.float32)
         if seen.shape != (self.features,):
             raise ValueError(f"context must be [{self.features}], got {list(seen.shape)}")
+        if not bool(torch.isfinite(seen).all()):
+            raise ValueError("context must be finite numbers: fill in or remove what is missing")
         return torch.cat((seen.expand(self.acts, -1), torch.eye(self.acts)), 1)
 
     def add(self, inputs: Tensor, reward: float) -> bool:
@@ -140,6 +142,7 @@ class MethodAgent:
             reward: what it gave.
 
         """
+        check_reward(act, reward, self.memory.acts)
         if self.memory.add(self.memory.inputs(context)[act], reward):
             self.method = self.make()
             with warnings.catch_warnings():
@@ -230,6 +233,7 @@ class NeuralLinearAgent:
             reward: what it gave.
 
         """
+        check_reward(act, reward, self.memory.acts)
         inputs = self.memory.inputs(context)[act]
         if self.memory.add(inputs, reward):
             self._train()

@@ -10,6 +10,7 @@ calibration data, the coverage of split methods has a Beta(k, n + 1 - k) law, wi
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +20,16 @@ from torch import Tensor
 
 from bayesify.decisions import conformal_scores, jackknife
 from bayesify.decisions.certificate import Certificate
-from bayesify.decisions.provenance import CalibrationData, Provenance, checked_fields, provenance_from, read, share
+from bayesify.decisions.provenance import (
+    CalibrationData,
+    Provenance,
+    TooFewExamplesError,
+    checked_fields,
+    one_target,
+    provenance_from,
+    read,
+    share,
+)
 from bayesify.errors import at_least, choose
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
@@ -161,11 +171,14 @@ class Conformal:
             ValueError: the number of targets differs, or the prediction was made in another way than the calibration.
 
         """
-        if targets.numel() != len(predictive):
-            raise ValueError(f"targets must have one value per input, {len(predictive)}, got {list(targets.shape)}")
-        y = targets.reshape(-1).to(predictive.outputs.device)
+        self.provenance.check(predictive)
+        y = one_target(targets, len(predictive)).to(predictive.outputs.device)
         if self.kind in OF_CLASSES:
-            return self.sets(predictive).gather(1, y.long().unsqueeze(1)).squeeze(1)
+            sets = self.sets(predictive)
+            if not bool(((y >= 0) & (y < sets.shape[1])).all()):
+                span = f"{y.min().item():g} to {y.max().item():g}"
+                raise ValueError(f"labels must be from 0 to {sets.shape[1] - 1}, got {span}")
+            return sets.gather(1, y.long().unsqueeze(1)).squeeze(1)
         lower, upper = self.interval(predictive)
         return (lower <= y) & (y <= upper)
 
@@ -261,13 +274,17 @@ def conformal(
     choose("kind", kind, OF_NUMBERS if numbers else OF_CLASSES)
     if class_conditional and numbers:
         raise ValueError("class_conditional is for classes, this method predicts numbers")
-    if penalty < 0:
-        raise ValueError(f"penalty must be at least 0, got {penalty!r}")
+    if not 0 <= penalty < math.inf:
+        raise ValueError(f"penalty must be a finite number of at least 0, got {penalty!r}")
+    if kind == "jackknife+" and alpha >= 0.5:
+        raise ValueError(f"jackknife+ guarantees 1 - 2 alpha, so alpha must be below 0.5, got {alpha:g}")
     at_least("rank", rank, 0)
     held_out = read(bnn, data, draws, seed, "draws")
     needed = conformal_scores.examples_needed(alpha)
     if len(held_out.y) < needed:
-        raise ValueError(f"alpha={alpha:g} needs at least {needed:,} calibration examples, got {len(held_out.y):,}")
+        raise TooFewExamplesError(
+            f"alpha={alpha:g} needs at least {needed:,} calibration examples, got {len(held_out.y):,}"
+        )
     thresholds: tuple[float, ...] = ()
     residuals: tuple[float, ...] = ()
     resampling = None
@@ -327,7 +344,7 @@ def _class_thresholds(
     needed = conformal_scores.examples_needed(alpha)
     if counts.min() < needed:
         rare = int(counts.argmin())
-        raise ValueError(
+        raise TooFewExamplesError(
             f"alpha={alpha:g} for each class needs at least {needed:,} calibration examples of each, class {rare} has "
             f"{int(counts[rare]):,}"
         )
@@ -338,7 +355,7 @@ def _number_scores(held_out: CalibrationData, kind: str, alpha: float, *, scaled
     parts = []
     for part, targets in held_out.predictives():
         mean = _one_number(part).double()
-        y = targets.double().reshape(mean.shape)
+        y = one_target(targets, len(mean)).double()
         if kind == "cqr":
             lower, upper = (end.double() for end in part.interval(1 - alpha))
             scores = torch.maximum(lower - y, y - upper)

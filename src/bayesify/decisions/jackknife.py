@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from bayesify.decisions.provenance import CalibrationData
+from bayesify.decisions.provenance import CalibrationData, one_target
 from bayesify.likelihoods import Regression
 from bayesify.methods.ensemble import Ensemble
 from bayesify.predictive import Predictive
@@ -62,7 +62,7 @@ def residuals(training: CalibrationData, alpha: float) -> tuple[int, list[float]
         means = member_means(part)
         rows = outside[:, done : done + len(part)].to(means)
         alone = (means * rows).sum(0) / rows.sum(0)
-        values.append((targets.double().reshape(alone.shape) - alone).abs())
+        values.append((one_target(targets, len(alone)).double() - alone).abs())
         done += len(part)
     # JSON has no infinity: the largest float stands for it.
     return seed, torch.cat(values).nan_to_num(nan=_FAR, posinf=_FAR).tolist()

@@ -6,10 +6,13 @@ independent and uniform, and no strategy that bets on them wins: its capital M, 
 
     P(M ever reaches 1 / risk) <= risk
 
-(Ville's inequality; Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005). The strategy is the
-simple jumper (Vovk, Petej, Nouretdinov, Ahlberg, Carlsson and Gammerman, "Retrain or not retrain: conformal test
-martingales for change-point detection", 2021, arXiv:2102.10439), on p and on its distance from the middle, for each
-score. Labels are not needed, so a change of the labels alone is not seen.
+(Ville's inequality; Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005). For each score it bets
+on p and on its distance from the middle, each time that it is large and that it is small: a bet multiplies what is at
+stake by `1 + (p - 1/2)` or `1 - (p - 1/2)` (the bets of the simple jumper of Vovk et al., "Retrain or not retrain:
+conformal test martingales for change-point detection", 2021, arXiv:2102.10439). While nothing changes, what is at stake
+shrinks exponentially. So half of the capital is held back at first, and after n inputs the share
+`1 / (2 sqrt(1 + n / 1000))` still is: each input puts a little of it at stake, and a change is seen after any number of
+unchanged inputs. Labels are not needed, so a change of the labels alone is not seen.
 """
 
 from __future__ import annotations
@@ -30,8 +33,8 @@ RISK = 0.01
 _BINS = 64
 # A larger count comes from a damaged or hostile file; sums of such counts would not fit in 64 bits.
 _MOST_COUNTED = 1 << 53
-_JUMP = 0.01
-_BETS = np.array([-1.0, 0.0, 1.0])
+_BETS = np.array([-1.0, 1.0])
+_PATIENCE = 1000
 
 
 def input_scores(certainty: NDArray[Any], x: Any) -> dict[str, NDArray[np.float64]]:
@@ -126,13 +129,13 @@ class ShiftMonitor:
         self._edges = {name: np.asarray(values) for name, values in reference.edges.items()}
         self._counts = {name: np.asarray(values, dtype=np.int64) for name, values in reference.counts.items()}
         self._random = np.random.default_rng(seed)
-        # Capital by score, by bet on p or on its distance from the middle, and by direction.
-        self._capital = np.full((len(self._edges), 2, len(_BETS)), 1 / len(_BETS))
+        # At stake by score, by bet on p or on its distance from the middle, and by direction, for a capital of 1 each.
+        self._at_stake = np.full((len(self._edges), 2, len(_BETS)), 1 - _held_back(0))
 
     @property
     def evidence(self) -> float:
         """The capital M: how many times likelier a change has become; 1 at the start."""
-        return float(self._capital.sum(-1).mean())
+        return float(self._at_stake.mean()) + _held_back(self.lapsed_at or self.inputs)
 
     @property
     def lapsed(self) -> bool:
@@ -154,6 +157,7 @@ class ShiftMonitor:
             self.inputs += 1
             if self.lapsed:
                 continue  # capital beyond the limit changes nothing, and would overflow
+            self._at_stake += _held_back(self.inputs - 1) - _held_back(self.inputs)
             for row, name, places in zip(rows, names, bins, strict=True):
                 p = self._p_value(self._counts[name], int(places[number]))
                 self._bet(row, 0, p)
@@ -168,9 +172,12 @@ class ShiftMonitor:
         return (below + float(self._random.random()) * int(counts[place])) / int(counts.sum())
 
     def _bet(self, row: int, kind: int, p: float) -> None:
-        capital = self._capital[row, kind]
-        capital[:] = (1 - _JUMP) * capital + _JUMP * capital.mean()
-        capital *= 1 + _BETS * (p - 0.5)
+        self._at_stake[row, kind] *= 1 + _BETS * (p - 0.5)
+
+
+def _held_back(inputs: int) -> float:
+    """The share of the capital that has not been put at stake."""
+    return 0.5 / math.sqrt(1 + inputs / _PATIENCE)
 
 
 def reference_of(guarantees: Mapping[str, Any]) -> Reference | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from math import isfinite
+from numbers import Real
 from typing import Any
 
 import torch
@@ -21,11 +22,16 @@ from bayesify.errors import RunError, at_least, whole_number
 from bayesify.evaluation import read_targets
 from bayesify.likelihoods.labels import Labels
 from bayesify.methods import Method, saving
-from bayesify.predictive import Predictive
+from bayesify.predictive import Predictive, Recalibrated
+from bayesify.predictive.recalibration import Recalibration
 
 POPULATION = "inputs drawn in the same way as the calibration examples"
 # What of a configuration decides predictions.
 _DECIDES = ("method", "settings", "network", "bayesian", "output", "parameters", "prior", "likelihood")
+
+
+class TooFewExamplesError(ValueError):
+    """The calibration examples do not support what is asked for; the message says how many would."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class Provenance:
         seed: of the draws.
         by: `draws`, `moments` or `mean`.
         population: the inputs that it is guaranteed for, in words.
+        recalibration: digest of the recalibration, or `none`; empty where it is not known.
 
     """
 
@@ -52,6 +59,7 @@ class Provenance:
     seed: int
     by: str
     population: str = POPULATION
+    recalibration: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """All fields by name."""
@@ -64,9 +72,15 @@ class Provenance:
             predictive: predictions for any inputs.
 
         Raises:
-            ValueError: the number of draws or their seed differs.
+            TypeError: it is no prediction.
+            ValueError: the number of draws, their seed or the recalibration differs.
 
         """
+        if not isinstance(predictive, Predictive):
+            raise TypeError(f"give predictions, bnn.predict(x, ...), not inputs: got {type(predictive).__name__}")
+        made = predictive.recalibration if isinstance(predictive, Recalibrated) else None
+        if self.recalibration not in ("", recalibration_digest(made)):
+            raise ValueError("the guarantee was made with another recalibration: calibrate again")
         if predictive.draws != self.draws:
             raise ValueError(
                 f"the guarantee was made for predictions of {self.draws} draws, got {predictive.draws}: predict with "
@@ -112,7 +126,15 @@ class CalibrationData:
             seed=self.seed,
             by=self.by,
             population=population or POPULATION,
+            recalibration=recalibration_digest(self.method.recalibration),
         )
+
+
+def recalibration_digest(recalibration: Recalibration | None) -> str:
+    """A digest of a recalibration; `none` without one."""
+    if recalibration is None:
+        return "none"
+    return f"sha256:{hashlib.sha256(json.dumps(recalibration.to_dict(), sort_keys=True).encode()).hexdigest()}"
 
 
 def read(method: Method, data: Any, draws: int, seed: int, by: str) -> CalibrationData:
@@ -152,6 +174,13 @@ def config_digest(method: Method) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
+def one_target(targets: Tensor, count: int) -> Tensor:
+    """Targets `[n]` or `[n, 1]` as `[n]`; others are refused."""
+    if targets.numel() != count or len(targets) != count:
+        raise ValueError(f"targets must have one value per input, {count}, got {list(targets.shape)}")
+    return targets.reshape(-1)
+
+
 def provenance_from(plain: Any) -> Provenance:
     """The provenance that `to_dict` described.
 
@@ -183,7 +212,9 @@ def checked_fields(kind: Any, plain: Any) -> dict[str, Any]:
 
     """
     known = {item.name: str(item.type) for item in fields(kind)}
-    if not isinstance(plain, dict) or set(plain) != set(known):
+    # Runs of earlier versions lack what was added since, which has a default.
+    needed = {item.name for item in fields(kind) if item.default is MISSING}
+    if not isinstance(plain, dict) or not needed <= set(plain) <= set(known):
         raise RunError(f"a saved guarantee cannot be read: it must have {', '.join(known)}")
     for name, value in plain.items():
         wanted = known[name]
@@ -205,6 +236,6 @@ _TYPES: dict[str, tuple[type, ...]] = {"float": (int, float), "int": (int,), "bo
 
 def share(name: str, value: float) -> float:
     """Return a number strictly between 0 and 1; otherwise raise an error."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1:
         raise ValueError(f"{name} must be a number between 0 and 1, got {value!r}")
     return float(value)

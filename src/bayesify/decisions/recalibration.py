@@ -15,7 +15,7 @@ import scipy
 import torch
 from torch import Tensor
 
-from bayesify.decisions.provenance import CalibrationData, read
+from bayesify.decisions.provenance import CalibrationData, TooFewExamplesError, read
 from bayesify.errors import choose
 from bayesify.likelihoods import Regression
 from bayesify.methods import Method
@@ -84,7 +84,7 @@ def recalibrate(bnn: Method, data: Any, by: str | None = None, *, draws: int = 1
         raise ValueError("a recalibration of counts is not available: its levels are not continuous")
     held_out = read(bnn, data, draws, seed, "draws")
     if len(held_out.y) < _FEWEST[by]:
-        raise ValueError(f"{by} needs at least {_FEWEST[by]} calibration examples, got {len(held_out.y)}")
+        raise TooFewExamplesError(f"{by} needs at least {_FEWEST[by]} calibration examples, got {len(held_out.y)}")
     earlier, bnn.recalibration = bnn.recalibration, None
     try:
         fitted = _fit_numbers(held_out, by) if numbers else _fit_classes(held_out, by)

@@ -18,7 +18,15 @@ from torch import Tensor
 
 from bayesify.decisions import sequential_tests
 from bayesify.decisions.certificate import Certificate
-from bayesify.decisions.provenance import Provenance, checked_fields, provenance_from, read, share
+from bayesify.decisions.provenance import (
+    Provenance,
+    TooFewExamplesError,
+    checked_fields,
+    one_target,
+    provenance_from,
+    read,
+    share,
+)
 from bayesify.errors import RunError, choose, positive
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
@@ -178,7 +186,7 @@ def calibrate(
     )
     needed = sequential_tests.smallest_sample(max_error, risk)
     if len(held_out.y) < needed:
-        raise ValueError(
+        raise TooFewExamplesError(
             f"max_error={max_error:g} with confidence {confidence:g} needs at least {needed:,} calibration examples, "
             f"got {len(held_out.y):,}"
         )
@@ -187,7 +195,7 @@ def calibrate(
     wrong = np.concatenate([piece.cpu().numpy() for _, piece in pieces])
     found = sequential_tests.loosest(certainty, wrong, max_error, risk)
     if found is None:
-        raise ValueError(_unsupported(certainty, wrong, max_error, risk))
+        raise _unsupported(certainty, wrong, max_error, risk)
     refusal = Refusal(
         max_error=max_error,
         confidence=confidence,
@@ -253,7 +261,7 @@ def _wrong(predictive: Predictive, targets: Tensor, tolerance: float | None) -> 
     predicted = predictive.labels if predictive.kind == "classification" else predictive.mean
     if predicted.ndim != 1:
         raise ValueError(f"a refusal needs one target per input, this method predicts {list(predicted.shape[1:])}")
-    targets = targets.to(predicted.device).reshape(predicted.shape)
+    targets = one_target(targets, len(predicted)).to(predicted.device)
     if predictive.kind == "classification":
         return predicted != targets
     assert tolerance is not None
@@ -269,17 +277,17 @@ def _threshold(certainty: np.ndarray[Any, Any], count: int, by: str) -> float:
     return float(least) if by == "confidence" else -float(least)
 
 
-def _unsupported(certainty: Any, wrong: Any, max_error: float, risk: float) -> str:
+def _unsupported(certainty: Any, wrong: Any, max_error: float, risk: float) -> ValueError:
     confidence = f"with confidence {1 - risk:g}"
     needed = sequential_tests.examples_needed(certainty, wrong, max_error, risk)
     smallest = sequential_tests.smallest_bound(certainty, wrong, risk)
-    instead = "" if smallest is None else f"; these support max_error={smallest:.2g}"
+    instead = "" if smallest is None else f"; these examples support max_error={smallest:.2g}"
     if needed is not None and needed > len(wrong):
-        return (
+        return TooFewExamplesError(
             f"{len(wrong):,} calibration examples do not support max_error={max_error:g} {confidence}: "
             f"about {needed:,} would be needed{instead}"
         )
-    return (
+    return ValueError(
         f"max_error={max_error:g} {confidence} cannot be met by refusing: {int(wrong.sum())} of {len(wrong):,} "
         f"predictions are wrong, the most certain ones among them, and more examples like these would not help{instead}"
     )

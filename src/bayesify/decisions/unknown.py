@@ -292,6 +292,8 @@ class UnknownInputs:
         if self.layer in OF_INPUTS:
             if not isinstance(x, Tensor):
                 raise ValueError(f'layer="{self.layer}" needs inputs in one tensor: name a layer instead')
+            if x.ndim < 2:
+                raise ValueError(f"inputs must be [n, ...], got {list(x.shape)}: one input alone is x[None]")
             images = x.to(device)
             return (edges(images) if self.layer == "edges" else images.flatten(1).double()).unsqueeze(0)
         name = _layer_name(self.bnn, self.layer)

@@ -17,7 +17,7 @@ from bayesify import likelihoods, runs
 from bayesify.data import DataError, DataSet, EncodedRows, Preparation, encode_rows
 from bayesify.data.catalogue import canonical
 from bayesify.data.databases import is_query
-from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, is_table, read_arrays, read_rows
+from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, is_table, read_arrays, read_rows, suffix_of
 from bayesify.data.images import IMAGE_FILES
 from bayesify.data.sources import is_known
 from bayesify.data.tables import labelled_rows
@@ -205,8 +205,11 @@ def to_layout(raw: Tensor, dataset: DataSet, preparation: Preparation) -> Tensor
         return raw
     if dataset.image is None:
         raise DataError(f"this run takes images, {dataset.name} is a table")
-    if tuple(raw.shape[1:]) == layout.raw_shape and dataset.image.maximum == layout.maximum:
-        return raw
+    if tuple(raw.shape[1:]) == layout.raw_shape:
+        # Arrays do not say their largest level. Where all levels fit those of training, they are on its scale.
+        fits = dataset.image.maximum > layout.maximum >= float(raw.max()) and suffix_of(dataset.source) in ARRAY_FILES
+        if fits or dataset.image.maximum == layout.maximum:
+            return raw
     from PIL import Image
 
     levels = (raw.double() * (255.0 / dataset.image.maximum)).round().clamp(0, 255).to(torch.uint8)

@@ -96,18 +96,18 @@ def streams(monkeypatch):
     known = {name: random.normal(size=900) for name in ("certainty", "level")}
     moved = {name: random.normal(2, 1, 300) for name in known}
     monkeypatch.setattr(input_shift, "scores_of", lambda *_: (known, {"hot": moved, "few": known}))
-    return {"calibration": 200, "before": 100, "after": 300, "length": 150, "streams": 25, "resamplings": 4}
+    return {"calibration": 200, "before": [100], "after": 300, "length": 150, "streams": 25, "resamplings": 4}
 
 
 def test_changes_are_seen_and_unchanged_streams_rarely_alarm(tmp_path, streams):
     found = made(input_shift.EXPERIMENT, tmp_path / "e", **streams, problems=["power"])
     own = part(tmp_path / "e", "power")
     assert found["numbers"]["false_alarms"]["power"]["counts"]["0.1"] == sum(one >= 10 for one in own["highest"])
-    delays = found["numbers"]["delays"]["power hot 1"]
+    delays = found["numbers"]["delays"]["power hot 1 100"]
     assert all(0 < delay < 60 for delay in delays)
     # A share of a fifth takes longer, and what did not change is not seen (false alarms: 1% each).
-    assert all(one is None or one > max(delays) for one in found["numbers"]["delays"]["power hot 0.2"])
-    assert found["numbers"]["delays"]["power few 1"].count(None) >= 3
+    assert all(one is None or one > max(delays) for one in found["numbers"]["delays"]["power hot 0.2 100"])
+    assert found["numbers"]["delays"]["power few 1 100"].count(None) >= 3
 
 
 def test_a_change_that_is_not_seen_counts_as_the_longest_delay():

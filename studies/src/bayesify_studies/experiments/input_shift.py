@@ -3,7 +3,7 @@
 `bayesify certify` saves the scores of the calibration examples, and the server bets against the hypothesis that new
 inputs are exchangeable with them (`decisions/martingale.py`). By Ville's inequality the probability that its capital
 ever reaches 1 / risk is at most the risk. Streams are drawn from examples that the network was not trained on; after
-`before` inputs a stream changes, or does not.
+some inputs a stream changes, or does not.
 
     mnist   digits; then Fashion-MNIST, notMNIST, darker digits, turned digits, or the digits 0 to 4 alone
     clinc   questions as counts of words; then questions that belong to no intent
@@ -34,6 +34,8 @@ TITLES = {
     "unknown": "questions of no intent",
     "hot": "the hottest half of the hours",
 }
+# By problem, change, share of changed inputs, and number of unchanged inputs before.
+Delays = Mapping[tuple[str, str, str, int], Sequence[int | None]]
 RISKS = (0.01, 0.05, 0.1)
 DEFAULT = 0.01
 
@@ -42,17 +44,18 @@ def run(work: Work) -> Findings:
     told = work.every(parts(work.settings))
     alarms = {name: _alarms(told[name]["highest"]) for name in told}
     delays = {
-        (name, kind, share): values
+        (name, kind, share, int(before)): values
         for name, one in told.items()
         for kind, own in one["delays"].items()
-        for share, values in own.items()
+        for share, late in own.items()
+        for before, values in late.items()
     }
     return Findings(
         answer=_answer(alarms, delays),
         lines=_lines(alarms, delays),
         numbers={
             "false_alarms": alarms,
-            "delays": {" ".join(key): values for key, values in delays.items()},
+            "delays": {" ".join(map(str, key)): values for key, values in delays.items()},
             "resamplings": work["resamplings"],
         },
         tables=[_alarm_table(work, alarms), _delay_table(work, delays)],
@@ -79,9 +82,13 @@ def measure(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     highest = [_highest(known, settings, seed) for seed in range(settings["streams"])]
     delays = {
         kind: {
-            f"{share:g}": [
-                _delay(known, other, share, settings, 10_000 + seed) for seed in range(settings["resamplings"])
-            ]
+            f"{share:g}": {
+                str(before): [
+                    _delay(known, other, (share, before), settings, 10_000 + seed)
+                    for seed in range(settings["resamplings"])
+                ]
+                for before in settings["before"]
+            }
             for share in settings["shares"]
         }
         for kind, other in changed.items()
@@ -103,11 +110,13 @@ def _highest(known: Scores, settings: Mapping[str, Any], seed: int) -> float:
     return highest
 
 
-def _delay(known: Scores, other: Scores, share: float, settings: Mapping[str, Any], seed: int) -> int | None:
+def _delay(
+    known: Scores, other: Scores, change: tuple[float, int], settings: Mapping[str, Any], seed: int
+) -> int | None:
     """Inputs after the change until the alarm; None where there was none. An alarm before it counts as minus one."""
     random = np.random.default_rng(seed)
     rows = random.permutation(len(known["certainty"]))
-    held, before, after = settings["calibration"], settings["before"], settings["after"]
+    (share, before), held, after = change, settings["calibration"], settings["after"]
     monitor = ShiftMonitor(Reference.of(_at(known, rows[:held])), risk=DEFAULT, seed=seed)
     monitor.add(_at(known, rows[held : held + before]))
     if monitor.lapsed:
@@ -144,10 +153,11 @@ def _said(value: float) -> str:
     return "not seen" if value == float("inf") else f"{value:,.0f}"
 
 
-def _answer(alarms: Mapping[str, Any], delays: Mapping[tuple[str, str, str], Sequence[int | None]]) -> str:
+def _answer(alarms: Mapping[str, Any], delays: Delays) -> str:
     count = sum(one["counts"]["0.01"] for one in alarms.values())
     streams = sum(one["streams"] for one in alarms.values())
-    whole = [_middle(values) for (_, _, share), values in delays.items() if share == "1"]
+    few = min(before for *_, before in delays)
+    whole = [_middle(values) for (_, _, share, before), values in delays.items() if (share, before) == ("1", few)]
     seen = [value for value in whole if value != float("inf")]
     return (
         f"{count} of {streams:,} unchanged streams gave a false alarm ({count / streams:.1%}; at most 1% allowed). "
@@ -156,7 +166,7 @@ def _answer(alarms: Mapping[str, Any], delays: Mapping[tuple[str, str, str], Seq
     )
 
 
-def _lines(alarms: Mapping[str, Any], delays: Mapping[tuple[str, str, str], Sequence[int | None]]) -> list[Line]:
+def _lines(alarms: Mapping[str, Any], delays: Delays) -> list[Line]:
     lines = []
     for name, one in alarms.items():
         count = one["counts"]["0.01"]
@@ -169,11 +179,11 @@ def _lines(alarms: Mapping[str, Any], delays: Mapping[tuple[str, str, str], Sequ
                 f"the bound is {'kept' if low <= DEFAULT else 'broken'}; 95% interval {low:.1%} to {high:.1%}",
             )
         )
-    for (name, kind, share), values in delays.items():
+    for (name, kind, share, before), values in delays.items():
         if share == "1":
             lines.append(
                 Line(
-                    f"{name}: inputs until the change to {TITLES[kind]} is seen",
+                    f"{name}, after {before:,} unchanged inputs: inputs until the change to {TITLES[kind]} is seen",
                     "none",
                     _said(_middle(values)),
                     f"this is the median; the change is seen in {len(_seen(values))} of {len(values)} streams",
@@ -201,15 +211,16 @@ def _alarm_table(work: Work, alarms: Mapping[str, Any]) -> Table:
     )
 
 
-def _delay_table(work: Work, delays: Mapping[tuple[str, str, str], Sequence[int | None]]) -> Table:
+def _delay_table(work: Work, delays: Delays) -> Table:
     rows = []
-    for (name, kind, share), values in delays.items():
+    for (name, kind, share, before), values in delays.items():
         seen = _seen(values)
         rows.append(
             [
                 name,
                 TITLES[kind],
                 f"{float(share):.0%}",
+                f"{before:,}",
                 f"{len(seen)} of {len(values)}",
                 _said(_middle(values)),
                 f"{max(seen):,}" if seen else "",
@@ -218,19 +229,28 @@ def _delay_table(work: Work, delays: Mapping[tuple[str, str, str], Sequence[int 
         )
     return Table(
         "Inputs until a change is seen",
-        ["", "change", "changed inputs", "seen", "median delay", "longest delay", "alarms before the change"],
+        [
+            "",
+            "change",
+            "changed inputs",
+            "unchanged before",
+            "seen",
+            "median delay",
+            "longest delay",
+            "alarms before the change",
+        ],
         rows,
-        f"{work['resamplings']} streams for each change. A stream has {work['before']:,} unchanged inputs and then at "
-        f"most {work['after']:,}, of which the given share is changed. Delays are numbers of inputs. The risk is "
+        f"{work['resamplings']} streams for each change. A stream has some unchanged inputs and then at most "
+        f"{work['after']:,}, of which the given share is changed. Delays are numbers of inputs. The risk is "
         f"{DEFAULT:.0%}, the default.",
     )
 
 
-def _shortfalls(work: Work, delays: Mapping[tuple[str, str, str], Sequence[int | None]]) -> list[str]:
+def _shortfalls(work: Work, delays: Delays) -> list[str]:
     missed = [
-        f"{name}, {float(share):.0%} of the inputs changed to {TITLES[kind]}: seen in {len(_seen(values))} of "
-        f"{len(values)} streams."
-        for (name, kind, share), values in delays.items()
+        f"{name}, {float(share):.0%} of the inputs changed to {TITLES[kind]} after {before:,} unchanged ones: seen in "
+        f"{len(_seen(values))} of {len(values)} streams."
+        for (name, kind, share, before), values in delays.items()
         if len(_seen(values)) < len(values)
     ]
     return [
@@ -269,7 +289,7 @@ _SETTINGS: dict[str, Any] = {
     "shares": [1.0, 0.2],
     "resamplings": 20,
     "calibration": 1000,
-    "before": 500,
+    "before": [500, 5000],
     "train": 10_000,
     "units": 200,
     "epochs": 20,
@@ -282,6 +302,7 @@ EXPERIMENT = Experiment(
     question="The server tests whether its inputs still look like the calibration examples. How often does it give a "
     "false alarm, and how soon does it see a change?",
     run=run,
-    quick=_SETTINGS | {"problems": ["power"], "streams": 40, "length": 500, "after": 500, "epochs": 10},
+    quick=_SETTINGS
+    | {"problems": ["power"], "streams": 40, "length": 500, "after": 500, "before": [500], "epochs": 10},
     full=_SETTINGS | {"streams": 500, "length": 2000, "after": 3000},
 )
