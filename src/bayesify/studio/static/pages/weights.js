@@ -165,7 +165,7 @@ export async function show(place) {
       pruning.cut(state.fraction, percent(state.fraction, 0));
       return pruning.svg;
     };
-    const part = before && before.examples < before.total ? `${before.examples} of the ${before.total} test examples, evenly spread` : "the test examples";
+    const part = before && before.examples < before.total ? `${before.examples.toLocaleString("en")} of the ${before.total.toLocaleString("en")} test examples, evenly spread` : "the test examples";
     curveFigure.update(drawCost, `Each dot was measured on ${part}, with ${state.draws} posterior draws.${counted() ? "" : " The root mean squared error has the units of what is predicted."}`, () => points.map((point) => [percent(point.fraction, 0), amount(point.error), short(point.nll)]));
     if (now) announce(`${percent(state.fraction, 0)} removed: ${measure()} ${amount(now.error)}`);
   }
