@@ -117,9 +117,9 @@ def _pruning(numbers: Numbers) -> str:
     signs = [settled(one) for one in own]
     return (
         f"Pruning 98% of the weights of a 1200-unit network changes its test error from "
-        f"{chosen['unpruned']['mean']:.2%} to {chosen['pruned']['mean']:.2%}. At 75%, of {len(signs)} networks "
-        f"trained with Adam, signal-to-noise is better than magnitude in {signs.count(-1)} and worse in "
-        f"{signs.count(1)}."
+        f"{chosen['unpruned']['mean']:.2%} to {chosen['pruned']['mean']:.2%}. With 75% pruned, signal-to-noise is "
+        f"significantly better than magnitude in {signs.count(-1)} of {len(signs)} networks trained with Adam, and "
+        f"worse in {signs.count(1)}."
     )
 
 
@@ -160,7 +160,7 @@ def _hmc_distance(numbers: Numbers) -> str:
     )
     poor = [data for data, of in numbers.get("elbo", {}).items() if settled(of[WARMED]["less_mean_field"]) == -1]
     if poor:
-        told += f" On {' and '.join(poor)}, the ELBO prefers mean-field VI's poor solution to that of KL warm-up."
+        told += f" On {' and '.join(poor)}, mean-field VI's poor solution has a higher ELBO than that of KL warm-up."
     return told
 
 
@@ -168,8 +168,8 @@ def _hyperpriors(numbers: Numbers) -> str:
     word = {1: "raises the accuracy", -1: "lowers the accuracy", 0: "makes no significant difference"}
     plain, warm = numbers["advantage"]["plain"]["pooled"], numbers["advantage"]["warm"]["pooled"]
     told = (
-        f"Compared with a scale tuned on validation data, a hyperprior {word[settled(plain)]} ({_points(plain)}). If "
-        f"the weight of the KL rises slowly (warm-up), it {word[settled(warm)]} ({_points(warm)})."
+        f"Compared with a scale tuned on validation data, a hyperprior {word[settled(plain)]} ({_points(plain)}). When "
+        f"training warms up the KL, a hyperprior {word[settled(warm)]} ({_points(warm)})."
     )
     if "one_try" not in numbers:
         return told
@@ -264,8 +264,8 @@ def _ood(numbers: Numbers) -> str:
     )
     return (
         f"It depends on the unknown inputs. Fashion-MNIST: AUROC {fashion[0]} with an ensemble's entropy, {fashion[1]} "
-        f"with the default check (distances between pixels). notMNIST: {letters[0]} with this entropy, {letters[1]} "
-        "with this check."
+        f"with the default check (distances between pixels). notMNIST: {letters[0]} with the entropy, {letters[1]} "
+        "with the check."
     )
 
 
@@ -278,7 +278,7 @@ def _transfer(numbers: Numbers) -> str:
         return f"{own.count(1)} of {len(own)}"
 
     return (
-        f"Old weights help as a start, not as a prior. After correction, a down-weighted old posterior as prior beats "
+        "Old weights help as a start, not as a prior. As a prior, the down-weighted old posterior significantly beats "
         f"training from scratch in {better('nothing')} cases, fine-tuning in {better('tuned')} and the start alone in "
         f"{better('start')}."
     )
