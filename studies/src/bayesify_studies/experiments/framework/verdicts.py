@@ -221,8 +221,8 @@ def _bandits(numbers: Numbers) -> str:
     )
     if again is None:
         return told
-    new = ", ".join(_mean(again[f"logistic {rule}"]) for rule in ("ucb", "thompson", "greedy"))
-    return f"{told} In new games, in the same order: {new}."
+    new = [_mean(again[f"logistic {rule}"]) for rule in ("ucb", "thompson", "greedy")]
+    return f"{told} In new games, these three have {', '.join(new[:-1])} and {new[-1]}."
 
 
 def _guarantees(numbers: Numbers) -> str:
