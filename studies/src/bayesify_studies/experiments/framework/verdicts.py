@@ -33,13 +33,13 @@ def _coin(numbers: Numbers) -> str:
     worst = max(abs(case["grid"] - case["exact"]) for case in cases)
     return (
         f"On a grid of {cases[0]['points']} points, P(head) has an error of up to {worst:.3f}. The grid's own "
-        f"estimate of its error is off by at most {numbers['largest_unexplained']:.0e}."
+        f"estimate of its error is off by at most {_small(numbers['largest_unexplained'])}."
     )
 
 
 def _line(numbers: Numbers) -> str:
     return (
-        f"Yes. The grid differs from the exact posterior by at most {numbers['largest_difference']:.0e}. The error "
+        f"Yes. The grid differs from the exact posterior by at most {_small(numbers['largest_difference'])}. The error "
         f"comes from "
         "probability beyond the edges of the grid. Uncertainty grows away from the data."
     )
@@ -372,6 +372,11 @@ def _corrected(differences: Sequence[dict[str, Any]]) -> str:
 
 def _points(estimated: Mapping[str, Any]) -> str:
     return f"{100 * estimated['mean']:+.2f} points"
+
+
+def _small(value: float) -> str:
+    """One digit, without an exponent: 0.00003."""
+    return f"{float(f'{value:.0e}'):.12f}".rstrip("0").rstrip(".")
 
 
 def _mean(estimated: Mapping[str, Any]) -> str:
