@@ -20,18 +20,43 @@ _LOGITS = "gaussian-logits:numbers.cells.mnist-mlp-adam"
 _HYPER = "hyperpriors:numbers.advantage"
 _DRAWS = "paper-grid:numbers.differences.draws per step.10"
 _SLOPES = "uncertainty-kinds:numbers.slopes.hmc"
-_FOUR = ("plain", "ensemble", "dropout", "variational")
+_FOUR = (("plain", "plain"), ("ensemble of 5", "ensemble"), ("MC dropout", "dropout"), ("variational", "variational"))
+_PRUNED = (
+    "all weights {pruning:numbers.chosen.unpruned.mean:.2%} ± {pruning:numbers.chosen.unpruned.standard_error:.2%}; "
+    "98% pruned {pruning:numbers.chosen.pruned.mean:.2%} ± {pruning:numbers.chosen.pruned.standard_error:.2%}"
+)
+_ENSEMBLE = (
+    "two CPU cores {speed:cpu.parts.fleet/ensemble.ratio:.2f}; one H200 {speed:cuda.parts.fleet/ensemble.ratio:.2f}"
+)
+
+
+def _distances(data: str) -> str:
+    """Total variation to HMC of three methods."""
+    names = {"SGHMC": "SGHMC", "ensemble of 5": "Ensemble of 5", "mean-field VI": "Variational"}
+    return "; ".join(f"{said} {{{_HMC}.{data}.rows[label={name}].{_TV}.mean:.3f}}" for said, name in names.items())
+
+
+def _slopes() -> str:
+    """By what power of the number of examples each uncertainty changes."""
+    return "; ".join(
+        f"{kind} {{{_SLOPES}.{kind}.mean:.2f}} ± {{{_SLOPES}.{kind}.standard_error:.2f}}"
+        for kind in ("epistemic", "aleatoric")
+    )
+
+
 # What, the result, the file that the page is beside, and the command.
 ROWS = (
     *(
         (
-            (
-                f"{data}, settings chosen on validation: test error with 400, 1200 units: scale mixture; MC dropout; "
-                "plain network"
-            ),
+            f"{data}, settings chosen on validation: test error with 400 and with 1200 units",
             "; ".join(
-                ", ".join(f"{{{page}:numbers.error.ours-{kind}-{units}-{by}.mean:.2%}}" for units in (400, 1200))
-                for kind, by in (("mixture", "draws"), ("dropout", "draws"), ("plain", "mean"))
+                f"{said} "
+                + " and ".join(f"{{{page}:numbers.error.ours-{kind}-{units}-{by}.mean:.2%}}" for units in (400, 1200))
+                for said, kind, by in (
+                    ("scale mixture", "mixture", "draws"),
+                    ("MC dropout", "dropout", "draws"),
+                    ("plain network", "plain", "mean"),
+                )
             ),
             f"{page}.md",
             f"bayesify reproduce {page} --preset full --device cuda",
@@ -45,7 +70,7 @@ ROWS = (
         "python studies/scripts/mnist.py",
     ),
     (
-        "the same networks, with Fashion-MNIST as unknown inputs: AUROC of the entropy",
+        "the same networks: AUROC of the entropy for Fashion-MNIST as unknown inputs",
         "{mnist:summary.auroc_fashion.mean:.3f} ± {mnist:summary.auroc_fashion.standard_error:.3f}",
         "mnist.json",
         "python studies/scripts/mnist.py",
@@ -58,11 +83,8 @@ ROWS = (
     ),
     *(
         (
-            f"{said}: total variation to converged HMC: SGHMC; ensemble; mean-field VI",
-            "; ".join(
-                f"{{{_HMC}.{data}.rows[label={name}].{_TV}.mean:.3f}}"
-                for name in ("SGHMC", "Ensemble of 5", "Variational")
-            ),
+            f"{said}: total variation to converged HMC",
+            _distances(data),
             "hmc-distance.md",
             "bayesify reproduce hmc-distance --preset full --device cuda",
         )
@@ -70,11 +92,12 @@ ROWS = (
     ),
     (
         (
-            "MNIST, 784-400-400-10: test error of the best of three scale mixtures (by validation) and of N(0, 1): "
-            "with Adam and a falling rate; with study D's training (150 of its 600 epochs)"
+            "MNIST, 784-400-400-10: test error with the best of three scale mixtures (by validation) as prior, and "
+            "with N(0, 1)"
         ),
         (
-            "{priors:numbers.errors.adam_wide.mean:.2%} and {priors:numbers.errors.adam_gaussian.mean:.2%}; "
+            "with Adam and a falling learning rate {priors:numbers.errors.adam_wide.mean:.2%} and "
+            "{priors:numbers.errors.adam_gaussian.mean:.2%}; with study D's training (150 of its 600 epochs) "
             "{priors:numbers.errors.study_quarter.mean:.2%} and {priors:numbers.errors.study_gaussian.mean:.2%}"
         ),
         "priors.md",
@@ -87,157 +110,165 @@ ROWS = (
         "bayesify reproduce mnist-cnn --preset full --device cuda",
     ),
     (
-        (
-            "Gaussian logits, 30% of 1s and 7s relabelled: AUROC for finding 1s and 7s: spread with log_expected; "
-            "spread with expected; entropy of a plain network"
-        ),
+        "Gaussian logits, 30% of the 1s and 7s relabelled: AUROC for finding 1s and 7s",
         "; ".join(
-            f"{{{_LOGITS}-{cell}_auroc.mean:.3f}}"
-            for cell in ("log_expected-30.spread", "expected-30.spread", "plain-30.entropy")
+            f"{said} {{{_LOGITS}-{cell}_auroc.mean:.3f}}"
+            for said, cell in (
+                ("spread, trained with `log_expected`,", "log_expected-30.spread"),
+                ("spread, trained with `expected`,", "expected-30.spread"),
+                ("entropy of a plain network", "plain-30.entropy"),
+            )
         ),
         "gaussian-logits.md",
         "bayesify reproduce gaussian-logits --preset full --device cuda",
     ),
     (
-        "moons, 50 to 1,600 examples, HMC: slope of log uncertainty against log examples: epistemic; aleatoric",
-        "; ".join(
-            f"{{{_SLOPES}.{kind}.mean:.2f}} ± {{{_SLOPES}.{kind}.standard_error:.2f}}"
-            for kind in ("epistemic", "aleatoric")
-        ),
+        "HMC on moons, N = 50 to 1,600 examples: the exponent b, where uncertainty changes as N^b",
+        _slopes(),
         "uncertainty-kinds.md",
         "bayesify reproduce uncertainty-kinds --preset full",
     ),
     (
-        "moons and circles: accuracy with a hyperprior minus accuracy with a tuned scale: full KL; KL warm-up",
+        "moons and circles: accuracy with a hyperprior minus accuracy with a tuned scale",
         "; ".join(
-            f"{{{_HYPER}.{way}.pooled.mean:+.1%}} ± {{{_HYPER}.{way}.pooled.standard_error:.1%}}"
-            for way in ("plain", "warm")
+            f"{said} {{{_HYPER}.{way}.pooled.mean:+.1%}} ± {{{_HYPER}.{way}.pooled.standard_error:.1%}}"
+            for said, way in (("full KL", "plain"), ("KL warm-up", "warm"))
         ),
         "hyperpriors.md",
         "bayesify reproduce hyperpriors --preset full",
     ),
     (
-        "mushroom bandit, 50,000 steps, ten games: mean and median regret: Thompson sampling; greedy",
+        "mushroom bandit, 50,000 steps, ten games: regret",
         "; ".join(
-            f"{{mushroom:numbers.regret.{agent}.mean:,.0f}} ± {{mushroom:numbers.regret.{agent}.standard_error:,.0f}}, "
-            f"{{mushroom:numbers.median.{agent}:,.0f}}"
-            for agent in ("variational", "greedy")
+            f"{said}: mean {{mushroom:numbers.regret.{agent}.mean:,.0f}} ± "
+            f"{{mushroom:numbers.regret.{agent}.standard_error:,.0f}}, median {{mushroom:numbers.median.{agent}:,.0f}}"
+            for said, agent in (("Thompson sampling", "variational"), ("greedy", "greedy"))
         ),
         "mushroom.md",
         "bayesify reproduce mushroom --preset full",
     ),
     (
-        (
-            "mushroom bandit, 50,000 steps, 20 games: mean regret: logistic Thompson sampling; logistic upper bounds; "
-            "logistic greedy; linear Thompson sampling"
-        ),
+        "mushroom bandit, 50,000 steps, 20 games: mean regret",
         "; ".join(
-            f"{{bandits:numbers.regret.mushroom.{agent}.mean:,.0f}} ± "
+            f"{said} {{bandits:numbers.regret.mushroom.{agent}.mean:,.0f}} ± "
             f"{{bandits:numbers.regret.mushroom.{agent}.standard_error:,.0f}}"
-            for agent in ("logistic thompson", "logistic ucb", "logistic greedy", "linear thompson")
+            for said, agent in (
+                ("logistic regression with Thompson sampling", "logistic thompson"),
+                ("with upper confidence bounds", "logistic ucb"),
+                ("greedy", "logistic greedy"),
+                ("linear regression with Thompson sampling", "linear thompson"),
+            )
         ),
         "bandits.md",
         "bayesify reproduce bandits --preset full",
     ),
     (
-        (
-            "ten tasks of permuted MNIST, one after another: mean accuracy: posterior as the next prior, with "
-            "coresets; without coresets; elastic weight consolidation; fine-tuning; all tasks at once"
-        ),
+        "ten tasks of permuted MNIST, one after another: mean accuracy on all ten",
         "; ".join(
-            f"{{learning-on:numbers.accuracy.permuted.{way}.mean:.1%}}"
-            for way in ("coreset", "posterior", "ewc", "fine-tuned", "joint")
+            f"{said} {{learning-on:numbers.accuracy.permuted.{way}.mean:.1%}}"
+            for said, way in (
+                ("the posterior as the next prior, with stored examples (coresets),", "coreset"),
+                ("without them", "posterior"),
+                ("elastic weight consolidation", "ewc"),
+                ("fine-tuning", "fine-tuned"),
+                ("all tasks at once", "joint"),
+            )
         ),
         "learning-on.md",
         "bayesify reproduce learning-on --preset full --device cuda",
     ),
     (
-        "MNIST, starting with 20 labels and adding ten at a time: test accuracy with 90 labels: BatchBALD; random",
+        "MNIST, starting with 20 labels and adding ten at a time: test accuracy with 90 labels",
         "; ".join(
-            f"{{active-learning:numbers.accuracy.{by}.mean:.1%}} ± "
+            f"{said} {{active-learning:numbers.accuracy.{by}.mean:.1%}} ± "
             f"{{active-learning:numbers.accuracy.{by}.standard_error:.1%}}"
-            for by in ("batchbald", "random")
+            for said, by in (("BatchBALD", "batchbald"), ("random choice", "random"))
         ),
         "active-learning.md",
         "bayesify reproduce active-learning --preset full",
     ),
     (
-        (
-            "MNIST networks with Fashion-MNIST, notMNIST as unknown inputs: AUROC: entropy of a variational network; "
-            "entropy of an ensemble; distance between pixels (the default check)"
-        ),
+        "MNIST networks: AUROC for Fashion-MNIST and for notMNIST as unknown inputs",
         "; ".join(
-            ", ".join(f"{{ood:numbers.auroc.{kind}.{pair}.mean:.3f}}" for kind in ("fashion-mnist", "notmnist"))
-            for pair in ("variational.entropy", "ensemble.entropy", "variational.knn")
+            f"{said} "
+            + " and ".join(f"{{ood:numbers.auroc.{kind}.{pair}.mean:.3f}}" for kind in ("fashion-mnist", "notmnist"))
+            for said, pair in (
+                ("entropy of a variational network", "variational.entropy"),
+                ("entropy of an ensemble", "ensemble.entropy"),
+                ("distance between pixels (the default check)", "variational.knn"),
+            )
         ),
         "ood.md",
         "bayesify reproduce ood --preset full --device cuda",
     ),
     (
         (
-            "MNIST, 784-1200-1200-10, prior and temperature chosen on validation (in a second round, planned after the "
-            "first had been tested): test error; with 98% of the weights pruned by signal-to-noise"
+            "MNIST, 784-1200-1200-10: test error. The prior and the temperature were chosen on validation images, in a "
+            "second round that was planned after the first had been tested"
         ),
-        (
-            "{pruning:numbers.chosen.unpruned.mean:.2%} ± {pruning:numbers.chosen.unpruned.standard_error:.2%}; "
-            "{pruning:numbers.chosen.pruned.mean:.2%} ± {pruning:numbers.chosen.pruned.standard_error:.2%}"
-        ),
+        _PRUNED,
         "pruning.md",
         "bayesify reproduce pruning --preset full --device cuda",
     ),
     (
         (
             "CIFAR-10 without horses, settings chosen at equal budgets, then refitted on all images: accuracy on the "
-            "nine known classes; AUROC of the entropy for horses: each for plain network, ensemble of 5, MC dropout, "
-            "variational"
+            "nine known classes, and AUROC of the entropy for horses"
         ),
         "; ".join(
-            ", ".join(f"{{unseen-class:numbers.refit-{kind}.{score}}}" for kind in _FOUR)
-            for score in ("accuracy.mean:.1%", "auroc entropy.mean:.3f")
+            f"{said} "
+            + " and ".join(
+                f"{{unseen-class:numbers.refit-{kind}.{score}}}"
+                for score in ("accuracy.mean:.1%", "auroc entropy.mean:.3f")
+            )
+            for said, kind in _FOUR
         ),
         "unseen-class.md",
         "bayesify reproduce unseen-class --preset full --device cuda",
     ),
     (
-        (
-            "5 labelled pictures of each of five new classes: accuracy on MNIST, Fashion-MNIST: the discounted old "
-            "posterior as the prior; the old posterior only as the start; fine-tuning; from scratch"
-        ),
+        "5 labelled pictures of each of five new classes: accuracy on MNIST and on Fashion-MNIST",
         "; ".join(
-            f"{{transfer:numbers.values.mnist {way} 5.accuracy.mean:.1%}}, "
+            f"{said} {{transfer:numbers.values.mnist {way} 5.accuracy.mean:.1%}} and "
             f"{{transfer:numbers.values.fashion-mnist {way} 5.accuracy.mean:.1%}}"
-            for way in ("power", "start", "tuned", "nothing")
+            for said, way in (
+                ("the old posterior as the prior, with less weight,", "power"),
+                ("the old posterior only as the start", "start"),
+                ("fine-tuning", "tuned"),
+                ("from scratch", "nothing"),
+            )
         ),
         "transfer.md",
         "bayesify reproduce transfer --preset full",
     ),
     (
-        "time to train an ensemble of 5 as one, relative to five separate trainings: two CPU cores; one H200",
-        "{speed:cpu.parts.fleet/ensemble.ratio:.2f}; {speed:cuda.parts.fleet/ensemble.ratio:.2f} times",
+        "time to train an ensemble of 5 together, relative to five separate trainings",
+        _ENSEMBLE,
         "speed.md",
         "make bench; python studies/scripts/speed.py --device cuda --only fleet/ensemble",
     ),
     (
         (
-            "time of a compiled variational step (scale mixture, normal prior) on two CPU cores: relative to an eager "
-            "plain step with fused Adam; relative to a compiled plain step"
+            "time of a compiled variational step with a scale mixture and with a normal prior, on two CPU cores, "
+            "relative to a plain step with fused Adam"
         ),
         "; ".join(
-            f"{{speed:cpu.parts.step/mixture.{key}:.2f}}, {{speed:cpu.parts.step/normal.{key}:.2f}} times"
-            for key in ("ratio", "ratio_to_compiled_plain")
+            f"plain step {said}: {{speed:cpu.parts.step/mixture.{key}:.2f}} and "
+            f"{{speed:cpu.parts.step/normal.{key}:.2f}}"
+            for said, key in (("not compiled", "ratio"), ("compiled", "ratio_to_compiled_plain"))
         ),
         "speed.md",
         "make bench",
     ),
     (
         (
-            "time of the same step on one H200, relative to a plain step, both compiled and captured in CUDA graphs, "
-            "TF32 precision: 400 units; 1200 units"
+            "time of the same step with the same two priors, on one H200 in TF32 precision, relative to a plain step; "
+            "both steps are compiled and captured in CUDA graphs"
         ),
         "; ".join(
-            f"{{speed:cuda.parts.graphs/{units}mixture.ratio:.2f}}, "
-            f"{{speed:cuda.parts.graphs/{units}normal.ratio:.2f}} times"
-            for units in ("", "1200-")
+            f"{said} units: {{speed:cuda.parts.graphs/{units}mixture.ratio:.2f}} and "
+            f"{{speed:cuda.parts.graphs/{units}normal.ratio:.2f}}"
+            for said, units in (("400", ""), ("1200", "1200-"))
         ),
         "speed.md",
         "python studies/scripts/speed.py --device cuda --only graphs",
@@ -255,8 +286,11 @@ ROWS = (
         "bayesify reproduce paper-grid --preset full --device cuda",
     ),
     (
-        "the best of the 324 on validation: test error; error with 10 draws a step minus that with 1 (± over 81 pairs)",
-        f"{{paper-grid:numbers.test.error:.2%}}; {{{_DRAWS}.mean:+.2%}} ± {{{_DRAWS}.standard_error:.2%}}",
+        "the same 324 settings: test error of the one with the best validation score, and the gain from more draws",
+        (
+            "{paper-grid:numbers.test.error:.2%}; error with 10 draws a step minus error with 1 draw: "
+            f"{{{_DRAWS}.mean:+.2%}} ± {{{_DRAWS}.standard_error:.2%}} (81 pairs)"
+        ),
         "paper-grid.md",
         "bayesify reproduce paper-grid --preset full --device cuda",
     ),
@@ -266,61 +300,60 @@ ROWS = (
 # The eight of the README, in words that need no page.
 STRONGEST = (
     (
-        "200 moons: distance (total variation) to the exact answer by HMC: SGHMC; ensemble; mean-field VI",
-        "; ".join(
-            f"{{{_HMC}.moons.rows[label={name}].{_TV}.mean:.3f}}" for name in ("SGHMC", "Ensemble of 5", "Variational")
-        ),
+        "200 moons: distance (total variation) from the predictions of HMC, the reference",
+        _distances("moons"),
         "hmc-distance.md",
         "bayesify reproduce hmc-distance --preset full --device cuda",
     ),
     (
-        "MNIST, 1200 units: test error of a variational network (KL weighted by 0.1); MC dropout; plain network",
+        "MNIST, 1200 units: test error",
         "; ".join(
-            f"{{mnist-table:numbers.error.ours-{kind}-1200-{by}.mean:.2%}}"
-            for kind, by in (("mixture", "draws"), ("dropout", "draws"), ("plain", "mean"))
+            f"{said} {{mnist-table:numbers.error.ours-{kind}-1200-{by}.mean:.2%}}"
+            for said, kind, by in (
+                ("variational (a tenth of the KL)", "mixture", "draws"),
+                ("MC dropout", "dropout", "draws"),
+                ("plain", "plain", "mean"),
+            )
         ),
         "mnist-table.md",
         "bayesify reproduce mnist-table --preset full --device cuda",
     ),
     (
-        "MNIST, 1200 units, settings chosen in a second search: test error with all weights; after pruning 98% of them",
-        (
-            "{pruning:numbers.chosen.unpruned.mean:.2%} ± {pruning:numbers.chosen.unpruned.standard_error:.2%}; "
-            "{pruning:numbers.chosen.pruned.mean:.2%} ± {pruning:numbers.chosen.pruned.standard_error:.2%}"
-        ),
+        "MNIST, 1200 units, settings chosen in a second search: test error before and after pruning",
+        _PRUNED,
         "pruning.md",
         "bayesify reproduce pruning --preset full --device cuda",
     ),
     (
-        "variational network trained on MNIST: AUROC for telling Fashion-MNIST from MNIST (KL not reduced)",
+        "MNIST, 400 units, variational with the full KL: AUROC for noticing Fashion-MNIST",
         "{mnist:summary.auroc_fashion.mean:.3f} ± {mnist:summary.auroc_fashion.standard_error:.3f}",
         "mnist.json",
         "python studies/scripts/mnist.py",
     ),
     (
-        "CIFAR-10 without horses: AUROC for horses: plain; ensemble of 5; MC dropout; variational",
-        "; ".join(f"{{unseen-class:numbers.refit-{kind}.auroc entropy.mean:.3f}}" for kind in _FOUR),
+        "CIFAR-10, trained without horses: AUROC for noticing horses",
+        "; ".join(f"{said} {{unseen-class:numbers.refit-{kind}.auroc entropy.mean:.3f}}" for said, kind in _FOUR),
         "unseen-class.md",
         "bayesify reproduce unseen-class --preset full --device cuda",
     ),
     (
-        "HMC on moons with N = 50 to 1,600 examples: slope of log uncertainty against log N: epistemic; aleatoric",
-        "; ".join(
-            f"{{{_SLOPES}.{kind}.mean:.2f}} ± {{{_SLOPES}.{kind}.standard_error:.2f}}"
-            for kind in ("epistemic", "aleatoric")
-        ),
+        "HMC on moons, N = 50 to 1,600 examples: the exponent b, where uncertainty changes as N^b",
+        _slopes(),
         "uncertainty-kinds.md",
         "bayesify reproduce uncertainty-kinds --preset full",
     ),
     (
-        "time of a variational training step / of a plain one: two CPU cores; one H200 (1200 units, both compiled)",
-        "{speed:cpu.parts.step/normal.ratio:.2f}; {speed:cuda.parts.graphs/1200-normal.ratio:.2f}",
+        "time of a variational training step, relative to a plain step",
+        (
+            "two CPU cores (400 units, plain step not compiled) {speed:cpu.parts.step/normal.ratio:.2f}; one H200 "
+            "(1200 units, both compiled) {speed:cuda.parts.graphs/1200-normal.ratio:.2f}"
+        ),
         "speed.md",
         "make bench; python studies/scripts/speed.py --device cuda --only graphs",
     ),
     (
-        "time to train an ensemble of 5 together / time of five separate trainings: two CPU cores; one H200",
-        "{speed:cpu.parts.fleet/ensemble.ratio:.2f}; {speed:cuda.parts.fleet/ensemble.ratio:.2f}",
+        "time to train an ensemble of 5 together, relative to five separate trainings",
+        _ENSEMBLE,
         "speed.md",
         "make bench; python studies/scripts/speed.py --device cuda --only fleet/ensemble",
     ),

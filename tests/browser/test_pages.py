@@ -497,6 +497,9 @@ def test_scores_are_compared_only_on_the_same_data(visit):
     table = visited.open("?page=runs").locator(".runs-table")
     expect(table.locator("td strong")).to_have_text(["90%"])
     expect(table.get_by_role("columnheader", name="RMSE")).to_be_visible()
+    # However many scores there are, the links of each run are in sight.
+    for link in table.get_by_role("link", name="Answers").all():
+        expect(link).to_be_in_viewport(ratio=1)
     visited.page.unroute_all(behavior="ignoreErrors")
 
 

@@ -42,6 +42,7 @@ def shown(visited, name):
     return page
 
 
+FOUR = ("point", "ensemble", "mc-dropout", "variational")
 SMALL_TEXT = """() => [...document.querySelectorAll("svg text")].filter((text) => text.checkVisibility() && text.getBBox().width)
   .map((text) => [text.textContent, parseFloat(getComputedStyle(text).fontSize) * Math.hypot(text.getScreenCTM().a, text.getScreenCTM().b)])
   .filter(([, size]) => size < 11.9)"""
@@ -95,11 +96,10 @@ def test_pad_and_verdicts_are_on_one_screen(visit):
     for width, height in ((390, 844), (768, 1024), (1440, 900)):
         visited = visit(width=width, height=height, has_touch=width < 1000)
         page = visited.page
-        four = ("point", "ensemble", "mc-dropout", "variational")
 
         def only_four(route):
             found = route.fetch().json()
-            route.fulfill(json={**found, "models": [model for model in found["models"] if model["name"] in four]})
+            route.fulfill(json={**found, "models": [model for model in found["models"] if model["name"] in FOUR]})
 
         page.route("**/studio/api/models", only_four)
         page = shown(visited, "draw")
@@ -136,7 +136,22 @@ def test_confident_mistakes_are_counted(visit):
 
 
 def test_a_card_to_share_has_its_size_and_its_drawing(visit, tmp_path):
-    page = shown(visit(width=1440), "draw")
+    visited = visit(width=1440)
+
+    def refused(route):
+        found = route.fetch().json()
+        four = [answer for answer in found["answers"] if answer["method"] in FOUR]
+        route.fulfill(json={**found, "answers": [{**answer, "known": False} for answer in four]})
+
+    visited.page.route("**/studio/api/draw", refused)
+    page = shown(visited, "draw")
+    page.evaluate(
+        """() => {
+          window.written = [];
+          const kind = OffscreenCanvasRenderingContext2D.prototype, write = kind.fillText;
+          kind.fillText = function (text, ...rest) { window.written.push(text); return write.call(this, text, ...rest); };
+        }"""
+    )
     with page.expect_download() as card:
         page.get_by_role("button", name="Save a card to share").click()
     card.value.save_as(tmp_path / "card.png")
@@ -146,6 +161,10 @@ def test_a_card_to_share_has_its_size_and_its_drawing(visit, tmp_path):
     dark = sum(drawing.histogram()[:80]) / (410 * 410)
     assert 0.03 < dark < 0.5, "the seven is on it"
     assert sum(image.crop((520, 120, 1150, 540)).histogram()[:120]) > 2000, "so are the verdicts"
+    written = page.evaluate("written")
+    assert written.count("unlike the training data") == 4
+    assert [text for text in written if "…" in text] == [], "nothing is cut off"
+    page.unroute_all(behavior="ignoreErrors")
 
 
 # Colours

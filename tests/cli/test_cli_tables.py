@@ -40,7 +40,7 @@ def test_a_messy_table_goes_the_whole_way(folder, call):
     assert trained.code == 0, trained.err
     said = " ".join(json.loads(trained.out)["notices"])
     assert "'customer' has a different text in almost every row" in said
-    assert "missing values are filled in by the median" in said
+    assert "missing values become the median" in said
 
     result = json.loads(call("evaluate", run, "--json").out)
     assert [model["name"] for model in result["baselines"]] == ["constant", "linear", "boosting"]

@@ -34,6 +34,7 @@ from bayesify.studio import (
     attach,
     demonstration,
     models,
+    results_page,
     static_files,
     strokes,
     understand_page,
@@ -402,6 +403,14 @@ def test_the_line_is_exact_and_a_fine_grid_agrees(ask):
 
 
 # Results
+
+
+def test_results_stand_in_the_order_of_their_readme(tmp_path):
+    for name in ("alpha", "beta", "gamma", "numbers"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    assert [path.stem for path in results_page._files(tmp_path)] == ["alpha", "beta", "gamma", "numbers"]
+    (tmp_path / "README.md").write_text("## [Third](gamma.md)\n\n## [First](alpha.md)\n\nSee [second](beta.md).\n")
+    assert [path.stem for path in results_page._files(tmp_path)] == ["gamma", "alpha", "beta", "numbers"]
 
 
 def test_results_are_shown_when_there_are_some_and_missed_when_not(client, ask, reproduced, monkeypatch):

@@ -45,8 +45,8 @@ class Findings:
         listed = ", ".join(f"{name} ({count:,})" for name, count in list(self.gaps.items())[:8])
         more = ", ..." if len(self.gaps) > 8 else ""
         sentence = (
-            "missing values are filled in by the median, categories have one of their own, and an input says where: "
-            f"{listed}{more}; --missing refuse stops instead"
+            "missing values become the median (numbers, dates) or a category of their own, and one more input marks "
+            f"them: {listed}{more}; --missing refuse stops instead"
         )
         return (sentence, *self.sentences)
 

@@ -67,8 +67,18 @@ def find(chosen: Path | None) -> Path | None:
 
 
 def _files(folder: Path) -> list[Path]:
+    """The results, in the order in which the folder's README.md names them; others follow by name."""
     files = [path for path in folder.rglob("*.json") if path.is_file() and path.stat().st_size <= _LARGEST]
-    return sorted(files)[:200]
+    try:
+        listed = (folder / "README.md").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        listed = ""
+
+    def place(path: Path) -> tuple[bool, int, Path]:
+        found = listed.find(f"({path.stem}.md)")
+        return found < 0, found, path
+
+    return sorted(files, key=place)[:200]
 
 
 def _figures(path: Path) -> list[Path]:

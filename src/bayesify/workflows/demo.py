@@ -272,12 +272,12 @@ def _save_image(levels: Tensor, path: Path) -> None:
 
 def _explain(console: Console, results: Sequence[TrainedResult], withheld: str) -> None:
     sure = [f"{result.label} {_falsely_sure(result):.0%}" for result in results]
-    spent = f"{results[0].example_gradients:,} example-gradients for each method, {results[1].example_gradients:,}"
+    spent = f"{results[0].example_gradients:,} per-example gradients for each method, {results[1].example_gradients:,}"
     for line in (
         "AUROC: how well uncertainty separates the unknown digit from known ones; 0.5 is chance, 1 is perfect.",
         "At 90%: the accuracy on known digits without the least certain tenth of the predictions.",
-        f"Budget: {spent} for the first ensemble. Cost is training time relative to the plain network.",
-        f"Every prediction for a {withheld} is wrong. Made with at least {SURE:.0%} confidence: {'; '.join(sure)}.",
+        f"Training budget: {spent} for the first ensemble. Cost is training time relative to the plain network.",
+        f"Every prediction for a {withheld} is wrong. Share with at least {SURE:.0%} confidence: {'; '.join(sure)}.",
     ):
         console.print(line, markup=False)
 

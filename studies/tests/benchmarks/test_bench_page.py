@@ -182,3 +182,9 @@ def test_steps_are_told_from_the_process_whose_plain_steps_were_fastest(speed, m
     monkeypatch.setattr(speed.subprocess, "run", process)
     told = speed.least_disturbed("step/normal", "plain_ms")
     assert told == {"ratio": 1.3, "plain_ms": 2.5, "ratios_of_all_processes": [1.0, 1.3, 1.2]}
+
+
+def test_numbers_have_three_digits_and_no_exponent():
+    assert speed_page.number(10478.0) == "10,500"
+    assert speed_page.number(4082.0, (3951.0, 4140.0)) == "4,080 [3,950, 4,140]"
+    assert [speed_page.digits(value) for value in (999.7, 99.94, 0.01234)] == ["1,000", "99.9", "0.0123"]

@@ -66,5 +66,5 @@ def test_the_pruning_rules_are_compared_at_every_share_of_every_network():
     row = {share: estimate([0.1, 0.2, 0.3]) for share in ("0", "0.25", "0.5", "0.75", "0.9", "0.95", "0.98")}
     worse = {share: estimate([0.2, 0.3, 0.4]) for share in row}
     found = corrections.pruning_rules({"errors": {"Adam | 400 | snr": worse, "Adam | 400 | magnitude": row}})
-    assert list(found) == [f"Adam | 400 units at {share}%" for share in ("50", "75", "90", "95", "98")]
+    assert list(found) == [f"Adam, 400 units at {share}%" for share in ("50", "75", "90", "95", "98")]
     assert [one["mean"] for one in found.values()] == pytest.approx([0.1] * 5)

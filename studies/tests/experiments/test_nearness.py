@@ -53,15 +53,15 @@ def test_a_line_says_which_is_nearer_and_which_errs_more(loss, error, said):
     beats = "local" if loss < 0 else "neither"
     assert line.meaning == f"{said}; {beats} has a lower loss than an uninformed network (19.00)"
     nearer = {
-        (-7.0, 0.01): "under N(0, 1), the one with the higher ELBO has the higher error.",
-        (-7.0, -0.01): "under N(0, 1), the one with the higher ELBO has the lower error.",
-        (7.0, 0.0): "under N(0, 1), the one with the higher ELBO has no significantly different error.",
+        (-7.0, 0.01): "Under N(0, 1), the one with the higher ELBO has the higher error.",
+        (-7.0, -0.01): "Under N(0, 1), the one with the higher ELBO has the lower error.",
+        (7.0, 0.0): "Under N(0, 1), the one with the higher ELBO has no significantly different error.",
         (0.0, 0.01): "",
     }
     told = nearness.answer({prior: "N(0, 1)"}, found, floors)
     assert nearer[loss, error] in told
     assert ("1 of these 2 combinations of prior and estimator have a better ELBO" in told) == (loss < 0)
-    assert ("None of these 2 combinations of prior and estimator have a better ELBO" in told) == (loss > 0)
+    assert ("None of these 2 combinations of prior and estimator has a better ELBO" in told) == (loss > 0)
 
 
 def test_the_floor_is_the_loss_of_a_network_that_knows_nothing():

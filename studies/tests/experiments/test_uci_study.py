@@ -98,7 +98,7 @@ def test_the_page_says_how_auto_stands_and_what_is_missing(tmp_path, monkeypatch
     said = {line["what"]: (line["ours"], line["meaning"]) for line in results["lines"]}
     # 2.20, 2.22 and 2.24: the standard error is 0.02 / sqrt(3).
     ours, meaning = said["boston: test NLL of Auto"]
-    assert ours == "2.220 ± 0.012 (3 splits), 90% intervals hold 90.0%"
+    assert ours == "2.220 ± 0.012 (3 splits), 90% intervals contain 90.0%"
     assert meaning == "ahead of evidential by 0.13 nats"
     assert said["energy: test NLL of Auto"][1] == "behind NGBoost by 0.32 nats"
     page = (tmp_path / "out" / "page.md").read_text()
@@ -120,4 +120,4 @@ def test_a_page_from_another_folder_takes_its_own_cells_alone(tmp_path, monkeypa
     }  # fmt: skip
     assert list(results["numbers"]["scores"]) == ["boston"]
     assert results["shortfalls"][0] == "Computed on two machines."
-    assert any("of them of Auto" in one for one in results["shortfalls"])
+    assert any("of them with Auto" in one for one in results["shortfalls"])

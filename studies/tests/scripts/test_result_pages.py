@@ -60,7 +60,7 @@ def _results(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_page_names_the_commit_and_the_day_of_its_computation(name: str) -> None:
     page = (result_pages.RESULTS / f"{name}.md").read_text(encoding="utf-8")
-    assert re.search(r"computed at commit [0-9a-f]{7}.* on (or before )?20\d\d-\d\d-\d\d", page)
+    assert re.search(r"computed at commits? [0-9a-f]{7}.* on (or before )?20\d\d-\d\d-\d\d", page)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

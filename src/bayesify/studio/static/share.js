@@ -4,6 +4,8 @@ import { colour, sure } from "./dom.js";
 const [WIDTH, HEIGHT] = [1200, 630];
 const FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Noto Sans', 'Liberation Sans', Arial, sans-serif";
 
+const UNLIKE = "unlike the training data";
+
 // `rows` are { name, label, confidence, accepted, unlike, mistakes, rounds }. A link that is too long to be read leaves out
 // the drawing, which the card shows.
 export async function shareCard(drawing, rows, link) {
@@ -32,7 +34,11 @@ export async function shareCard(drawing, rows, link) {
     const top = 120 + place * height;
     const large = Math.min(44, height * 0.42);
     const small = Math.max(18, Math.min(24, height * 0.24));
-    write(row.unlike ? `${row.name}: unlike the training data` : row.name, 520, top + small, small, "--muted", { most: 420 });
+    write(row.name, 520, top + small, small, "--muted", { most: 420 });
+    // The reason stands beside the name where there is room for all of it.
+    const after = 532 + Math.min(420, context.measureText(row.name).width);
+    context.font = `400 18px ${FONT}`;
+    if (row.unlike && after + context.measureText(UNLIKE).width <= 945) write(UNLIKE, after, top + small, 18, "--doubt");
     write(row.accepted ? row.label : "I do not know", 520, top + small + large, large, row.accepted ? "--ink" : "--doubt", { weight: 680, most: 380 });
     write(row.accepted ? `${sure(row.confidence)} sure` : `best guess: ${row.label} (${sure(row.confidence)})`, 1150, top + small + large, small, "--ink", { align: "right", most: 300 });
     if (row.rounds) write(`sure but wrong: ${row.mistakes} of ${row.rounds}`, 1150, top + small, Math.min(small, 18), "--muted", { align: "right", most: 200 });

@@ -31,14 +31,15 @@ were recorded: these numbers are not of the present code.
 """
 _PREFIX = """With `bayesian="last_block"` the draws share the passes before their first random weight. K draws of the
 last k of L equal blocks need (L - k + K k) / L passes. The table counts in passes of the plain network over the same
-8 inputs, with one thread. `work` is by multiplications, `time` by the time of `predict`. `to draw` is the part of the
-time that draws the weights; it does not grow with the inputs. Other processes ran on the same cores, so the times are
-rough. The counted work is exact.
+8 inputs, with one thread. `work` counts multiplications, and is exact. `time` is the time of `predict`, and `to draw`
+is its part that draws the weights, which does not grow with the inputs. Other processes ran on the same cores, so the
+times are rough.
 """
-_FLOOR = """The floor is the least time that a step can take. Each pass needs a number of bytes, of operations in matrix
-products and of elementwise operations. It takes at least as long as the slowest of these three. The formulas are in
-`studies/src/bayesify_studies/benchmarks/floor.py`. Three rates were measured in the same run: the bandwidth of memory,
-with as many bytes as the step's state has, and the rates of matrix products and of elementwise arithmetic.
+_FLOOR = """The floor is the least time that a step can take. For each pass over the weights we count the bytes that
+it moves, the operations in matrix products, and the elementwise operations. The machine's rates turn these three
+numbers into three times, and the pass takes at least the longest of them. The formulas are in
+`studies/src/bayesify_studies/benchmarks/floor.py`. The rates were measured in the same run: memory bandwidth (for an
+array as large as the step's state), matrix products, and elementwise arithmetic.
 """
 
 
@@ -136,7 +137,7 @@ def peers_table(result: Mapping[str, Any]) -> str:
         [
             f"{row['library']} {row['version']}",
             row["what"],
-            f"{row['ms']:.3g}",
+            digits(row["ms"]),
             number(row["ratio"], row["ratio_quartiles"]),
             f"{row['to_ours']:.1f}" if "to_ours" in row else "–",
         ]
@@ -144,7 +145,7 @@ def peers_table(result: Mapping[str, Any]) -> str:
     ]
     heading = ["library", "step of", "ms", "relative to a plain step", "relative to ours"]
     left_out = [f"{name} was left out: {why}." for name, why in result["skipped"].items()]
-    plain = f"A plain step took {result['plain_ms']:.3g} ms."
+    plain = f"A plain step took {digits(result['plain_ms'])} ms."
     fits = "A Laplace approximation has no steps. Its row is the time of a fit, divided by the number of batches."
     return "\n\n".join([table(heading, rows), " ".join([plain, fits, *left_out])])
 
@@ -156,7 +157,7 @@ def growth_table(measured: Measured) -> str:
         for part, result in found["parts"].items():
             for name, curve in result.get("curves", {}).items() if part.startswith("scaling") else ():
                 first, last = curve["x"][0], curve["x"][-1]
-                times = f"{curve['ms'][0]:.3g} to {curve['ms'][-1]:.3g}"
+                times = f"{digits(curve['ms'][0])} to {digits(curve['ms'][-1])}"
                 verdict = "linear or better" if curve["linear_or_better"] else "worse than linear"
                 rows.append(
                     [DEVICES[device], WORDS[name], f"{first:,} to {last:,}", times, f"{curve['slope']:.2f}", verdict]
@@ -192,8 +193,8 @@ def floor_table(measured: Measured) -> str:
                         f"{sum(each['products'] for each in step['passes'].values()) / 1e6:,.0f}",
                         f"{sum(each['operations'] for each in step['passes'].values()) / 1e6:,.0f}",
                         f"{rates['bandwidth'] / 1e9:,.0f}; {rates['matrix'] / 1e9:,.0f}; {vector}",
-                        f"{step['floor_ms']:.3g}",
-                        f"{step['measured_ms']:.3g}",
+                        digits(step["floor_ms"]),
+                        digits(step["measured_ms"]),
                         f"{step['times_the_floor']:.1f}",
                     ]
                 )
@@ -225,8 +226,14 @@ def failures(measured: Measured) -> list[str]:
 def number(value: float, quartiles: Sequence[float] | None = None) -> str:
     """Three digits, and the quartiles in brackets; a single round has none."""
     if quartiles is None or quartiles[0] == quartiles[1]:
-        return f"{value:.3g}"
-    return f"{value:.3g} [{quartiles[0]:.3g}, {quartiles[1]:.3g}]"
+        return digits(value)
+    return f"{digits(value)} [{digits(quartiles[0])}, {digits(quartiles[1])}]"
+
+
+def digits(value: float) -> str:
+    """Three digits, without an exponent: 10,500 and not 1.05e+04."""
+    short = f"{value:.3g}"
+    return f"{float(short):,.0f}" if abs(value) >= 999.5 else short
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -42,7 +42,10 @@ COLUMNS = (
         "std ratio",
         "mean predictive standard deviation divided by HMC's: of class probabilities, or of the target with its noise",
     ),
-    ("around", "TV around, std around: the same scores on a grid that extends beyond the data by 60% of their range"),
+    (
+        "around",
+        "TV around, std around: the same two scores on a larger grid that extends 60% of the data's range beyond them",
+    ),
     ("cost", "training time divided by that of the point estimate; rough, because the machine was shared"),
     ("half against half", "the noise floor: one half of HMC's chains compared with the other half"),
 )
@@ -289,7 +292,7 @@ def pictures(work: Work, data: str, picture: dict[str, Any] | None) -> list[Pict
         return []
     x, y, sides, values = (picture[name] for name in ("x", "y", "sides", "values"))
     seed = typical(work, data)
-    which = f"seed {seed} (of all seeds, its distances are nearest to the medians)" if seed else "first seed"
+    which = f"seed {seed} (the seed with the most typical distances)" if seed else "first seed"
     if len(sides) == 1:
         return [Picture(work.figure(f"{data}-bands", _bands(sides[0], values, x, y)), f"{data}, {which}. {BANDS}")]
     found = []

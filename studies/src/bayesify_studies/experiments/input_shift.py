@@ -62,8 +62,9 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("input-shift", _picture(told)),
-                "The test bets that the inputs have changed, and its capital grows when it wins. Lines: share of "
-                "unchanged streams whose capital ever reached a level. Dotted: the bound of Ville's inequality.",
+                "The test bets that the inputs have changed. A high capital raises the alarm. Lines: share of "
+                "unchanged streams whose capital reached this level, which are false alarms. Dotted: the upper "
+                "bound by Ville's inequality.",
             )
         ],
         shortfalls=_shortfalls(work, delays),

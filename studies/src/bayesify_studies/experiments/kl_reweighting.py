@@ -95,7 +95,7 @@ def run(work: Work) -> Findings:
                     "test error",
                     "skewness",
                     "asymmetry",
-                    "share of means within 3 e^-6 of zero",
+                    "share of means closer to zero than 3 e^-6",
                 ],
                 rows,
                 "Prior: scale mixture with pi = 1/2, sigma1 = 1, sigma2 = e^-6. Asymmetry is the share of the "
@@ -167,10 +167,9 @@ EXPERIMENT = Experiment(
     name="kl-reweighting",
     title="Does re-weighting the KL over the batches of an epoch help?",
     study="D",
-    question="Study D found that weighting the KL of batch i of M by 2^(M-i)/(2^M-1), as the paper does, lowers the "
-    "test error by 0.3 points compared with uniform weighting, and makes the distribution of the network's weights "
-    "slightly more symmetric. Does this hold with the study's "
-    "training, and with a better one?",
+    question="The paper weights the KL of batch i of M by 2^(M-i)/(2^M-1). Study D found that this lowers the test "
+    "error by 0.3 points compared with equal weights, and makes the distribution of the network's weights slightly "
+    "more symmetric. Does this hold with the study's training, and with a better one?",
     run=run,
     parts=lambda work: tasks(work) | elbo_table.tasks(work, {"half": HALF}),
     quick={"data": "mnist", "examples": 2500, "units": 60, "study_epochs": 8, "epochs": 8, "seeds": 3, "draws": 20},

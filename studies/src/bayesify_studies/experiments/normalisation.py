@@ -23,7 +23,7 @@ OTHERS = ("255", "standard")
 WAYS = {
     "study": ("with the study's training", STUDY),
     "tuned": (
-        "with every layer's entropy counted once, a uniform KL and a learning rate chosen for each scaling",
+        "with each layer's entropy counted once, a uniform KL and a learning rate chosen for each scaling",
         COUNTED,
     ),
     "adam": ("with Adam and a falling rate", ADAM),

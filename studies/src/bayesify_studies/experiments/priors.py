@@ -90,7 +90,7 @@ def run(work: Work) -> Findings:
                     "published (study D)",
                     "test error",
                     "minus that of N(0, 1)",
-                    "share of means within 3 e^-6 of zero",
+                    "share of means closer to zero than 3 e^-6",
                 ],
                 [
                     [
@@ -176,7 +176,8 @@ def _answer(against: Mapping[tuple[str, str], dict[str, Any]]) -> str:
         worse = [NAMES[p] for p in MIXTURES if settled(against[way, p]) > 0]
         same = [NAMES[p] for p in MIXTURES if not settled(against[way, p])]
         said = [
-            f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {word} N(0, 1)"
+            f"{', '.join(names[:-1])}{' and ' * (len(names) > 1)}{names[-1]} "
+            f"{'is' if len(names) == 1 else 'are'} {word} N(0, 1)"
             for names, word in (
                 (better, "better than"),
                 (worse, "worse than"),
@@ -184,7 +185,7 @@ def _answer(against: Mapping[tuple[str, str], dict[str, Any]]) -> str:
             )
             if names
         ]
-        told.append(f"{IN_WORDS[way]}, {' and '.join(said)}")
+        told.append(f"{IN_WORDS[way]}, {'; '.join(said)}")
     return f"Does a Gaussian prior beat the scale mixtures? {sentences(told)}"
 
 

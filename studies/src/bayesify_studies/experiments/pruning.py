@@ -31,9 +31,9 @@ from bayesify_studies.experiments.study_d.pruning_tables import PUBLISHED, RULE,
 TARGET = 0.0132
 MIXTURE = "Adam, (1/2, 1, e^-6)"
 FLAT_HUMP = (
-    "The count of modes leaves out humps that stand out by less than a twentieth of the highest. So it misses the "
-    "second hump of the mixture (1/2, 1, e^-6) with {units} units, trained with Adam. The picture shows it near a "
-    "signal-to-noise of 0.4. It contains under a tenth of the weights."
+    "A hump of a histogram counts as a mode if it stands out by at least a twentieth of the highest. With the mixture "
+    "(1/2, 1, e^-6), {units} units and Adam there is a second, lower hump: the picture shows it near a signal-to-noise "
+    "of 0.4. It contains under a tenth of the weights."
 )
 
 
@@ -80,7 +80,7 @@ def run(work: Work) -> Findings:
             f"signal-to-noise minus magnitude at 75% pruned, {name}, {units} units",
             "+10.38 points (study D)" if (name, units) == ("as the study, (1/2, 1, e^-6)", small) else "not done",
             words.points(gap),
-            f"signal-to-noise {'is ' if settled(gap) else 'makes '}{words.verdict(gap)}",
+            f"{'signal-to-noise is ' if settled(gap) else ''}{words.verdict(gap)}",
         )
         for (name, units), gap in gaps.items()
     ]
@@ -102,7 +102,7 @@ def run(work: Work) -> Findings:
     lines.append(
         Line(
             "number of modes of the signal-to-noise histogram (first seed)",
-            "two in one run, one in most",
+            "one in most runs, two in one",
             "; ".join(f"{name}: {count}" for name, count in peaks.items()),
             f"{sum(count > 1 for count in peaks.values())} of {len(peaks)} have more than one",
         )
@@ -179,8 +179,8 @@ def _without_98(place: int, rounds: int, one: Mapping[str, Any], units: int) -> 
         "target: 1.32%, and no significant loss by paired tests",
         f"{percent(estimate(one['network']['snr'][0]['errors']))} unpruned, {percent(estimate(loss['errors']))} pruned",
         f"{words.points(loss['seeds'])}; over seeds {between(loss['seeds'], '+.2f', 100)}; over images "
-        f"{between(loss['images'], '+.2f', 100)}; smallest p over seeds {min(loss['p']):.2g} (McNemar); by the "
-        f"intervals, " + ("a significant loss" if loss["seen"] else "no significant loss"),
+        f"{between(loss['images'], '+.2f', 100)}; smallest p over seeds {min(loss['p']):.2g} (McNemar). "
+        + ("A significant loss: an interval lies above zero." if loss["seen"] else "No significant loss."),
     )
 
 
@@ -192,8 +192,8 @@ def _blamed(kind: str, found: Sequence[Mapping[str, Any]]) -> Line:
         "suspected, not tested",
         f"mean-field widths are {ratio:.2f} times the reference widths (median); rank correlation of signal-to-noise "
         f"{correlation:.3f}",
-        f"change of the test error at 75% pruned, if the rule uses the reference widths: {words.verdict(gain)}; if "
-        f"it uses the reference means too: {words.verdict(whole)}",
+        "test error at 75% pruned, compared with ranking by mean-field's ratio. Reference widths in the ratio: "
+        f"{words.verdict(gain)}. Reference means too: {words.verdict(whole)}.",
     )
 
 

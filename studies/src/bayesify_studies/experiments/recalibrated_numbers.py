@@ -119,9 +119,9 @@ def _answer(changes: Mapping[str, Any]) -> str:
     isotonic = _counts(changes["isotonic"], "nll")
     (lower, higher), (closer, _) = (_counts(own, what) for what in ("nll", "off"))
     return (
-        f"Scaling the variance by one number lowers the NLL in {lower} of {len(own)} cases and raises it in {higher}. "
-        f"Coverage comes closer to 90% in {closer}. Isotonic recalibration lowers the NLL in "
-        f"{isotonic[0]} and raises it in {isotonic[1]}."
+        f"Scaling the variance lowers the NLL for {lower} of {len(own)} pairs of table and method and raises it for "
+        f"{higher}. Coverage comes closer to 90% for {closer}. Isotonic recalibration lowers the NLL for "
+        f"{isotonic[0]} and raises it for {isotonic[1]}."
     )
 
 
@@ -200,8 +200,8 @@ EXPERIMENT = Experiment(
     name="recalibrated-numbers",
     title="Recalibrated numbers",
     study="beyond the studies",
-    question="A regression predicts a distribution. A case is a table and a method. Does recalibration on held-out "
-    "rows improve the NLL, the CRPS and the coverage of the intervals?",
+    question="A regression predicts a distribution. Does recalibration on held-out rows improve its NLL, its CRPS "
+    "and the coverage of its intervals?",
     run=run,
     quick=_SETTINGS | {"seeds": 3, "epochs": 100, "scored": 300},
     full=_SETTINGS | {"seeds": 20, "epochs": 300},

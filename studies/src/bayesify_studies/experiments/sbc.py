@@ -89,10 +89,10 @@ def run(work: Work) -> Findings:
                     for quantity, one in each.items()
                 ],
                 "A rank is the number of draws below the true value, out of L draws. Uniform ranks divided by L have "
-                f"a mean of 0.5 and a standard deviation of {12**-0.5:.3f}; a smaller one means a "
-                "posterior that is too wide, a larger one a posterior that is too narrow. The chi-square test has 20 "
-                "bins, the ECDF test is Kolmogorov's. A method passes if all its p values are at least "
-                f"{LEVEL:g} divided by the number of p values.",
+                f"a mean of 0.5 and a standard deviation of {12**-0.5:.3f}. A smaller standard "
+                "deviation means a posterior that is too wide, a larger one a posterior that is too narrow. The "
+                "chi-square test has 20 bins, the ECDF test is Kolmogorov's. A method passes if all its p values are "
+                f"at least {LEVEL:g} divided by the number of p values.",
             )
         ],
         pictures=[

@@ -55,9 +55,8 @@ def run(work: Work) -> Findings:
         pictures=[
             Picture(
                 work.figure("time-series", _picture(told, work["window"])),
-                f"Mean coverage in windows of {work['window']} targets in a row, where one input orders the rows. "
-                "Dotted: the 90% "
-                "that was asked for.",
+                f"Mean coverage in windows of {work['window']} consecutive targets. The rows are sorted by one input, "
+                "which stands for time. Dotted: the goal of 90%.",
             )
         ],
         shortfalls=[

@@ -155,7 +155,7 @@ export async function show(place) {
       if (state.by === "snr") chart.cut(Math.max(cut, snr.edges[0]), `${percent(state.fraction, 0)} below ${short(cut)}`);
       return chart.svg;
     };
-    snrFigure.update(drawSnr, `Dotted bars are removed. Weights near 1 or below could as well be zero.${snr.gathered ? ` The first bar includes ${snr.gathered.toLocaleString("en")} ${snr.gathered === 1 ? "weight" : "weights"} below ${short(snr.edges[0])}.` : ""}`, () => snr.shares.map((share, k) => [short(snr.edges[k]), short(snr.edges[k + 1]), percent(share, 2)]));
+    snrFigure.update(drawSnr, `Dotted bars are removed. A weight with a ratio of about 1 or less could as well be zero.${snr.gathered ? ` The first bar includes ${snr.gathered.toLocaleString("en")} ${snr.gathered === 1 ? "weight" : "weights"} below ${short(snr.edges[0])}.` : ""}`, () => snr.shares.map((share, k) => [short(snr.edges[k]), short(snr.edges[k + 1]), percent(share, 2)]));
     const points = [...measured.values()].sort((a, b) => a.fraction - b.fraction);
     const high = Math.max(counted() ? 0.02 : 1e-9, ...points.map((point) => point.error)) * 1.2;
     const drawCost = (width) => {
@@ -165,7 +165,7 @@ export async function show(place) {
       pruning.cut(state.fraction, percent(state.fraction, 0));
       return pruning.svg;
     };
-    const part = before && before.examples < before.total ? `${before.examples} of the ${before.total} test examples, evenly spread` : "the test examples";
+    const part = before && before.examples < before.total ? `${before.examples.toLocaleString("en")} of the ${before.total.toLocaleString("en")} test examples, evenly spread` : "the test examples";
     curveFigure.update(drawCost, `Each dot was measured on ${part}, with ${state.draws} posterior draws.${counted() ? "" : " The root mean squared error has the units of what is predicted."}`, () => points.map((point) => [percent(point.fraction, 0), amount(point.error), short(point.nll)]));
     if (now) announce(`${percent(state.fraction, 0)} removed: ${measure()} ${amount(now.error)}`);
   }

@@ -86,7 +86,7 @@ def _mushrooms(again: Mapping[str, Any], less: Mapping[str, Mapping[str, Any]], 
             for agent, one in again.items()
         ],
         f"{len(seeds)} games with seeds from {seeds[0]} on, played once, after the other games had been looked at. The "
-        "settings were chosen before. The differences are those of the regrets, for the greedy agents only.",
+        "settings were chosen before. The last two columns are differences of regrets, for the greedy agents only.",
     )
 
 

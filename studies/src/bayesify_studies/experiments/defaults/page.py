@@ -165,8 +165,8 @@ def _of_published(published: list[goals.TableOfAuto]) -> str:
     below = [one.table for one in published if one.nll <= BEST[one.table]]
     near = [one.table for one in published if one.as_published and one.table not in below]
     fewest = min(one.splits for one in published)
-    wide = f"; a standard error over {fewest} splits is rough" if fewest < _FEW_SPLITS else ""
-    return f"mean at or below the best row: {_listed(below)}; within one standard error: {_listed(near)}{wide}"
+    wide = f" With {fewest} splits, a standard error is only a rough estimate." if fewest < _FEW_SPLITS else ""
+    return f"At or below the best row: {_listed(below)}. Above it by at most one standard error: {_listed(near)}.{wide}"
 
 
 def _lines_of_hmc(far: list[goals.FromHMC]) -> list[Line]:
@@ -364,14 +364,25 @@ def _not_counted(lines: Lines) -> Table:
     )
 
 
+# Kinds of fits that are missing, in words.
+_LEFT = {
+    "default": "at the defaults",
+    "try": "in the search for tuned settings",
+    "tuned": "with the tuned settings",
+    "baseline": "of baselines",
+    "distance": "for distances from HMC",
+    "posterior": "for posteriordb",
+}
+
+
 def _shortfalls(lines: Lines, size: Size) -> list[str]:
     left = Counter(cell.part for cell in missing_cells(lines, size))
     commits = sorted({str(line.get("commit")) for line in lines.values()})
     told = [CIFAR, f"The cells were computed at commits {', '.join(commits)}."] if commits else [CIFAR]
     told += ["Image data sets have only their first 5,000 images. The other data sets are complete."]
     if left:
-        parts = ", ".join(f"{count} {part}" for part, count in left.items())
-        told.append(f"Cells that were not computed for lack of time, by kind: {parts}.")
+        parts = ", ".join(f"{left[part]} {said}" for part, said in _LEFT.items() if left[part])
+        told.append(f"For lack of time, these fits were not computed: {parts}.")
     if not any(
         key.startswith("baseline|") and "|ngboost|" in key and one["status"] == FINE for key, one in lines.items()
     ):

@@ -43,7 +43,7 @@ def told(results: Mapping[str, Any]) -> str:
     said += f"correction, {kept} {'is' if kept == 1 else 'are'}"
     names = [f"{name} ({'+' if sign > 0 else '-'})" for name, sign in zip(found, signs, strict=True) if sign]
     if 0 < kept <= _LISTED:
-        return f"{said}: {'; '.join(names)}. The sign in brackets is the sign of the difference."
+        return f"{said}. They are listed with the sign of the difference in brackets: {'; '.join(names)}."
     return f"{said}."
 
 
@@ -98,7 +98,9 @@ def pruning_rules(numbers: Numbers) -> Differences:
             network = name.removesuffix(" | snr")
             for share in ("0.5", "0.75", "0.9", "0.95", "0.98"):
                 other = errors[f"{network} | magnitude"][share]
-                found[f"{network} units at {100 * float(share):g}%"] = paired(snr[share]["values"], other["values"])
+                found[f"{network.replace(' | ', ', ')} units at {100 * float(share):g}%"] = paired(
+                    snr[share]["values"], other["values"]
+                )
     return found
 
 

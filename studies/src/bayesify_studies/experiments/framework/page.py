@@ -108,10 +108,15 @@ def _lines(results: Mapping[str, Any]) -> tuple[Sequence[str], list[list[str]]]:
 def _how(results: Mapping[str, Any]) -> list[str]:
     told = [
         f"preset {results['preset']}",
-        f"machine: {' and '.join(results['machines'])}",
+        f"machine{'s' if len(results['machines']) > 1 else ''}: {'; '.join(results['machines'])}",
         f"{results['seconds']:,.0f} s",
     ]
-    return told + ([f"computed at commit {results['commit']}{_when(results)}"] if results.get("commit") else [])
+    return told + ([f"computed at {_commits(results['commit'])}{_when(results)}"] if results.get("commit") else [])
+
+
+def _commits(said: str) -> str:
+    found = said.split(" and ")
+    return f"commit{'s' if len(found) > 1 else ''} {', '.join(found)}"
 
 
 def _when(computed: Mapping[str, Any]) -> str:
@@ -125,9 +130,9 @@ def _when(computed: Mapping[str, Any]) -> str:
 def _added(results: Mapping[str, Any]) -> list[str]:
     """What was computed later than the rest, and how."""
     return [
-        f"Added later: {', '.join(table['title'] for table in one['tables']) or 'pictures'} · machine: "
-        f"{' and '.join(one['machines'])} · {one['seconds']:,.0f} s"
-        + (f" · computed at commit {one['commit']}{_when(one)}." if one["commit"] else f" · computed{_when(one)}.")
+        f"Added later: {', '.join(table['title'] for table in one['tables']) or 'pictures'} · "
+        f"machine{'s' if len(one['machines']) > 1 else ''}: {'; '.join(one['machines'])} · {one['seconds']:,.0f} s"
+        + (f" · computed at {_commits(one['commit'])}{_when(one)}." if one["commit"] else f" · computed{_when(one)}.")
         for one in results.get("added", [])
         if one["machines"]
     ]

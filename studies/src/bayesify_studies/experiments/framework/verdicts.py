@@ -33,13 +33,13 @@ def _coin(numbers: Numbers) -> str:
     worst = max(abs(case["grid"] - case["exact"]) for case in cases)
     return (
         f"On a grid of {cases[0]['points']} points, P(head) has an error of up to {worst:.3f}. The grid's own "
-        f"estimate of its error is off by at most {numbers['largest_unexplained']:.0e}."
+        f"estimate of its error is off by at most {_small(numbers['largest_unexplained'])}."
     )
 
 
 def _line(numbers: Numbers) -> str:
     return (
-        f"Yes. The grid differs from the exact posterior by at most {numbers['largest_difference']:.0e}. The error "
+        f"Yes. The grid differs from the exact posterior by at most {_small(numbers['largest_difference'])}. The error "
         f"comes from "
         "probability beyond the edges of the grid. Uncertainty grows away from the data."
     )
@@ -117,9 +117,9 @@ def _pruning(numbers: Numbers) -> str:
     signs = [settled(one) for one in own]
     return (
         f"Pruning 98% of the weights of a 1200-unit network changes its test error from "
-        f"{chosen['unpruned']['mean']:.2%} to {chosen['pruned']['mean']:.2%}. At 75%, of {len(signs)} networks "
-        f"trained with Adam, signal-to-noise is better than magnitude in {signs.count(-1)} and worse in "
-        f"{signs.count(1)}."
+        f"{chosen['unpruned']['mean']:.2%} to {chosen['pruned']['mean']:.2%}. With 75% pruned, signal-to-noise is "
+        f"significantly better than magnitude in {signs.count(-1)} of {len(signs)} networks trained with Adam, and "
+        f"worse in {signs.count(1)}."
     )
 
 
@@ -160,7 +160,7 @@ def _hmc_distance(numbers: Numbers) -> str:
     )
     poor = [data for data, of in numbers.get("elbo", {}).items() if settled(of[WARMED]["less_mean_field"]) == -1]
     if poor:
-        told += f" On {' and '.join(poor)}, the ELBO prefers mean-field VI's poor solution to that of KL warm-up."
+        told += f" On {' and '.join(poor)}, mean-field VI's poor solution has a higher ELBO than that of KL warm-up."
     return told
 
 
@@ -168,8 +168,8 @@ def _hyperpriors(numbers: Numbers) -> str:
     word = {1: "raises the accuracy", -1: "lowers the accuracy", 0: "makes no significant difference"}
     plain, warm = numbers["advantage"]["plain"]["pooled"], numbers["advantage"]["warm"]["pooled"]
     told = (
-        f"Compared with a scale tuned on validation data, a hyperprior {word[settled(plain)]} ({_points(plain)}). If "
-        f"the weight of the KL rises slowly (warm-up), it {word[settled(warm)]} ({_points(warm)})."
+        f"Compared with a scale tuned on validation data, a hyperprior {word[settled(plain)]} ({_points(plain)}). When "
+        f"training warms up the KL, a hyperprior {word[settled(warm)]} ({_points(warm)})."
     )
     if "one_try" not in numbers:
         return told
@@ -221,8 +221,8 @@ def _bandits(numbers: Numbers) -> str:
     )
     if again is None:
         return told
-    new = ", ".join(_mean(again[f"logistic {rule}"]) for rule in ("ucb", "thompson", "greedy"))
-    return f"{told} In new games, in the same order: {new}."
+    new = [_mean(again[f"logistic {rule}"]) for rule in ("ucb", "thompson", "greedy")]
+    return f"{told} In new games, these three have {', '.join(new[:-1])} and {new[-1]}."
 
 
 def _guarantees(numbers: Numbers) -> str:
@@ -264,8 +264,8 @@ def _ood(numbers: Numbers) -> str:
     )
     return (
         f"It depends on the unknown inputs. Fashion-MNIST: AUROC {fashion[0]} with an ensemble's entropy, {fashion[1]} "
-        f"with the default check (distances between pixels). notMNIST: {letters[0]} with this entropy, {letters[1]} "
-        "with this check."
+        f"with the default check (distances between pixels). notMNIST: {letters[0]} with the entropy, {letters[1]} "
+        "with the check."
     )
 
 
@@ -278,7 +278,7 @@ def _transfer(numbers: Numbers) -> str:
         return f"{own.count(1)} of {len(own)}"
 
     return (
-        f"Old weights help as a start, not as a prior. After correction, a down-weighted old posterior as prior beats "
+        "Old weights help as a start, not as a prior. As a prior, the down-weighted old posterior significantly beats "
         f"training from scratch in {better('nothing')} cases, fine-tuning in {better('tuned')} and the start alone in "
         f"{better('start')}."
     )
@@ -372,6 +372,11 @@ def _corrected(differences: Sequence[dict[str, Any]]) -> str:
 
 def _points(estimated: Mapping[str, Any]) -> str:
     return f"{100 * estimated['mean']:+.2f} points"
+
+
+def _small(value: float) -> str:
+    """One digit, without an exponent: 0.00003."""
+    return f"{float(f'{value:.0e}'):.12f}".rstrip("0").rstrip(".")
 
 
 def _mean(estimated: Mapping[str, Any]) -> str:

@@ -76,7 +76,7 @@ def run(work: Work) -> Findings:
             Picture(
                 work.figure("likelihoods", _picture(changes)),
                 "Change of the score (CRPS, RPS or Brier) relative to the plain likelihood, with 95% intervals. Marks "
-                "left of the line are better than it. The intervals are wider because resamplings share rows.",
+                "left of the line are better than it. The intervals allow for the rows that resamplings share.",
             )
         ],
         shortfalls=_shortfalls(work, helps),
@@ -142,11 +142,11 @@ def _answer(helps: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
         return f"{helps[family][way]['better']} of {helps[family][way]['tables']}"
 
     return (
-        f"Better than the plain likelihood: censored on {on('censored', 'censored')} tables, mixture "
-        f"{on('numbers', 'mixture of 3')}, heteroscedastic {on('numbers', 'heteroscedastic')}, quantiles "
-        f"{on('numbers', 'quantiles')}, negative binomial {on('counts', 'negative binomial')}, multi-label "
-        f"{on('tags', 'multi-label')}, ordinal {on('ordinal', 'ordinal')} "
-        f"({helps['ordinal']['ordinal']['nll_better']} by NLL)."
+        "Tables on which each beats the plain likelihood: censored "
+        f"{on('censored', 'censored')}, mixture {on('numbers', 'mixture of 3')}, heteroscedastic "
+        f"{on('numbers', 'heteroscedastic')}, quantiles {on('numbers', 'quantiles')}, negative binomial "
+        f"{on('counts', 'negative binomial')}, multi-label {on('tags', 'multi-label')}, ordinal "
+        f"{on('ordinal', 'ordinal')} (by NLL {helps['ordinal']['ordinal']['nll_better']})."
     )
 
 

@@ -127,7 +127,7 @@ def _answer(areas: Mapping[Cell, Mapping[Cell, Any]]) -> str:
 def _lines(key: Cell, own: Mapping[Cell, Any]) -> list[Line]:
     """The best pair of all, and the best whose score needs the network."""
     of_network = {cell: one for cell, one in own.items() if cell[1] not in OF_INPUTS}
-    return [_line(key, own, "best method and score"), _line(key, of_network, "best where the score needs a network")]
+    return [_line(key, own, "best method and score"), _line(key, of_network, "best of the scores that need a network")]
 
 
 def _line(key: Cell, own: Mapping[Cell, Any], which: str) -> Line:
@@ -141,7 +141,7 @@ def _line(key: Cell, own: Mapping[Cell, Any], which: str) -> Line:
         f"AUROC for {TITLES[kind]}, {which}: {_named(cell)}",
         "none" if goal is None else f"at least {goal} (goal)",
         written(own[cell], ".3f"),
-        f"{reached}{word} the best result of any other score ({_named(second)}, {written(own[second], '.3f')})",
+        f"{reached}{word} the next best score ({_named(second)}, {written(own[second], '.3f')})",
     )
 
 

@@ -214,7 +214,7 @@ def _shortfalls(work: Work, failed: Mapping[str, str]) -> list[str]:
             "For each method one of two learning rates was chosen on held-out images."
         ),
         *(
-            f"Networks of CIFAR-10 or MNIST that are missing ({why}), by method and seed: "
+            f"These networks of CIFAR-10 or MNIST are missing ({why}). Each is named by its method and seed: "
             f"{', '.join(name for name, own in failed.items() if own == why)}."
             for why in dict.fromkeys(failed.values())
         ),

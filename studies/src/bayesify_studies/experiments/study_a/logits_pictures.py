@@ -21,8 +21,8 @@ from bayesify_studies.experiments.framework.drawing import below
 WHY = (
     "The two objectives against the spread of the logits, for one input with two classes. At each spread, the mean "
     "is the best one. Left: labels always agree (the mean is at most 4). Both objectives rise with the spread, so "
-    "both push it to zero. Right: 30% of the labels disagree. Only expected rises with the spread; log_expected is "
-    "flat, so it prefers no spread."
+    "both push it to zero. Right: 30% of the labels disagree. The objective expected still rises with the spread. The "
+    "objective log_expected is flat, so it prefers no spread to another."
 )
 SPREADS = (
     "Mean learned spread of the logits by digit over the seeds, 1 and 7 relabelled, MLP with Adam. Log scale; bars "

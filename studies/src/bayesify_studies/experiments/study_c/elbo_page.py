@@ -79,10 +79,9 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> Table:
         headings,
         rows,
         "The ELBO of all training examples, with the full KL. In the second and third column, lower is better. A "
-        "constant answer predicts the same for every input and has no posterior. Its log-likelihood is an upper "
-        "bound for the ELBO of every uninformed "
-        "network. The annealed family is a richer posterior family for the same model. HMC was sampled again for this "
-        "table, with the same settings.",
+        "constant answer is the same prediction for every input. No network that ignores its input can have a higher "
+        "ELBO than the log-likelihood of this answer. The annealed family is a richer posterior family for "
+        "the same model. HMC was sampled again for this table, with the same settings.",
     )
 
 
@@ -92,7 +91,8 @@ def said(results: Mapping[str, Mapping[str, Any]]) -> str:
     fits = f"a mean-field network found with KL warm-up (accuracy {written(other['accuracy'], '.1f', '%', 100.0)})"
     apart = f"{abs(other['less_mean_field']['mean']):.1f} nats"
     told = {
-        -1: f"The ELBO prefers the solution that mean-field VI found: {fits} has an ELBO that is lower by {apart}.",
+        -1: f"The ELBO prefers the solution that mean-field VI found. {fits[0].upper()}{fits[1:]} has an ELBO that is "
+        f"{apart} lower.",
         1: f"Training of mean-field VI did not find the optimum: the ELBO of {fits} is higher by {apart}.",
         0: f"It is not known whether mean-field VI found its optimum: the ELBO of {fits} is not significantly "
         f"different ({apart}).",
@@ -105,8 +105,8 @@ def said(results: Mapping[str, Mapping[str, Any]]) -> str:
         gain = annealed["less_mean_field"]["mean"]
         far = f" and its total variation {_tv(annealed)}" if "total_variation" in annealed else ""
         told += (
-            f" The ELBO of a richer family, the annealed one, is {gain:.1f} nats higher than that of mean-field VI. "
-            f"Its accuracy is {written(annealed['accuracy'], '.1f', '%', 100.0)}{far}."
+            f" The annealed family, which is richer, reaches an ELBO that is {gain:.1f} nats higher than mean-field "
+            f"VI's. Its accuracy is {written(annealed['accuracy'], '.1f', '%', 100.0)}{far}."
         )
     return told
 

@@ -80,7 +80,7 @@ def _against_study(kind: str, means: list[float]) -> str:
     }
     if not below:
         return "above the study's at every share"
-    return f"not above the study's at {', '.join(below)}% (up to {-min(below.values()):.3f} below)"
+    return f"not above the study's for the top {', '.join(below)}% (up to {-min(below.values()):.3f} below)"
 
 
 def gap_line(way: str, gap: Gaps) -> Line:
@@ -208,7 +208,8 @@ def answer(
         f"variational networks is {_in_every_way(gap)}. "
         f"The highest AUROC for the unseen class is {written(estimate(values['equal', first]['auroc entropy']))} "
         f"({KINDS[first]}), {than[settled(lead)]} the next ({KINDS[second]}). "
-        f"{WAYS[last].capitalize()}: {len(above)} of the four accuracy curves lie above the study's at every share."
+        f"{WAYS[last].capitalize()}: the accuracy curves of {len(above)} of the four methods lie above the study's "
+        "everywhere."
     )
 
 
@@ -255,7 +256,7 @@ def shortfalls(
         for kind, name in KINDS.items():
             said = _against_study(kind, _means(values[way, kind]))
             if "not above" in said:
-                told.append(f"{WAYS[way]}: the accuracy curve of {name} is {said}.")
+                told.append(f"{WAYS[way]}, {name}: the accuracy of the most certain predictions is {said}.")
     shorter = {
         kind: setting["epochs"]
         for kind, setting in work["cifar"]["study"].items()

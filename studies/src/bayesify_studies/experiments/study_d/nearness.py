@@ -77,14 +77,14 @@ def answer(names: Mapping[str, str], found: Found, floors: Floors) -> str:
         nearer, errs = settled(loss), settled(error)
         if nearer:
             word = {1: "the lower error", -1: "the higher error", 0: "no significantly different error"}[nearer * errs]
-            said.append(f"under {name}, the one with the higher ELBO has {word}")
+            said.append(f"Under {name}, the one with the higher ELBO has {word}.")
     if not said:
         return ""
     good, every = len(below_the_floor(found, floors)), len(found)
     beat = f"{good or 'None'} of these {every}" if good < every else f"All {every}"
     return (
-        f" Two estimators were compared on small networks: {'; '.join(said)}. {beat} combinations of prior and "
-        f"estimator have a better ELBO than an uninformed network."
+        f" Two estimators were compared on small networks. {' '.join(said)} {beat} combinations of prior and "
+        f"estimator {'has' if not good else 'have'} a better ELBO than an uninformed network."
     )
 
 

@@ -16,7 +16,7 @@ COUNTED = (
 
 IN_WORDS = {
     "study": "with the study's training",
-    "counted": "with the study's training and every layer's entropy counted once",
+    "counted": "with the study's training, each layer's entropy counted once",
     "adam": "with Adam and a falling rate",
 }
 TITLES = {"study": "as the study", "counted": "entropies counted once", "adam": "Adam, falling rate"}

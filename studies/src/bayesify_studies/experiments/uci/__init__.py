@@ -56,8 +56,8 @@ EXPERIMENT = Experiment(
     name="uci",
     title="UCI regression on the published splits",
     study="the field",
-    question="On six tables that the field compares on, how good are Auto and each method at their defaults, beside "
-    "the published results?",
+    question="On six tables that are common benchmarks, how good are Auto and each method at their defaults, compared "
+    "with published results?",
     run=answer,
     quick={
         "tables": ["boston", "energy"],

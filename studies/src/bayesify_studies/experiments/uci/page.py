@@ -14,9 +14,8 @@ from bayesify_studies.experiments.uci.splits import BASELINES, missing
 
 ASKED = 4
 READING = (
-    "± is the standard error over splits. The splits share most of their training rows, so it is rather too small. "
-    "Level means within one standard error of the best published row. The published rows are printed without their own "
-    "error."
+    "± is the standard error over splits. It is too small, because the splits share most of their training rows. Level "
+    "means within one standard error of the best published row. The published rows are shown without their errors."
 )
 _DIGITS = {"naval": 5}
 
@@ -65,8 +64,7 @@ def findings(lines: Lines, size: Size, notes: Sequence[str] = (), picture: str |
 
 _CAPTION = (
     "Test NLL of every method at its defaults (filled, with one standard error over splits) and of the published rows "
-    "(hollow), lower is better. The line is the best published row. What lies beyond the axis is at its edge, as an "
-    "arrow."
+    "(hollow), lower is better. The line is the best published row. An arrow at the edge marks a value beyond the axis."
 )
 
 
@@ -78,14 +76,14 @@ def _answer(standings: dict[str, str], held: dict[str, float | None]) -> str:
     covered = sum(one is not None and INTERVALS[0] <= one <= INTERVALS[1] for one in held.values())
     return (
         f"Auto's test NLL is level with or ahead of the best published row on {len(good)} of {len(standings)} tables "
-        f"(asked: {ASKED} of 6), and ahead on {len(ahead)}. Its 90% intervals hold 87 to 93% of the targets on "
-        f"{covered} of {len(held)}."
+        f"(asked: {ASKED} of 6), and ahead on {len(ahead)}. Its 90% intervals contain 87 to 93% of the targets "
+        f"on {covered} of {len(held)}."
     )
 
 
 def _line(table: str, score: Score, held: float | None) -> Line:
     name, best = best_row(table)
-    inside = "" if held is None else f", 90% intervals hold {100 * held:.1f}%"
+    inside = "" if held is None else f", 90% intervals contain {100 * held:.1f}%"
     count = f"{score.splits} split{'s' if score.splits != 1 else ''}"
     return Line(
         f"{table}: test NLL of Auto", f"{best:.2f} ({name})", f"{score.text()} ({count}){inside}", said(score, table)
@@ -96,8 +94,8 @@ def _published(lines: Lines, size: Size) -> Table:
     rows = [[f"published: {name}", *(f"{row[table]:.2f}" for table in size.problems)] for name, row in ROWS.items()]
     rows += _rows(size, lambda table, method, part: _text(score_of(lines, table, method, "nll", part), 3))
     note = (
-        "Auto is the method that was named beforehand. Where another method of ours is better, that was seen only on "
-        "the test rows. Rows of ours differ in their number of splits (below)."
+        "Auto was named as our entry beforehand. Some of our other methods are better on a table, but that was seen on "
+        "test rows, so they are not our entry there. Our rows differ in their number of splits (see below)."
     )
     return Table("Test NLL", ["", *size.problems], rows, note)
 
@@ -114,8 +112,8 @@ def _coverage(lines: Lines, size: Size) -> Table:
         held = coverage_of(lines, table, method, part)
         return "–" if held is None else f"{100 * held:.1f}%"
 
-    note = "Of all test rows of all splits. 87 to 93% was asked for."
-    return Table("Share of targets that 90% intervals hold", ["", *size.problems], _rows(size, cell), note)
+    note = "Share of all test rows of all splits. The goal was 87 to 93%."
+    return Table("Share of targets that 90% intervals contain", ["", *size.problems], _rows(size, cell), note)
 
 
 def _splits(lines: Lines, size: Size) -> Table:
@@ -150,13 +148,13 @@ def _left_out(lines: Lines) -> Table:
 def _shortfalls(lines: Lines, size: Size) -> list[str]:
     left = [cell for cell in missing(lines, size) if cell.part == "default"]
     commits = sorted({str(line["commit"]) for line in lines.values() if line.get("commit")})
-    told = [f"The fits were computed by the code of commit {', '.join(commits)}."] if commits else []
+    told = [f"The fits were computed at commits {', '.join(commits)}."] if commits else []
     if left:
         of_auto = sum(cell.method == "auto" for cell in left)
-        told.append(f"Fits that were not computed in the time allowed: {len(left):,}, {of_auto} of them of Auto.")
+        told.append(f"For lack of time, {len(left):,} fits were not computed, {of_auto} of them with Auto.")
     seen = {Cell.of(key).method for key, line in lines.items() if line["status"] == "fine"}
     told += [f"{name} has no fit here." for name in size.methods if name not in seen]
-    return [*told, "All methods have their defaults: none was tuned on any of these tables by its test rows."]
+    return [*told, "All methods have their default settings. No setting was chosen on test rows of these tables."]
 
 
 def _numbers(lines: Lines, size: Size) -> dict[str, Any]:
