@@ -21,6 +21,11 @@ _HYPER = "hyperpriors:numbers.advantage"
 _DRAWS = "paper-grid:numbers.differences.draws per step.10"
 _SLOPES = "uncertainty-kinds:numbers.slopes.hmc"
 _FOUR = ("plain", "ensemble", "dropout", "variational")
+_THREE = ("(1/2, 1, e^-6)", "(1/10, 1, e^-6)", "(3/4, 1, e^-8)")
+_PRUNED = "; ".join(
+    f"{{pruning:numbers.{place}.{before}.mean:.2%}}, {{pruning:numbers.{place}.pruned.mean:.2%}}"
+    for place, before in (*((f"rules.three_priors.{prior}", "whole") for prior in _THREE), ("chosen", "unpruned"))
+)
 # What, the result, the file that the page is beside, and the command.
 ROWS = (
     *(
@@ -283,11 +288,11 @@ STRONGEST = (
         "bayesify reproduce mnist-table --preset full --device cuda",
     ),
     (
-        "MNIST, 1200 units, settings chosen in a second search: test error with all weights; after pruning 98% of them",
         (
-            "{pruning:numbers.chosen.unpruned.mean:.2%} ± {pruning:numbers.chosen.unpruned.standard_error:.2%}; "
-            "{pruning:numbers.chosen.pruned.mean:.2%} ± {pruning:numbers.chosen.pruned.standard_error:.2%}"
+            "MNIST, 1200 units: test error with all weights, after pruning 98%: three priors, full KL; a prior and a "
+            "reduced KL that were chosen for pruning"
         ),
+        _PRUNED,
         "pruning.md",
         "bayesify reproduce pruning --preset full --device cuda",
     ),

@@ -37,7 +37,7 @@ EXPERIMENT = Experiment(
     title="Bayes by Backprop on Fashion-MNIST",
     study="B",
     question="How well does Bayes by Backprop do on pictures of clothes, with the study's settings and with ours? "
-    "Is it better than plain and dropout networks that were tuned as carefully?",
+    "Is it better than plain and dropout networks whose settings were also chosen on validation data?",
     run=run,
     quick={
         **ON_MNIST.quick,
