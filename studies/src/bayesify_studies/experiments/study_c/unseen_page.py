@@ -142,7 +142,7 @@ def chosen_table(work: Work, choices: Cells) -> Table:
             mark = "chosen" if number == part["best"] else ""
             words = f"{setting['epochs']} epochs, {said(setting)}"
             rows.append([KINDS[kind], words, f"{row['nll']:.3f}", f"{100 * row['accuracy']:.1f}%", mark])
-    tried = ", ".join(f"{KINDS[kind]} {len(part['rows'])}" for kind, part in choices.items())
+    tried = ", ".join(f"{KINDS[kind]}: {len(part['rows'])}" for kind, part in choices.items())
     return Table(
         "Chosen on validation, one seed each",
         ["", "setting", "NLL", "accuracy", ""],
