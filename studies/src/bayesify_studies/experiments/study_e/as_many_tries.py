@@ -85,7 +85,9 @@ def tell(work: Work, found: Mapping[str, Any], numbers: Mapping[str, Any]) -> Ad
                 ["", f"{HYPER}, one start", f"{HYPER}, best of {tries} starts", f"best of {tries} scales"],
                 rows,
                 "Gap to the Bayes-optimal accuracy, with the KL warm-up. Mean over the three families of priors. The "
-                "best is the one with the lowest validation NLL.",
+                "best is the one with the lowest validation NLL. Two of the six data sets and one of the three "
+                "hyperpriors, the one of the study's best priors. The starts of a hyperprior differ in nothing but "
+                "their random numbers; each scale has one start.",
             )
         ],
     )
