@@ -76,8 +76,8 @@ def test_a_hyperprior_is_compared_at_the_same_number_of_networks_where_that_was_
     assert told(unlike).startswith("Compared with a scale tuned on validation data, a hyperprior lowers")
     alike = unlike | {"as_many_tries": {"less": {"tuned": points(0.02)}}, "one_try": {"less": {"fixed": points(0.0)}}}
     assert told(alike).startswith(
-        "KL warm-up, five networks each: compared with a tuned scale, a hyperprior raises the accuracy (+2.00 points). "
-        "One network each, scale 1: it makes no significant difference"
+        "KL warm-up, five networks each: a hyperprior raises the accuracy compared with a tuned scale (+2.00 points). "
+        "One network each: it makes no significant difference"
     )
 
 

@@ -185,9 +185,9 @@ def _hyperpriors(numbers: Numbers) -> str:
         )
     alike, one = numbers["as_many_tries"]["less"]["tuned"], numbers["one_try"]["less"]["fixed"]
     return (
-        f"KL warm-up, five networks each: compared with a tuned scale, a hyperprior {word[settled(alike)]} "
-        f"({_points(alike)}). One network each, scale 1: it {word[settled(one)]} ({_points(one)}). Full KL from the "
-        f"start, one network against five: it {word[settled(plain)]} ({_points(plain)})."
+        f"KL warm-up, five networks each: a hyperprior {word[settled(alike)]} compared with a tuned scale "
+        f"({_points(alike)}). One network each: it {word[settled(one)]} ({_points(one)}). Full KL, one network against "
+        f"five: it {word[settled(plain)]} ({_points(plain)})."
     )
 
 
