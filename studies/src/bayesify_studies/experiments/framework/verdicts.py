@@ -15,8 +15,6 @@ from bayesify_studies.experiments.study_c.elbo_of_solutions import WARMED
 
 Numbers = Mapping[str, Any]
 LONGEST = 40
-# Steps of the paper's mushroom game. What its page says of the fit was seen in whole games.
-WHOLE_GAME = 50_000
 # Chains with a larger R-hat are no reference.
 AGREEING = 1.01
 
@@ -219,12 +217,17 @@ def _mushroom(numbers: Numbers) -> str:
     return (
         f"After {numbers['steps']:,} steps, the median regret is {own:,.0f} with Thompson sampling and {greedy:,.0f} "
         f"with greedy play; Thompson sampling is better in {wins} of {len(less['values'])} games ({sure})."
-        + (
-            " Most of the regret comes from the network's imperfect fit, not from exploration."
-            if numbers["steps"] == WHOLE_GAME
-            else ""
-        )
+        f"{_price(numbers)}"
     )
+
+
+def _price(numbers: Numbers) -> str:
+    """What exploring costs, where it was measured."""
+    own = numbers.get("where_lost", {}).get("ways", {}).get("page variational")
+    if not own:
+        return ""
+    games = len(own["share"]["values"])
+    return f" Its exploration costs {own['share']['mean']:.0%} of its expected regret ({games} games)."
 
 
 def _bandits(numbers: Numbers) -> str:
