@@ -9,8 +9,8 @@ import torch
 from bayesify_studies.experiments import hyperpriors
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.study_e import hyperprior_cells, hyperprior_lines, one_try
-from bayesify_studies.experiments.study_e.hyperprior_cells import cells, hoyer, measure_cell, points
+from bayesify_studies.experiments.study_e import as_many_tries, hyperprior_cells, hyperprior_lines, one_try
+from bayesify_studies.experiments.study_e.hyperprior_cells import FAMILIES, cells, hoyer, measure_cell, points
 from bayesify_studies.experiments.study_e.hyperprior_comparison import Cells, advantages
 
 TINY = {
@@ -138,6 +138,29 @@ def test_one_network_with_a_fixed_scale_is_paired_with_one_network_with_a_hyperp
     assert tuned == pytest.approx([0.01, 0.01])
     assert fixed == pytest.approx([0.03, 0.021])
     assert [row[0] for row in added.tables[0].rows] == ["moons 0.3", "circles 0.15"]
+
+
+def test_a_hyperprior_gets_as_many_starts_as_the_tuned_scale_has_scales(tmp_path):
+    work = Work(tmp_path, TINY)
+    tuned = {"accuracy": {"values": [0.05, 0.07]}}
+    gaps = {f"warm-{place}-{family}-fixed": tuned for place in ("moons-0.3", "circles-0.15") for family in FAMILIES}
+    # The second start has the lower validation NLL with the first seed only.
+    one = {"best_accuracy": 0.9, "accuracy": [[0.8, 0.8], [0.88, 0.89]], "validation_nll": [[0.5, 0.5], [0.4, 0.6]]}
+    assert len(TINY["scales"]) == 2
+    added = as_many_tries.tell(work, dict.fromkeys(as_many_tries.parts(work), one), {"gap": gaps})
+    assert added.numbers["gap"]["hyperprior"]["moons-0.3"]["values"] == pytest.approx([0.02, 0.1])
+    assert added.numbers["less"]["tuned"]["values"] == pytest.approx([0.03, -0.03])
+    assert added.numbers["less"]["single"]["values"] == pytest.approx([0.08, 0.0])
+
+
+def test_starts_share_their_data_and_the_first_is_the_one_of_a_single_try():
+    few = TINY | {"seeds": 2, "epochs": 3, "side": 8, "answers": 3}
+    one, two = (
+        hyperprior_cells.measure_cell("moons", 0.3, "normal", "inverse-gamma", 0, few | more)
+        for more in ({}, {"tries": 2})
+    )
+    assert two["validation_nll"][0] == pytest.approx(one["validation_nll"][0], rel=1e-5)
+    assert two["validation_nll"][1] != pytest.approx(one["validation_nll"][0], rel=1e-5)
 
 
 def test_a_fixed_scale_gets_one_network_for_each_seed_and_surfaces_are_of_the_tables_noise(tmp_path):

@@ -8,7 +8,7 @@ import torch
 
 from bayesify_studies.experiments import mushroom
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.study_f import mushroom_games
+from bayesify_studies.experiments.study_f import mushroom_games, mushroom_lost
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 ALWAYS_TOLD = [mushroom.UNLIKE_THE_PAPER, *mushroom.TRIED]
@@ -122,3 +122,28 @@ def test_what_the_page_says_of_the_fit_is_what_the_results_say():
     assert abs(first - greedy) < 0.05 * first
     assert bandits["numbers"]["regret"]["mushroom"]["logistic thompson"]["mean"] < own / 2
     assert mushroom.FIT_NOT_EXPLORATION in page["answer"]
+
+
+@pytest.mark.usefixtures("few")
+def test_fit_exploration_and_the_random_start_add_up_to_the_expected_regret():
+    settings = TINY | TINY["where_lost"]["settings"]["variational"] | {"steps": 60, "first_by_chance": 20}
+    told = mushroom_lost.lost("variational", 0, settings)
+    assert told["by_chance"] + told["fit"] + told["exploration"] == pytest.approx(told["expected"])
+    # Watching a game does not change it.
+    assert told["regret"] == mushroom_games.game("variational", 0, settings)["regret"]
+
+
+@pytest.mark.usefixtures("few")
+def test_a_greedy_agent_does_not_explore():
+    settings = TINY | TINY["where_lost"]["settings"]["greedy"] | {"steps": 60}
+    assert mushroom_lost.lost("greedy", 0, settings)["exploration"] == 0
+
+
+def test_a_seed_of_which_games_are_missing_does_not_count(tmp_path):
+    work = Work(tmp_path, TINY | {"where_lost": TINY["where_lost"] | {"seeds": 3}})
+    one = dict.fromkeys(("regret", "by_chance", "fit", "exploration", "poisonous_eaten", "edible_passed"), 5.0)
+    found = {name: one | {"expected": 10.0, "ate_in_last_tenth": 1} for name in mushroom_lost.parts(work)}
+    del found["lost-paper-greedy-101"]
+    told = mushroom_lost.tell(work, found, {})
+    assert told.numbers["seeds"] == [100, 102]
+    assert told.numbers["ways"]["paper greedy"]["fit"]["values"] == [5.0, 5.0]

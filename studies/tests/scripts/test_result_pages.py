@@ -48,6 +48,39 @@ def test_words_follow_the_numbers() -> None:
     assert "does not change" in told({"gain": {"study": gain(0.0), "adam": gain(0.003)}})
 
 
+def test_a_verdict_on_one_other_method_does_not_call_it_the_best() -> None:
+    def scores(nll: float) -> dict[str, object]:
+        return {"nll": {"all": {"mean": nll}}, "scaled_nll": {"all": {"mean": nll / 2}}}
+
+    several = {"point": scores(4.0), "ivon": scores(3.0), "variational": scores(2.0)}
+    told = VERDICTS["shift"](
+        {"digits": {"rotation": several}, "cifar10": {"point": scores(1.0), "laplace": scores(2.0)}}
+    )
+    assert "best other method 2.00 (Variational)" in told
+    assert "Laplace approximation 2.00 (no other method was run)" in told
+
+
+def test_chains_that_have_not_converged_are_named_with_the_answer() -> None:
+    widths = {name: {"ratio": {"mean": 2.0}} for name in ("variational", "hmc", "ensemble", "mc-dropout")}
+    told = VERDICTS["regression-bands"]
+    assert "not fully converged (R-hat 1.08)" in told({"methods": widths, "largest_r_hat": 1.08})
+    assert "converged" not in told({"methods": widths, "largest_r_hat": 1.009})
+
+
+def test_a_hyperprior_is_compared_at_the_same_number_of_networks_where_that_was_done() -> None:
+    def points(mean: float) -> dict[str, object]:
+        return {"mean": mean, "interval": [mean - 0.001, mean + 0.001], "values": [mean] * 5}
+
+    unlike = {"advantage": {way: {"pooled": points(-0.05)} for way in ("plain", "warm")}}
+    told = VERDICTS["hyperpriors"]
+    assert told(unlike).startswith("Compared with a scale tuned on validation data, a hyperprior lowers")
+    alike = unlike | {"as_many_tries": {"less": {"tuned": points(0.02)}}, "one_try": {"less": {"fixed": points(0.0)}}}
+    assert told(alike).startswith(
+        "KL warm-up, five networks each: a hyperprior raises the accuracy compared with a tuned scale (+2.00 points). "
+        "One network each: it makes no significant difference"
+    )
+
+
 def test_without_the_numbers_the_answer_is_shown() -> None:
     assert verdict({"name": "coin", "numbers": {}, "answer": "It depends."}) == "It depends."
     assert verdict({"name": "something new", "numbers": {}, "answer": "It does."}) == "It does."

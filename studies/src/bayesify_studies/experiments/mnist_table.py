@@ -92,7 +92,7 @@ EXPERIMENT = Experiment(
     title="Bayes by Backprop on MNIST",
     study="B",
     question="How well does Bayes by Backprop do on MNIST at each width, with the study's settings and with ours? "
-    "Is it better than plain and dropout networks that were tuned as carefully?",
+    "Is it better than plain and dropout networks whose settings were also chosen on validation data?",
     run=run,
     quick={
         "data": "mnist",

@@ -28,6 +28,7 @@ from bayesify.plots import style
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_f import mushroom_lost
 from bayesify_studies.experiments.study_f.mushroom_games import AGENTS, game
 from bayesify_studies.experiments.study_f.mushroom_tried import FIT_NOT_EXPLORATION, TRIED, UNLIKE_THE_PAPER
 
@@ -298,6 +299,13 @@ EXPERIMENT = Experiment(
             {"rate": 3e-3, "noise": 0.7, "prior": "normal:1", "rho": -2.5, "shown": "eating"},
         ],
         "greedy_tries": [{"rate": 1e-3, "noise": 1.0, "shown": "both"}],
+        "where_lost": {
+            "seeds": 1,
+            "settings": {
+                "variational": {"rate": 1e-3, "noise": 1.0, "prior": "normal:1", "rho": -2.5, "shown": "eating"},
+                "greedy": {"rate": 1e-3, "noise": 1.0, "shown": "both"},
+            },
+        },
     },
     full={
         "seeds": 10,
@@ -321,5 +329,8 @@ EXPERIMENT = Experiment(
             LARGE,
             LARGE | {"prior": None},
         ],
+        # What the short games chose.
+        "where_lost": {"seeds": 5, "settings": {"variational": LARGE | {"rho": -4.0}, "greedy": LARGE}},
     },
+    additions=(mushroom_lost.ADDITION,),
 )

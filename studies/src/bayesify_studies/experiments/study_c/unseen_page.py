@@ -142,13 +142,15 @@ def chosen_table(work: Work, choices: Cells) -> Table:
             mark = "chosen" if number == part["best"] else ""
             words = f"{setting['epochs']} epochs, {said(setting)}"
             rows.append([KINDS[kind], words, f"{row['nll']:.3f}", f"{100 * row['accuracy']:.1f}%", mark])
+    tried = ", ".join(f"{KINDS[kind]}: {len(part['rows'])}" for kind, part in choices.items())
     return Table(
         "Chosen on validation, one seed each",
         ["", "setting", "NLL", "accuracy", ""],
         rows,
         "With a temperature below one, the KL has less weight. The result is then not the posterior under the stated "
         "prior. For plain networks and ensembles, the prior is weight decay. An ensemble's epochs are those of each "
-        "member. The budget is an upper limit: a plain network may be trained for fewer epochs.",
+        "member. The budget is an upper limit: a plain network may be trained for fewer epochs. Settings tried: "
+        f"{tried}. With one seed each, close settings may be in the wrong order.",
     )
 
 

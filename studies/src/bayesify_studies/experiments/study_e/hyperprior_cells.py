@@ -25,6 +25,10 @@ HYPERPRIORS = {
     "inverse-gamma": "inverse-gamma(1,1)",
 }
 FACTOR = 0.8
+# Between the seeds of two starts on the same data.
+APART = 1000
+# Of the seeds of two tries of a prior on the same data.
+APART = 1000
 # Where the true probability is this near to a half, a point lies near the true boundary.
 NEAR = 0.1
 
@@ -49,14 +53,18 @@ def points(name: str, noise: float, seed: int) -> tuple[tuple[Tensor, Tensor], t
 def measure_cell(
     name: str, noise: float, family: str, scale: str, warm_up: int, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Scores of every scale on the grid (one entry where there is no grid) by seed, `[scales][seeds]` each."""
-    texts = _priors(family, scale, settings["scales"])
+    """Scores of every scale on the grid (one entry where there is no grid) by seed, `[scales][seeds]` each.
+
+    With `tries` in the settings, a prior stands in as many rows, each with other starts on the same data.
+    """
+    texts = [text for text in _priors(family, scale, settings["scales"]) for _ in range(settings.get("tries", 1))]
     seeds = range(settings["seeds"])
     data = {seed: points(name, noise, seed) for seed in seeds}
-    methods = [network(text, seed) for text in texts for seed in seeds]
+    tries = settings.get("tries", 1)
+    methods = [network(text, seed + APART * (row % tries)) for row, text in enumerate(texts) for seed in seeds]
     fleet = Fleet(methods)
     fleet.fit(
-        [data[method.seed][0] for method in methods],
+        [data[method.seed % APART][0] for method in methods],
         learning_rates=[settings["rate"]] * len(methods),
         epochs=settings["epochs"],
         batch_size=700,
@@ -66,7 +74,7 @@ def measure_cell(
         progress=False,
     )
     plane = truth(name, noise).plane(settings["side"])
-    rows = [score(method, plane, data[method.seed][1], settings["answers"]) for method in methods]
+    rows = [score(method, plane, data[method.seed % APART][1], settings["answers"]) for method in methods]
     count = len(seeds)
     found: dict[str, Any] = {"priors": texts, "best_accuracy": plane.best_accuracy, "best_nll": plane.best_nll}
     found |= {key: [[row[key] for row in rows[i : i + count]] for i in range(0, len(rows), count)] for key in rows[0]}

@@ -9,6 +9,7 @@ import torch
 
 from bayesify.data import load
 from bayesify.decisions import Mushrooms, play
+from bayesify.decisions.bandits import Played
 from bayesify.likelihoods import Gaussian
 from bayesify.methods import Method, PointEstimate, Variational
 from bayesify.networks import mlp
@@ -21,15 +22,20 @@ _AT_ONCE = 4
 
 def game(agent: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     """One agent's game; with the same seed all agents meet the same mushrooms and the same luck."""
+    x, poisonous = mushrooms()
+    bandit = Mushrooms(x, poisonous, settings["steps"], seed, settings["shown"])
+    return scores(played(player(agent, x.shape[1] + 2, seed, settings), bandit, agent, seed, settings))
+
+
+def played(method: Method, bandit: Mushrooms, agent: str, seed: int, settings: Mapping[str, Any]) -> Played:
+    """A whole game of a method that has seen nothing."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # products this small are slower on several
     try:
-        x, poisonous = mushrooms()
-        steps = settings["steps"]
-        played = play(
-            player(agent, x.shape[1] + 2, seed, settings),
-            Mushrooms(x, poisonous, steps, seed, settings["shown"]),
-            steps=steps,
+        return play(
+            method,
+            bandit,
+            steps=settings["steps"],
             epsilon=AGENTS[agent],
             first_by_chance=settings["first_by_chance"],
             memory=settings["memory"],
@@ -43,9 +49,13 @@ def game(agent: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
         )
     finally:
         torch.set_num_threads(threads)
+
+
+def scores(played: Played) -> dict[str, Any]:
+    """What a game cost, as it went and by kind of mistake."""
     # A poisonous mushroom that is eaten costs 35, or gains 5 that the best player does not get; an edible one that is
     # passed costs 5.
-    total = played.cumulative
+    total, steps = played.cumulative, len(played.acts)
     every = max(1, steps // POINTS)
     return {
         "regret": float(total[-1]),

@@ -6,10 +6,10 @@ UNLIKE_THE_PAPER = (
     "all agents; the paper does not mention this. It takes fewer and larger minibatches after each step."
 )
 FIT_NOT_EXPLORATION = (
-    "Most of the regret comes from the network's imperfect fit, not from exploration. Exploration matters most in the "
-    "first 500 steps. There, Thompson sampling and greedy play lose the same: 15% of Thompson sampling's regret in the "
-    "whole game. A logistic model with Thompson sampling loses less than half as much in a whole game (page "
-    "[bandits](bandits.md), other seeds)."
+    "Most of the regret seems to come from the network's imperfect fit, not from exploration. There are two signs, and "
+    "neither is a proof. Exploration matters most in the first 500 steps. There, Thompson sampling and greedy play "
+    "lose the same: 15% of Thompson sampling's regret in the whole game. And a logistic model with Thompson sampling "
+    "loses less than half as much in a whole game (page [bandits](bandits.md), other seeds)."
 )
 
 TRIED = [
