@@ -335,8 +335,9 @@ def _of_tuned(tuned: list[verdicts.AgainstTuned]) -> Table:
     headings = ["", "best setting", "seeds", "default", "tuned", "default's NLL", "tuned NLL", "goals missed"]
     note = (
         f"Accuracy or RMSE, and NLL. The search has these settings: {', '.join(TRIES)}. Wide is 4 times as many hidden "
-        "units on tables (HMC: 30-30 tanh); long is 3 times the epochs; another model is a noise that depends on the inputs, the prior "
-        "normal:fan_in, or another dropout rate. They are judged on a fifth of the first seed's training rows, by NLL."
+        "units on tables (HMC: 30-30 tanh); long is 3 times the epochs; another model is a noise that depends on the "
+        "inputs, the prior normal:fan_in, or another dropout rate. They are judged on a "
+        "fifth of the first seed's training rows, by NLL."
     )
     return Table("Defaults and tuned settings", headings, rows, note)
 
