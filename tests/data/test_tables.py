@@ -318,3 +318,9 @@ def test_a_clean_table_says_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert data.from_table(rows, "y").notices == ()
+
+
+def test_a_table_without_a_usable_column_says_why_each_is_left_out():
+    rows = [{"review": f"guest {number} said so", "stars": ["good", "bad"][number % 2]} for number in range(40)]
+    with pytest.raises(data.DataError, match=r"no column is left for the inputs; column 'review' has a different text"):
+        data.from_table(rows, "stars")

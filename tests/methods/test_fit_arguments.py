@@ -1,11 +1,15 @@
 """Wrong calls get one line that names the right form."""
 
+import numpy as np
 import pytest
 import torch
+from sklearn.datasets import make_moons
 from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import bayesify as bf
 from bayesify.methods import METHODS
+from bayesify.methods.usual_plan import usual_epochs
 
 
 def make(name):
@@ -50,3 +54,50 @@ def test_a_class_that_needs_no_arguments_makes_a_network():
             super().__init__(2, 3)
 
     assert bf.PointEstimate(Small, "categorical").predict(torch.zeros(1, 2)).probs.shape == (1, 3)
+
+
+class Stream(IterableDataset):
+    """Examples of which nobody knows how many there are."""
+
+    def __iter__(self):
+        return iter([(torch.zeros(2), torch.tensor(0))] * 5)
+
+
+X, Y = torch.zeros(700, 2), torch.zeros(700, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    "data, batch_size, expected",
+    [
+        ((X, Y), 128, 334),  # six batches an epoch
+        ((X.numpy(), {"kind": Y.numpy()}), 128, 334),
+        (({"a": X, "b": X}, Y), 700, 2000),
+        (TensorDataset(X, Y), 128, 334),
+        (DataLoader(TensorDataset(X, Y), batch_size=7), 128, 20),
+        ((torch.zeros(60_000, 2), torch.zeros(60_000)), 128, 10),
+        (DataLoader(Stream(), batch_size=7), 128, 10),
+        (Stream(), 128, 10),
+        ("a file", 128, 10),
+        ((X, Y), 0, 10),
+    ],
+)
+def test_epochs_that_are_not_given_are_enough_for_2000_steps(data, batch_size, expected):
+    point = bf.PointEstimate(nn.Linear(2, 3), "categorical")
+    assert usual_epochs(point, data, batch_size) == expected
+
+
+def test_many_rows_of_numbers_have_6000_steps_as_on_the_command_line():
+    point = bf.PointEstimate(nn.Linear(2, 1), "gaussian:learned")
+    assert usual_epochs(point, (np.zeros((5000, 2)), np.zeros(5000)), 128) == 150
+    assert usual_epochs(point, (np.zeros((4999, 2)), np.zeros(4999)), 128) == 50
+
+
+@pytest.mark.parametrize("name", ["point", "laplace"])
+def test_fit_with_nothing_but_data_learns_two_moons(name):
+    x, y = make_moons(400, noise=0.15, random_state=0)
+    x, y = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+    torch.manual_seed(0)
+    method = METHODS[name](nn.Sequential(nn.Linear(2, 20), nn.Tanh(), nn.Linear(20, 2)), "categorical")
+    method.fit((x[:300], y[:300]), compiled=False, progress=False)
+    assert not method.warnings
+    assert (method.predict(x[300:]).labels == y[300:]).double().mean() > 0.94

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import bayesify as bf
 from bayesify import noise
 from bayesify.fleets import Fleet
-from bayesify.methods import METHODS
+from bayesify.methods import METHODS, baselines
 from bayesify.methods.hmc.log_joint import LogJoint
 from bayesify.priors import Pretrained, Weight, WeightPrior
 from bayesify.sklearn import BayesianClassifier
@@ -313,3 +313,16 @@ def test_fine_tuning_around_trained_weights_does_not_lose_what_they_know(digits)
     assert scores["pretrained:0.1"].nll > known.nll  # as wide as the weights themselves
     assert scores["normal:1"].nll > 1.5 * known.nll
     assert scores["normal:1"].ece > 2 * known.ece
+
+
+def test_a_fit_as_good_as_its_pretrained_prior_gives_no_false_alarm(plane):
+    x, y = plane
+    trained = bf.PointEstimate(small(0), "categorical")
+    trained.fit(plane, epochs=200, learning_rate=0.05, progress=False, compiled=False)
+    network = trained.network.module(trained.mean_weights)
+    tuned = bf.Variational(network, "categorical", prior="pretrained:0.03")
+    tuned.fit(plane, epochs=40, learning_rate=0.01, progress=False, compiled=False)
+    assert "no_better_than_prior" not in tuned.warnings
+    # A prior that knows nothing is still compared with.
+    assert baselines.prior_log_prob(make("variational", network, "normal:1"), x, y, 2) is not None
+    assert baselines.prior_log_prob(tuned, x, y, 2) is None

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import warnings
 
 import numpy as np
@@ -19,8 +20,10 @@ from bayesify.training.warnings import (
     elbo_below_constant,
     kl_frozen,
     no_better_than_constant,
+    no_better_than_prior,
     not_converged,
     without_warnings,
+    worse_than_neighbours,
 )
 
 
@@ -176,6 +179,15 @@ def test_a_gain_over_the_constant_prediction_must_exceed_its_noise():
     assert "no better than a constant" in no_better_than_constant([0.0] * 20, 0.7, "training data")
     assert "worse than a constant" in no_better_than_constant([-0.5, -0.4] * 20, 0.7, "training data")
     assert "NLL on validation data is 2.7" in no_better_than_constant([-2.0] * 20, 0.7, "validation data")
+
+
+def test_an_infinite_difference_is_judged_by_its_sign():
+    # Networks from a wide prior may give a target a density of zero: their NLL is infinite, and any fit is better.
+    assert no_better_than_prior([math.inf, 1.0, 2.0], math.inf, "training data") is None
+    assert no_better_than_prior([-math.inf, 1.0, 2.0], 0.7, "training data") is not None
+    assert "worse than" in no_better_than_constant([-math.inf, 1.0, 2.0], 0.7, "training data")
+    told = worse_than_neighbours([math.inf, 0.0], math.inf, 0.1, "NLL", "the 3 nearest", "training data", 0.1)
+    assert told is not None
 
 
 def test_an_elbo_is_judged_beyond_its_standard_error():

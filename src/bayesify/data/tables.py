@@ -102,7 +102,7 @@ def from_table(
     else:
         positions, notices = [rows.names.index(column.name) for column in _present(rows, columns)], []
     if not positions:
-        raise DataError(f"{rows.what}: no column is left for the inputs")
+        raise DataError("; ".join([f"{rows.what}: no column is left for the inputs", *notices]))
     dropped = rows.dropped
     if dropped:
         notices.insert(0, f"rows without a target are left out: {dropped:,}")

@@ -14,7 +14,6 @@ a task start where the last task left them. Three additions are optional.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import torch
 from torch import Tensor
 
 from bayesify import runs
-from bayesify.errors import BayesifyWarning, RunError, at_least
+from bayesify.errors import RunError, at_least
 from bayesify.functional.selection import select
 from bayesify.methods import Variational, saving
 from bayesify.predictive import Predictive
@@ -130,7 +129,7 @@ class Continual:
             raise ValueError(f"a task needs more than the {self.coreset} examples of its coreset, got {len(y)}")
         kept, rest = self._divide(len(y), len(self.tasks))
         method = self._next() if self.tasks else self.method
-        history = _fit(method, (x[rest], y[rest]), fit)
+        history = method.fit((x[rest], y[rest]), **fit)
         self.method, self._rehearsed = method, {}
         self.tasks.append(name)
         if self.coreset:
@@ -155,13 +154,13 @@ class Continual:
         if self._head is None:
             x, y = (torch.cat(parts) for parts in zip(*self._kept.values(), strict=True))
             method = self._with_prior(self.method, Posterior(self.method))
-            _fit(method, (x, y), fit)
+            method.fit((x, y), **fit)
             self._rehearsed = dict.fromkeys(self.tasks, method)
             return
         for task, examples in self._kept.items():
             before = self.method_for(task)
             method = self._with_prior(before, Posterior(before))
-            _fit(method, examples, fit)
+            method.fit(examples, **fit)
             self._rehearsed[task] = method
 
     def method_for(self, task: str | None = None) -> Variational:
@@ -309,13 +308,6 @@ class Continual:
     def _divide(self, examples: int, number: int) -> tuple[Tensor, Tensor]:
         order = torch.randperm(examples, generator=torch.Generator().manual_seed(self.seed * 1000 + number))
         return order[: self.coreset], order[self.coreset :]
-
-
-def _fit(method: Variational, data: tuple[Tensor, Tensor], settings: dict[str, Any]) -> History:
-    """Fit without the comparison with the prior, which is the old posterior and may predict well."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "no better than the prior", BayesifyWarning)
-        return method.fit(data, **settings)
 
 
 def _last_layer(method: Variational) -> tuple[set[str], Tensor]:

@@ -68,18 +68,18 @@ def prior_log_prob(method: Method, x: Any, targets: Tensor, draws: int) -> Tenso
         draws: from the prior.
 
     Returns:
-        One number per example, `[batch]`; None where the prior has no draws (improper, learned scales) or the noise of
-        the likelihood is an unknown too.
+        One number per example, `[batch]`; None where the prior has no draws (improper, learned scales), where the noise
+        of the likelihood is an unknown too, or where the prior holds learned weights, which may predict well.
 
     """
     prior = method.prior
-    if prior is None or not prior.proper or prior.n_learned_scales or method.noise_prior is not None:
+    if prior is None or not prior.proper or prior.n_learned_scales or prior.informed or method.noise_prior is not None:
         return None
     device = method.network.device
     keys = noise.keys(method.seed, noise.Stream.INITIAL, network=1, draws=range(draws), device=device)
     try:
         random = prior.sample(keys).to(method.network.empty)
-    except ValueError:  # a prior that has no draws, such as the posterior of another run
+    except ValueError:  # a prior of the user's own that has no draws
         return None
     rest = method.network.initial[method.network.random_size :].expand(draws, -1)
     outputs = method.network.outputs(torch.cat((random, rest), 1), x)[0]

@@ -56,8 +56,10 @@ LARGE_NETWORK = 100_000
 # Tables of numbers have 50 hidden units from this many training rows on, and 10 below. Variational networks and chains
 # have 10 up to `MANY_ROWS`: with 50, variational networks predict worse there (docs/choosing-defaults.md).
 FEW_ROWS = 300
-# From this many rows on they are trained for `MANY_STEPS` steps, where none are named.
+# From this many rows on they are trained for `MANY_STEPS` steps, where none are named; all else has at least
+# `FEWEST_EPOCHS` epochs and `FEWEST_STEPS` steps: a few hundred examples make a handful of steps per epoch.
 MANY_ROWS, MANY_STEPS = 5000, 6000
+FEWEST_EPOCHS, FEWEST_STEPS = 10, 2000
 # The prior of methods that maximise a posterior on tables of numbers, where none is named: the first keeps 50 units
 # from fitting the noise of a few hundred rows; the second is for fewer than `FEW_ROWS` rows or `FEW_INPUTS` inputs,
 # where the first is too strong. IVON has the first from `FEW_ROWS` to `NOT_MANY_ROWS` rows.
@@ -76,6 +78,23 @@ PRIOR_OF_WIDE_REGRESSIONS = "normal:fan_in"
 # this prior: of digits (190,410 weights) the validation NLL is 0.11, against 0.46 over all layers under `normal:1`.
 LARGE_CLASSIFIER = 10_000
 PRIOR_OF_LAST_LAYER = "normal:fan_in"
+
+
+def enough_epochs(examples: int, batch_size: int, steps: int = FEWEST_STEPS) -> int:
+    """The epochs of a training that names none: at least 10, and enough for some steps.
+
+    Args:
+        examples: to train on.
+        batch_size: examples in a step.
+        steps: at least.
+
+    Examples:
+        >>> from bayesify.methods.defaults import enough_epochs
+        >>> enough_epochs(700, 128), enough_epochs(60_000, 128)
+        (334, 10)
+
+    """
+    return max(FEWEST_EPOCHS, -(-steps // -(-max(examples, 1) // batch_size)))
 
 
 def units_for_tables(kind: str, rows: int, method: str = "point") -> tuple[int, ...]:

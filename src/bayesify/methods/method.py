@@ -51,7 +51,7 @@ from bayesify.methods.over_processes import (
 from bayesify.methods.readiness import collected, untrained
 from bayesify.methods.sharded import IN_PARTS, Shardable
 from bayesify.methods.summary import Summary, summarise
-from bayesify.methods.usual_plan import usual_plan
+from bayesify.methods.usual_plan import usual_epochs, usual_plan
 from bayesify.predictive.recalibration import Recalibration
 from bayesify.priors import Prior, WeightPrior
 from bayesify.training import data_identity
@@ -250,7 +250,7 @@ class Method(Shardable):
         self,
         data: Any,
         *,
-        epochs: int = 10,
+        epochs: int | None = None,
         batch_size: int = 128,
         optimizer: str | OptimizerFactory | None = None,
         learning_rate: float | None = None,
@@ -290,7 +290,8 @@ class Method(Shardable):
 
         Args:
             data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`; x may be any pytree.
-            epochs: passes over the data.
+            epochs: passes over the data. None is as on the command line: at least 10, and enough for 2,000 steps (6,000
+                for a number to predict from 5,000 rows or more). It is 10 where the number of examples is not known.
             batch_size: examples per step; a loader has its own.
             optimizer: the name of a torch optimiser (`adam`, `sgd:momentum=0.9`), or a function
                 `(parameters, lr=) -> Optimizer`. None is the method's own where no learning rate is given either:
@@ -362,7 +363,7 @@ class Method(Shardable):
             schedule,
             kl,
             {
-                "epochs": epochs,
+                "epochs": usual_epochs(self, data, batch_size) if epochs is None else epochs,
                 "batch_size": batch_size,
                 "learning_rate": learning_rate,
                 "draws": draws,

@@ -1,4 +1,4 @@
-"""The learning rate and the schedule of `fit` where neither is given: those of the table in `defaults.py`.
+"""The learning rate, the schedule and the epochs of `fit` where none are given: those of the table in `defaults.py`.
 
 The command line, scikit-learn's estimators and comparisons read the same table, so that one method and one kind of
 problem have the same settings everywhere.
@@ -6,13 +6,22 @@ problem have the same settings everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from bayesify.methods.defaults import LARGE_NETWORK, default_settings
-from bayesify.training.batches import TensorExamples
+from bayesify.methods.defaults import (
+    FEWEST_EPOCHS,
+    FEWEST_STEPS,
+    LARGE_NETWORK,
+    MANY_ROWS,
+    MANY_STEPS,
+    default_settings,
+    enough_epochs,
+)
+from bayesify.training.batches import Examples, TensorExamples
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
@@ -34,6 +43,27 @@ def usual_plan(method: Method, data: Any) -> tuple[float | None, str]:
     return settings["learning_rate"], settings.get("schedule") or "constant"
 
 
+def usual_epochs(method: Method, data: Any, batch_size: int) -> int:
+    """The epochs of `fit` where none are given: at least 10, and enough for the usual steps if the length is known.
+
+    Args:
+        method: the method, with its network and likelihood.
+        data: as `fit` takes it.
+        batch_size: examples in a step; a loader has its own.
+
+    Returns:
+        The epochs.
+
+    """
+    rows = _length(data)
+    if rows is None or isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        return FEWEST_EPOCHS
+    if isinstance(data, DataLoader):
+        return enough_epochs(rows, 1)
+    numbers = method.likelihood.kind != "classification" and is_table(data, method.network.size)
+    return enough_epochs(rows, batch_size, MANY_STEPS if numbers and rows >= MANY_ROWS else FEWEST_STEPS)
+
+
 def is_table(data: Any, weights: int) -> bool:
     """Whether inputs are rows of numbers in memory and the network is small; all else has the defaults of images.
 
@@ -49,6 +79,22 @@ def is_table(data: Any, weights: int) -> bool:
     else:
         x = data[0] if isinstance(data, tuple | list) and len(data) == 2 else None
     return weights <= LARGE_NETWORK and len(getattr(x, "shape", ())) == 2 and _numbers(x)
+
+
+def _length(data: Any) -> int | None:
+    """The number of examples, for a loader that of its batches; None where it is not known."""
+    if isinstance(data, Examples):
+        return data.n_data
+    pair = isinstance(data, tuple | list) and len(data) == 2
+    if not (pair or isinstance(data, DataLoader | Dataset)):
+        return None
+    counted = data[1] if pair else data
+    if pair and isinstance(counted, Mapping):
+        counted = next(iter(counted.values()), None)
+    try:
+        return len(counted)
+    except (TypeError, NotImplementedError):
+        return None
 
 
 def _numbers(x: Any) -> bool:

@@ -108,6 +108,11 @@ class WeightPrior(nn.Module):
         return [name for name, prior in self.assignments.items() if isinstance(prior, Pretrained)]
 
     @property
+    def informed(self) -> bool:
+        """Whether it knows weights that were learned: a pretrained network, or the posterior of another run."""
+        return any(isinstance(prior, Pretrained | Posterior) for prior in self.assignments.values())
+
+    @property
     def scale_names(self) -> list[str]:
         """The names of the scale variables, random ones first, such as `scale[*.bias]` and `scale[*, hidden]`."""
         return [variable.name for variable in self.scale_variables]

@@ -168,9 +168,7 @@ def no_better_than_constant(gain: Sequence[float], constant: float, where: str) 
         The warning, or None.
 
     """
-    values = np.asarray(gain, dtype=np.float64)
-    mean = float(values.mean())
-    error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    mean, error = _mean_and_error(gain)
     if mean > STANDARD_ERRORS * error:
         return None
     # Where a few examples are far off, the mean is uncertain, but a nat each is worse without doubt.
@@ -225,9 +223,7 @@ def worse_than_neighbours(
         The warning, or None.
 
     """
-    values = np.asarray(deficit, dtype=np.float64)
-    mean = float(values.mean())
-    error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    mean, error = _mean_and_error(deficit)
     if not mean > max(smallest, STANDARD_ERRORS * error):
         return None
     return (
@@ -249,9 +245,7 @@ def no_better_than_prior(gain: Sequence[float], prior: float, where: str) -> str
         The warning, or None.
 
     """
-    values = np.asarray(gain, dtype=np.float64)
-    mean = float(values.mean())
-    error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    mean, error = _mean_and_error(gain)
     if mean > STANDARD_ERRORS * error:
         return None
     return (
@@ -392,3 +386,13 @@ def without_warnings() -> Iterator[None]:
         yield
     finally:
         _silent.reset(token)
+
+
+def _mean_and_error(differences: Sequence[float]) -> tuple[float, float]:
+    """A mean and its standard error; the error is 0 where the mean is infinite, so that its sign decides."""
+    values = np.asarray(differences, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        mean = float(values.mean())
+    if not math.isfinite(mean):
+        return mean, 0.0
+    return mean, float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf

@@ -19,14 +19,11 @@ from bayesify.errors import BayesifyWarning
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import LARGE_NETWORK, PRIOR_OF_LAST_LAYER, sampled_noise
+from bayesify.methods.defaults import LARGE_NETWORK, PRIOR_OF_LAST_LAYER, enough_epochs, sampled_noise
 from bayesify.methods.variational.natural_gradient import LARGEST
 from bayesify.workflows.prepare import PreparedData
 from bayesify.workflows.recipe import Recipe
-from bayesify.workflows.table_defaults import FEWEST_EPOCHS, last_layer_alone, table_settings, weights_named
-
-# A few hundred examples make a handful of steps per epoch, so small data needs more epochs.
-FEWEST_STEPS = 2000
+from bayesify.workflows.table_defaults import last_layer_alone, table_settings, weights_named
 
 
 def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
@@ -155,11 +152,6 @@ def epochs_for(recipe: Recipe, examples: int) -> int:
     if recipe.epochs is not None:
         return recipe.epochs
     return enough_epochs(examples, max(recipe.batch_size, 1))
-
-
-def enough_epochs(examples: int, batch_size: int) -> int:
-    """At least 10, and enough for 2,000 steps."""
-    return max(FEWEST_EPOCHS, -(-FEWEST_STEPS // -(-examples // batch_size)))
 
 
 def make_likelihood(recipe: Recipe, prepared: PreparedData) -> Likelihood:

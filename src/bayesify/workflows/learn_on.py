@@ -15,8 +15,9 @@ from bayesify.errors import RunError
 from bayesify.evaluation import evaluate
 from bayesify.methods import Variational
 from bayesify.methods.cards import CARDS
+from bayesify.methods.defaults import enough_epochs
 from bayesify.workflows import run_data
-from bayesify.workflows.build import enough_epochs, user_factory
+from bayesify.workflows.build import user_factory
 from bayesify.workflows.load import load_run
 
 FEWEST = 10

@@ -11,6 +11,7 @@ from bayesify.methods.defaults import (
     LARGE_CLASSIFIER,
     MANY_ROWS,
     MANY_STEPS,
+    enough_epochs,
     prior_for_tables,
     units_for_tables,
 )
@@ -19,8 +20,6 @@ from bayesify.workflows.recipe import OF_NETWORK, Recipe
 
 # The first layer of a perceptron, after the flattening.
 FIRST_LAYER = 1
-# Epochs are at least this many.
-FEWEST_EPOCHS = 10
 
 
 def table_settings(recipe: Recipe, data: PreparedData) -> dict[str, Any]:
@@ -44,7 +43,7 @@ def table_settings(recipe: Recipe, data: PreparedData) -> dict[str, Any]:
     if prior is not None:
         settings["prior"] = named_prior(prior, FIRST_LAYER, 1)
     if rows >= MANY_ROWS and card.optimised and not card.finds_rate:
-        settings["epochs"] = max(FEWEST_EPOCHS, -(-MANY_STEPS // -(-rows // max(recipe.batch_size, 1))))
+        settings["epochs"] = enough_epochs(rows, max(recipe.batch_size, 1), MANY_STEPS)
     return settings
 
 

@@ -322,6 +322,8 @@ def test_the_page_counts_what_the_cells_say(tmp_path, monkeypatch):
     assert results["numbers"]["auto_on_tables"][0]["splits"] == 3
     page = (tmp_path / "out" / "page.md").read_text()
     assert "2.380 ± 0.012" in page
+    (pair,) = [line for line in page.splitlines() if line.startswith("| point, boston |")]
+    assert pair.endswith("| 2.600 | 2.400 | NLL |")
     assert "NGBoost was not installed" in page
     assert (tmp_path / "out" / "report.html").is_file()
 

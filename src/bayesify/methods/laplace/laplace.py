@@ -157,12 +157,12 @@ class LaplaceApproximation(PointEstimate):
     @explained_arguments
     @over_processes
     @runs.holds_locks
-    def fit(self, data: Any, *, epochs: int = 10, **settings: Any) -> History:
+    def fit(self, data: Any, *, epochs: int | None = None, **settings: Any) -> History:
         """Train a point estimate, then fit the Gaussian around it; `epochs=0` keeps trained weights as they are.
 
         Args:
             data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`, as for every method.
-            epochs: passes over the data; 0 fits the Gaussian around the given weights, without training.
+            epochs: as for every method; 0 fits the Gaussian around the given weights, without training.
             **settings: as for every method (`Method.fit`). With no epochs those of the optimisation have no effect.
 
         Returns:

@@ -22,6 +22,7 @@ from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS
 from bayesify.methods.auto_table import Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS
+from bayesify.methods.defaults import enough_epochs
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.requirements import check_network
 from bayesify.methods.method import Method, NetworkLike, PriorLike
@@ -32,7 +33,6 @@ from bayesify.training.batches import Examples, TensorExamples, as_examples
 from bayesify.workflows.auto.held_out import recalibrated
 from bayesify.workflows.auto.model import can_be_sampled, network_for, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
-from bayesify.workflows.build import enough_epochs
 
 logger = logging.getLogger("bayesify")
 

@@ -247,7 +247,9 @@ def main() -> None:
                 choose(what.removesuffix("s"), name, known[what])
         at_least("processes", given.processes, 1)
         chosen: dict[str, Any] = {what: tuple(names) for what, names in named.items() if names}
-        size = dataclasses.replace(cells.Size(seeds=given.seeds), **chosen)
+        # A tuned fit counts only beside the fit at the defaults of its seed.
+        few = min(given.seeds, cells.Size.tuned_seeds)
+        size = dataclasses.replace(cells.Size(seeds=given.seeds, tuned_seeds=few), **chosen)
         # A machine without the data would compute nothing but refusals.
         if {"default", "baseline", "try", "tuned"} & set(size.parts):
             for name in {"boston", "clinc", "mnist"} & set(size.problems):

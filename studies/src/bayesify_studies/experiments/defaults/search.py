@@ -10,9 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import MANY_ROWS, MANY_STEPS, default_settings, units_for_tables
-from bayesify.workflows.build import FEWEST_STEPS
-from bayesify.workflows.table_defaults import FEWEST_EPOCHS
+from bayesify.methods.defaults import (
+    FEWEST_STEPS,
+    MANY_ROWS,
+    MANY_STEPS,
+    default_settings,
+    enough_epochs,
+    units_for_tables,
+)
 from bayesify_studies.experiments.defaults.problems import Problem
 
 DEFAULT = "default"
@@ -47,7 +52,7 @@ def settings_of(name: str, problem: Problem, method: str, rows: int) -> dict[str
         # SGLD and SGHMC choose their own steps, and HMC has none.
         finds = not card.optimised or card.finds_rate
         usual = MANY_STEPS if problem.kind == "regression" and rows >= MANY_ROWS else FEWEST_STEPS
-        return None if finds else {"epochs": 3 * max(FEWEST_EPOCHS, -(-usual // -(-rows // _BATCH)))}
+        return None if finds else {"epochs": 3 * enough_epochs(rows, _BATCH, usual)}
     return _other_model(problem, method)
 
 
