@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import bayesify as bf
 from bayesify.training.optimisation import make_optimizer, rate_factor
 
 
@@ -62,3 +63,8 @@ def test_schedules_by_hand():
 def test_unknown_schedules_are_refused(schedule):
     with pytest.raises(ValueError, match="schedule"):
         rate_factor(schedule, 0.0)
+
+
+def test_an_optimiser_that_needs_a_closure_is_refused(blobs):
+    with pytest.raises(TypeError, match="LBFGS needs one: use another optimiser"):
+        bf.Variational(torch.nn.Linear(2, 3), "categorical").fit(blobs, epochs=1, optimizer=torch.optim.LBFGS)

@@ -44,6 +44,8 @@ def make_optimizer(
         optimizer = given(parameters, lr=learning_rate)
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"the optimizer factory returned {type(optimizer).__name__}, not a torch optimizer")
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise TypeError("optimizer must step without a closure, LBFGS needs one: use another optimiser")
         return optimizer
     name, _, text = given.partition(":")
     known = _known_optimizers()
