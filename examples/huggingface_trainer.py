@@ -21,6 +21,12 @@ class BayesianTrainer(Trainer):
         labels = inputs.pop("labels")
         return model.loss(inputs, labels, n_data=len(self.train_dataset), step=self.state.global_step)
 
+    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
+        """For `evaluate` and `predict`: the NLL and the logarithms of the probabilities of the posterior predictive."""
+        labels = inputs.pop("labels")
+        logits = model.predict(inputs).probs.log()
+        return torch.nn.functional.nll_loss(logits, labels), None if prediction_loss_only else logits, labels
+
 
 def data():
     torch.manual_seed(1)
@@ -62,8 +68,10 @@ def main():
             dataloader_pin_memory=False,
         )
         optimizer = torch.optim.Adam(bnn.parameters(), lr=0.01)
-        BayesianTrainer(bnn, arguments, train_dataset=rows, optimizers=(optimizer, None)).train()
-    bnn.finish((x, y))
+        trainer = BayesianTrainer(bnn, arguments, train_dataset=rows, eval_dataset=rows, optimizers=(optimizer, None))
+        trainer.train()
+        bnn.finish((x, y))
+        print(f"NLL of the predictions {trainer.evaluate()['eval_loss']:.3f}")
 
     same = method()
     same.fit((x, y), epochs=EPOCHS, batch_size=N, learning_rate=0.01, clip_norm=1.0, progress=False)

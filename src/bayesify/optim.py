@@ -19,16 +19,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from bayesify import noise
 from bayesify.errors import at_least, positive, whole_number
 from bayesify.methods.ivon.update import hessian_rate, ivon_update
+from bayesify.training.light_optimizers import LightOptimizer
 
 __all__ = ["IVON"]
 
 
-class IVON(Optimizer):
+class IVON(LightOptimizer):
     """Variational inference in the place of Adam: the weights become means of a Gaussian posterior (Shen et al. 2024).
 
         q(w) = N(m, sigma^2), sigma^2 = 1 / (n (h + delta)), delta = 1 / (n s^2), n = n_data / temperature

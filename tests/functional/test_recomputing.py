@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import bayesify as bf
 
@@ -92,3 +93,32 @@ def test_checkpointing_inside_the_network_is_explained(blobs):
 
     with pytest.raises(TypeError, match=r"fit\(recompute="):
         bf.Variational(Own(), "categorical").fit(blobs, **SETTINGS)
+
+
+class OwnCheckpoint(nn.Module):
+    def __init__(self, use_reentrant):
+        super().__init__()
+        self.first, self.last, self.use_reentrant = nn.Linear(2, 8), nn.Linear(8, 3), use_reentrant
+
+    def forward(self, x):
+        if self.training:
+            return self.last(checkpoint(self.first, x, use_reentrant=self.use_reentrant).relu())
+        return self.last(self.first(x).relu())
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+@pytest.mark.parametrize("method", [bf.Variational, bf.SGHMC, bf.SWAG])
+def test_checkpoints_of_the_network_itself_are_refused(blobs, method, use_reentrant):
+    # The second run has no weights: with use_reentrant=True the gradient of `first` would be missing, without a word.
+    bnn = method(OwnCheckpoint(use_reentrant), "categorical")
+    with pytest.raises(ValueError, match="switch its activation checkpointing off"):
+        bnn.loss(*blobs, n_data=len(blobs[1]), step=0)
+    with pytest.raises(ValueError, match=r"fit\(recompute="):
+        bnn.fit(blobs, epochs=1, progress=False)
+    assert torch.utils.checkpoint.checkpoint(torch.sin, torch.ones(1), use_reentrant=False).isfinite()
+
+
+def test_recompute_must_be_a_list(blobs):
+    for wrong in (True, "1.*", 3):
+        with pytest.raises(TypeError, match="recompute must be a list of patterns"):
+            bf.Variational(network(), "categorical").fit(blobs, epochs=1, recompute=wrong)

@@ -58,6 +58,10 @@ def test_the_words_mean_what_they_say(bayesian, expected):
     assert chosen(Net(), bayesian) == expected
 
 
+def test_one_text_with_a_mark_takes_away_from_all():
+    assert chosen(Net(), "!biases") == chosen(Net(), ["!biases"]) == chosen(Net(), ["all", "!biases"])
+
+
 def test_the_last_block_of_stages_is_the_last_block_of_the_last_stage():
     stages = nn.Sequential(
         *(nn.Sequential(*(nn.Sequential(nn.Linear(3, 3), nn.ReLU()) for _ in range(2))) for _ in range(2))

@@ -155,3 +155,27 @@ def test_autocast_around_the_loss_trains(blobs):
         losses.append(loss.item())
     assert losses[-1] < 0.8 * losses[0]
     assert method.mu.dtype == method.mu.grad.dtype == torch.float32
+
+
+def test_a_step_that_is_not_counted_up_is_told_once(blobs):
+    method = bf.Variational(network(), "categorical")
+    optimizer = torch.optim.Adam(method.parameters())
+
+    def step(number):
+        method.loss(*blobs, n_data=len(blobs[1]), step=number).backward()
+
+    step(0)
+    step(0)  # a part of the same step, say
+    optimizer.step()
+    step(1)
+    optimizer.step()
+    with pytest.warns(bf.BayesifyWarning, match="step=1 before and after an update"):
+        step(1)
+    optimizer.step()
+    step(1)  # warnings are errors: it is told once
+
+
+@pytest.mark.parametrize("step", [-1, 1.5])
+def test_a_step_is_a_whole_number(blobs, step):
+    with pytest.raises(ValueError, match="step must be an integer of at least 0"):
+        bf.Variational(network(), "categorical").loss(*blobs, n_data=len(blobs[1]), step=step)

@@ -1,10 +1,14 @@
 """Optimisers and schedules by name."""
 
+import copy
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
 
+import bayesify as bf
 from bayesify.training.optimisation import make_optimizer, rate_factor
 
 
@@ -14,13 +18,51 @@ def parameters():
 
 def test_names_and_options_reach_torch():
     adam = make_optimizer("adam", parameters(), 0.1)
-    assert type(adam) is torch.optim.Adam
+    assert isinstance(adam, torch.optim.Adam)
+    assert not isinstance(adam, torch.optim.AdamW)
     assert adam.param_groups[0]["lr"] == 0.1
     assert adam.param_groups[0]["fused"]
     sgd = make_optimizer("sgd:momentum=0.9,nesterov=true", parameters(), 0.2)
     assert sgd.param_groups[0]["momentum"] == 0.9
     assert sgd.param_groups[0]["nesterov"] is True
     assert type(make_optimizer("rmsprop", parameters(), 0.1)) is torch.optim.RMSprop
+
+
+@pytest.mark.parametrize("given", ["adam", "adamw:weight_decay=0.1", "sgd:momentum=0.9", "adam:fused=false"])
+def test_a_step_has_the_bits_of_torchs(given):
+    name, _, text = given.partition(":")
+    option = dict(text.split("=") for text in [text] if text)
+    options = {key: value == "true" if key == "fused" else float(value) for key, value in option.items()}
+    ours, theirs = (torch.nn.Parameter(torch.linspace(-1, 1, 50)) for _ in range(2))
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[name]
+    pair = make_optimizer(given, [ours], 0.1), kind([theirs], lr=0.1, **{"fused": True, **options})
+    for step in range(5):
+        for parameter, optimizer in zip((ours, theirs), pair, strict=True):
+            optimizer.zero_grad()
+            (parameter.square().sum() * (step + 1)).backward()
+            optimizer.step()
+    assert torch.equal(ours, theirs)
+    before, after = copy.deepcopy(pair[0]).state_dict(), pair[1].state_dict()
+    assert before["state"][0].keys() == after["state"][0].keys()
+    assert all(torch.equal(before["state"][0][name], after["state"][0][name]) for name in before["state"][0])
+    assert before["param_groups"] == after["param_groups"]
+    calls = []
+    pair[0].register_step_post_hook(lambda *_: calls.append(1))
+    pair[0].step()
+    assert calls == [1]
+
+
+TRAIN = """
+import sys, torch, bayesify as bf
+x, y = torch.randn(20, 2), torch.arange(20) % 2
+for kind in ("Variational", "IVON", "SGLD", "PointEstimate", "SWAG"):
+    getattr(bf, kind)(bf.networks.mlp(2, 2, units=4), "categorical").fit((x, y), epochs=2, progress=False)
+assert "torch._dynamo" not in sys.modules
+"""
+
+
+def test_a_training_does_not_import_the_compiler():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", TRAIN], check=True)
 
 
 def test_a_factory_is_called_with_the_learning_rate():
@@ -62,3 +104,8 @@ def test_schedules_by_hand():
 def test_unknown_schedules_are_refused(schedule):
     with pytest.raises(ValueError, match="schedule"):
         rate_factor(schedule, 0.0)
+
+
+def test_an_optimiser_that_needs_a_closure_is_refused(blobs):
+    with pytest.raises(TypeError, match="LBFGS needs one: use another optimiser"):
+        bf.Variational(torch.nn.Linear(2, 3), "categorical").fit(blobs, epochs=1, optimizer=torch.optim.LBFGS)

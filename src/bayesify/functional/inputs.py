@@ -83,9 +83,17 @@ def pick(result: Any, output: str | int | Callable[[Any], Tensor] | None) -> Ten
     if not isinstance(result, Tensor):
         raise InterfaceError(
             f"the network returns {type(result).__name__}, not a tensor: "
-            "pick one with output=, a key, an index, an attribute or a function"
+            f"pick one with output=, a key, an index, an attribute or a function{_suggested(result)}"
         )
     return result
+
+
+def _suggested(result: Any) -> str:
+    """The keys of the tensors in a result, as an example where there is one alone."""
+    keys = [key for key, part in result.items() if isinstance(part, Tensor)] if isinstance(result, Mapping) else []
+    if len(keys) == 1:
+        return f", such as output={keys[0]!r}"
+    return f"; it has {', '.join(map(str, keys))}" if keys else ""
 
 
 def count(x: Any) -> int:

@@ -25,7 +25,7 @@ from bayesify.functional.initialisation import seeded_torch
 from bayesify.functional.inputs import InterfaceError, bind, count, pick
 from bayesify.functional.layout import Place, check_trainable, common_dtype, lay_out, main_dtype
 from bayesify.functional.lower_precision import lower_runs
-from bayesify.functional.recomputing import recomputing
+from bayesify.functional.recomputing import OWN_CHECKPOINTS, recomputing
 from bayesify.functional.selection import as_texts, select
 from bayesify.functional.swapping import Swapping
 from bayesify.functional.trace_recorders import EscapedWeightsError, ReadRecorder
@@ -347,6 +347,8 @@ class Network(nn.Module):
 
         """
         trace = self.traced(x)
+        if torch.is_grad_enabled() and trace.checkpoints.get(train):
+            raise InterfaceError(OWN_CHECKPOINTS)
         state = {**tensors, **self.kept(), **(kept or {})}
         if trace.updates_buffers if train else trace.buffers_in_evaluation:
             state |= {name: state[name].clone() for name in self.buffer_names}

@@ -10,15 +10,22 @@ from __future__ import annotations
 import copy
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
+import torch.utils.checkpoint
 from torch import nn
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 from bayesify.errors import nearest
 from bayesify.functional.dropout import KeyedDropout
+
+OWN_CHECKPOINTS = (
+    "the network runs a part again in the backward pass, where it no longer has the drawn weights: switch its "
+    "activation checkpointing off, and name the part in fit(recompute=[...])"
+)
 
 
 def modules_to_recompute(module: nn.Module, patterns: Sequence[str]) -> list[str]:
@@ -36,7 +43,8 @@ def modules_to_recompute(module: nn.Module, patterns: Sequence[str]) -> list[str
         ValueError: a pattern names no module.
 
     """
-    if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
+    listed = isinstance(patterns, Sequence) and not isinstance(patterns, str)
+    if not listed or not all(isinstance(pattern, str) for pattern in patterns):
         raise TypeError(f"recompute must be a list of patterns of module names, got {patterns!r}")
     names = [name for name, submodule in module.named_modules() if name and not isinstance(submodule, nn.ModuleList)]
     chosen: list[str] = []
@@ -66,6 +74,38 @@ def recomputing(template: nn.Module, names: Sequence[str], dropout: KeyedDropout
     finally:
         for module in modules:
             del module.__dict__["forward"]
+
+
+@contextmanager
+def noticing_checkpoints() -> Iterator[list[str]]:
+    """Notice in this context whether a module makes checkpoints by itself: yields a list with a name for each.
+
+    Their second run comes when the module no longer has the weights of the pass.
+    """
+    module, seen = torch.utils.checkpoint, list[str]()
+    with ExitStack() as restored:
+        for name in ("CheckpointFunction", "_checkpoint_without_reentrant_generator"):
+            own = getattr(module, name, None)
+            if own is not None:
+                restored.callback(setattr, module, name, own)
+                setattr(module, name, _Noticed(own, partial(seen.append, name)))
+        yield seen
+
+
+class _Noticed:
+    """A function of torch's checkpoints, or a class with one, that says when it is called."""
+
+    def __init__(self, own: Any, tell: Callable[[], None]) -> None:
+        self.own, self.tell = own, tell
+
+    def __call__(self, *positional: Any, **named: Any) -> Any:
+        self.tell()
+        return self.own(*positional, **named)
+
+    def apply(self, function: Callable[..., Any], _: bool, *arguments: Any) -> Any:
+        """`CheckpointFunction.apply` without gradients, where torch would warn that there are none."""
+        self.tell()
+        return function(*arguments)
 
 
 class _Recomputed:

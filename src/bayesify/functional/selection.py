@@ -37,9 +37,10 @@ def select(module: nn.Module, trained: Sequence[str], bayesian: str | type | Seq
     """
     parts = as_texts(bayesian)
     chosen: set[str] = set()
-    if parts and isinstance(parts, list) and all(part.startswith("!") for part in parts):
+    several = [parts] if isinstance(parts, str) else parts
+    if several and all(part.startswith("!") for part in several):
         chosen = _all(module, trained)
-    for part in [parts] if isinstance(parts, str) else parts:
+    for part in several:
         text = part.removeprefix("!")
         if text in _WORDS:
             found = _WORDS[text](module, trained)

@@ -21,6 +21,7 @@ from bayesify.errors import first_line
 from bayesify.functional.dropout import Site
 from bayesify.functional.initialisation import seeded_torch
 from bayesify.functional.inputs import InterfaceError
+from bayesify.functional.recomputing import noticing_checkpoints
 from bayesify.functional.trace_recorders import DropoutRecorder, EscapedWeightsError, ReadRecorder, sites_from
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Trace:
         changes_inputs: passes write into their inputs.
         changes_weights: passes write into the weights (an embedding with a largest norm).
         keeps_state: passes change attributes of the modules.
+        checkpoints: whether the module makes activation checkpoints itself (`torch.utils.checkpoint`), in training
+            passes (True) and in evaluation mode (False).
         evaluated: the same layers in evaluation mode.
         read_at: how many of these had been entered when a tensor was first read, by the tensor's name.
         gives_output: the linear layer or convolution whose output is that of the network, as it is or reshaped.
@@ -84,6 +87,7 @@ class Trace:
     changes_inputs: bool = True
     changes_weights: bool = True
     keeps_state: bool = True
+    checkpoints: Mapping[bool, bool] = field(default_factory=dict)
     evaluated: dict[str, LayerUse] = field(default_factory=dict)
     read_at: dict[str, int] = field(default_factory=dict)
     gives_output: str | None = None
@@ -186,6 +190,7 @@ def _traced(network: Network, x: Any) -> Trace:
         changes_inputs=any(each.changed_inputs for each in passes),
         changes_weights=any(each.changed_weights for each in passes) or _has_largest_norm(network.template),
         keeps_state=any(each.changed_state for each in passes),
+        checkpoints={True: first.checkpoints, False: quiet.checkpoints},
         evaluated=quiet.uses,
         read_at=quiet.read_at,
         gives_output=quiet.gives_output,
@@ -211,6 +216,7 @@ class _Pass:
     changed_weights: bool
     changed_inputs: bool
     changed_state: bool
+    checkpoints: bool
     moved_generator: bool
     read_at: dict[str, int]
     gives_output: str | None
@@ -241,7 +247,7 @@ def _one_pass(
     inputs = [leaf for leaf in pytree.tree_leaves((positional, named)) if isinstance(leaf, Tensor)]
     versions = [leaf._version for leaf in inputs]
     try:
-        with torch.no_grad(), dropout, reads:
+        with torch.no_grad(), dropout, reads, noticing_checkpoints() as checkpoints:
             result = torch.func.functional_call(template, state, positional, named)
         changed_state = restore_state(attributes)
     finally:
@@ -259,6 +265,7 @@ def _one_pass(
         changed_weights=any(not _same(state[place.name], before[place.name]) for place in network.places),
         changed_inputs=[leaf._version for leaf in inputs] != versions,
         changed_state=changed_state,
+        checkpoints=bool(checkpoints),
         moved_generator=any(
             not torch.equal(before_pass, after_pass)
             for before_pass, after_pass in zip(generator, _generator_state(network.device), strict=True)

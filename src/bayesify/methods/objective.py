@@ -23,6 +23,7 @@ from bayesify.functional.sharded_pass import sharded_outputs
 from bayesify.methods.prediction import Prediction
 from bayesify.training.batches import Batch, as_inputs, to_device
 from bayesify.training.trainable import Objective
+from bayesify.training.warnings import warn
 
 __all__ = ["Learning", "Objective"]
 
@@ -48,6 +49,9 @@ class Learning(Prediction):
     shard: Shard | None = None
     # Whether a loop of one's own has trained it since the last `fit` or `finish`.
     unfinished: bool = False
+    # The step of the last loss in a loop of one's own, and the version of the weights that it saw.
+    _last_loss: tuple[int, int] = (-1, -1)
+    _warned_of_step: bool = False
 
     # What a method must define.
 
@@ -214,6 +218,7 @@ class Learning(Prediction):
 
         """
         at_least("n_data", n_data, 1)
+        at_least("step", step, 0)
         device = next(self.parameters()).device
         x = to_device(as_inputs(x, self.network.dtype), device)
         y = self.likelihood.prepare(y).to(device)
@@ -223,6 +228,7 @@ class Learning(Prediction):
                 f"got {n_data}"
             )
         self._note(step)
+        self._check_counting(step)
         objective = self._loop_objective([(x, y)] * self.members, step, y.shape[0] / n_data, draws)
         if self.training:
             self.unfinished = self.unfinished or self.needs_finish
@@ -323,6 +329,20 @@ class Learning(Prediction):
 
     def _note(self, step: int) -> None:
         """Remember the number of the step, where the update rule or `absorb` needs it."""
+
+    def _check_counting(self, step: int) -> None:
+        """Warn once if the optimiser has moved the weights since the last loss, and `step` has not moved."""
+        if not torch.is_grad_enabled():
+            return
+        version = next(self.parameters())._version
+        last_step, last_version = self._last_loss
+        if step == last_step and version != last_version and not self._warned_of_step:
+            self._warned_of_step = True
+            warn(
+                f"loss was called with step={step} before and after an update of the weights: both have the same "
+                "noise; count step up, once per step of the optimiser"
+            )
+        self._last_loss = step, version
 
     def _loop_objective(self, batches: list[Batch], step: int, share: float, draws: int) -> Objective:
         """The objective of a step in a loop of one's own."""

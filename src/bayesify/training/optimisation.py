@@ -13,6 +13,7 @@ import torch
 from torch.optim import Optimizer
 
 from bayesify.errors import nearest, positive
+from bayesify.training.light_optimizers import SGD, Adam, AdamW, LightOptimizer
 
 OptimizerFactory = Callable[..., Optimizer]
 _WARM_UP = ",warm-up="
@@ -44,6 +45,8 @@ def make_optimizer(
         optimizer = given(parameters, lr=learning_rate)
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"the optimizer factory returned {type(optimizer).__name__}, not a torch optimizer")
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise TypeError("optimizer must step without a closure, LBFGS needs one: use another optimiser")
         return optimizer
     name, _, text = given.partition(":")
     known = _known_optimizers()
@@ -51,9 +54,7 @@ def make_optimizer(
         raise ValueError(f"unknown optimizer {name!r}{nearest(name, known)}")
     options = dict(_option(option) for option in text.split(",") if option)
     kind = known[name]
-    if kind in {torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD} and all(
-        p.device.type in {"cpu", "cuda"} for p in parameters
-    ):
+    if issubclass(kind, LightOptimizer) and all(p.device.type in {"cpu", "cuda"} for p in parameters):
         options.setdefault("fused", True)
     try:
         made: Optimizer = kind(parameters, lr=learning_rate, **options)
@@ -113,7 +114,7 @@ def _known_optimizers() -> dict[str, Any]:
         name.lower(): kind
         for name, kind in vars(torch.optim).items()
         if isinstance(kind, type) and issubclass(kind, Optimizer) and kind is not Optimizer and name != "LBFGS"
-    }
+    } | {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
 def _option(option: str) -> tuple[str, Any]:

@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from bayesify.errors import positive
 from bayesify.training.engines.updates import UpdateRule
+from bayesify.training.light_optimizers import LightOptimizer
 
 # How fast h may follow its noisy estimates: see `hessian_rate`.
 FASTEST, PER_EPOCH, MEMORY = 0.01, 0.2, 2.0
@@ -83,7 +83,7 @@ def hessian_rate(step: int, batches: int, beta2: float, short_memory: bool = Tru
     return max(1.0 - beta2, min(FASTEST, PER_EPOCH / batches, MEMORY / (step + 1)))
 
 
-class NaturalGradient(Optimizer):
+class NaturalGradient(LightOptimizer):
     """`ivon_update` for a posterior with means `[P]` and Hessian estimates `[R]`; Adam for everything else.
 
     Args:

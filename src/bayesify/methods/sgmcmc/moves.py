@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from bayesify import noise
 from bayesify.errors import positive
 from bayesify.training.engines.updates import UpdateRule
+from bayesify.training.light_optimizers import LightOptimizer
 
 if TYPE_CHECKING:
     from bayesify.methods.sgmcmc.chains import StochasticGradientMCMC
 
 
-class Moves(Optimizer):
+class Moves(LightOptimizer):
     """The sampler's step for parameters with a posterior, plain gradient descent for the others.
 
     Args:

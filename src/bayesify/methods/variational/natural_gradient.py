@@ -22,11 +22,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from bayesify.errors import positive
 from bayesify.methods.variational.families import Family, FullRank
 from bayesify.training.kl import KL
+from bayesify.training.light_optimizers import LightOptimizer
 
 # What `fit(optimizer=)` calls them.
 NATURAL = "natural"
@@ -98,7 +98,7 @@ def natural_update(
     return mean - root @ move, torch.where(failed == 0, new, torch.nan)
 
 
-class FullRankNaturalGradient(Optimizer):
+class FullRankNaturalGradient(LightOptimizer):
     """`natural_update` for a full-rank posterior; Adam for parameters without a posterior.
 
     `fit` finds the gradient of f at the random variables in `mean.grad`, and B in `factor.grad`.

@@ -19,6 +19,7 @@ from torch import Tensor
 from bayesify import noise
 from bayesify.distributed import active
 from bayesify.errors import first_line
+from bayesify.functional.recomputing import OWN_CHECKPOINTS
 from bayesify.training.batches import Batch, take
 from bayesify.training.engines.spread import add_parts, part_of_gradient
 from bayesify.training.recovery import GradientMemoryError, is_out_of_memory
@@ -83,10 +84,7 @@ def _explained() -> Iterator[None]:
     except RuntimeError as problem:
         if not re.search(r"\bmeta\b", str(problem)):
             raise
-        raise TypeError(
-            "the network runs a part again in the backward pass, where it no longer has the drawn weights: switch its "
-            "activation checkpointing off, and name the part in fit(recompute=[...])"
-        ) from problem
+        raise TypeError(OWN_CHECKPOINTS) from problem
 
 
 def _gradient(method: Trainable, plan: Plan, batches: list[Batch], step: int, share: float) -> Objective:

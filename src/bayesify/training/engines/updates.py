@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from bayesify.training import light_optimizers
+
 
 class UpdateRule(ABC):
     """The update of one parameter group; `state` has one sequence of tensors for each parameter."""
@@ -160,8 +162,8 @@ def update_rule(optimizer: Optimizer) -> UpdateRule:
     special = [name for name in ("amsgrad", "maximize", "differentiable", "dampening") if group.get(name)]
     if special:
         raise ValueError(f"the optimiser's {special[0]} is not part of the fused step")
-    if type(optimizer) is SGD:
+    if type(optimizer) in {SGD, light_optimizers.SGD}:
         return SGDRule(optimizer)
-    if type(optimizer) in {Adam, AdamW}:
+    if type(optimizer) in {Adam, AdamW, light_optimizers.Adam, light_optimizers.AdamW}:
         return AdamRule(optimizer)
     raise ValueError(f"the optimiser {type(optimizer).__name__} is not part of the fused step")
