@@ -111,6 +111,10 @@ def test_arrays_are_on_the_scale_of_the_training_data(copy, call, tmp_path):
     np.savez(tmp_path / "bytes.npz", x=(digits.x_test.numpy() / 16 * 255).astype(np.uint8), y=digits.y_test.numpy())
     scaled = json.loads(call("evaluate", copy, "--data", tmp_path / "bytes.npz", "--json").out)
     assert scaled["accuracy"] == pytest.approx(own["accuracy"], abs=0.02)
+    assert scaled["notices"] == []
+    np.savez(tmp_path / "cut.npz", x=digits.x_test.numpy()[:, :5], y=digits.y_test.numpy())
+    cut = json.loads(call("evaluate", copy, "--data", tmp_path / "cut.npz", "--json").out)
+    assert cut["notices"] == ["cut: 5 x 8 images were resized to 8 x 8"]
 
 
 def test_numbers_get_intervals(houses_run, tmp_path, call, place):

@@ -183,4 +183,7 @@ def test_what_does_not_fit_is_refused(overconfident, too_narrow):
         bf.recalibrate(overconfident, cloud(50, 1), by="isotonic")
     with pytest.raises(ValueError, match="unknown recalibration 'temprature'"):
         bf.recalibrate(overconfident, cloud(50, 1), by="temprature")
+    x, y = line(100, 1)
+    with pytest.raises(ValueError, match=r"targets must be \[100\] numbers, got \[100, 2\]"):
+        bf.recalibrate(too_narrow, (x, torch.stack((y.reshape(-1), torch.zeros(100)), 1)))
     assert overconfident.recalibration is None

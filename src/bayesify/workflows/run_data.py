@@ -291,15 +291,23 @@ def _other_data(config: dict[str, Any], raw: DataSet, recipe: Recipe, preparatio
         x, y, what = to_layout(raw.x_test, raw, preparation), raw.y_test, f"the test part of {raw.name}"
     else:
         x, y, what = _all_inputs(raw, preparation), _all_targets(raw), f"all of {raw.name}"
-    inputs = preparation.apply(x)
+    inputs, notices = preparation.apply(x), _resized(raw, preparation)
     if raw.kind == "regression":
-        return Examples(inputs, y, what)
+        return Examples(inputs, y, what, notices=notices)
     labels, is_unknown = _translate(raw, y, about["class_names"], about.get("withheld") or [])
     if bool(is_unknown.all()):
         raise DataError(f"{raw.name} has only withheld classes: give it as --ood")
     unknown = inputs[is_unknown] if bool(is_unknown.any()) else None
     unknown_what = f"withheld: {', '.join(about['withheld'])}" if unknown is not None else None
-    return Examples(inputs[~is_unknown], labels[~is_unknown], what, unknown, unknown_what)
+    return Examples(inputs[~is_unknown], labels[~is_unknown], what, unknown, unknown_what, notices=notices)
+
+
+def _resized(raw: DataSet, preparation: Preparation) -> tuple[str, ...]:
+    """A notice where images had another size than those of training."""
+    given, wanted = raw.image, preparation.image
+    if given is None or wanted is None or (given.height, given.width) == (wanted.height, wanted.width):
+        return ()
+    return (f"{raw.name}: {given.height} x {given.width} images were resized to {wanted.height} x {wanted.width}",)
 
 
 def _other_table(config: dict[str, Any], recipe: Recipe, preparation: Preparation) -> Examples:
