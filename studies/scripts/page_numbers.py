@@ -95,6 +95,7 @@ NUMBERS = {
         for name, key in (("paint", "first_paint_ms"), ("stroke", "stroke_ms"))
         for which in ("median", "p95", "slowest")
     },
+    "studio-load": "{studio:load_before:.0f}",
     "studio-visits": "{studio:visits:d}",
     "studio-strokes": "{studio:strokes:d}",
     # docs/methods/laplace.md

@@ -167,5 +167,5 @@ def test_orders_are_judged_by_the_posterior_that_is_taken_to_be_right():
 def test_a_hump_that_the_count_of_modes_leaves_out_is_told():
     one = {f"{pruning.MIXTURE}, 400": 1, f"{pruning.MIXTURE}, 1200": 1}
     (told,) = pruning._flat_humps(one, 400)
-    assert "with 400 units" in told
+    assert "400 units and Adam" in told
     assert pruning._flat_humps({f"{pruning.MIXTURE}, 400": 2}, 400) == []

@@ -171,7 +171,10 @@ def test_targets_that_are_missed_are_listed_with_by_how_much():
     assert len(told) == 4
     assert "0.720" in told[0]
     assert "2.0 points" in told[1]
-    assert "MC dropout is not above the study's at 80% (up to 0.010 below)" in told[2]
+    assert (
+        "MC dropout: the accuracy of the most certain predictions is not above the study's for the top 80%" in told[2]
+    )
+    assert "(up to 0.010 below)" in told[2]
 
 
 def test_the_full_preset_has_what_was_asked_for():
