@@ -104,12 +104,13 @@ def lost(agent: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
     """Fit and exploration of each kind of game, and the paper's memory and start beside the page's own."""
-    rows, kept = [], {}
+    rows: list[list[str]] = []
+    kept: dict[str, dict[str, Any]] = {}
     for name in dict.fromkeys(name.rpartition("-")[0] for name in parts(work)):
         own = {int(part.rpartition("-")[2]): one for part, one in found.items() if part.rpartition("-")[0] == name}
         if not own:
             continue
-        _, way, agent = name.split("-")
+        way, agent = name.split("-")[1:]
         told = {key: estimate([one[key] for one in own.values()]) for key in KEYS}
         share = estimate([one["exploration"] / one["expected"] for one in own.values()])
         rows.append([f"{TITLES[agent]}, {WAYS[way]}", str(len(own)), *(written(told[key], ",.0f") for key in KEYS)])
