@@ -30,7 +30,7 @@ from bayesify_studies.experiments.framework.findings import Findings, Line, Pict
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_f import mushroom_lost
 from bayesify_studies.experiments.study_f.mushroom_games import AGENTS, game
-from bayesify_studies.experiments.study_f.mushroom_tried import FIT_NOT_EXPLORATION, TRIED, UNLIKE_THE_PAPER
+from bayesify_studies.experiments.study_f.mushroom_tried import FIRST_STEPS, TRIED, UNLIKE_THE_PAPER
 
 TITLES = {
     "variational": "Thompson sampling",
@@ -156,7 +156,7 @@ def _answer(regret: Mapping[str, Any], ahead: Mapping[str, Any], steps: int) -> 
     )
     own = regret["variational"]
     mean = f"{written(own, ',.0f')} (median {median(own['values']):,.0f})"
-    lost = f" {FIT_NOT_EXPLORATION}" if steps == TARGET_STEPS else ""
+    lost = f" {FIRST_STEPS}" if steps == TARGET_STEPS else ""
     return f"Thompson sampling's regret after {steps:,} steps is {mean}. {told}.{lost}"
 
 

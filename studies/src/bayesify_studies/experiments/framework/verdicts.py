@@ -227,7 +227,8 @@ def _price(numbers: Numbers) -> str:
     if not own:
         return ""
     games = len(own["share"]["values"])
-    return f" Its exploration costs {own['share']['mean']:.0%} of its expected regret ({games} games)."
+    said = "one game" if games == 1 else f"{games} games"
+    return f" Its exploration costs {own['share']['mean']:.0%} of its expected regret ({said})."
 
 
 def _bandits(numbers: Numbers) -> str:

@@ -11,8 +11,8 @@ A step's exploration also pays in what is learned, so a low price does not say t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ FRESH, RENEWED = 1000, 20
 LATE = 1_000_000
 # Expected regret of a wrong act: eating a poisonous mushroom (-35 or +5 at even odds) or passing an edible one.
 EATEN, PASSED = 15.0, 5.0
+KEYS = ("regret", "by_chance", "fit", "exploration", "poisonous_eaten", "edible_passed")
 PAPER = {"memory": 4096, "first_by_chance": 0}
 
 
@@ -98,85 +99,87 @@ def lost(agent: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
         "by_chance": float(taken[:start].sum()),
         "fit": float(fit[start:].sum()),
         "exploration": float((taken - fit)[start:].sum()),
-        "ate_in_last_tenth": int(done.acts[-max(1, len(taken) // 10) :].sum()),
     }
 
 
 def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
     """Fit and exploration of each kind of game, and the paper's memory and start beside the page's own."""
-    keys = ("regret", "by_chance", "fit", "exploration", "poisonous_eaten", "edible_passed")
-    rows, kept = [], {}
-    every: dict[str, int] = Counter(name.rpartition("-")[2] for name in parts(work))
-    there: dict[str, int] = Counter(name.rpartition("-")[2] for name in found)
-    # A seed counts when all of its games are played, so that all rows have the same.
-    seeds = [seed for seed, count in every.items() if there[seed] == count]
-    if not seeds:
-        return Added({})
-    for way, words in WAYS.items():
-        for agent, title in TITLES.items():
-            if way == "page" and agent != "variational":
-                continue
-            own = [found[f"lost-{way}-{agent}-{seed}"] for seed in seeds]
-            told = {key: estimate([one[key] for one in own]) for key in keys}
-            share = estimate([one["exploration"] / one["expected"] for one in own])
-            stopped = sum(one["ate_in_last_tenth"] == 0 for one in own)
-            rows.append([f"{title}, {words}", *(written(told[key], ",.0f") for key in keys), str(stopped)])
-            kept[f"{way} {agent}"] = told | {"share": share, "stopped": stopped}
-    games, steps = len(seeds), work["steps"]
-    own, paper, greedy = (kept[name] for name in ("page variational", "paper variational", "paper greedy"))
-    lines, differences = [], {}
-    word = {1: "exploration loses something", -1: "draws lose less than the mean would", 0: "no significant cost"}
-    if games > 1:
-        lines.append(
-            Line(
-                "Thompson sampling: expected regret of the acts that the mean of the posterior prefers, and what its "
-                "draws lose beyond them",
-                "not measured",
-                f"{written(own['fit'], ',.0f')} and {written(own['exploration'], ',.0f')}",
-                f"{percent(own['share'], 0)} of the expected regret is the price of exploring; "
-                f"{word[settled(own['exploration'])]} ({between(own['exploration'], '+,.0f')})",
-            )
-        )
-    for title, one, other in (
-        ("the paper's memory and start, minus those of this page: Thompson sampling", paper, own),
-        ("with the paper's memory and start: Thompson sampling minus greedy", paper, greedy),
-    ):
-        if games < 2:
+    rows: list[list[str]] = []
+    kept: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(name.rpartition("-")[0] for name in parts(work)):
+        own = {int(part.rpartition("-")[2]): one for part, one in found.items() if part.rpartition("-")[0] == name}
+        if not own:
             continue
-        less = differences[title] = paired(one["regret"]["values"], other["regret"]["values"])
-        said = {1: "higher", -1: "lower", 0: "not significantly different"}[settled(less)]
+        way, agent = name.split("-")[1:]
+        told = {key: estimate([one[key] for one in own.values()]) for key in KEYS}
+        share = estimate([one["exploration"] / one["expected"] for one in own.values()])
+        rows.append([f"{TITLES[agent]}, {WAYS[way]}", str(len(own)), *(written(told[key], ",.0f") for key in KEYS)])
+        kept[f"{way} {agent}"] = told | {"share": share, "seeds": list(own)}
+    page = kept.get("page variational")
+    lines, differences = [], {}
+    if page:
         lines.append(
             Line(
-                f"regret after {steps:,} steps, {title}",
-                "not done",
-                f"{one['regret']['mean']:,.0f} and {other['regret']['mean']:,.0f}",
-                f"the regret is {said} ({between(less, '+,.0f')})",
+                f"Thompson sampling: what of the expected regret is the fit's, and what its draws add ({_games(page)})",
+                "not measured",
+                f"{written(page['fit'], ',.0f')} and {written(page['exploration'], ',.0f')}",
+                f"exploration costs {percent(page['share'], 0)} of the expected regret",
             )
         )
+    for title, other in (
+        ("Thompson sampling: the paper's memory and start, minus those of this page", "page variational"),
+        ("with the paper's memory and start: Thompson sampling minus greedy", "paper greedy"),
+    ):
+        first, second = kept.get("paper variational"), kept.get(other)
+        if first is None or second is None:
+            continue
+        both = [seed for seed in first["seeds"] if seed in second["seeds"]]
+        if not both:
+            continue
+        values = [[of["regret"]["values"][of["seeds"].index(seed)] for seed in both] for of in (first, second)]
+        less = differences[title] = paired(*values)
+        said = {1: "the regret is higher", -1: "the regret is lower", 0: "not significantly different"}[settled(less)]
+        lines.append(
+            Line(
+                f"regret after {work['steps']:,} steps, {title}",
+                "not done",
+                " and ".join(f"{fmean(one):,.0f}" for one in values),
+                f"{said} ({between(less, '+,.0f')})" if len(both) > 1 else "one game each: nothing can be concluded",
+            )
+        )
+    planned = len(parts(work))
+    short = [f"{len(found)} of {planned} games that split the regret were played."] if len(found) < planned else []
     return Added(
-        {"seeds": list(map(int, seeds)), "ways": kept, "less": differences},
+        {"ways": kept, "less": differences},
         lines=lines,
+        shortfalls=short,
         tables=[
             Table(
                 "Fit or exploration",
                 [
                     "agent",
+                    "games",
                     "regret",
                     "random start",
                     "fit",
                     "exploration",
                     "poisonous mushrooms eaten",
                     "edible mushrooms passed",
-                    "games without a meal in the last tenth",
                 ],
                 rows,
-                f"{games} games of {steps:,} steps each, the first seeds of the games above, same settings. Random "
-                "start, fit and exploration add up to the expected regret, which leaves out the luck of each meal. Fit "
-                f"is the expected regret of the act with the highest mean reward over {DRAWS} draws of the weights; "
-                "exploration is the rest. As in the paper: a memory of 4,096 interactions and no shared random start.",
+                f"Games of {work['steps']:,} steps with the first seeds of the games above and the same settings. "
+                "Random start, fit and exploration add up to the expected regret, which leaves out the luck of each "
+                f"meal. Fit is the expected regret of the act with the highest mean reward over {DRAWS} draws of the "
+                "weights; exploration is the rest. As in the paper: a memory of 4,096 interactions and no shared "
+                "random start. What an act teaches is not in this table: without exploration, the fit would be another "
+                "one.",
             )
         ],
     )
+
+
+def _games(own: Mapping[str, Any]) -> str:
+    return f"{len(own['seeds'])} game{'s' if len(own['seeds']) > 1 else ''}"
 
 
 ADDITION = Addition(NAME, parts, tell, whole=False)

@@ -5,11 +5,10 @@ UNLIKE_THE_PAPER = (
     "all interactions; the paper's agents remember the latest 4,096. Its first 32 acts are random and the same for "
     "all agents; the paper does not mention this. It takes fewer and larger minibatches after each step."
 )
-FIT_NOT_EXPLORATION = (
-    "Most of the regret seems to come from the network's imperfect fit, not from exploration. There are two signs, and "
-    "neither is a proof. Exploration matters most in the first 500 steps. There, Thompson sampling and greedy play "
-    "lose the same: 15% of Thompson sampling's regret in the whole game. And a logistic model with Thompson sampling "
-    "loses less than half as much in a whole game (page [bandits](bandits.md), other seeds)."
+FIRST_STEPS = (
+    "Exploration matters most in the first 500 steps. There, Thompson sampling and greedy play lose the same: 15% of "
+    "Thompson sampling's regret in the whole game. A logistic model with Thompson sampling loses less than half as "
+    "much in a whole game (page [bandits](bandits.md), other seeds)."
 )
 
 TRIED = [
