@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,11 @@ def fits() -> Iterator[tuple[str, str, dict[str, Any]]]:
         for method in ("sghmc", "sgld"):
             for prior in ("normal:1", AUTO_PRIOR):
                 yield problem, method, {"prior": prior}
+    # Few rows: the others are all held out.
+    for rows, method in product((200, 100), ("point", "ivon", "laplace", "ensemble")):
+        for problem in SMALL:
+            for prior in ("normal:1", "normal:fan_in"):
+                yield problem, method, {"rows": rows, "prior": prior}
     for problem in ("digits", "clinc", "mnist"):
         for settings in ({}, {"large": 1e9}, {"learning_rate": 0.03}, {"learning_rate": 0.2}, {"hessian_init": 10.0}):
             yield problem, "ivon", settings
@@ -87,6 +93,8 @@ def compute(task: tuple[str, str, dict[str, Any]]) -> dict[str, Any]:
                 start.LARGE = settings["large"]
             given = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
             given.pop("large", None)
+            if rows := given.pop("rows", None):
+                of_experiment.HELD_OUT = 1 - rows / len(of_experiment.PROBLEMS[problem].make(0).x_train)
             found = of_experiment.fitted(problem, method, 0, given, validate=True)
     except Exception as wrong:  # noqa: BLE001 -- the other fits go on
         found = {"error": f"{type(wrong).__name__}: {wrong}"[:300]}
@@ -130,6 +138,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--only", nargs="+", default=None, help="methods")
+    parser.add_argument("--few-rows", action="store_true", help="only the fits to 100 and 200 rows")
     parser.add_argument("--summary", action="store_true", help="print the scores of the file as a table, and stop")
     given = parser.parse_args()
     if given.summary:
@@ -143,6 +152,7 @@ def main() -> None:
     if given.out.is_file():
         done = {json.loads(line)["key"] for line in given.out.read_text(encoding="utf-8").splitlines()}
     todo = [task for task in fits() if key_of(*task) not in done and (not given.only or task[1] in given.only)]
+    todo = [task for task in todo if not given.few_rows or "rows" in task[2]]
     context = multiprocessing.get_context("fork")
     with context.Pool(given.processes, maxtasksperchild=1) as pool, given.out.open("a", encoding="utf-8") as file:
         for line in pool.imap_unordered(compute, todo, chunksize=1):

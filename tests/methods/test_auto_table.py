@@ -85,3 +85,13 @@ def test_settings_of_the_user_restrict_the_choice_and_the_reason_says_so():
 def test_the_table_needs_no_torch():
     code = "import sys, bayesify.methods.auto_table; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_few_rows_that_cannot_be_sampled_have_the_prior_of_the_method_on_tables():
+    for kind, inputs, prior in (
+        ("regression", 500, "normal:fan_in"),
+        ("regression", 3, "normal:1"),
+        ("classification", 500, "normal:1"),
+    ):
+        choice = choose(Problem(kind, rows=250, inputs=inputs, can_sample=False))
+        assert (choice.row, choice.prior) == ("few rows, unsampled", prior)

@@ -75,9 +75,9 @@ def test_a_setting_of_another_family_is_refused(option, family):
 
 def test_map_methods_have_a_prior_on_tables_of_numbers_and_chains_have_that_of_auto(table):
     for method in ("point", "ensemble", "mc-dropout", "swag", "laplace"):
-        assert filled(data=table, method=method)[0].prior == "normal:1"
+        assert filled(data=table, method=method)[0].prior == "normal:fan_in"
     recipe = make_recipe({}, {"data": "digits", "method": "point"})
-    for rows, columns, prior in ((300, 4, "normal:fan_in"), (299, 4, "normal:1"), (300, 3, "normal:1")):
+    for rows, columns, prior in ((300, 4, "normal:fan_in"), (50, 4, "normal:fan_in"), (300, 3, "normal:1")):
         assert with_defaults(recipe, prepare_data(recipe, table_of(rows, columns))).prior == prior
     recipe = replace(recipe, method="ivon")
     for rows, prior in ((299, None), (300, "normal:fan_in"), (500, None)):

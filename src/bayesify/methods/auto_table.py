@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bayesify.methods.cards import CARDS
+from bayesify.methods.defaults import prior_for_tables
 
 # Products of examples, weights and chains that one core works through in a second of sampling.
 SPEED = 1.5e9
@@ -33,6 +34,8 @@ FEWEST_EPOCHS, MOST_EPOCHS = 40, 350
 TAILS = 5.0
 # Stand for the first and the last layer of a network that is made, whose names depend on how it is made.
 FIRST_LAYER, LAST_LAYER = "FIRST", "LAST"
+# Stands for the prior that the method has on such a table where it is named.
+OF_TABLES = "OF_TABLES"
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,7 @@ TABLE: tuple[Row, ...] = (
         tables=True,
         network={"units": (10,), "activation": "relu"},
         noise="learned",
-        prior="normal:1",
+        prior=OF_TABLES,
         settings={"members": 5},
     ),
     Row(
@@ -457,6 +460,8 @@ def _chosen(row: Row, problem: Problem) -> Choice:
     title = CARDS[row.method].title
     reason = f"{title} for {describe(problem)}: {row.reason}"
     prior = row.prior if problem.weights is None else None
+    if prior == OF_TABLES:
+        prior = prior_for_tables(problem.kind, problem.rows, problem.inputs, row.method) or "normal:1"
     return Choice(
         row.name,
         row.method,

@@ -60,11 +60,11 @@ FEW_ROWS = 300
 # `FEWEST_EPOCHS` epochs and `FEWEST_STEPS` steps: a few hundred examples make a handful of steps per epoch.
 MANY_ROWS, MANY_STEPS = 5000, 6000
 FEWEST_EPOCHS, FEWEST_STEPS = 10, 2000
-# The prior of methods that maximise a posterior on tables of numbers, where none is named: the first keeps 50 units
-# from fitting the noise of a few hundred rows; the second is for fewer than `FEW_ROWS` rows or `FEW_INPUTS` inputs,
-# where the first is too strong. IVON has the first from `FEW_ROWS` to `NOT_MANY_ROWS` rows.
+# The prior of methods that maximise a posterior on tables of numbers, where none is named: the first keeps networks
+# from fitting the noise of a few hundred rows; the second is for fewer than `FEW_INPUTS` inputs, where the first is too
+# strong. IVON has the first from `FEW_ROWS` to `NOT_MANY_ROWS` rows.
 MAP_METHODS = ("point", "ensemble", "mc-dropout", "swag", "laplace")
-PRIOR_OF_REGRESSIONS, PRIOR_OF_FEW_ROWS = "normal:fan_in", "normal:1"
+PRIOR_OF_REGRESSIONS, PRIOR_OF_FEW_INPUTS = "normal:fan_in", "normal:1"
 FEW_INPUTS, NOT_MANY_ROWS = 4, 500
 # SGLD and SGHMC have the prior of `Auto`'s rows of numbers (`auto_table.py`).
 PRIOR_OF_CHAINS = "FIRST=normal:1;*=normal:fan_in"
@@ -139,10 +139,9 @@ def prior_for_tables(kind: str, rows: int, inputs: int, method: str, units: Sequ
     """
     if kind != "regression":
         return None
-    strong = rows >= FEW_ROWS and inputs >= FEW_INPUTS
     if method in MAP_METHODS:
-        return PRIOR_OF_REGRESSIONS if strong else PRIOR_OF_FEW_ROWS
-    if method == "ivon" and strong and rows < NOT_MANY_ROWS:
+        return PRIOR_OF_REGRESSIONS if inputs >= FEW_INPUTS else PRIOR_OF_FEW_INPUTS
+    if method == "ivon" and inputs >= FEW_INPUTS and FEW_ROWS <= rows < NOT_MANY_ROWS:
         return PRIOR_OF_REGRESSIONS
     if method == "variational" and max(units or (0,)) >= WIDE:
         return PRIOR_OF_WIDE_REGRESSIONS
