@@ -176,7 +176,10 @@ def test_the_thresholds_of_the_alerts_are_those_on_the_page_of_reports():
     told = {row[0]: row[1] for row in rows(DOCS / "report.md", "alert")}
     assert f"less than {FROZEN_KL:.0%}" in told["KL frozen"]
     assert f"less than {STUCK_WIDTH:.0%}" in told["widths stuck"]
-    assert f"by more than {100 * GAP:.0f} percentage points and {STANDARD_ERRORS:.0f} standard errors" in told["overconfident"]
+    assert (
+        f"by more than {100 * GAP:.0f} percentage points and {STANDARD_ERRORS:.0f} standard errors"
+        in told["overconfident"]
+    )
     assert f"over {STILL_FALLING:.0%}" in told["not converged"]
 
 
