@@ -234,7 +234,7 @@ def _nowhere(accepted: Any) -> Any:
     return [_nowhere(one) for one in accepted] if isinstance(accepted, list) else False
 
 
-def _sentence(record: dict[str, Any], promise: Conformal | None) -> str:
+def _sentence(record: dict[str, Any], promise: Conformal | None = None) -> str:
     if record["aleatoric"] is None:
         return f"{record['input']}: {UNKNOWN}, {record['reason']}"
     sure = _all(record["accepted"])

@@ -206,7 +206,7 @@ def test_the_typical_seed_alone_replaces_the_pictures_of_a_published_page(tmp_pa
     joined = join(published | {"settings": {}}, work, hmc_distance.TYPICAL)
     files = [one["file"] for one in joined["pictures"]]
     assert files == [*(one["file"] for one in old), "hmc-distance-moons-uncertainty.png"]
-    assert "seed 1 (of all seeds, its distances" in joined["pictures"][0]["caption"]
+    assert "seed 1 (the seed with the most typical distances)" in joined["pictures"][0]["caption"]
     assert joined["pictures"][1]["caption"] == "old"
 
 
