@@ -48,6 +48,17 @@ def test_the_page_has_the_regrets_of_its_games(tmp_path):
     less = found["numbers"]["new_games"]["ucb_less"]["logistic greedy"]
     assert less["values"] == pytest.approx([a - b for a, b in zip(*new, strict=True)])
     assert len(found["numbers"]["new_games"]["networks"]["wheel"]["neural-linear greedy"]["values"]) == 2
+    more = found["numbers"]["more_games"]
+    assert set(more["mushroom"]) == {"logistic ucb", "logistic thompson", "logistic greedy"}
+    told = {
+        rule: [
+            json.loads((tmp_path / "e" / "parts" / f"mushroom-logistic-{rule}-{seed}.json").read_text())["regret"]
+            for seed in (9000, 9001)
+        ]
+        for rule in ("thompson", "greedy")
+    }
+    gaps = [a - b for a, b in zip(told["thompson"], told["greedy"], strict=True)]
+    assert more["less"]["logistic thompson"]["values"] == pytest.approx(gaps)
     page = (tmp_path / "e" / "page.md").read_text()
     assert "the target is for 50,000" in page
 

@@ -16,6 +16,7 @@ import torch
 
 from bayesify.evaluation.seed_statistics import between, estimate, paired, settled, written
 from bayesify_studies.experiments.bandits import parts
+from bayesify_studies.experiments.bandits.more_games import MORE_GAMES
 from bayesify_studies.experiments.bandits.new_games import NEW_GAMES, OURS, UCB, against_greedy
 from bayesify_studies.experiments.bandits.settings import FULL, QUICK
 from bayesify_studies.experiments.framework.experiment import Experiment
@@ -231,5 +232,5 @@ EXPERIMENT = Experiment(
     run=run,
     quick=QUICK,
     full=FULL,
-    additions=(NEW_GAMES,),
+    additions=(NEW_GAMES, MORE_GAMES),
 )

@@ -27,6 +27,8 @@ CHOSEN_BY = {
     "linear greedy": "linear greedy",
 }
 MUSHROOM_AGENTS = tuple(CHOSEN_BY)
+# Those that 20 new games could not tell apart.
+TIED_AGENTS = ("logistic ucb", "logistic thompson", "logistic greedy")
 NETWORK_AGENTS = ("neural-linear thompson", "neural-linear greedy")
 OTHER_AGENTS = (*(f"linear {rule}" for rule in RULES if rule != "greedy-5%"), *NETWORK_AGENTS)
 FIRST_PILOT = 5000
@@ -103,6 +105,22 @@ def new(settings: Mapping[str, Any]) -> dict[str, Part]:
             for agent in NETWORK_AGENTS:
                 games[part_name(environment, agent, seed)] = (game, environment, agent, seed, own)
     return games
+
+
+def more(settings: Mapping[str, Any]) -> dict[str, Part]:
+    """Games of the agents that the new games could not tell apart, game by game."""
+    plan, options = settings["more_games"], settings["new_games"]["options"]
+    return {
+        part_name("mushroom", agent, seed): (
+            game,
+            "mushroom",
+            agent,
+            seed,
+            {**settings, "options": options[CHOSEN_BY[agent]]},
+        )
+        for seed in range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
+        for agent in TIED_AGENTS
+    }
 
 
 def seeds_of(settings: Mapping[str, Any], agent: str, seeds: range) -> range:
