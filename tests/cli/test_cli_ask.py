@@ -82,6 +82,7 @@ def test_ordinal_says_how_it_orders_names(table, call):
 
 
 def test_likelihoods_that_make_no_sense_are_refused(table, refused):
+    refused(("train", "--data", "word.csv", "--likelihood", "ordinal:7", "--out", "run"), "7 classes, but the data has")
     for text, words in (
         ("quantile:0.5", "at least two"),
         ("student-t:1", "above 2"),

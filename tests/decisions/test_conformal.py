@@ -324,6 +324,25 @@ def test_a_kind_that_does_not_fit_is_refused(classifier, regressor):
         bf.conformal(regressor, (x, y), alpha=0.5, kind="jackknife+")
 
 
+def test_targets_of_which_a_limit_is_known_are_refused():
+    torch.manual_seed(0)
+    x = torch.rand(60, 1)
+    y = (2 * x[:, 0] - 0.3).clamp(min=0.0)
+    bnn = bf.PointEstimate(bf.networks.mlp(1, 1, units=4), "censored:0,none")
+    bnn.fit((x, y), epochs=1, progress=False)
+    said = f"{int((y == 0).sum())} of 60 calibration targets are censored: leave them out"
+    for guarantee in (
+        lambda: bf.conformal(bnn, (x, y)),
+        lambda: bf.calibrate(bnn, (x, y), max_error=0.2, tolerance=1.0),
+        lambda: bf.recalibrate(bnn, (x, y)),
+    ):
+        with pytest.raises(ValueError, match=said):
+            guarantee()
+    seen = y > 0
+    lower, upper = bf.conformal(bnn, (x[seen], y[seen])).interval(bnn.predict(x))
+    assert bool((lower < upper).all())
+
+
 def test_a_promise_travels_with_the_run(classifier, tmp_path):
     promise = bf.conformal(classifier, cloud(200, 1), kind="raps", alpha=0.2)
     loaded = bf.load(classifier.save(tmp_path / "run"))

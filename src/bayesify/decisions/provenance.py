@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from bayesify import noise
 from bayesify.errors import RunError, at_least, whole_number
 from bayesify.evaluation import read_targets
+from bayesify.likelihoods.censored import Censored
 from bayesify.likelihoods.labels import Labels
 from bayesify.methods import Method, saving
 from bayesify.predictive import Predictive, Recalibrated
@@ -144,6 +145,8 @@ def read(method: Method, data: Any, draws: int, seed: int, by: str) -> Calibrati
     x, y = read_targets(method, data)
     if isinstance(method.likelihood, Labels):
         _check_labels(method.likelihood, y)
+    if isinstance(method.likelihood, Censored):
+        _check_observed(method.likelihood, y)
     return CalibrationData(method, x, y, draws, seed, by)
 
 
@@ -155,6 +158,16 @@ def _check_labels(likelihood: Labels, y: Tensor) -> None:
     if missing and (y.ndim == 1 or missing == y.numel()):
         found = f"{missing:,} of {y.numel():,} calibration examples have no label ({likelihood.ignore_index})"
         raise ValueError(f"{found}: leave them out")
+
+
+def _check_observed(likelihood: Censored, y: Tensor) -> None:
+    """Refuse targets of which only a limit is known: whether a prediction is right cannot be told from them."""
+    if not likelihood.limited:
+        raise ValueError("guarantees and recalibration need observed targets, not pairs of a number and a side")
+    censored = int((likelihood.sides(y) != 0).sum())
+    if censored:
+        found = f"{censored:,} of {y.numel():,} calibration targets are censored"
+        raise ValueError(f"{found}: leave them out (the guarantee is then about inputs whose target is observed)")
 
 
 def data_digest(x: Any, y: Tensor) -> str:

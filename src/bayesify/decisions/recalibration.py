@@ -169,7 +169,7 @@ def _fit_numbers(held_out: CalibrationData, by: str) -> Recalibration:
     # Quantiles and densities of all draws are needed again and again: the parts are kept.
     parts = [(part.with_outputs(part.outputs.double()), targets) for part, targets in held_out.predictives()]
     for part, targets in parts:
-        if targets.numel() != part.mean.numel():  # a censored number comes with its side
+        if targets.numel() != part.mean.numel():
             raise ValueError(f"targets must be {list(part.mean.shape)} numbers, got {list(targets.shape)}")
     if by == "isotonic":
         return _isotonic_numbers(parts)

@@ -164,6 +164,11 @@ def make_likelihood(recipe: Recipe, prepared: PreparedData) -> Likelihood:
     likelihood = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name))
     known: dict[str, Any] = {"location": prepared.target_mean, "scale": prepared.target_scale}
     known["classes"] = len(prepared.class_names) or None
+    said = likelihood.spec().get("classes")
+    if said not in (None, known["classes"]) and prepared.kind == "classification":
+        raise ValueError(
+            f"likelihood {recipe.likelihood} has {said} classes, but the data has {known['classes']}: write {name}"
+        )
     spec = likelihood.spec() | {option: known[option] for option in likelihood.from_data}
     if recipe.class_weights is not None:
         spec["class_weights"] = _balanced_weights(recipe, likelihood, prepared)
