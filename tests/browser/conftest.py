@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-WAIT = 30_000  # milliseconds: what is there sooner is not waited for, and the processors may have other tests to run
+WAIT = 120_000  # milliseconds: what is there sooner is not waited for, and the processors may have other tests to run
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -77,14 +77,20 @@ class Visit:
 
     def __init__(self, page, address):
         self.page, self.address = page, address
-        self.complaints, self.asked = [], []
+        self.complaints, self.asked, self.unanswered = [], [], set()
         page.set_default_timeout(WAIT)
         page.on(
             "console",
             lambda message: self.complaints.append(message.text) if message.type in {"error", "warning"} else None,
         )
         page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
-        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("request", self._begin)
+        for end in ("requestfinished", "requestfailed"):
+            page.on(end, self.unanswered.discard)
+
+    def _begin(self, request):
+        self.asked.append(request.url)
+        self.unanswered.add(request)
 
     def open(self, query=""):
         self.page.goto(f"{self.address}/{query}")
