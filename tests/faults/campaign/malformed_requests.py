@@ -15,6 +15,8 @@ from served import HANG, Reference, in_threads, serving
 
 # After this long without a response the client says that it will send no more, and waits on.
 PATIENCE = 0.25
+# So many losses are enough: each may have been waited for.
+ENOUGH = 50
 # On a machine with nothing else to do. The short form waits for `HANG`.
 SECONDS = 20.0
 # A good request follows so many malformed ones in each thread.
@@ -54,6 +56,8 @@ def _block(numbers, short, threads=6):
 
         def work(mine):
             for number in numbers[mine::threads]:
+                if len(lost) >= ENOUGH:
+                    return
                 way, sent = request(number)
                 asked = time.monotonic()
                 code, error = outcome(server, sent, HANG if short else SECONDS)

@@ -19,7 +19,7 @@ SECONDS, SHORT_SECONDS, SHORT_MOST = 60.0, 5.0, 300.0
 
 def rows(ledger, short):
     """One row."""
-    greedy, polite, seconds = (420, 20, SHORT_SECONDS) if short else (480, 20, SECONDS)
+    greedy, polite, seconds = 480, 20, SHORT_SECONDS if short else SECONDS
     began = time.monotonic()
     with serving("--threads", 1, "--no-studio") as server:
         good = Reference(server)

@@ -18,6 +18,8 @@ from rows import Row
 from served import BROKEN, HANG, JSON, Reference, image, quantile, serving
 
 MOST, LEAST_SECONDS, ATTEMPTS = 3.0, 0.05, 3
+# A measurement ends after so many seconds, or when so many requests have failed: a median needs no more.
+LONGEST, FAILURES = 60.0, 3
 _HEAD = b"POST /v1/predict?model=plain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 _PAGE = b"GET /studio/static/studio.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -35,7 +37,7 @@ def rows(ledger, short):
                 with _slow(server, count) as connected:
                     failed += _measure(server, beside, asked)
                     still = connected()
-            tried += 2 * rounds * asked
+            tried += len(normal) + len(beside)
             disturbed = failed == 0 and _is_disturbed(normal, beside, short)
         wrong = sum(not good.holds(number) for number in range(4))
         code, said = server.end()
@@ -43,7 +45,7 @@ def rows(ledger, short):
         print(
             f"{failed} failed, disturbed: {disturbed}, {wrong} wrong, exit code {code}: {said[:1000]}", file=sys.stderr
         )
-    tried += disturbed + wrong + (code != 0 or bool(said))
+    tried += failed + disturbed + wrong + (code != 0 or bool(said))
     failed += disturbed + wrong + (code != 0 or bool(said))
     normal, beside = normal or [float("nan")], beside or [float("nan")]
     ratio = quantile(beside, 0.99) / quantile(normal, 0.99)
@@ -67,8 +69,10 @@ def _is_disturbed(normal, beside, short):
 
 def _measure(server, seconds, count):
     """Ask on new connections; the number that failed."""
-    failed, body = 0, json.dumps(image()).encode()
+    failed, body, until = 0, json.dumps(image()).encode(), time.monotonic() + LONGEST
     for _ in range(count):
+        if failed >= FAILURES or (seconds and time.monotonic() > until):
+            break
         began = time.perf_counter()
         try:
             status, *_ = server.ask_patiently("POST", "/v1/predict?model=variational&draws=30", body, JSON)
