@@ -24,41 +24,44 @@ BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 2\r
 RUDE = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 
 
-@contextlib.contextmanager
-def answering(answer):
-    """A server that gives this answer to each request; None closes the connection without a word."""
-    place, loop = served_place(), asyncio.new_event_loop()
+class Answering:
+    """A server that gives the same answer to each request; None closes the connection without a word."""
 
-    async def talk(reader, writer):
+    def __init__(self, answer):
+        self.host, self.port, self._answer = None, None, answer
+        self._ready, self._over, self._loop = threading.Event(), None, None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def __enter__(self):
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *_):
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    async def _serve(self):
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._talk, "127.0.0.1", 0)
+        self.host, self.port = server.sockets[0].getsockname()
+        self._ready.set()
+        await self._over.wait()
+        server.close()
+
+    async def _talk(self, reader, writer):
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            if answer is not None:
-                while True:
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
-                    writer.write(answer)
+            while self._answer is not None:
+                head = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
+                writer.write(self._answer)
         writer.close()
-
-    async def begin():
-        server = await asyncio.start_server(talk, "127.0.0.1", 0)
-        place.host, place.port = server.sockets[0].getsockname()
-
-    loop.run_until_complete(begin())
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    yield place
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
-
-
-def served_place():
-    return type("Place", (), {"host": None, "port": None})()
 
 
 def counts_of(answer, *, pause=0.0):
     """What one client counts; the program does not run for so many seconds after each connection is made."""
     pauses = Pauses()
-    with answering(answer) as place:
+    with Answering(answer) as place:
         client = Client(place, 0, polite=False, pauses=pauses)
         opening = asyncio.open_connection
 
