@@ -86,7 +86,7 @@ class Visit:
         page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
         page.on("request", self._begin)
         for end in ("requestfinished", "requestfailed"):
-            page.on(end, self.unanswered.discard)
+            page.on(end, lambda request: self.unanswered.discard(request))
 
     def _begin(self, request):
         self.asked.append(request.url)
