@@ -86,11 +86,14 @@ class Visit:
         page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
         page.on("request", self._begin)
         for end in ("requestfinished", "requestfailed"):
-            page.on(end, lambda request: self.unanswered.discard(request))
+            page.on(end, self._end)
 
     def _begin(self, request):
         self.asked.append(request.url)
         self.unanswered.add(request)
+
+    def _end(self, request):
+        self.unanswered.discard(request)
 
     def open(self, query=""):
         self.page.goto(f"{self.address}/{query}")
