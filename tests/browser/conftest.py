@@ -77,23 +77,14 @@ class Visit:
 
     def __init__(self, page, address):
         self.page, self.address = page, address
-        self.complaints, self.asked, self.unanswered = [], [], set()
+        self.complaints, self.asked = [], []
         page.set_default_timeout(WAIT)
         page.on(
             "console",
             lambda message: self.complaints.append(message.text) if message.type in {"error", "warning"} else None,
         )
         page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
-        page.on("request", self._begin)
-        for end in ("requestfinished", "requestfailed"):
-            page.on(end, self._end)
-
-    def _begin(self, request):
-        self.asked.append(request.url)
-        self.unanswered.add(request)
-
-    def _end(self, request):
-        self.unanswered.discard(request)
+        page.on("request", lambda request: self.asked.append(request.url))
 
     def open(self, query=""):
         self.page.goto(f"{self.address}/{query}")

@@ -34,16 +34,15 @@ PAGES = {
 }
 
 
-def settle(visited):
-    """Wait until the page waits for no response and looks the same three times."""
-    last, same = None, 0
-    for _ in range(120):
-        now = visited.page.screenshot(animations="disabled", caret="hide")
-        same = same + 1 if now == last and not visited.unanswered else 0
-        if same == 2:
-            break
+def settle(page):
+    """Wait until the page looks the same twice."""
+    last = None
+    for _ in range(40):
+        now = page.screenshot(animations="disabled", caret="hide")
+        if now == last:
+            return now
         last = now
-        visited.page.wait_for_timeout(250)
+        page.wait_for_timeout(250)
     return last
 
 
@@ -80,7 +79,7 @@ def look(visited, query, ready):
     page.locator(ready).first.wait_for(state="attached")
     add_style(page, FONT)
     page.evaluate("scrollTo(0, 0)")
-    return reduced(settle(visited))
+    return reduced(settle(page))
 
 
 def sheet(images):
@@ -126,6 +125,6 @@ def test_a_page_that_lost_a_part_is_noticed(visit):
     ):
         look(visited, "decide", PAGES["decide"])
         add_style(visited.page, style)
-        assert difference(reduced(settle(visited)), before) > SHARE, style
+        assert difference(reduced(settle(visited.page)), before) > SHARE, style
     dark = look(visit(width=1440, height=900, scheme="dark"), "decide", PAGES["decide"])
     assert difference(dark, before) > 0.5
