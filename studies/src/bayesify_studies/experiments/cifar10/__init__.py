@@ -13,7 +13,7 @@ from bayesify.evaluation.seed_statistics import estimate, percent, written
 from bayesify_studies.experiments.cifar10.network import UNKNOWN
 from bayesify_studies.experiments.cifar10.parts import CHOSEN
 from bayesify_studies.experiments.cifar10.results import TITLES, Results, results
-from bayesify_studies.experiments.cifar10.settings import FULL, LONGER, QUICK
+from bayesify_studies.experiments.cifar10.settings import CPU, FULL, LONGER, QUICK
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
@@ -263,4 +263,5 @@ EXPERIMENT = Experiment(
     run=run,
     quick=QUICK,
     full=FULL,
+    cpu=CPU,
 )
