@@ -4,7 +4,7 @@ A plain training has 20 epochs. VI and IVON have 27, whose cost is one and a hal
 1.09 times a plain one (docs/results/network-speed.md). Their settings are chosen on held-out training images in short
 trainings; every other method has one setting, the usual one for this network.
 
-The preset `cpu` is for one processor core: a network an eighth as wide, 20,000 images, 15 epochs.
+The preset `cpu` is for one processor core: a network an eighth as wide, 20,000 images, 12 epochs.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ CPU: dict[str, Any] = {
     "tested": 5_000,
     "shifted": 200,
     "width": 8,
-    "epochs": 15,
+    "epochs": 12,
     "choosing_epochs": 5,
     "draws": 16,
     "shifted_draws": 8,
@@ -123,6 +123,6 @@ CPU: dict[str, Any] = {
     "fit": {},
     "candidates": {name: of_fewer_images(CANDIDATES[name]) for name in _TRIED_ON_CPU},
     "usual": USUAL,
-    "swag": SWAG | {"make": SWAG["make"] | {"every": 24}},
+    "swag": SWAG | {"make": SWAG["make"] | {"every": 19}},
     "order": [list(part) for part in _ORDER if tuple(part) != ("ivon", 2)],
 }
