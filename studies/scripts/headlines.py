@@ -349,7 +349,7 @@ STRONGEST = (
         "python studies/scripts/mnist.py",
     ),
     (
-        "CIFAR-10, trained without horses: AUROC for noticing horses",
+        "CIFAR-10, trained without horses, refitted on all images: AUROC for noticing horses",
         "; ".join(f"{said} {{unseen-class:numbers.refit-{kind}.auroc entropy.mean:.3f}}" for said, kind in _FOUR),
         "unseen-class.md",
         "bayesify reproduce unseen-class --preset full --device cuda",

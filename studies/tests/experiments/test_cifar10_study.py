@@ -9,13 +9,15 @@ import pytest
 import torch
 from torch import nn
 
+from bayesify.errors import RunError
 from bayesify_studies.experiments import cifar10, find, shift
 from bayesify_studies.experiments.cifar10 import network, parts
 from bayesify_studies.experiments.cifar10.scores import all_scores, packed, unknown_auroc, unpacked
 from bayesify_studies.experiments.cifar10.settings import CANDIDATES
 from bayesify_studies.experiments.framework.corruptions import OF_COLOURS, OF_DIGITS, STRENGTHS
+from bayesify_studies.experiments.framework.unfinished import unfinished
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.shift import digits
+from bayesify_studies.experiments.shift import digits, narrow
 
 
 def _random_images(examples: int, held_out: int, tested: int) -> network.Images:
@@ -184,3 +186,34 @@ def test_a_rate_is_chosen_by_the_nll_of_held_out_digits() -> None:
     }
     assert digits.chosen(told, "point") == 0.005
     assert digits.chosen(told | {"digits-choose-point-0.005": {"failed": "diverged"}}, "point") == 0.001
+
+
+@pytest.mark.usefixtures("made_parts")
+def test_the_narrow_networks_join_the_page_on_corruptions_with_their_own_cost(tmp_path: Path) -> None:
+    settings = find("shift").settings("quick") | {"narrow": find("cifar10").settings("quick")}
+    (part,) = narrow.parts(Work(tmp_path, settings, progress=False)).values()
+    found = part[0](*part[1:])
+    assert found["methods"]["ivon"][0][5]["nll"] == pytest.approx(0.64)
+    assert found["missing"] == ["mc-dropout-0 (short training)"]
+    assert found["seconds"] > 0
+    told = narrow.tell(part[1], {"narrow": found}, {})
+    assert told.numbers["ivon"]["nll"]["all"]["mean"] == pytest.approx(0.44)
+    assert told.tables[0].title == "CIFAR-10, narrow ResNet: accuracy"
+    assert "width 2, 256 training images" in told.tables[0].note
+    assert not narrow.parts(Work(tmp_path, settings | {"narrow": None}))
+    assert not narrow.tell(part[1], {}, {}).tables
+
+
+def test_the_preset_for_one_core_names_what_it_leaves_out(tmp_path: Path) -> None:
+    experiment = find("cifar10")
+    small, whole = experiment.settings("cpu"), experiment.settings("full")
+    assert small.keys() == whole.keys() == experiment.settings("quick").keys()
+    assert small["examples"] < whole["examples"]
+    results = {"name": "cifar10", "preset": "cpu", "numbers": {"full": {name: whole[name] for name in cifar10.SIZE}}}
+    assert unfinished(results) == (
+        "Not run in full: the full preset, a ResNet-18 of width 64 with 45,000 images and 20 epochs, needs a GPU and "
+        "was not run."
+    )
+    assert not unfinished(results | {"preset": "full"})
+    with pytest.raises(RunError, match="coin has no preset cpu: choose quick or full"):
+        find("coin").settings("cpu")
