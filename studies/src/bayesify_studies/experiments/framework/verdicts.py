@@ -125,9 +125,9 @@ def _pruning(numbers: Numbers) -> str:
     )
     own = 100 * (chosen["pruned"]["mean"] - chosen["unpruned"]["mean"])
     return (
-        f"Pruning 98% of 1200-unit networks adds {first}, {second} and {third} points of test error under three priors, "
-        f"and {own:.2f} under a prior chosen for pruning. After correction, signal-to-noise is better than magnitude in "
-        f"{counts['better']} of {sum(counts.values())} comparisons, worse in {counts['worse']}."
+        f"Pruning 98% of 1200-unit networks adds {first}, {second} and {third} points of test error under three "
+        f"priors, and {own:.2f} under a prior chosen for pruning. After correction, signal-to-noise is better than "
+        f"magnitude in {counts['better']} of {sum(counts.values())} comparisons, worse in {counts['worse']}."
     )
 
 
