@@ -67,8 +67,8 @@ def _uncertainty_kinds(numbers: Numbers) -> str:
     ratios = [one / clean["hmc"][examples] for examples, one in clean["variational"].items()]
     return (
         f"With HMC and four times the data, epistemic uncertainty {said['epistemic']} and aleatoric uncertainty "
-        f"{said['aleatoric']}. Mean-field VI has similar slopes, but its epistemic uncertainty is {min(ratios):.1f} to "
-        f"{max(ratios):.1f} times as large."
+        f"{said['aleatoric']}. With mean-field VI both fall at similar rates, but epistemic uncertainty is "
+        f"{min(ratios):.1f} to {max(ratios):.1f} times as large."
     )
 
 
@@ -113,7 +113,7 @@ def _priors(numbers: Numbers) -> str:
 def _normalisation(numbers: Numbers) -> str:
     less = numbers["less_others"]
     return (
-        "No scaling is always better. Dividing by 126 instead of 255 changes the test error by "
+        "No scaling is best everywhere. Dividing by 126 instead of 255 changes the test error by "
         f"{_points(less['study_255'])} with the study's training and by {_points(less['adam_255'])} with Adam. "
         f"{_corrected(list(less.values()))}"
     )
@@ -127,9 +127,9 @@ def _pruning(numbers: Numbers) -> str:
     )
     own = 100 * (chosen["pruned"]["mean"] - chosen["unpruned"]["mean"])
     return (
-        f"Pruning 98% of a 1200-unit network adds {first}, {second} and {third} points of test error under three "
-        f"priors, {own:.2f} under one chosen for it. After correction, signal-to-noise is better than magnitude in "
-        f"{counts['better']} of {sum(counts.values())} comparisons, worse in {counts['worse']}."
+        f"Pruning 98% of 1200-unit networks adds {first}, {second} and {third} points of test error under three "
+        f"priors, and {own:.2f} under a prior chosen for pruning. After correction, signal-to-noise is better than "
+        f"magnitude in {counts['better']} of {sum(counts.values())} comparisons, worse in {counts['worse']}."
     )
 
 
