@@ -229,6 +229,23 @@ ROWS = (
         "bayesify reproduce pruning --preset full --device cuda",
     ),
     (
+        "CIFAR-10, ResNet-18 of width 8, 20,000 images, 12 epochs: test NLL",
+        "; ".join(
+            f"{said} {{cifar10:numbers.scores.{method}.nll.mean:.3f}}"
+            for said, method in (
+                ("plain", "point"),
+                ("ensemble", "ensemble"),
+                ("MC dropout", "mc-dropout"),
+                ("variational", "variational"),
+                ("IVON", "ivon"),
+                ("SWAG", "swag"),
+                ("Laplace, last layer", "laplace"),
+            )
+        ),
+        "cifar10.md",
+        "bayesify reproduce cifar10 --preset cpu",
+    ),
+    (
         (
             "CIFAR-10 without horses, settings chosen at equal budgets, then refitted on all images: accuracy on the "
             "nine known classes, and AUROC of the entropy for horses"

@@ -83,7 +83,7 @@ def longest(rates: Mapping[str, Any], hurt: float) -> float | None:
 def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
     """Errors and divergences by rate, and the longest stable step times the squared length of the inputs."""
     asked, rows, kept = work[NAME], [], {}
-    epochs = asked["setting"]["epochs"]
+    epochs = "one epoch" if asked["setting"]["epochs"] == 1 else f"{asked['setting']['epochs']} epochs"
     rates = [f"{rate:g}" for rate in asked["rates"]]
     for name, part in found.items():
         data, pixels, units = name.removeprefix("steps-").rsplit("-", 2)  # the data's name may hold a dash
@@ -120,7 +120,7 @@ def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
                     "rate times squared length",
                 ],
                 rows,
-                f"Study B's networks, N(0, 1), {epochs} epoch{'s' if epochs > 1 else ''} of SGD, {asked['seeds']} seeds, "
+                f"Study B's networks, N(0, 1), {epochs} of SGD, {asked['seeds']} seeds, "
                 "error by mean weights. The study's rate is 0.128 of the mean loss. Stable: no seed diverged "
                 f"or ended with an error above {asked['hurt']:.0%}, here and at every smaller rate.",
             )
