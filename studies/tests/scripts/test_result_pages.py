@@ -38,6 +38,13 @@ def test_a_verdict_is_short(name: str) -> None:
     assert len(verdict(results).split()) <= LONGEST
 
 
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_gallery_has_a_picture_of_every_experiment(name: str) -> None:
+    pictures = _results(name)["pictures"]
+    assert pictures
+    assert all((result_pages.RESULTS / one["file"]).is_file() for one in pictures)
+
+
 def test_words_follow_the_numbers() -> None:
     def gain(mean: float) -> dict[str, object]:
         return {"mean": mean, "interval": [mean - 0.001, mean + 0.001], "standard_error": 4e-4, "values": [mean] * 5}

@@ -31,6 +31,8 @@ PUBLISHED: Mapping[str, tuple[float, float, float | None]] = {
 SHARE = 0.114 / 0.159
 # IVON or VI may be this much below the plain network in accuracy.
 MARGIN = 0.005
+# A network with a lower temperature than this is hardly overconfident.
+CALIBRATED = 1.1
 # What a preset's name leaves out.
 SIZE = ("width", "examples", "epochs")
 
@@ -259,6 +261,12 @@ def _shortfalls(work: Work, found: Results, goals: Mapping[str, Mapping[str, Any
             "missed."
         )
     tried = sum(len(own) for own in found.tried.values())
+    temperature = estimate([one["temperature"] for one in found.networks["point"]])["mean"]
+    if temperature < CALIBRATED:
+        missed.append(
+            f"The plain networks' best temperature is {temperature:.2f}: they are hardly overconfident after "
+            f"{work['epochs']} epochs, so there is little that a posterior could correct."
+        )
     return [
         *missed,
         (
