@@ -194,7 +194,7 @@ def test_the_narrow_networks_join_the_page_on_corruptions_with_their_own_cost(tm
     (part,) = narrow.parts(Work(tmp_path, settings, progress=False)).values()
     found = part[0](*part[1:])
     assert found["methods"]["ivon"][0][5]["nll"] == pytest.approx(0.64)
-    assert found["missing"] == ["mc-dropout-0 (short training)"]
+    assert found["missing"] == ["mc-dropout-0"]
     assert found["seconds"] > 0
     told = narrow.tell(part[1], {"narrow": found}, {})
     assert told.numbers["ivon"]["nll"]["all"]["mean"] == pytest.approx(0.44)
