@@ -66,10 +66,15 @@ def _uncertainty_kinds(numbers: Numbers) -> str:
             clean[row["method"]][row["examples"]] = row["epistemic"]["mean"]
     ratios = [one / clean["hmc"][examples] for examples, one in clean["variational"].items()]
     return (
-        f"With HMC and four times the data, epistemic uncertainty {said['epistemic']} and aleatoric uncertainty "
-        f"{said['aleatoric']}. With mean-field VI both fall at similar rates, but epistemic uncertainty is "
-        f"{min(ratios):.1f} to {max(ratios):.1f} times as large."
+        f"HMC with four times the data: epistemic uncertainty {said['epistemic']}, aleatoric {said['aleatoric']}. "
+        f"With mean-field VI both fall at similar rates, but epistemic uncertainty is {min(ratios):.1f} to "
+        f"{max(ratios):.1f} times as large.{_unsettled(numbers['largest_r_hat'])}"
     )
+
+
+def _unsettled(r_hat: float) -> str:
+    """A remark on chains that are no reference."""
+    return f" HMC has not fully converged (R-hat {r_hat:.2f})." if r_hat > AGREEING else ""
 
 
 def _bayes_by_backprop(numbers: Numbers) -> str:
@@ -202,12 +207,10 @@ def _mnist_cnn(numbers: Numbers) -> str:
 
 def _regression_bands(numbers: Numbers) -> str:
     ratio = {name: one["ratio"]["mean"] for name, one in numbers["methods"].items()}
-    r_hat = numbers["largest_r_hat"]
-    doubt = f" HMC has not fully converged (R-hat {r_hat:.2f})." if r_hat > AGREEING else ""
     return (
         f"Variational bands are {ratio['variational']:.1f} times as wide away from the data as near it. HMC's are "
         f"{ratio['hmc']:.0f} times as wide, an ensemble's {ratio['ensemble']:.0f} times, MC dropout's "
-        f"{ratio['mc-dropout']:.1f} times.{doubt}"
+        f"{ratio['mc-dropout']:.1f} times.{_unsettled(numbers['largest_r_hat'])}"
     )
 
 
