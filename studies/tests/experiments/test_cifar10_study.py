@@ -167,6 +167,28 @@ def test_the_page_compares_with_the_plain_network_and_says_which_goals_are_reach
 
 
 @pytest.mark.usefixtures("made_parts")
+def test_a_method_with_more_epochs_is_compared_with_a_plain_network_of_as_many(tmp_path: Path) -> None:
+    settings = find("cifar10").settings("quick")
+    settings["order"] = [*settings["order"], ["longer", 0]]
+    found = cifar10.run(Work(tmp_path, settings, progress=False))
+    assert found.numbers["goals"]["ivon"]["nll_less_longer"] == pytest.approx(0.14 - 0.22)  # the made ones have 0.22
+    assert "From a plain network of as many epochs its NLL differs by -0.080." in found.answer
+    assert found.shortfalls[-1].startswith("mc-dropout-0 failed")
+
+
+@pytest.mark.usefixtures("made_parts")
+def test_networks_that_were_not_begun_are_said_not_to_have_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = {"skipped": "not begun: it would not have ended in time"}
+    made = parts.trained
+    monkeypatch.setattr(parts, "trained", lambda *asked: late if asked[1] == "mc-dropout" else made(*asked))
+    found = cifar10.run(Work(tmp_path, find("cifar10").settings("quick"), progress=False))
+    assert found.shortfalls[-1] == "Networks that were planned and not trained, for lack of time: mc-dropout-0."
+    assert not any("failed" in one for one in found.shortfalls)
+
+
+@pytest.mark.usefixtures("made_parts")
 def test_the_page_on_corruptions_averages_kinds_and_strengths(tmp_path: Path) -> None:
     found = shift.run(Work(tmp_path, find("shift").settings("quick"), progress=False))
     own = found.numbers["cifar10"]["ivon"]["nll"]

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from bayesify_studies.experiments.framework.code_state import digest
 from bayesify_studies.experiments.framework.provenance import commit
 from bayesify_studies.experiments.framework.work import machine
 
@@ -151,6 +152,7 @@ def _one(folder: Path, name: str, part: Part, device: str, work: float | None) -
         "machine": machine(device),
         "commit": commit(),
         "date": datetime.now(UTC).date().isoformat(),
+        "code": {part[0].__module__: digest(part[0].__module__)},
     }
     _write(folder, name, spent | ({} if work is None else {"work": work}) | found)
     print(name, f"{spent['seconds']:.0f} s", flush=True)

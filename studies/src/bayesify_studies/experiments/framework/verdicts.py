@@ -360,6 +360,7 @@ def _uci(numbers: Numbers) -> str:
 def _cifar10(numbers: Numbers) -> str:
     nll = {method: scores["nll"]["mean"] for method, scores in numbers["scores"].items()}
     names = {"point": "plain", "mc-dropout": "MC dropout", "variational": "VI", "laplace": "Laplace"}
+    names["longer"] = "plain, longer"
     ranked = sorted(nll, key=nll.__getitem__)
     said = ", ".join(f"{names.get(method, CARDS[method].title)} {nll[method]:.3f}" for method in ranked)
     best = min(numbers["goals"].values(), key=lambda own: own["nll"])
@@ -397,7 +398,7 @@ def _shift(numbers: Numbers) -> str:
 
 def _best_of(scores: Numbers) -> str:
     own = {method: {name: one["all"]["mean"] for name, one in of.items()} for method, of in scores.items()}
-    others = {method: of["nll"] for method, of in own.items() if method != "point"}
+    others = {method: of["nll"] for method, of in own.items() if method in CARDS and method != "point"}
     best = min(others, key=others.__getitem__)
     told = (
         f"best other method {others[best]:.2f} ({CARDS[best].title})"

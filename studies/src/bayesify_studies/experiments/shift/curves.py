@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bayesify.evaluation.seed_statistics import estimate, percent, written
-from bayesify_studies.experiments.cifar10.results import TITLES
+from bayesify_studies.experiments.cifar10.results import LOOKS, TITLES
 from bayesify_studies.experiments.cifar10.scores import mean_scores
 from bayesify_studies.experiments.framework.corruptions import STRENGTHS
 from bayesify_studies.experiments.framework.findings import Table
@@ -84,7 +84,7 @@ def picture(curves: Curves) -> Any:
     for place, name in enumerate(("accuracy", "nll", "ece")):
         axes = figure.add_subplot(1, 3, place + 1)
         for method in curves:
-            look = style.METHOD_LOOKS[method]
+            look = style.METHOD_LOOKS[LOOKS[method]]
             shown = [mean(curves, method, s, name) for s in strengths]
             axes.plot(strengths, shown, f"{look.marker}-", color=look.color, markersize=4, label=TITLES[method])
             if name != "accuracy":
