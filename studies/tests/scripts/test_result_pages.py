@@ -134,7 +134,8 @@ def test_a_page_says_what_was_not_run_in_full_until_it_was() -> None:
     assert unfinished(whole | {"numbers": {}}) == "Not run in full: the ELBO of the page's networks was not recorded."
     horses = {"study": {"dropout": {"epochs": 400}, "variational": {"epochs": 200}}}
     page = {"name": "unseen-class", "settings": {"cifar": horses}, "numbers": {}}
-    assert "as the study, variational has 200 of 700 epochs; of CIFAR-10 only horses" in unfinished(page)
+    assert "as the study, variational has 200 of 700 epochs" in unfinished(page)
+    assert "of CIFAR-10 only horses were withheld" in unfinished(page)
     assert "MC dropout" not in unfinished(page)
     assert "horses" not in unfinished(page | {"numbers": {"every_class": {"classes": ["bird"]}}})
     assert unfinished({"name": "uci", "shortfalls": ["For lack of time, 3 fits were not computed.", "Other."]}) == (
