@@ -25,7 +25,7 @@ def threads(request):
 
 def test_results_are_in_order_and_come_from_several_threads_that_share_the_cores(threads):
     workers = parallel.workers_for(CPU)
-    together = threading.Barrier(workers, timeout=20)
+    together = threading.Barrier(workers, timeout=120)
 
     def work(number):
         together.wait()  # breaks unless as many run at once

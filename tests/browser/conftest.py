@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-WAIT = 30_000  # milliseconds: what is there sooner is not waited for, and the processors may have other tests to run
+WAIT = 120_000  # milliseconds: what is there sooner is not waited for, and the processors may have other tests to run
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 

@@ -20,7 +20,7 @@ def test_the_labels_to_ask_for_are_numbered_on_the_board(visit):
     part = page.get_by_role("group", name="Which labels would you ask for next?")
     find = part.get_by_role("button", name="Show these places")
     # The page trains when it is opened.
-    page.locator("#training-status[data-state=trained]").wait_for(timeout=90_000)
+    page.locator("#training-status[data-state=trained]").wait_for(timeout=300_000)
     find.click()
     part.get_by_text("It asks for labels at (").wait_for()
     assert page.locator("svg[role=application] circle.ask-ring").count() == 5

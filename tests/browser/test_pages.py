@@ -288,7 +288,7 @@ def test_a_link_to_a_run_that_is_not_here_says_so(visit, name):
 
 def test_a_link_to_a_trained_surface_trains_it_again(visit):
     # The page says which state it is in: however slow the machine, there is nothing to guess.
-    patient = {"timeout": 120_000}
+    patient = {"timeout": 300_000}
     page = visit().open("?page=understand&epochs=20&n=20&units=4&method=point")
     status = page.locator("#training-status")
     # The page opens with something trained.

@@ -31,7 +31,7 @@ def torchrun(*arguments, restarts=0, processes=2):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     words += [f"--max-restarts={restarts}", *map(str, arguments)]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 def same(first, second):

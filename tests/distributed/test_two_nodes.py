@@ -16,7 +16,7 @@ ADDRESSES = ("10.213.7.1", "10.213.7.2")
 
 
 def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=20)
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=120)
 
 
 @contextlib.contextmanager
@@ -68,7 +68,7 @@ def test_two_nodes_train_the_network_of_one_process(tmp_path):
                 subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             )
         try:
-            said = [process.communicate(timeout=240)[0] for process in running]
+            said = [process.communicate(timeout=300)[0] for process in running]
         finally:
             for process in running:
                 process.kill()

@@ -63,7 +63,7 @@ def test_weights_and_biases_writes_offline(blobs, tmp_path, monkeypatch):
     assert dict(runs[0].config)["method"] == "point"
     (file,) = tmp_path.rglob("*.wandb")
     # A process of wandb's writes the file, and may end a moment later.
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while time.monotonic() < until and str(history["nll"][-1])[:10].encode() not in file.read_bytes():
         time.sleep(0.1)
     assert all(str(nll)[:10].encode() in file.read_bytes() for nll in history["nll"])

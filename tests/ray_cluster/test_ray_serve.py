@@ -43,7 +43,7 @@ def test_replicas_on_ray_answer_like_the_server(tmp_path):
             assert client.get("/v1/predict?model=other").status in {404, 405}
         finally:
             process.send_signal(signal.SIGINT)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 240
             while process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.1)
             process.kill()

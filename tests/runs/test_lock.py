@@ -100,11 +100,11 @@ def test_two_threads_of_one_process_are_refused_too(tmp_path, blobs):
         runs.claim(tmp_path, overwrite=False)
         runs.claim(tmp_path, overwrite=False)  # the thread that has the lock may take it again
         inside.set()
-        end.wait(20)
+        end.wait(120)
 
     thread = threading.Thread(target=trains)
     thread.start()
-    assert inside.wait(20)
+    assert inside.wait(120)
     try:
         point().fit(blobs, epochs=1, run=tmp_path, overwrite=True, progress=False)
     except bf.RunError as error:
@@ -197,7 +197,7 @@ def test_only_one_of_many_processes_gets_a_folder(tmp_path):
     (tmp_path / ".lock").write_text(json.dumps(lock._identity() | {"pid": 1 << 22}))
     go = tmp_path.with_suffix(".go")
     processes = [
-        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), "60", str(go)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), "600", str(go)], stdout=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
     assert all(process.stdout.readline() == "ready\n" for process in processes)

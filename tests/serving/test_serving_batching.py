@@ -230,7 +230,7 @@ def test_who_gives_up_leaves_no_trace(inputs):
 
     async def ask():
         with ThreadPoolExecutor(1) as worker:
-            batcher, predictor = Batcher(worker, Limits(window=0.05), sizes.append), Predictor(method)
+            batcher, predictor = Batcher(worker, Limits(window=0.5), sizes.append), Predictor(method)
             impatient = asyncio.create_task(batcher.predict(predictor, inputs[:5], 6, 0))
             patient = asyncio.create_task(batcher.predict(predictor, inputs[5:7], 6, 0))
             await asyncio.sleep(0.01)

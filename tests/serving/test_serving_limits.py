@@ -26,7 +26,7 @@ def test_large_bodies_are_refused_by_their_announced_and_their_real_length(folde
         reply = client.infer("plain", images[:9])
         assert (reply.status, "2,000 bytes" in reply.error) == (413, True)
         # In chunks, without a length, it is counted as it comes.
-        line = http.client.HTTPConnection(client.place.hostname, client.place.port, timeout=10)
+        line = http.client.HTTPConnection(client.place.hostname, client.place.port, timeout=120)
         headers = {"Content-Type": "application/json", "Transfer-Encoding": "chunked"}
         line.request("POST", "/v1/predict", iter([b"[" + b" " * 900] * 3), headers, encode_chunked=True)
         assert line.getresponse().status == 413
@@ -68,12 +68,12 @@ def test_a_small_request_to_another_model_passes_between_the_pieces_of_a_long_on
             predictor.predict = noted
         held = Held(client.registry.get("variational"))
         long, answers = in_background(lambda: client.infer("variational", images[:20], parameters={"draws": 40}))
-        assert held.reached.wait(10)
+        assert held.reached.wait(120)
         short, _ = in_background(client.infer, "plain", images[:1])
         wait_until(lambda: client.registry.batcher.waiting == 2)
         held.open.set()
-        long.join(20)
-        short.join(20)
+        long.join(120)
+        short.join(120)
     assert max(work for _, work in evaluated) <= 80
     assert [name for name, _ in evaluated].index("plain") <= 2
     assert len(evaluated) == 11
@@ -89,7 +89,7 @@ def test_a_full_queue_says_when_to_come_back(folders, images):
     with served(folders, queue=2) as client:
         held = Held(client.registry.get("plain"))
         first, _ = in_background(client.infer, "plain", images[:1])
-        assert held.reached.wait(10)
+        assert held.reached.wait(120)
         second, answers = in_background(client.infer, "plain", images[1:2])
         wait_until(lambda: client.registry.batcher.waiting == 2)
         reply = client.infer("plain", images[2:3])
@@ -97,8 +97,8 @@ def test_a_full_queue_says_when_to_come_back(folders, images):
         assert "2 requests are waiting" in reply.error
         assert client.get("/v2/health/live").status == 200
         held.open.set()
-        first.join(10)
-        second.join(10)
+        first.join(120)
+        second.join(120)
         assert answers[0].status == 200
         assert client.infer("plain", images[2:3]).status == 200
 
@@ -110,13 +110,13 @@ def test_time_runs_out_with_503_and_the_next_is_answered(folders, images):
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")
         assert "0.3 seconds" in reply.error
         held.open.set()
-        assert client.infer("plain", images[:1]).status == 200
+        wait_until(lambda: client.infer("plain", images[:1]).status == 200)
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(folders):
     with (
         served(folders, seconds=0.3) as client,
-        socket.create_connection((client.place.hostname, client.place.port), timeout=10) as line,
+        socket.create_connection((client.place.hostname, client.place.port), timeout=120) as line,
     ):
         head = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         line.sendall(head + b"Content-Length: 100\r\n\r\n[1")
@@ -125,7 +125,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(folders):
 
 def test_while_loading_it_lives_but_is_not_ready(folders, images, monkeypatch):
     gate, load = threading.Event(), loading.load_run
-    monkeypatch.setattr(loading, "load_run", lambda *arguments: gate.wait(20) and load(*arguments))
+    monkeypatch.setattr(loading, "load_run", lambda *arguments: gate.wait(120) and load(*arguments))
     registry = Registry([folders["plain"]], threads=1)
     with serving(registry, wait=False) as client:
         assert client.get("/v2/health/live").status == 200
@@ -147,15 +147,15 @@ def test_the_end_finishes_what_was_accepted(folders, images):
         held = Held(client.registry.get("variational"))
         # Five inputs in batches of two: most of the request is still to be done when the end is asked for.
         asked = [in_background(client.infer, "variational", images[i : i + 5]) for i in range(3)]
-        assert held.reached.wait(10)
+        assert held.reached.wait(120)
         wait_until(lambda: client.registry.batcher.waiting == 3)
         client.server.should_exit = True
         wait_until(lambda: not accepts(client))
         held.open.set()
-        client.thread.join(20)
+        client.thread.join(120)
         assert not client.thread.is_alive()
         for thread, answers in asked:
-            thread.join(5)
+            thread.join(120)
             assert answers[0].status == 200
             assert answers[0].json["outputs"][0]["shape"] == [5, 9]
 
@@ -189,7 +189,7 @@ def accepts(client):
 
 
 def wait_until(condition):
-    until = time.monotonic() + 15
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until, "it never came about"
         time.sleep(0.01)

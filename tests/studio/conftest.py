@@ -24,7 +24,7 @@ def address(runs, reproduced):
 
 @pytest.fixture(scope="session")
 def client(address):
-    with httpx.Client(base_url=address, timeout=60) as asked:
+    with httpx.Client(base_url=address, timeout=240) as asked:
         yield asked
 
 

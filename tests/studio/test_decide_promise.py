@@ -71,7 +71,7 @@ def test_a_recalibrated_run_is_recalibrated_on_every_page(runs, reproduced, tmp_
     test = examples_of(read_config(run), run)
     p, before = (load(folder).predict(test.x, draws=5) for folder in (run, runs["point"]))
     assert not torch.allclose(p.confidence, before.confidence)
-    with serving([run], reproduced) as url, httpx.Client(base_url=url, timeout=60) as client:
+    with serving([run], reproduced) as url, httpx.Client(base_url=url, timeout=240) as client:
         shown = client.get("/studio/api/decide", params={"model": "soft", "draws": 5}).json()["scores"]["confidence"]
         drawing = {"sample": {"kind": "test", "number": 0, "model": "soft"}, "boxed": False, "draws": 5}
         drawn = client.post("/studio/api/draw", json=drawing).json()["answers"][0]["confidence"]

@@ -60,7 +60,7 @@ def test_scribbles_and_letters_are_refused_at_little_cost(checked, reproduced, a
     assert all(count >= 4 for count in bare.values()), bare  # without the check most scribbles pass
     with (
         serving(checked.values(), reproduced) as url,
-        httpx.Client(base_url=url, timeout=60) as client,
+        httpx.Client(base_url=url, timeout=240) as client,
     ):
 
         def post(body):

@@ -35,7 +35,7 @@ def shell(*arguments, cwd=None, stdin=None, **environment):
         capture_output=True,
         text=True,
         env=ENVIRONMENT | environment,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     said = [line for line in done.stderr.splitlines(keepends=True) if not line.endswith(": loading PyTorch\n")]

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 NAMES = ("firefox-esr", "firefox")
-WAIT = 60  # seconds: a page that is ready sooner is not waited for
+WAIT = 180  # seconds: a page that is ready sooner is not waited for
 PREFERENCES = {
     "app.update.enabled": False,
     "browser.shell.checkDefaultBrowser": False,
@@ -187,7 +187,7 @@ class Firefox:
             self.command("browser.close")
         self._socket.close()
         try:
-            self._process.wait(15)
+            self._process.wait(120)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -53,5 +53,5 @@ def serving(folders, reproduced):
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(120)
         results_page.PLACES = held

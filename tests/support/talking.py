@@ -37,7 +37,7 @@ class Client:
         self.place = urlsplit(url)
 
     def ask(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection(self.place.hostname, self.place.port, timeout=20)
+        connection = http.client.HTTPConnection(self.place.hostname, self.place.port, timeout=120)
         try:
             connection.request(method, path, body, headers or {})
             return Reply(connection.getresponse())
@@ -72,17 +72,17 @@ def serving(registry, *, wait=True, **options):
     client = Client(address_of(opened))
     thread.start()
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while not server.started:
             assert time.monotonic() < until
             time.sleep(0.005)
-        assert not wait or loaded.wait(30)
+        assert not wait or loaded.wait(120)
         assert registry.failure is None
         client.server, client.thread, client.registry = server, thread, registry
         yield client
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
 
 
@@ -95,7 +95,7 @@ class Held:
 
         def held(*arguments):
             self.reached.set()
-            assert self.open.wait(20)
+            assert self.open.wait(120)
             return predict(*arguments)
 
         model.predictor.predict = held

@@ -29,7 +29,7 @@ def why_not():
         "d.init_process_group('gloo', init_method=f'tcp://127.0.0.1:{sys.argv[1]}', rank=0, world_size=1)"
     )
     tried = subprocess.run(
-        [sys.executable, "-c", code, str(free_port())], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code, str(free_port())], capture_output=True, text=True, timeout=300, check=False
     )
     lines = tried.stderr.strip().splitlines()
     return None if tried.returncode == 0 else f"gloo does not start: {lines[-1] if lines else tried.returncode}"

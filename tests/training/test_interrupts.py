@@ -30,7 +30,7 @@ def in_thread(function):
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(60)
+    thread.join(240)
     return problems[0]
 
 

@@ -12,8 +12,9 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -29,8 +30,9 @@ Result = TypeVar("Result")
 # processes were started and do not work together.
 _ACTIVE: ContextVar[Group | str | None] = ContextVar("group", default=None)
 _ALONE, _OFF = "alone", "off"
-# Seconds that threads of the process group have to end, when the interpreter ends.
-_LAST_MOMENT = 0.3
+# Seconds that threads of the process group have to end, when the interpreter ends; more where they still wait for a
+# processor.
+_LAST_MOMENT, _MOST_SECONDS = 0.3, 5.0
 
 
 class FirstProcessError(TrainingError):
@@ -325,11 +327,25 @@ def _end() -> None:
     """End the process group that `start` has initialised, unless the script has ended it, before the interpreter ends.
 
     A thread of gloo drops the tensors of an exchange after the exchange is over, and needs the interpreter for it. If
-    the interpreter is gone by then, the thread aborts a process whose work is done. So it gets a moment.
+    the interpreter is gone by then, the thread aborts a process whose work is done. So it gets a moment, and on a busy
+    machine as long as it waits for a processor.
     """
     if dist.is_initialized():
         dist.destroy_process_group()
+    until = time.monotonic() + _MOST_SECONDS
     time.sleep(_LAST_MOMENT)
+    while _other_threads_run() and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _other_threads_run() -> bool:
+    """Whether another thread of this process runs or waits for a processor, where the system shows it."""
+    mine = str(threading.get_native_id())
+    for path in Path("/proc/self/task").glob("*/stat"):
+        with suppress(OSError):
+            if path.parent.name != mine and path.read_text().rpartition(")")[2].split()[0] == "R":
+                return True
+    return False
 
 
 def local_device(device: torch.device | str | None) -> torch.device | str | None:

@@ -136,6 +136,25 @@ def test_the_longest_stable_step_ends_at_the_first_rate_that_hurts():
     assert long_steps.longest({"0.1": row(3)}, 0.2) is None
 
 
+def test_the_page_says_for_which_data_the_studys_rate_is_too_large(tmp_path):
+    def part(length, longest):
+        rates = ("0.032", "0.064", "0.128", "0.256")
+        good = {rate: {"diverged": 0, "errors": [0.1]} for rate in rates if float(rate) <= longest}
+        return {"squared_length": length, "rates": {rate: {"diverged": 2, "errors": []} for rate in rates} | good}
+
+    work = Work(tmp_path, find("fashion-table").settings("full"))
+    found = {"steps-fashion-mnist-126-800": part(662.0, 0.064), "steps-mnist-126-800": part(331.0, 0.128)}
+    told = long_steps.tell(work, found, {})
+    (line,) = told.lines
+    assert line.ours == "0.064 and 0.128"
+    assert "is 0.128: for Fashion-MNIST it is too large; for MNIST it is stable." in line.meaning
+    assert "2.0 times as large. Rate times squared length is 42 and 42; the" in line.meaning
+    assert "not the whole reason" not in line.meaning
+    (line,) = long_steps.tell(work, found | {"steps-fashion-mnist-255-800": part(165.5, 0.128)}, {}).lines
+    assert "4.0 times smaller and its largest stable rate 2 times larger, so the length is not" in line.meaning
+    assert not long_steps.tell(work, {"steps-mnist-126-800": part(331.0, 0.128)}, {}).lines
+
+
 def test_a_rate_at_which_a_network_diverged_is_never_chosen():
     found = {
         "0.1": {"errors": [0.02, 0.03], "nll": [0.1, 0.1], "diverged": 0},

@@ -9,13 +9,15 @@ import pytest
 import torch
 from torch import nn
 
+from bayesify.errors import RunError
 from bayesify_studies.experiments import cifar10, find, shift
 from bayesify_studies.experiments.cifar10 import network, parts
 from bayesify_studies.experiments.cifar10.scores import all_scores, packed, unknown_auroc, unpacked
 from bayesify_studies.experiments.cifar10.settings import CANDIDATES
 from bayesify_studies.experiments.framework.corruptions import OF_COLOURS, OF_DIGITS, STRENGTHS
+from bayesify_studies.experiments.framework.unfinished import unfinished
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.shift import digits
+from bayesify_studies.experiments.shift import digits, narrow
 
 
 def _random_images(examples: int, held_out: int, tested: int) -> network.Images:
@@ -165,6 +167,28 @@ def test_the_page_compares_with_the_plain_network_and_says_which_goals_are_reach
 
 
 @pytest.mark.usefixtures("made_parts")
+def test_a_method_with_more_epochs_is_compared_with_a_plain_network_of_as_many(tmp_path: Path) -> None:
+    settings = find("cifar10").settings("quick")
+    settings["order"] = [*settings["order"], ["longer", 0]]
+    found = cifar10.run(Work(tmp_path, settings, progress=False))
+    assert found.numbers["goals"]["ivon"]["nll_less_longer"] == pytest.approx(0.14 - 0.22)  # the made ones have 0.22
+    assert "From a plain network of as many epochs its NLL differs by -0.080." in found.answer
+    assert found.shortfalls[-1].startswith("mc-dropout-0 failed")
+
+
+@pytest.mark.usefixtures("made_parts")
+def test_networks_that_were_not_begun_are_said_not_to_have_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = {"skipped": "not begun: it would not have ended in time"}
+    made = parts.trained
+    monkeypatch.setattr(parts, "trained", lambda *asked: late if asked[1] == "mc-dropout" else made(*asked))
+    found = cifar10.run(Work(tmp_path, find("cifar10").settings("quick"), progress=False))
+    assert found.shortfalls[-1] == "Networks that were planned and not trained, for lack of time: mc-dropout-0."
+    assert not any("failed" in one for one in found.shortfalls)
+
+
+@pytest.mark.usefixtures("made_parts")
 def test_the_page_on_corruptions_averages_kinds_and_strengths(tmp_path: Path) -> None:
     found = shift.run(Work(tmp_path, find("shift").settings("quick"), progress=False))
     own = found.numbers["cifar10"]["ivon"]["nll"]
@@ -184,3 +208,34 @@ def test_a_rate_is_chosen_by_the_nll_of_held_out_digits() -> None:
     }
     assert digits.chosen(told, "point") == 0.005
     assert digits.chosen(told | {"digits-choose-point-0.005": {"failed": "diverged"}}, "point") == 0.001
+
+
+@pytest.mark.usefixtures("made_parts")
+def test_the_narrow_networks_join_the_page_on_corruptions_with_their_own_cost(tmp_path: Path) -> None:
+    settings = find("shift").settings("quick") | {"narrow": find("cifar10").settings("quick")}
+    (part,) = narrow.parts(Work(tmp_path, settings, progress=False)).values()
+    found = part[0](*part[1:])
+    assert found["methods"]["ivon"][0][5]["nll"] == pytest.approx(0.64)
+    assert found["missing"] == ["mc-dropout-0"]
+    assert found["seconds"] > 0
+    told = narrow.tell(part[1], {"narrow": found}, {})
+    assert told.numbers["ivon"]["nll"]["all"]["mean"] == pytest.approx(0.44)
+    assert told.tables[0].title == "CIFAR-10, narrow ResNet: accuracy"
+    assert "width 2, 256 training images" in told.tables[0].note
+    assert not narrow.parts(Work(tmp_path, settings | {"narrow": None}))
+    assert not narrow.tell(part[1], {}, {}).tables
+
+
+def test_the_preset_for_one_core_names_what_it_leaves_out(tmp_path: Path) -> None:
+    experiment = find("cifar10")
+    small, whole = experiment.settings("cpu"), experiment.settings("full")
+    assert small.keys() == whole.keys() == experiment.settings("quick").keys()
+    assert small["examples"] < whole["examples"]
+    results = {"name": "cifar10", "preset": "cpu", "numbers": {"full": {name: whole[name] for name in cifar10.SIZE}}}
+    assert unfinished(results) == (
+        "Not run in full: the full preset, a ResNet-18 of width 64 with 45,000 images and 20 epochs, needs a GPU and "
+        "was not run."
+    )
+    assert not unfinished(results | {"preset": "full"})
+    with pytest.raises(RunError, match="coin has no preset cpu: choose quick or full"):
+        find("coin").settings("cpu")

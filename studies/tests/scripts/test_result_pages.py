@@ -13,6 +13,7 @@ import pytest
 from bayesify_studies.experiments import NAMES
 from bayesify_studies.experiments.framework import code_state
 from bayesify_studies.experiments.framework.page import markdown
+from bayesify_studies.experiments.framework.unfinished import FINDERS, unfinished
 from bayesify_studies.experiments.framework.verdicts import LONGEST, VERDICTS, verdict
 
 _file = Path(__file__).parents[2] / "scripts" / "result_pages.py"
@@ -35,6 +36,13 @@ def test_a_page_is_what_its_json_says(page: Path) -> None:
 def test_a_verdict_is_short(name: str) -> None:
     results = json.loads((result_pages.RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     assert len(verdict(results).split()) <= LONGEST
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_gallery_has_a_picture_of_every_experiment(name: str) -> None:
+    pictures = _results(name)["pictures"]
+    assert pictures
+    assert all((result_pages.RESULTS / one["file"]).is_file() for one in pictures)
 
 
 def test_words_follow_the_numbers() -> None:
@@ -60,6 +68,43 @@ def test_a_verdict_on_one_other_method_does_not_call_it_the_best() -> None:
     assert "Laplace approximation 2.00 (no other method was run)" in told
 
 
+def test_a_page_on_corruptions_speaks_of_the_narrow_network_where_it_has_every_method() -> None:
+    def scores(nll: float) -> dict[str, object]:
+        return {"nll": {"all": {"mean": nll}}, "scaled_nll": {"all": {"mean": nll / 2}}}
+
+    numbers = {"digits": {"rotation": {"point": scores(4.0), "swag": scores(3.0)}}, "cifar10": {"point": scores(1.0)}}
+    narrow = {"point": scores(2.0), "ivon": scores(1.5), "variational": scores(1.6)}
+    told = VERDICTS["shift"](numbers | {"narrow": narrow})
+    assert "narrow ResNet: plain network 2.00, temperature-scaled 1.00, best other method 1.50 (IVON)" in told
+
+
+def test_the_goal_on_cifar10_is_reached_or_missed_by_so_much() -> None:
+    def numbers(best: float) -> dict[str, object]:
+        goals = {
+            "ivon": {"nll": best, "nll_goal": 0.2, "nll_reached": best <= 0.2},
+            "variational": {"nll": 0.4, "nll_goal": 0.2, "nll_reached": False},
+        }
+        scores = {"point": {"nll": {"mean": 0.3}}, "ivon": {"nll": {"mean": best}}}
+        return {"scores": scores, "goals": goals, "size": {"width": 8, "examples": 20_000, "epochs": 12}}
+
+    missed = VERDICTS["cifar10"](numbers(0.25))
+    assert missed.startswith("ResNet-18 of width 8, 20,000 images, 12 epochs. Test NLL: IVON 0.250, plain 0.300.")
+    assert missed.endswith("The goal for VI or IVON, 0.200, is missed by 0.050.")
+    assert VERDICTS["cifar10"](numbers(0.19)).endswith("is reached.")
+
+
+def test_the_goal_of_nearness_to_hmc_is_reached_or_missed_by_so_much() -> None:
+    def told(ensemble: float) -> str:
+        rows = {"ensemble": (ensemble, 14), "ivon": (0.157, 1)}
+        scores = {kind: {"total_variation": far, "networks": count} for kind, (far, count) in rows.items()}
+        return VERDICTS["hmc-cifar10"]({"scores": scores})
+
+    assert "Ensemble of 14 networks, total variation 0.143. Next: IVON 0.157." in told(0.143)
+    assert "missed by 0.044" in told(0.143)
+    assert "IVON, total variation 0.157. Next: Ensemble 0.200" in told(0.2)
+    assert told(0.09).endswith("is reached.")
+
+
 def test_chains_that_have_not_converged_are_named_with_the_answer() -> None:
     widths = {name: {"ratio": {"mean": 2.0}} for name in ("variational", "hmc", "ensemble", "mc-dropout")}
     told = VERDICTS["regression-bands"]
@@ -79,6 +124,30 @@ def test_a_hyperprior_is_compared_at_the_same_number_of_networks_where_that_was_
         "KL warm-up, five networks each: a hyperprior raises the accuracy compared with a tuned scale (+2.00 points). "
         "One network each: it makes no significant difference"
     )
+
+
+def test_a_page_says_what_was_not_run_in_full_until_it_was() -> None:
+    short = {"name": "priors", "settings": {"study_epochs": 150}, "numbers": {"elbo": {}}}
+    assert unfinished(short) == "Not run in full: the study's training has 150 of its 600 epochs."
+    whole = short | {"settings": {"study_epochs": 600}}
+    assert unfinished(whole) == ""
+    assert unfinished(whole | {"numbers": {}}) == "Not run in full: the ELBO of the page's networks was not recorded."
+    horses = {"study": {"dropout": {"epochs": 400}, "variational": {"epochs": 200}}}
+    page = {"name": "unseen-class", "settings": {"cifar": horses}, "numbers": {}}
+    assert "as the study, variational has 200 of 700 epochs" in unfinished(page)
+    assert "of CIFAR-10 only horses were withheld" in unfinished(page)
+    assert "MC dropout" not in unfinished(page)
+    assert "horses" not in unfinished(page | {"numbers": {"every_class": {"classes": ["bird"]}}})
+    assert unfinished({"name": "uci", "shortfalls": ["For lack of time, 3 fits were not computed.", "Other."]}) == (
+        "Not run in full: 3 fits were not computed."
+    )
+    assert unfinished({"name": "coin"}) == ""
+
+
+@pytest.mark.parametrize("name", [name for name in FINDERS if name in PUBLISHED])
+def test_what_was_not_run_in_full_is_read_from_todays_files(name: str) -> None:
+    """A finder that looks for what a file no longer has would say nothing for ever."""
+    assert FINDERS[name](_results(name)) is not None
 
 
 def test_without_the_numbers_the_answer_is_shown() -> None:

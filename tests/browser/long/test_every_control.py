@@ -188,7 +188,7 @@ def test_every_kind_of_run_is_shown_on_every_page(visit, every_kind):
 @pytest.mark.parametrize("method", CARDS)
 def test_every_method_trains_on_understand(visit, method):
     page = visit(width=1440).open(f"?page=understand&epochs=20&n=20&units=4&method={method}")
-    page.locator("[data-state='trained']").wait_for(timeout=90_000)
+    page.locator("[data-state='trained']").wait_for(timeout=300_000)
     page.get_by_role("button", name="Six posterior draws").click()
     expect(page.get_by_role("region", name="Posterior draws")).to_be_visible()
     page.get_by_role("button", name="Hidden units").click()

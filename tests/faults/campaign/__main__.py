@@ -7,15 +7,18 @@ import importlib
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import io_layer
 from campaigns import CAMPAIGNS, LAYERED, SHARED
 from ledger import Ledger
-from rows import FULL, ROOT, SHORT, put, table
+from rows import FULL, ROOT, SHORT, Row, put, table
 
 # Reasons of the losses of one row at the end of the log.
 MOST_REASONS = 10
+# The row of a campaign that ended in an error; the page has none.
+BROKE_OFF = "campaign broke off"
 
 
 def main():
@@ -33,13 +36,13 @@ def main():
         if options.jobs > 1 and name in SHARED:
             _in_processes(name, options, until)
         ledger = Ledger(path, closed=options.count or options.jobs > 1, share=options.share, until=until)
-        trials, reasons = iter(importlib.import_module(CAMPAIGNS[name]).rows(ledger, options.short)), _Reasons()
+        trials, reasons = _rows(name, ledger, options.short), _Reasons()
         while (made_row := reasons.next(trials)) is not None:
             row = dataclasses.replace(
                 made_row, campaign=name, command=f"make faults ONLY={name}", made=made_row.made or ledger.made()
             )
             # A share is not the whole: the process that started the others writes the rows.
-            if options.share == (0, 1):
+            if options.share == (0, 1) and row.fault != BROKE_OFF:
                 put(SHORT if options.short else options.rows, row)
             made.append(row)
             said = reasons.taken()
@@ -53,6 +56,17 @@ def main():
         # Last, because the end of a long log is what is kept and read.
         print("\nlost:", *lost, sep="\n")
     return 1 if lost else 0
+
+
+def _rows(name, ledger, short):
+    """The rows of a campaign. One that breaks off has lost what it did not try, and the next ones are made."""
+    try:
+        yield from importlib.import_module(CAMPAIGNS[name]).rows(ledger, short)
+    except Exception as error:  # noqa: BLE001 -- shown, and counted as a loss
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        print(f"{name} broke off at {Path(where.filename).name}:{where.lineno}: {error!r}", file=sys.stderr)
+        traceback.print_exc()
+        yield Row(BROKE_OFF, name, 1, 0, 1, 0.0)
 
 
 class _Reasons:

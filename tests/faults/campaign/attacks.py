@@ -13,8 +13,10 @@ import zipfile
 import numpy as np
 from PIL import Image
 from rows import Row
-from served import image, quantile, serving
+from served import HANG, image, quantile, serving
 
+# The short form runs where other work makes every program wait. A verdict on time is then made again before it counts.
+ATTEMPTS = 3
 _HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HMC = {"points": [[0, 0, 0], [1, 1, 1]] * 300, "method": "hmc", "units": 128, "layers": 3}
 
@@ -45,60 +47,71 @@ def rows(ledger, short):
 
 
 def _row(fault, attack, server, short):
-    began = time.monotonic()
-    trials, note = attack(server, short)
-    lost = [name for name, held in trials if not held]
-    if lost:
-        print(fault, lost, note, file=sys.stderr)
+    began, attempts = time.monotonic(), 0
+    while True:
+        attempts += 1
+        trials, note = attack(server, short)
+        lost = [name for name, held in trials if not held]
+        if lost:
+            print(fault, f"attempt {attempts}", lost, note, file=sys.stderr)
+        if not lost or attempts == (ATTEMPTS if short and attack in _TIMED else 1):
+            break
+    if attempts > 1:
+        note += f"; {attempts} attempts"
     return Row(fault=fault, part="server", tried=len(trials), survived=len(trials) - len(lost), lost=len(lost),
                seconds=time.monotonic() - began, note=note)  # fmt: skip
 
 
-def _flood(server, head, part, most, seconds=30.0):
-    """Send a part again and again until the server ends it; the bytes that it took."""
-    sent, until = 0, time.monotonic() + seconds
-    with server.connect() as line, contextlib.suppress(OSError):
-        line.sendall(head)
-        while sent < most and time.monotonic() < until:
-            line.sendall(part)
-            sent += len(part)
-            if select.select([line], [], [], 0)[0] and not line.recv(65536):
-                break
-    return sent
+def _flood(server, head, part, most):
+    """Send a part again and again: the bytes that the server took, and whether it ended that."""
+    sent, until = 0, time.monotonic() + HANG
+    with server.connect() as line:
+        try:
+            line.sendall(head)
+            while sent < most and time.monotonic() < until:
+                line.sendall(part)
+                sent += len(part)
+                if select.select([line], [], [], 0)[0] and not line.recv(65536):
+                    return sent, True
+        except OSError:
+            return sent, True
+    return sent, False
 
 
 def _measured(server, attack):
-    """What an attack returns, the growth of the peak in bytes, and the seconds that it took."""
+    """What an attack returns, the growth of the peak in bytes, and the seconds that the server computed."""
     server.forget_peak()
-    before, began = server.memory(), time.monotonic()
+    before, used = server.memory(), server.seconds()
     result = attack()
-    return result, server.peak() - before, time.monotonic() - began
+    return result, server.peak() - before, server.seconds() - used
 
 
 def _headers(server, short):
     head, part = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n", b"X-Some: " + b"y" * 60_000 + b"\r\n"
-    sent, grown, _ = _measured(server, lambda: _flood(server, head, part, 300 << 20))
+    (sent, ended), grown, _ = _measured(server, lambda: _flood(server, head, part, 300 << 20))
     alive = server.ask("GET", "/v2/health/live")[0] == 200
     return [
-        ("memory", grown < 16 << 20),
+        ("memory", ended and grown < 16 << 20),
         ("next request", alive),
     ], f"{sent >> 10} KiB read before the connection was closed, memory +{grown / (1 << 20):.1f} MiB"
 
 
 def _address(server, short):
-    sent, grown, seconds = _measured(server, lambda: _flood(server, b"GET /", b"y" * 65_536, 100 << 20))
+    (sent, ended), grown, seconds = _measured(server, lambda: _flood(server, b"GET /", b"y" * 65_536, 100 << 20))
     alive = server.ask("GET", "/v2/health/live")[0] == 200
-    note = f"{sent >> 10} KiB read in {seconds:.2f} s before the connection was closed, memory +{grown / (1 << 20):.1f} MiB"
-    return [("memory", grown < 16 << 20), ("time", seconds < 5), ("next request", alive)], note
+    note = f"{sent >> 10} KiB read before the connection was closed, in {seconds:.2f} s of the processor, "
+    note += f"memory +{grown / (1 << 20):.1f} MiB"
+    return [("memory", ended and grown < 16 << 20), ("time", seconds < 5), ("next request", alive)], note
 
 
 def _half_heads(server, short):
-    """Each must be ended within 15 s and a little, also when it goes on sending a byte a second."""
+    """Each must be ended within 15 s and a little, also when it goes on sending a byte twice a second."""
     lines = [server.connect() for _ in range(40)]
     for line in lines:
         line.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nX-Half: ")
     began, closed = time.monotonic(), {}
-    while len(closed) < len(lines) and time.monotonic() - began < (3 if short else 25):
+    # On a busy machine both the server and this program may wait for the processor.
+    while len(closed) < len(lines) and time.monotonic() - began < (HANG if short else 25):
         for number, line in enumerate(lines):
             if number not in closed:
                 with contextlib.suppress(OSError):
@@ -108,8 +121,6 @@ def _half_heads(server, short):
         time.sleep(0.5)
     for line in lines:
         line.close()
-    if short:
-        return [("next request", server.ask("GET", "/v2/health/live")[0] == 200)], "40 of them, for 3 s"
     return [
         (f"head {n}", n in closed) for n in range(len(lines))
     ], f"ended after {max(closed.values(), default=0):.1f} s"
@@ -140,9 +151,9 @@ def _chunks(server, short):
     for path in (b"/studio/api/coin", b"/studio/api/understand/train", b"/studio/api/own/table", b"/v1/predict"):
         head = _HEAD % path + b"Transfer-Encoding: chunked\r\n\r\n"
         part = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-        sent, grown, _ = _measured(server, lambda: _flood(server, head, part, 400 << 20))
+        (_, ended), grown, _ = _measured(server, lambda: _flood(server, head, part, 400 << 20))
         worst = max(worst, grown)
-        trials.append((path.decode(), grown < 100 << 20 and sent < 400 << 20))
+        trials.append((path.decode(), ended and grown < 100 << 20))
     return trials, f"memory +{worst / (1 << 20):.0f} MiB at most"
 
 
@@ -308,11 +319,15 @@ def _lessons_left(server, short):
         for line in lines:
             line.close()
         # Ended, when it does not work for a second.
-        idle = _idle_after(server, 30, 300 if short else 30)
+        idle = _idle_after(server, 30, float("inf") if short else 30)
         threads = len(os.listdir(f"/proc/{server.number}/task"))
         trials.append((f"{name}: {idle} s, {threads} threads", idle is not None and threads < 60))
         notes.append(f"{name} {'never' if idle is None else f'{idle:.0f} s'}")
     return trials, "time until the server was idle: " + ", ".join(notes)
+
+
+# Those with a verdict on time.
+_TIMED = {_address, _stalls, _left, _lessons_left}
 
 
 def _idle_after(server, computing, seconds):

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from rows import Row
-from served import Reference, image, runs, serving, wait_until
+from served import BROKEN, Reference, image, runs, serving, wait_until
 
 _ENDPOINTS = (
     "/v1/models", "/v2/models/variational", "/studio/api/models", "/studio/api/runs", "/studio/api/weights?model=variational",
@@ -38,13 +38,14 @@ def _files_changed(changes):
                     [server.ask("GET", path) for path in _ENDPOINTS]
                 change(folder)
                 for path in _ENDPOINTS:
-                    status, _, answer = server.ask("GET", path)
+                    status, _, answer = server.ask_patiently("GET", path)
                     lost += _noted(
                         status < 500 and (status < 400 or "error" in json.loads(answer)), change, path, status, answer
                     )
                 for each in range(4):
                     lost += _noted(good.holds(each), change, good.requests[each][0])
-                drawn, _, answer = server.post("/studio/api/draw", {"strokes": [[[0.2, 0.2], [0.8, 0.8]]], "draws": 3})
+                strokes = {"strokes": [[[0.2, 0.2], [0.8, 0.8]]], "draws": 3}
+                drawn, _, answer = server.post_patiently("/studio/api/draw", strokes)
                 lost += _noted(drawn < 500, change, "draw", drawn, answer)
                 code, said = server.end()
                 # A line that names the damaged file is as it should be.
@@ -92,13 +93,13 @@ def _renewed(server, word):
     """Send SIGHUP and wait until the server says what came of it: before, old and new workers answer side by side."""
     before = len(server.said())
     server.process.send_signal(signal.SIGHUP)
-    return wait_until(lambda: word in server.said()[before:], 120)
+    return wait_until(lambda: word in server.said()[before:])
 
 
 def _status(server, name):
     try:
-        return server.post(f"/v1/predict?model={name}", image())[0]
-    except OSError:
+        return server.post_patiently(f"/v1/predict?model={name}", image())[0]
+    except BROKEN:
         return None
 
 

@@ -16,7 +16,7 @@ from rows import Row
 from trainings import continued
 from undisturbed import compared, counted, undisturbed
 
-FULL, SHORT = 60, 2
+FULL, SHORT = 60, 4
 METHODS = ("variational", "ivon", "sgld", "ensemble")
 PROCESSES, RESTARTS = 2, 3
 

@@ -1,4 +1,4 @@
-"""Malformed requests to every endpoint of a real server. Lost: a 5xx, no response and no close in 20 s, or a good request after
+"""Malformed requests to every endpoint of a real server. Lost: a 5xx, no response and no close, or a good request after
 it that is not answered with the right numbers."""
 
 import collections
@@ -11,10 +11,14 @@ import time
 
 from malformed import request
 from rows import Row
-from served import Reference, in_threads, serving
+from served import HANG, Reference, in_threads, serving
 
-# Answered or closed; after this long the client says that it will send no more, and waits on.
-PATIENCE, HANG = 0.25, 20.0
+# After this long without a response the client says that it will send no more, and waits on.
+PATIENCE = 0.25
+# So many losses are enough: each may have been waited for.
+ENOUGH = 50
+# On a machine with nothing else to do. The short form waits for `HANG`.
+SECONDS = 20.0
 # A good request follows so many malformed ones in each thread.
 BETWEEN = 10
 
@@ -23,7 +27,7 @@ def rows(ledger, short):
     """One row, over all endpoints; each block of requests has a server of its own and is not repeated once it is done."""
     count, block = (600, 600) if short else (100_000, 2500)
     made = [
-        ledger.trial(f"{start}-{start + block}", lambda start=start: _block(range(start, start + block)))
+        ledger.trial(f"{start}-{start + block}", lambda start=start: _block(range(start, start + block), short))
         for start in range(0, count, block)
     ]
     done = [facts for facts in made if facts is not None]
@@ -37,11 +41,13 @@ def rows(ledger, short):
         f"the rest closed; slowest {max(facts['slowest'] for facts in done):.1f} s; {count // BETWEEN:,} good requests between them; "
         f"memory +{max(facts['grown'] for facts in done)} MiB at most within {block:,} requests"
     )
+    if again := sum(facts.get("again", 0) for facts in done):
+        note += f"; {again} times a busy server was asked again"
     yield Row(fault="malformed request", part="server", tried=count, survived=count - lost, lost=lost,
               seconds=sum(facts["seconds"] for facts in done), note=note)  # fmt: skip
 
 
-def _block(numbers, threads=6):
+def _block(numbers, short, threads=6):
     """What became of some requests."""
     with serving("--threads", 1) as server:
         good, lock = Reference(server), threading.Lock()
@@ -50,9 +56,11 @@ def _block(numbers, threads=6):
 
         def work(mine):
             for number in numbers[mine::threads]:
+                if len(lost) >= ENOUGH:
+                    return
                 way, sent = request(number)
                 asked = time.monotonic()
-                code, error = outcome(server, sent)
+                code, error = outcome(server, sent, HANG if short else SECONDS)
                 took = time.monotonic() - asked
                 right = (number // threads) % BETWEEN or good.holds(number)
                 with lock:
@@ -76,28 +84,29 @@ def _block(numbers, threads=6):
         "ways": sorted(ways),
         "slowest": max(seconds),
         "grown": max(0, grown) >> 20,
+        "again": server.asked_again,
     }
 
 
-def outcome(server, sent):
+def outcome(server, sent, hang=HANG):
     """The status of the response (None: closed without one), and why it is an error or None."""
     try:
-        with socket.create_connection((server.host, server.port), timeout=HANG) as line:
-            return _answer(line, sent)
+        with socket.create_connection((server.host, server.port), timeout=hang) as line:
+            return _answer(line, sent, hang)
     except (ConnectionError, BrokenPipeError):
         return None, None
     except TimeoutError:
-        return None, f"neither a response nor a close in {HANG:g} s"
+        return None, f"neither a response nor a close in {hang:g} s"
 
 
-def _answer(line, sent):
-    line.settimeout(HANG)
+def _answer(line, sent, hang):
+    line.settimeout(hang)
     # It may be refused before it was all sent: the response may still be there.
     with contextlib.suppress(ConnectionError):
         line.sendall(sent)
     whole, ended = b"", False
     line.settimeout(PATIENCE)
-    until = time.monotonic() + HANG
+    until = time.monotonic() + hang
     while b"\r\n\r\n" not in whole:
         try:
             part = line.recv(65536)
@@ -106,7 +115,7 @@ def _answer(line, sent):
                 raise
             if not ended:
                 line.shutdown(socket.SHUT_WR)
-                line.settimeout(HANG)
+                line.settimeout(hang)
                 ended = True
             continue
         if not part:

@@ -12,12 +12,18 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 JSON = {"Content-Type": "application/json"}
+# A response that takes longer never comes. Long, because other work may make every program of the machine wait.
+HANG = 300.0
+# A good request is sent so often while the server says that it is busy: it may be, it must not stay so.
+ASKED = 30
+# What a client sees of a server that closes, breaks off or garbles a response.
+BROKEN = (OSError, http.client.HTTPException)
 # The columns and the classes of the table that `bands` and `houses` are trained on.
 ROW = {"area": 100.0, "kind": "flat"}
 
@@ -81,6 +87,8 @@ class Process:
             env={**os.environ, **threads, **(environment or {})},
         )
         self.number = self.process.pid
+        # How often a request was sent again because the server said that it was busy.
+        self.asked_again = 0
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"the server did not start: {self.said()}")
@@ -119,7 +127,7 @@ class Process:
     def connect(self, seconds=30.0):
         return socket.create_connection((self.host, self.port), timeout=seconds)
 
-    def ask(self, method, path, body=None, headers=None, seconds=60.0):
+    def ask(self, method, path, body=None, headers=None, seconds=HANG):
         """Status, headers and body of one request on a connection of its own."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
         try:
@@ -129,11 +137,30 @@ class Process:
         finally:
             connection.close()
 
-    def post(self, path, content, seconds=60.0, **headers):
+    def post(self, path, content, seconds=HANG, **headers):
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         return self.ask("POST", path, body, JSON | headers, seconds)
 
-    def end(self, number=signal.SIGTERM, seconds=60.0):
+    def ask_patiently(self, *request):
+        """As `ask`; asks again where the server says that it is busy, as Retry-After tells clients to."""
+        for _ in range(ASKED):
+            status, headers, answer = self.ask(*request)
+            if not is_busy(status, headers):
+                break
+            self.asked_again += 1
+            time.sleep(1.0)
+        return status, headers, answer
+
+    @property
+    def again(self):
+        """For a note: how often requests were sent again, if any were."""
+        return f"; {self.asked_again} times a busy server was asked again" if self.asked_again else ""
+
+    def post_patiently(self, path, content):
+        """As `post`; asks again where the server says that it is busy."""
+        return self.ask_patiently("POST", path, json.dumps(content).encode(), JSON)
+
+    def end(self, number=signal.SIGTERM, seconds=HANG):
         """Ask it to end; its exit code and what it printed as errors."""
         if self.alive():
             self.process.send_signal(number)
@@ -173,27 +200,30 @@ class Reference:
         number %= len(self.requests)
         try:
             return self._answer(number) == self.expected[number]
-        except OSError:
+        except BROKEN:
             return False
 
     def _answer(self, number):
         path, body = self.requests[number]
-        status, _, answer = self.server.ask("POST", path, body, JSON, 30.0)
+        status, _, answer = self.server.ask_patiently("POST", path, body, JSON)
         if status != 200:
             raise ConnectionError(f"a good request got {status}: {answer[:200]!r}")
         return answer
 
 
+def is_busy(status, headers):
+    """Whether a response honestly asks the client to come again."""
+    return status in {429, 503} and "retry-after" in headers
+
+
 def in_threads(function, count):
-    """Call `function(0 ... count - 1)` in threads, and wait."""
-    threads = [threading.Thread(target=function, args=(number,), daemon=True) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    """Call `function(0 ... count - 1)` in threads, and wait; an error in one of them is raised here."""
+    with ThreadPoolExecutor(count) as threads:
+        for future in [threads.submit(function, number) for number in range(count)]:
+            future.result()
 
 
-def wait_until(condition, seconds=30.0):
+def wait_until(condition, seconds=HANG):
     """Whether it came about in time."""
     until = time.monotonic() + seconds
     while not condition():

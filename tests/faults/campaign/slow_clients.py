@@ -1,5 +1,9 @@
 """200 slow clients: heads and bodies that arrive a byte at a time, responses that are not read, silent connections. Lost: a good
-request that fails, or a 99th percentile of good requests of three times the normal one or more."""
+request that fails, or a 99th percentile of good requests of three times the normal one or more.
+
+The short form has too few requests for a 99th percentile, and runs beside other work. There the medians are compared; a
+difference below 50 ms is none, and one that is not seen again twice is other work's.
+"""
 
 import contextlib
 import itertools
@@ -11,9 +15,11 @@ import threading
 import time
 
 from rows import Row
-from served import Reference, image, quantile, serving
+from served import BROKEN, HANG, JSON, Reference, image, quantile, serving
 
-MOST = 3.0
+MOST, LEAST_SECONDS, ATTEMPTS = 3.0, 0.05, 3
+# A measurement ends after so many seconds, or when so many requests have failed: a median needs no more.
+LONGEST, FAILURES = 60.0, 3
 _HEAD = b"POST /v1/predict?model=plain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 _PAGE = b"GET /studio/static/studio.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -21,42 +27,56 @@ _PAGE = b"GET /studio/static/studio.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
 def rows(ledger, short):
     """One row: requests in turn without and with the slow clients."""
     count, rounds, asked = (60, 1, 60) if short else (200, 4, 400)
-    began = time.monotonic()
-    normal, beside, failed = [], [], 0
+    began, attempts, failed, tried = time.monotonic(), 0, 0, 0
     with serving("--threads", 1) as server:
-        good = Reference(server)
-        for _ in range(rounds):
-            failed += _measure(server, normal, asked)
-            with _slow(server, count) as connected:
-                failed += _measure(server, beside, asked)
-                still = connected()
-        failed += sum(not good.holds(number) for number in range(4))
+        good, disturbed = Reference(server), True
+        while disturbed and attempts < (ATTEMPTS if short else 1):
+            normal, beside, attempts = [], [], attempts + 1
+            for _ in range(rounds):
+                failed += _measure(server, normal, asked)
+                with _slow(server, count) as connected:
+                    failed += _measure(server, beside, asked)
+                    still = connected()
+            tried += len(normal) + len(beside)
+            disturbed = failed == 0 and _is_disturbed(normal, beside, short)
+        wrong = sum(not good.holds(number) for number in range(4))
         code, said = server.end()
+    if failed or disturbed or wrong or code != 0 or said:
+        print(
+            f"{failed} failed, disturbed: {disturbed}, {wrong} wrong, exit code {code}: {said[:1000]}", file=sys.stderr
+        )
+    tried += failed + disturbed + wrong + (code != 0 or bool(said))
+    failed += disturbed + wrong + (code != 0 or bool(said))
+    normal, beside = normal or [float("nan")], beside or [float("nan")]
     ratio = quantile(beside, 0.99) / quantile(normal, 0.99)
-    # A short run has too few requests for a 99th percentile that means something.
-    failed += (not short and ratio >= MOST) + (code != 0 or bool(said))
-    if failed:
-        print(failed, ratio, code, said[:1000], file=sys.stderr)
-    tried = len(normal) + len(beside) + failed
     note = (
         f"{count} slow clients, {still} of them connected at the end of a round; p99 of a good request "
         f"{1000 * quantile(beside, 0.99):.1f} ms beside them, {1000 * quantile(normal, 0.99):.1f} ms without: {ratio:.2f} times; "
-        f"medians {1000 * quantile(beside, 0.5):.1f} and {1000 * quantile(normal, 0.5):.1f} ms"
+        f"medians {1000 * quantile(beside, 0.5):.1f} and {1000 * quantile(normal, 0.5):.1f} ms{server.again}"
     )
+    if attempts > 1:
+        note += f"; measured {attempts} times"
     yield Row(fault="slow clients", part="server", tried=tried, survived=tried - failed, lost=failed,
               seconds=time.monotonic() - began, note=note)  # fmt: skip
 
 
+def _is_disturbed(normal, beside, short):
+    """Whether good requests took too long beside the slow clients."""
+    share = 0.5 if short else 0.99
+    alone, longer = quantile(normal, share), quantile(beside, share)
+    return longer >= MOST * alone and (not short or longer - alone >= LEAST_SECONDS)
+
+
 def _measure(server, seconds, count):
     """Ask on new connections; the number that failed."""
-    failed, body = 0, json.dumps(image()).encode()
+    failed, body, until = 0, json.dumps(image()).encode(), time.monotonic() + LONGEST
     for _ in range(count):
+        if failed >= FAILURES or (seconds and time.monotonic() > until):
+            break
         began = time.perf_counter()
         try:
-            status = server.ask(
-                "POST", "/v1/predict?model=variational&draws=30", body, {"Content-Type": "application/json"}
-            )[0]
-        except OSError:
+            status, *_ = server.ask_patiently("POST", "/v1/predict?model=variational&draws=30", body, JSON)
+        except BROKEN:
             status = None
         if status == 200:
             seconds.append(time.perf_counter() - began)
@@ -71,7 +91,7 @@ def _slow(server, count):
     over, lines = threading.Event(), {}
 
     def open_one(number):
-        line = socket.create_connection((server.host, server.port), timeout=20)
+        line = socket.create_connection((server.host, server.port), timeout=HANG)
         kind = number % 4
         if kind == 0:
             line.sendall(_HEAD + b"X-Half: ")

@@ -26,7 +26,11 @@ def register(app: typer.Typer) -> None:
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Experiments, or all.")] = None,
     preset: Annotated[
-        str, typer.Option(help="quick: minutes on two cores. full: as in the study, with several seeds.")
+        str,
+        typer.Option(
+            help="quick: minutes on two cores. full: as in the study, with several seeds. cpu: an hour of one core, "
+            "where full needs a GPU (cifar10)."
+        ),
     ] = "quick",
     listed: Annotated[bool, typer.Option("--list", help="Name the experiments and what each asks.")] = False,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Each gets a folder NAME-PRESET in it.")] = Path(

@@ -44,7 +44,7 @@ COLUMNS = (
     ),
     (
         "around",
-        "TV around, std around: the same two scores on a larger grid that extends 60% of the data's range beyond them",
+        "TV around, std around: the same two scores on a grid that reaches beyond the data, by 60% of their range",
     ),
     ("cost", "training time divided by that of the point estimate; rough, because the machine was shared"),
     ("half against half", "the noise floor: one half of HMC's chains compared with the other half"),

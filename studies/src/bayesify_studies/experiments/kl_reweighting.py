@@ -100,10 +100,11 @@ def run(work: Work) -> Findings:
                 rows,
                 "Prior: scale mixture with pi = 1/2, sigma1 = 1, sigma2 = e^-6. Asymmetry is the share of the "
                 "weights' histogram that differs "
-                "from its mirror image. Re-weighting pushes weights out of the prior's narrow component. With the "
-                "study's learning rate, a step on the batch that has half of the KL moves a weight of this component "
-                "by 0.1 * 0.5 / 100 / e^-12 = 81 times its distance from zero. With the KL shared evenly over the "
-                "50,000 images, a step moves it by 0.33 times this distance." + words.COUNTED,
+                "from its mirror image. Re-weighting pushes weights out of the prior's narrow component. One "
+                "batch of an epoch has half of the KL. With the study's learning rate, a step on this batch moves a "
+                "weight of the narrow component by 0.1 * 0.5 / 100 / e^-12 = 81 times its distance from zero. "
+                "If all batches have the same share of the KL, a step moves the weight by 0.33 times this distance."
+                + words.COUNTED,
             ),
             elbo_table.table(every_network, nothing),
         ],

@@ -192,8 +192,8 @@ def _blamed(kind: str, found: Sequence[Mapping[str, Any]]) -> Line:
         "suspected, not tested",
         f"mean-field widths are {ratio:.2f} times the reference widths (median); rank correlation of signal-to-noise "
         f"{correlation:.3f}",
-        "test error at 75% pruned, compared with ranking by mean-field's ratio. Reference widths in the ratio: "
-        f"{words.verdict(gain)}. Reference means too: {words.verdict(whole)}.",
+        "change of the test error at 75% pruned, if the ratio has the reference's widths: "
+        f"{words.verdict(gain)}; if it has the reference's widths and means: {words.verdict(whole)}.",
     )
 
 

@@ -46,7 +46,7 @@ def resnet18(width: int = 64) -> nn.Module:
 
 
 def augmented(images: Tensor) -> Tensor:
-    """Each image cropped from a border of 4 pixels and mirrored at random."""
+    """Each image cropped from a border of 4 pixels and mirrored at random; colours last in memory."""
     rows, where, side = len(images), images.device, images.shape[-1]
     padded = F.pad(images, (4, 4, 4, 4))
     pixels = torch.arange(side, device=where)
@@ -55,13 +55,13 @@ def augmented(images: Tensor) -> Tensor:
     down, across = pixels + shift[0], pixels + shift[1]
     across = torch.where(mirrored, across.flip(1), across)
     numbers = torch.arange(rows, device=where)
-    return padded[numbers[:, None, None], :, down[:, :, None], across[:, None, :]].permute(0, 3, 1, 2).contiguous()
+    return padded[numbers[:, None, None], :, down[:, :, None], across[:, None, :]].permute(0, 3, 1, 2)
 
 
 def normalised(images: Tensor, device: str | torch.device) -> Tensor:
-    """Images of 0..255 as the network sees them."""
+    """Images of 0..255 as the network sees them; colours last in memory, with which convolutions are faster."""
     location, scale = (torch.tensor(values, device=device)[:, None, None] for values in (MEAN, SCALE))
-    return (images.to(device).float() / 255 - location) / scale
+    return ((images.to(device).float() / 255 - location) / scale).contiguous(memory_format=torch.channels_last)
 
 
 class Images(NamedTuple):

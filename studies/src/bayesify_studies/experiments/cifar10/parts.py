@@ -34,6 +34,7 @@ Settings = Mapping[str, Any]
 Told = Mapping[str, Mapping[str, Any]]
 # Methods whose settings are chosen.
 CHOSEN = ("ivon", "variational")
+LONG = (*CHOSEN, "longer")
 FIRST = "point-0"
 
 
@@ -125,7 +126,7 @@ def _short_training(name: str, settings: Settings, device: str) -> dict[str, Any
 def _trained(recipe: Settings, method: str, seed: int, settings: Settings, device: str) -> dict[str, Any]:
     for kind in UNKNOWN:  # a data set that is missing is told before the training, not after it
         unknown_images(_data(settings).x_test[:1], kind)
-    epochs = round(settings["epochs"] * (LONGER if method in CHOSEN else 1))
+    epochs = round(settings["epochs"] * (LONGER if method in LONG else 1))
     bnn, spent = _fitted(recipe, epochs, seed, settings, device)
     began = time.perf_counter()
     probs = predicted(bnn, settings, device)

@@ -12,6 +12,7 @@ from bayesify_studies.experiments.framework.work import Work
 
 TITLES = {
     "point": "plain network",
+    "longer": "plain network, longer",
     "ensemble": "ensemble",
     "mc-dropout": "MC dropout",
     "variational": "mean-field VI",
@@ -19,6 +20,8 @@ TITLES = {
     "laplace": "Laplace, last layer",
     "swag": "SWAG",
 }
+# The method whose colour and marker one has that is no method of its own.
+LOOKS = {method: method for method in TITLES} | {"longer": "point"}
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ python -m bayesify_studies.experiments.cifar10.run --processes 3 --minutes 6 --d
 from __future__ import annotations
 
 from bayesify_studies.experiments.cifar10 import parts
-from bayesify_studies.experiments.cifar10.settings import FULL, QUICK
+from bayesify_studies.experiments.cifar10.settings import CPU, FULL, QUICK
 from bayesify_studies.experiments.framework import timed_parts
 
 if __name__ == "__main__":
-    timed_parts.main(QUICK, FULL, parts.pilots, parts.scored)
+    timed_parts.main(QUICK, FULL, parts.pilots, parts.scored, cpu=CPU)

@@ -7,7 +7,7 @@ distances        moons and circles against HMC
 posteriors       regressions with reference posteriors
 cells, run       which fits there are, and how they are computed in many processes
 verdicts, goals  what the scores say
-page             the page
+page, pictures   the page
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from bayesify import files
+from bayesify_studies.experiments.defaults import pictures, verdicts
 from bayesify_studies.experiments.defaults.cells import Size
 from bayesify_studies.experiments.defaults.lines import FILE, NOTES, notes_in, read
 from bayesify_studies.experiments.defaults.page import findings
 from bayesify_studies.experiments.framework.experiment import Experiment, claim, reproduce
-from bayesify_studies.experiments.framework.findings import Findings
+from bayesify_studies.experiments.framework.findings import Findings, Picture
 from bayesify_studies.experiments.framework.work import Work
 
 
@@ -30,7 +31,12 @@ def answer(work: Work) -> Findings:
     """Compute the cells that the folder lacks, and say what they show."""
     size = size_of(work.settings)
     work.once("cells", computed, work.folder, size, work.jobs, work["minutes"], work.progress)
-    return findings(read(work.folder / FILE), size, notes_in(work.folder))
+    lines = read(work.folder / FILE)
+    found = findings(lines, size, notes_in(work.folder))
+    judged = verdicts.judged(lines)
+    if judged:
+        found.pictures = [Picture(work.figure("fits", pictures.fits(judged)), pictures.CAPTION)]
+    return found
 
 
 def computed(folder: Path, size: Size, jobs: int, minutes: float | None, say: bool) -> dict[str, Any]:

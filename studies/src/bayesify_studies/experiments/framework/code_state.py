@@ -28,6 +28,7 @@ MACHINERY = (
     "publishing",
     "queue",
     "timed_parts",
+    "unfinished",
     "verdicts",
     "work",
 )

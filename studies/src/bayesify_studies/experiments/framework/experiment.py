@@ -1,4 +1,4 @@
-"""What an experiment is: a question that a study left open, settings for two presets, and a function that answers it.
+"""What an experiment is: a question that a study left open, settings for its presets, and a function that answers it.
 
     experiment.run(Work) -> Findings
 
@@ -23,7 +23,7 @@ from bayesify_studies.experiments.framework.findings import Findings
 from bayesify_studies.experiments.framework.provenance import commit
 from bayesify_studies.experiments.framework.work import QUESTION, Work, on_accelerator
 
-PRESETS = ("quick", "full")
+PRESETS = ("quick", "cpu", "full")
 RESULTS = "results.json"
 
 
@@ -31,7 +31,8 @@ RESULTS = "results.json"
 class Experiment:
     """A question, whose it is, and how it is answered.
 
-    `quick` takes minutes on two cores; `full` is the study with seeds. Their keys are the same: what `run` reads as
+    `quick` takes minutes on two cores; `full` is the study with seeds. An experiment whose full preset needs a GPU may
+    have a smaller one, `cpu`, for about an hour of one core. Their keys are the same: what `run` reads as
     `work.settings`. `parts` are those of `run` that depend on no others, for who computes them elsewhere
     (`queue.py`). `additions` joined after the experiment was first published.
     """
@@ -43,12 +44,15 @@ class Experiment:
     run: Callable[[Work], Findings]
     quick: Mapping[str, Any] = field(default_factory=dict)
     full: Mapping[str, Any] = field(default_factory=dict)
+    cpu: Mapping[str, Any] | None = None
     additions: tuple[Addition, ...] = ()
     parts: Callable[[Work], Parts] | None = None
 
     def settings(self, preset: str) -> dict[str, Any]:
         """Those of a preset."""
-        given = self.quick if choose("preset", preset, PRESETS) == "quick" else self.full
+        given = {"quick": self.quick, "cpu": self.cpu, "full": self.full}[choose("preset", preset, PRESETS)]
+        if given is None:
+            raise RunError(f"{self.name} has no preset cpu: choose quick or full")
         plain: dict[str, Any] = json.loads(json.dumps(dict(given)))
         return plain
 

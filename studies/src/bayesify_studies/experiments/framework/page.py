@@ -13,6 +13,7 @@ from bayesify.files import write_text
 from bayesify.report import page as html
 from bayesify.report.figures import Picture
 from bayesify_studies.experiments.framework import code_state, corrections
+from bayesify_studies.experiments.framework.unfinished import unfinished
 from bayesify_studies.experiments.framework.verdicts import verdict
 
 _WORDS_OF_A_NUMBER = 4  # 0.1 ± 0.2 points
@@ -38,6 +39,7 @@ def markdown(results: Mapping[str, Any], figures: str) -> str:
     """The page for the docs; `figures` comes before every file's name."""
     short, answer = _once(verdict(results)), _once(results["answer"])
     parts = [f"# {results['title']}", results["question"], f"**{short}**"]
+    parts += [missing] if (missing := unfinished(results)) else []
     first, *others = [
         f"![{_once(picture['caption'])}]({figures}{picture['file']})\n\n{picture['caption']}"
         for picture in results["pictures"]
@@ -92,6 +94,7 @@ def webpage(results: Mapping[str, Any], figures: Path) -> str:
     sections.append(("How it was run", command + run))
     short = verdict(results)
     opening = [html.paragraph(short, "headline")]
+    opening += [html.paragraph(missing)] if (missing := unfinished(results)) else []
     opening += [html.paragraph(results["answer"])] if results["answer"] != short else []
     footer = f"bayesify, experiment {results['name']}, preset {results['preset']}"
     return html.page(results["title"], results["question"], opening, sections, footer)

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from bayesify_studies.experiments.framework.code_state import digest
 from bayesify_studies.experiments.framework.provenance import commit
 from bayesify_studies.experiments.framework.work import machine
 
@@ -37,6 +38,7 @@ def main(
     scored: Callable[[Settings, Told, str], Mapping[str, Part]],
     amount: Callable[[Part], float] | None = None,
     before: float = 0.0,
+    cpu: Settings | None = None,
 ) -> None:
     """Read the command line, compute the parts that choose, then those that are scored.
 
@@ -48,16 +50,18 @@ def main(
         amount: the work of a part, in any unit; None begins parts until the time is over. A part that is done tells
             the seconds that its work took as `work_seconds`.
         before: seconds that a part takes before its work begins, for data and compiling.
+        cpu: settings of the preset for one core, where there is one.
 
     """
+    presets = {"quick": quick, "full": full} | ({} if cpu is None else {"cpu": cpu})
     reader = argparse.ArgumentParser(description="Parts of an experiment, in processes and within a time.")
     reader.add_argument("--processes", type=int, default=1)
     reader.add_argument("--minutes", type=float, default=60.0)
     reader.add_argument("--out", type=Path, required=True)
-    reader.add_argument("--preset", choices=("quick", "full"), default="full")
+    reader.add_argument("--preset", choices=presets, default="full")
     reader.add_argument("--device", default="cpu")
     asked = reader.parse_args()
-    settings = json.loads(json.dumps(quick if asked.preset == "quick" else full))
+    settings = json.loads(json.dumps(presets[asked.preset]))
     end = time.monotonic() + 60 * asked.minutes
     folder = asked.out / "parts"
     folder.mkdir(parents=True, exist_ok=True)
@@ -148,6 +152,7 @@ def _one(folder: Path, name: str, part: Part, device: str, work: float | None) -
         "machine": machine(device),
         "commit": commit(),
         "date": datetime.now(UTC).date().isoformat(),
+        "code": {part[0].__module__: digest(part[0].__module__)},
     }
     _write(folder, name, spent | ({} if work is None else {"work": work}) | found)
     print(name, f"{spent['seconds']:.0f} s", flush=True)

@@ -146,7 +146,7 @@ def _answer(helps: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
         f"{on('censored', 'censored')}, mixture {on('numbers', 'mixture of 3')}, heteroscedastic "
         f"{on('numbers', 'heteroscedastic')}, quantiles {on('numbers', 'quantiles')}, negative binomial "
         f"{on('counts', 'negative binomial')}, multi-label {on('tags', 'multi-label')}, ordinal "
-        f"{on('ordinal', 'ordinal')} (by NLL {helps['ordinal']['ordinal']['nll_better']})."
+        f"{on('ordinal', 'ordinal')} ({helps['ordinal']['ordinal']['nll_better']} by NLL)."
     )
 
 

@@ -6,58 +6,49 @@ Temperature scaling, fitted on clean held-out images, is the baseline of every m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from bayesify.evaluation.seed_statistics import estimate, percent, written
+from bayesify.evaluation.seed_statistics import percent, written
 from bayesify_studies.experiments.cifar10.results import TITLES, Results, results
 from bayesify_studies.experiments.cifar10.scores import mean_scores
 from bayesify_studies.experiments.framework.corruptions import OF_COLOURS, OF_DIGITS, STRENGTHS
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.shift import digits
+from bayesify_studies.experiments.shift import digits, narrow
+from bayesify_studies.experiments.shift.curves import HEADS, Curves, curve, numbers, over, picture, table
 from bayesify_studies.experiments.shift.settings import FULL, METHODS, QUICK
 
 # Accuracy on CIFAR-10-C (WRN-28-10, uncertainty-baselines); its corruptions are other ones than ours.
 PUBLISHED = {"point": 0.761, "ensemble": 0.779, "mc-dropout": 0.700, "variational": 0.713}
-HEADS = {
-    "accuracy": "accuracy",
-    "nll": "NLL",
-    "ece": "ECE",
-    "scaled_nll": "NLL after scaling",
-    "scaled_ece": "ECE after scaling",
-}
-SCALED = " Scaling is by one temperature, chosen on held-out images."
-# By method: for each network, the scores at strength 0 (clean) to 5.
-Curves = Mapping[str, Sequence[Sequence[Mapping[str, float]]]]
 
 
 def run(work: Work) -> Findings:
     networks = results(work, work["cifar10"])
-    colours = {method: [_curve(one, OF_COLOURS) for one in own] for method, own in networks.networks.items()}
+    colours = {method: [curve(one, OF_COLOURS) for one in own] for method, own in networks.networks.items()}
     told, failed = _digits(work)
     turned = {
-        kind: {method: [_curve(one, (kind,)) for one in own] for method, own in told.items()} for kind in OF_DIGITS
+        kind: {method: [curve(one, (kind,)) for one in own] for method, own in told.items()} for kind in OF_DIGITS
     }
-    small = {method: [_curve(one, OF_DIGITS) for one in own] for method, own in told.items()}
+    small = {method: [curve(one, OF_DIGITS) for one in own] for method, own in told.items()}
     return Findings(
         answer="Mean NLL over all corruptions; for MNIST these are rotation, noise and blur. "
         f"{_verdict('CIFAR-10', colours)} {_verdict('MNIST', small)}",
         lines=[_line(colours, method) for method in colours],
         numbers={
-            "cifar10": _numbers(colours),
-            "digits": {kind: _numbers(own) for kind, own in turned.items()},
+            "cifar10": numbers(colours),
+            "digits": {kind: numbers(own) for kind, own in turned.items()},
             "kinds": {method: _by_kind(networks, method) for method in networks.networks},
         },
         tables=[
             *(
-                _table(f"CIFAR-10, mean of {len(OF_COLOURS)} corruptions: {HEADS[name]}", colours, name)
+                table(f"CIFAR-10, mean of {len(OF_COLOURS)} corruptions: {HEADS[name]}", colours, name)
                 for name in HEADS
             ),
             _kinds(networks),
             *(
-                _table(f"MNIST, {kind.replace('_', ' ')}: {HEADS[name]}", own, name)
+                table(f"MNIST, {kind.replace('_', ' ')}: {HEADS[name]}", own, name)
                 for kind, own in turned.items()
                 for name in HEADS
             ),
@@ -91,41 +82,6 @@ def _digits(work: Work) -> tuple[dict[str, list[Mapping[str, Any]]], dict[str, s
     return own, failed
 
 
-def _curve(one: Mapping[str, Any], kinds: Sequence[str]) -> list[dict[str, float]]:
-    """The scores on clean images and at each strength, averaged over kinds."""
-    scores = one["scores"]
-    return [
-        dict(scores["test"]),
-        *(mean_scores([scores[f"{kind} {strength}"] for kind in kinds]) for strength in STRENGTHS),
-    ]
-
-
-def _at(curves: Curves, method: str, strength: int, name: str) -> dict[str, Any]:
-    return estimate([one[strength][name] for one in curves[method]])
-
-
-def _mean(curves: Curves, method: str, strength: int, name: str) -> float:
-    return float(_at(curves, method, strength, name)["mean"])
-
-
-def _over(curves: Curves, method: str, name: str) -> dict[str, Any]:
-    """A score's mean over the five strengths."""
-    return estimate([sum(one[strength][name] for strength in STRENGTHS) / len(STRENGTHS) for one in curves[method]])
-
-
-def _numbers(curves: Curves) -> dict[str, Any]:
-    return {
-        method: {
-            name: {
-                "strengths": [_mean(curves, method, s, name) for s in (0, *STRENGTHS)],
-                "all": _over(curves, method, name),
-            }
-            for name in HEADS
-        }
-        for method in curves
-    }
-
-
 def _by_kind(networks: Results, method: str) -> dict[str, dict[str, float]]:
     """The scores of each corruption, averaged over strengths and networks."""
     return {
@@ -140,7 +96,7 @@ def _verdict(data: str, curves: Curves) -> str:
     """The best method on corrupted images, and what temperature scaling does for the plain network."""
 
     def mean(method: str, name: str) -> float:
-        return float(_over(curves, method, name)["mean"])
+        return float(over(curves, method, name)["mean"])
 
     best = min(curves, key=lambda method: mean(method, "nll"))
     return (
@@ -154,21 +110,9 @@ def _line(curves: Curves, method: str) -> Line:
     return Line(
         f"{TITLES[method]}: accuracy on corrupted images",
         published,
-        percent(_over(curves, method, "accuracy"), 1),
-        f"NLL {written(_over(curves, method, 'nll'), '.2f')}; "
-        f"{written(_over(curves, method, 'scaled_nll'), '.2f')} after temperature scaling",
-    )
-
-
-def _table(title: str, curves: Curves, name: str) -> Table:
-    def shown(value: dict[str, Any]) -> str:
-        return percent(value, 1) if name == "accuracy" else written(value, ".2f" if "nll" in name else ".3f")
-
-    return Table(
-        title,
-        ["method", "clean", *map(str, STRENGTHS)],
-        [[TITLES[method], *(shown(_at(curves, method, s, name)) for s in (0, *STRENGTHS))] for method in curves],
-        f"The columns are strengths of the corruption.{SCALED if name.startswith('scaled') else ''}",
+        percent(over(curves, method, "accuracy"), 1),
+        f"NLL {written(over(curves, method, 'nll'), '.2f')}; "
+        f"{written(over(curves, method, 'scaled_nll'), '.2f')} after temperature scaling",
     )
 
 
@@ -181,27 +125,6 @@ def _kinds(networks: Results) -> Table:
         [[kind.replace("_", " "), *(f"{found[method][kind]['nll']:.2f}" for method in methods)] for kind in OF_COLOURS],
         "Mean over the five strengths.",
     )
-
-
-def picture(curves: Curves) -> Any:
-    """Accuracy, NLL and ECE by strength, the last two after temperature scaling too."""
-    from bayesify.plots import style
-
-    figure = style.new_figure(9.6, 3.4)
-    strengths = [0, *STRENGTHS]
-    for place, name in enumerate(("accuracy", "nll", "ece")):
-        axes = figure.add_subplot(1, 3, place + 1)
-        for method in curves:
-            look = style.METHOD_LOOKS[method]
-            shown = [_mean(curves, method, s, name) for s in strengths]
-            axes.plot(strengths, shown, f"{look.marker}-", color=look.color, markersize=4, label=TITLES[method])
-            if name != "accuracy":
-                scaled = [_mean(curves, method, s, f"scaled_{name}") for s in strengths]
-                axes.plot(strengths, scaled, ":", color=look.color, linewidth=1)
-        style.dress(axes, title=HEADS[name], x="strength (0: clean)", y="")
-        if place == 0:
-            axes.legend(frameon=False, fontsize=7)
-    return figure
 
 
 def _shortfalls(work: Work, failed: Mapping[str, str]) -> list[str]:
@@ -230,4 +153,5 @@ EXPERIMENT = Experiment(
     run=run,
     quick=QUICK,
     full=FULL,
+    additions=(narrow.ADDITION,),
 )

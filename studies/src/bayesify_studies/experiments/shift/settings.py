@@ -32,8 +32,9 @@ _DIGITS: dict[str, Any] = {
     "seeds": 5,
 }
 
-FULL: dict[str, Any] = {"cifar10": cifar10.FULL, "digits": _DIGITS}
+FULL: dict[str, Any] = {"cifar10": cifar10.FULL, "digits": _DIGITS, "narrow": cifar10.CPU}
 QUICK: dict[str, Any] = {
     "cifar10": cifar10.QUICK,
     "digits": _DIGITS | {"examples": 1_000, "held_out": 200, "tested": 200, "units": 20, "epochs": 2, "seeds": 2},
+    "narrow": None,
 }

@@ -22,7 +22,7 @@ WHY = (
     "The two objectives against the spread of the logits, for one input with two classes. At each spread, the mean "
     "is the best one. Left: labels always agree (the mean is at most 4). Both objectives rise with the spread, so "
     "both push it to zero. Right: 30% of the labels disagree. The objective expected still rises with the spread. The "
-    "objective log_expected is flat, so it prefers no spread to another."
+    "objective log_expected is flat, so every spread is equally good."
 )
 SPREADS = (
     "Mean learned spread of the logits by digit over the seeds, 1 and 7 relabelled, MLP with Adam. Log scale; bars "

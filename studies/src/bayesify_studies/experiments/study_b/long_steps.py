@@ -15,7 +15,7 @@ from bayesify.errors import TrainingError
 from bayesify.evaluation.seed_statistics import estimate, percent
 from bayesify.fleets import Fleet
 from bayesify_studies.experiments.framework.additions import Added, Addition
-from bayesify_studies.experiments.framework.findings import Table
+from bayesify_studies.experiments.framework.findings import Line, Table
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.study_b import training
 
@@ -83,6 +83,7 @@ def longest(rates: Mapping[str, Any], hurt: float) -> float | None:
 def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
     """Errors and divergences by rate, and the longest stable step times the squared length of the inputs."""
     asked, rows, kept = work[NAME], [], {}
+    epochs = "one epoch" if asked["setting"]["epochs"] == 1 else f"{asked['setting']['epochs']} epochs"
     rates = [f"{rate:g}" for rate in asked["rates"]]
     for name, part in found.items():
         data, pixels, units = name.removeprefix("steps-").rsplit("-", 2)  # the data's name may hold a dash
@@ -108,6 +109,7 @@ def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
         }
     return Added(
         kept,
+        lines=_why(asked, kept),
         tables=[
             Table(
                 "Why the study's settings diverge: validation error by learning rate",
@@ -119,12 +121,59 @@ def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
                     "rate times squared length",
                 ],
                 rows,
-                f"Study B's networks, N(0, 1), {asked['setting']['epochs']} epochs of SGD, {asked['seeds']} seeds, "
+                f"Study B's networks, N(0, 1), {epochs} of SGD, {asked['seeds']} seeds, "
                 "error by mean weights. The study's rate is 0.128 of the mean loss. Stable: no seed diverged "
                 f"or ended with an error above {asked['hurt']:.0%}, here and at every smaller rate.",
             )
         ],
     )
+
+
+def _why(asked: Mapping[str, Any], kept: Mapping[str, Any]) -> list[Line]:
+    """At each width, the longest stable steps on both data sets beside the squared lengths of their inputs."""
+    lines, rate = [], asked["setting"]["rate"]
+    for units in asked["widths"]:
+        clothes, digits = (kept.get(f"{data} 126 {units}") for data in ("fashion-mnist", "mnist"))
+        if clothes is None or digits is None or None in (clothes["longest"], digits["longest"]):
+            continue
+        longer = clothes["squared_length"] / digits["squared_length"]
+        good = {name: rate <= own["longest"] for name, own in (("Fashion-MNIST", clothes), ("MNIST", digits))}
+        fits = "; ".join(f"for {name} it is {'stable' if one else 'too large'}" for name, one in good.items())
+        lines.append(
+            Line(
+                f"largest stable learning rate, {units} units: Fashion-MNIST and MNIST",
+                "not measured",
+                f"{clothes['longest']:g} and {digits['longest']:g}",
+                f"The study's rate is {rate:g}: {fits}. Pictures of clothes are brighter: the squared length of an "
+                f"input is {longer:.1f} times as large. Rate times squared length is {clothes['product']:.0f} and "
+                f"{digits['product']:.0f}; the rates tried are a factor of two apart.{_shorter(kept, units, clothes)}"
+                f"{_near_the_limit(clothes, rate)}",
+            )
+        )
+    return lines
+
+
+def _shorter(kept: Mapping[str, Any], units: int, clothes: Mapping[str, Any]) -> str:
+    """What shorter inputs change, which is not all that their length would explain."""
+    other = kept.get(f"fashion-mnist 255 {units}")
+    if other is None or other["longest"] is None:
+        return ""
+    shorter, larger = clothes["squared_length"] / other["squared_length"], other["longest"] / clothes["longest"]
+    most = "at least " if other["longest"] == max(map(float, other["rates"])) else ""
+    return (
+        f" With pixels / 255, Fashion-MNIST's squared length is {shorter:.1f} times smaller and its largest stable "
+        f"rate {most}{larger:g} times larger"
+        + (", so the length is not the whole reason." if not most and larger < shorter else ".")
+    )
+
+
+def _near_the_limit(clothes: Mapping[str, Any], rate: float) -> str:
+    """The error at the study's rate beside that at the smallest one."""
+    errors = {float(tried): one["error"]["mean"] for tried, one in clothes["rates"].items() if "error" in one}
+    least = min(errors)
+    if rate not in errors or rate <= least:
+        return ""
+    return f" At {rate:g}, Fashion-MNIST's error is {errors[rate]:.1%}; at {least:g} it is {errors[least]:.1%}."
 
 
 def _scaled(pixels: str) -> str:

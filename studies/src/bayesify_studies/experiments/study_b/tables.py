@@ -69,8 +69,8 @@ def differences(comparisons: Any) -> Table:
             "the scale mixture",
         ],
         rows,
-        "Predictions average over draws, except for plain networks. A difference counts if both intervals exclude "
-        "zero.",
+        "Predictions average over draws, except for plain networks. A difference counts if both its "
+        "intervals exclude zero: that over seeds and that over images.",
     )
 
 

@@ -102,8 +102,8 @@ def tell(work: Work, found: Mapping[str, Any], numbers: Mapping[str, Any]) -> Ad
                 ],
                 rows,
                 "Prior, estimator and epochs are the same; only the weight of the KL differs. The loss is minus the "
-                "ELBO per training example. An uninformed network knows nothing: all its means are zero, and its two "
-                "widths are the best of a grid. "
+                "ELBO per training example. An uninformed network knows nothing: all its means are zero, and it has "
+                "two widths, the best of a grid. "
                 f"{below} of {len(rows)} networks have a lower loss, and so a better ELBO, than an uninformed one. "
                 f"The ELBOs of the networks with a reduced KL were not recorded.",
             )

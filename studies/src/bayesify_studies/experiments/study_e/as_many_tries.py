@@ -81,13 +81,13 @@ def tell(work: Work, found: Mapping[str, Any], numbers: Mapping[str, Any]) -> Ad
         lines=[line],
         tables=[
             Table(
-                f"As many tries for the hyperprior as for the tuned scale: {tries}",
+                f"{tries} networks for the hyperprior and {tries} for the tuned scale",
                 ["", f"{HYPER}, one start", f"{HYPER}, best of {tries} starts", f"best of {tries} scales"],
                 rows,
                 "Gap to the Bayes-optimal accuracy, with the KL warm-up. Mean over the three families of priors. The "
-                "best is the one with the lowest validation NLL. Two of the six data sets and one of the three "
-                "hyperpriors, the one of the study's best priors. The starts of a hyperprior differ in nothing but "
-                "their random numbers; each scale has one start.",
+                "best is the one with the lowest validation NLL. Only two of the six data sets were used, and only one "
+                "of the three hyperpriors: that of the study's best priors. The starts of a hyperprior differ only in "
+                "their random numbers. Each scale has one start.",
             )
         ],
     )

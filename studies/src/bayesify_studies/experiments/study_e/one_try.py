@@ -64,8 +64,8 @@ def tell(work: Work, found: Mapping[str, Any], numbers: Mapping[str, Any]) -> Ad
     ]
     headings = ["", f"scale {scale}, one network", "hyperprior, one network", f"best of {len(work['scales'])} scales"]
     note = (
-        "Gap to the Bayes-optimal accuracy, with the KL warm-up. Mean over the three families of priors; with a "
-        "hyperprior, also over the three hyperpriors."
+        "Gap to the Bayes-optimal accuracy, with the KL warm-up. Numbers are means over the three families of priors. "
+        "The column `hyperprior, one network` is a mean over the three hyperpriors too."
     )
     gaps = {
         what: {f"{name}-{noise:g}": estimate(one[name, noise]) for name, noise in places}

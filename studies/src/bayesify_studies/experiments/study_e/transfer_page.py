@@ -21,7 +21,7 @@ OTHERS = {
 # What the rows of a table of scores are.
 ROWS = (
     "The first four rows are variational networks. Two have the old posterior as prior: with the old data discounted, "
-    "or with their whole weight. One has a normal prior and only starts from the old means and widths. The last three "
+    "or in full. One has a normal prior and only starts from the old means and widths. The last three "
     "rows are plain networks. `last layer only` keeps the old weights of all other layers."
 )
 # What it must beat to be of use.
@@ -148,10 +148,9 @@ def shortfalls(work: Work, gaps: Mapping[Any, dict[str, Any]]) -> list[str]:
     if work["old_examples"] is not None:
         told.append(f"The old classes were learnt from {work['old_examples']:,} pictures only.")
     told.append(
-        f"Settings were chosen on {work['chosen_on']:,} labelled pictures, more than a user with few labels would "
-        "have, "
-        f"and with {work['choosing']} seed{'s' if work['choosing'] > 1 else ''}. So some networks may not train "
-        "with the chosen setting; a large standard error shows where."
+        f"Settings were chosen on {work['chosen_on']:,} labelled pictures, with {work['choosing']} "
+        f"seed{'s' if work['choosing'] > 1 else ''}. A user with few labels would have fewer pictures. With other "
+        "seeds, training may fail at the chosen settings; a large standard error shows where."
     )
     return told
 

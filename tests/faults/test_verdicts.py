@@ -1,0 +1,213 @@
+"""The campaigns' verdicts: each finds the fault that it is for, and takes nothing else for it on a busy machine."""
+
+import asyncio
+import contextlib
+import importlib.util
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import attacks
+import ended_servers
+import pytest
+import served
+import soak
+from many_clients import Client, Pauses, ask_together
+from rows import Row
+from served import Process, Reference, in_threads
+from slow_clients import _is_disturbed
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+RUDE = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+
+
+class Answering:
+    """A server that gives the same answer to each request; None closes the connection without a word."""
+
+    def __init__(self, answer):
+        self.host, self.port, self._answer = None, None, answer
+        self._ready, self._over, self._loop = threading.Event(), None, None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def __enter__(self):
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *_):
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    async def _serve(self):
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._talk, "127.0.0.1", 0)
+        self.host, self.port = server.sockets[0].getsockname()
+        self._ready.set()
+        await self._over.wait()
+        server.close()
+
+    async def _talk(self, reader, writer):
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while self._answer is not None:
+                head = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
+                writer.write(self._answer)
+        writer.close()
+
+
+def counts_of(answer, *, pause=0.0):
+    """What one client counts; the program does not run for so many seconds after each connection is made."""
+    pauses = Pauses()
+    with Answering(answer) as place:
+        client = Client(place, 0, polite=False, pauses=pauses)
+        opening = asyncio.open_connection
+
+        async def opened_late(*where):
+            streams = await opening(*where)
+            time.sleep(pause)  # noqa: ASYNC251 -- the whole program stands still
+            return streams
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asyncio, "open_connection", opened_late)
+            ask_together([client], pauses, 0.3 + 2 * pause)
+    return client.counts
+
+
+def test_clients_count_answers_honest_refusals_and_what_is_neither():
+    assert set(counts_of(ANSWER)) == {"200"}
+    assert set(counts_of(BUSY)) == {"429"}
+    assert set(counts_of(RUDE)) == {"429 without Retry-After"}
+    assert set(counts_of(None)) == {"reset"}
+
+
+def test_a_client_that_did_not_run_does_not_blame_the_server():
+    assert set(counts_of(None, pause=0.7)) == {"late"}
+
+
+@pytest.mark.parametrize(
+    ("alone", "beside", "short", "disturbed"),
+    [
+        ([0.004] * 60, [0.2] * 60, True, True),
+        ([0.004] * 60, [0.03] * 60, True, False),  # below what other work does
+        ([0.1] * 60, [0.25] * 60, True, False),
+        ([0.004] * 60, [0.004] * 50 + [0.4] * 10, True, False),
+        ([0.004] * 400, [0.004] * 390 + [0.04] * 10, False, True),
+    ],
+)
+def test_good_requests_beside_slow_clients(alone, beside, short, disturbed):
+    assert _is_disturbed(alone, beside, short) is disturbed
+
+
+class Scripted(Process):
+    """A server whose responses are given."""
+
+    def __init__(self, *responses):
+        self.responses, self.asked_again = list(responses), 0
+
+    def ask(self, *_):
+        return self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
+
+
+def test_a_wrong_number_is_seen_and_a_busy_server_is_asked_again(monkeypatch):
+    monkeypatch.setattr(served.time, "sleep", lambda _: None)
+    right, wrong, busy = (200, {}, b"1"), (200, {}, b"2"), (503, {"retry-after": "1"}, b"")
+    server = Scripted(right, right, right, right, right, busy, busy, right, wrong, (500, {}, b""), busy)
+    good = Reference(server)
+    assert [good.holds() for _ in range(5)] == [True, True, False, False, False]
+    assert server.asked_again == 2 + served.ASKED
+    assert f"{server.asked_again} times" in server.again
+
+
+def test_an_error_in_a_thread_of_clients_is_not_lost():
+    with pytest.raises(ZeroDivisionError):
+        in_threads(lambda number: 1 / (number - 2), 4)
+
+
+def test_a_verdict_on_time_is_made_again_and_another_one_is_not(monkeypatch, capsys):
+    held = iter([False, False, True, False])
+    attack = lambda server, short: ([("x", next(held))], "note")  # noqa: E731
+    monkeypatch.setattr(attacks, "_TIMED", {attack})
+    assert attacks._row("a", attack, None, True).note == "note; 3 attempts"
+    monkeypatch.setattr(attacks, "_TIMED", set())
+    assert attacks._row("a", attack, None, True).lost == 1
+    always = lambda server, short: ([("x", False)], "note")  # noqa: E731
+    monkeypatch.setattr(attacks, "_TIMED", {always})
+    assert attacks._row("a", always, None, True).lost == 1
+    assert "attempt 3" in capsys.readouterr().err
+
+
+def test_work_that_goes_on_is_seen(monkeypatch):
+    used = iter([0.0, *[n * share for share in (0.5, 0.5) for n in range(1, 200)]])
+    busy = type("Busy", (), {"seconds": lambda self: next(used)})()
+    monkeypatch.setattr(attacks.time, "sleep", lambda _: None)
+    assert attacks._idle_after(busy, 30, float("inf")) is None
+    idle = type("Idle", (), {"seconds": lambda self: 1.0})()
+    assert attacks._idle_after(idle, 30, float("inf")) == 0.0
+
+
+def process_that(code):
+    """A process that has printed a line, as a server that can be told to end."""
+    process = Process.__new__(Process)
+    process.errors = served.tempfile.TemporaryFile("w+")
+    words = [sys.executable, "-c", f"import signal, sys, time\n{code}\nprint(flush=True)\ntime.sleep(600)"]
+    process.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=process.errors, text=True)
+    process.number = process.process.pid
+    process.process.stdout.readline()
+    return process
+
+
+ENDS = "signal.signal(signal.SIGTERM, lambda *_: [{}])"
+
+
+def test_how_a_server_ends(monkeypatch):
+    monkeypatch.setattr(ended_servers, "COMPUTING", 0.5)
+    assert ended_servers._ended(process_that(ENDS.format("sys.exit(0)"))) is None
+    assert "exit code 3" in ended_servers._ended(process_that(ENDS.format("sys.exit(3)")))
+    said = ENDS.format("print('broken', file=sys.stderr), sys.exit(0)")
+    assert "broken" in ended_servers._ended(process_that(said))
+    computing = ENDS.format("[None for _ in iter(lambda: time.process_time() > 0.8, True)], sys.exit(0)")
+    assert "computed" in ended_servers._ended(process_that(computing))
+    monkeypatch.setattr(Process.end, "__defaults__", (served.signal.SIGTERM, 0.2))
+    assert "exit code -9" in ended_servers._ended(process_that(ENDS.format("")))
+
+
+def test_mixed_traffic_takes_an_honest_refusal_and_nothing_else():
+    server = type("Server", (), {"asked_again": 0})()
+    assert soak._fine(server, (200, {}, b""), 200) is None
+    assert soak._fine(server, (503, {"retry-after": "1"}, b""), 200) is None
+    assert "503" in soak._fine(server, (503, {}, b""), 200)
+    assert "500" in soak._fine(server, (500, {}, b"why"), 200)
+    assert server.asked_again == 1
+
+
+def test_memory_that_was_hardly_looked_at_has_no_slope():
+    assert soak._slope([(0.0, 1 << 20)]) == (0.0, float("inf"))
+    slope, error = soak._slope([(float(second), second << 20) for second in range(40)])
+    assert (slope, error) == (pytest.approx(1 << 20), pytest.approx(0.0))
+
+
+def test_a_campaign_that_breaks_off_is_a_loss_and_the_next_ones_are_made(monkeypatch, capsys, tmp_path):
+    path = Path(attacks.__file__).with_name("__main__.py")
+    spec = importlib.util.spec_from_file_location("campaign_main", path)
+    campaign = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(campaign)
+    breaks, works = type(sys)("breaks"), type(sys)("works")
+
+    def rows(ledger, short):
+        yield Row("kill -9", "some", 2, 2, 0, 1.0)
+        raise AssertionError("the server did not start")
+
+    breaks.rows = rows
+    works.rows = lambda ledger, short: [Row("NaN", "more", 3, 3, 0, 1.0)]
+    monkeypatch.setitem(sys.modules, "breaks", breaks)
+    monkeypatch.setitem(sys.modules, "works", works)
+    monkeypatch.setattr(campaign, "CAMPAIGNS", {"one": "breaks", "two": "works"})
+    monkeypatch.setattr(campaign, "SHORT", tmp_path / "short.jsonl")
+    monkeypatch.setattr(sys, "argv", ["campaign", "--short"])
+    assert campaign.main() == 1
+    out = capsys.readouterr().out
+    assert [line.split()[:4] for line in out.splitlines() if line.startswith("NaN")] == [["NaN", "more", "3", "3"]]
+    assert "the server did not start" in out.partition("lost:")[2]
