@@ -138,6 +138,10 @@ def test_a_page_says_what_was_not_run_in_full_until_it_was() -> None:
     assert "of CIFAR-10 only horses were withheld" in unfinished(page)
     assert "MC dropout" not in unfinished(page)
     assert "horses" not in unfinished(page | {"numbers": {"every_class": {"classes": ["bird"]}}})
+    smaller = {"classes": ["bird"], "examples": 9000, "epochs": 20}
+    assert "every class in turn with 9,000 images and 20 epochs" in unfinished(
+        page | {"numbers": {"every_class": smaller}}
+    )
     assert unfinished({"name": "uci", "shortfalls": ["For lack of time, 3 fits were not computed.", "Other."]}) == (
         "Not run in full: 3 fits were not computed."
     )
