@@ -149,7 +149,8 @@ def test_a_page_says_what_was_not_run_in_full_until_it_was() -> None:
     assert unfinished(short) == "Not run in full: the study's training has 150 of its 600 epochs."
     whole = short | {"settings": {"study_epochs": 600}}
     assert unfinished(whole) == ""
-    assert unfinished(whole | {"numbers": {}}) == "Not run in full: the ELBO of the page's networks was not recorded."
+    without = "the ELBO of the page's networks was not recorded"
+    assert unfinished(whole | {"numbers": {}}) == f"Not run in full: {without}."
     horses = {"study": {"dropout": {"epochs": 400}, "variational": {"epochs": 200}}}
     page = {"name": "unseen-class", "settings": {"cifar": horses}, "numbers": {}}
     assert "as the study, variational has 200 of 700 epochs" in unfinished(page)
@@ -160,6 +161,10 @@ def test_a_page_says_what_was_not_run_in_full_until_it_was() -> None:
     assert "every class in turn with 9,000 images and 20 epochs" in unfinished(
         page | {"numbers": {"every_class": smaller}}
     )
+    # Every page with a posterior says so where its ELBO is not beside that of a network that knows nothing.
+    for name in ("regression-bands", "hyperpriors", "text"):
+        assert unfinished({"name": name, "numbers": {}}) == f"Not run in full: {without}."
+        assert unfinished({"name": name, "numbers": {"elbo": {}}}) == ""
     assert unfinished({"name": "uci", "shortfalls": ["For lack of time, 3 fits were not computed.", "Other."]}) == (
         "Not run in full: 3 fits were not computed."
     )
