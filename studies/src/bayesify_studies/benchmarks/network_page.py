@@ -61,6 +61,7 @@ def publish(files: Sequence[Path], results: Path) -> None:
             elif "failed" not in row:
                 rows[_key(row)] = row
     known["rows"] = list(rows.values())
+    known["pictures"] = [{"file": PICTURE, "caption": _CAPTION}]
     results.write_text(json.dumps(known, indent=1) + "\n")
     results.with_suffix(".md").write_text(page(known))
     draw(known["rows"], results.with_name(PICTURE))
