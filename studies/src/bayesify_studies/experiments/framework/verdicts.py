@@ -41,9 +41,8 @@ def _coin(numbers: Numbers) -> str:
 
 def _line(numbers: Numbers) -> str:
     return (
-        f"Yes. The grid differs from the exact posterior by at most {_small(numbers['largest_difference'])}. The error "
-        f"comes from "
-        "probability beyond the edges of the grid. Uncertainty grows away from the data."
+        f"The grid differs from the exact posterior by at most {_small(numbers['largest_difference'])}, and "
+        "uncertainty grows away from the data. The error comes from probability beyond the edges of the grid."
     )
 
 
@@ -66,9 +65,9 @@ def _uncertainty_kinds(numbers: Numbers) -> str:
             clean[row["method"]][row["examples"]] = row["epistemic"]["mean"]
     ratios = [one / clean["hmc"][examples] for examples, one in clean["variational"].items()]
     return (
-        f"HMC with four times the data: epistemic uncertainty {said['epistemic']}, aleatoric {said['aleatoric']}. "
-        f"With mean-field VI both fall at similar rates, but epistemic uncertainty is {min(ratios):.1f} to "
-        f"{max(ratios):.1f} times as large.{_unsettled(numbers['largest_r_hat'])}"
+        f"With four times the data, HMC's epistemic uncertainty {said['epistemic']} and its aleatoric "
+        f"{said['aleatoric']}. With mean-field VI both fall similarly, but epistemic uncertainty is "
+        f"{min(ratios):.1f} to {max(ratios):.1f} times as large.{_unsettled(numbers['largest_r_hat'])}"
     )
 
 
@@ -198,9 +197,9 @@ def _hyperpriors(numbers: Numbers) -> str:
         )
     alike, one = numbers["as_many_tries"]["less"]["tuned"], numbers["one_try"]["less"]["fixed"]
     return (
-        f"KL warm-up, five networks each: a hyperprior {word[settled(alike)]} compared with a tuned scale "
-        f"({_points(alike)}). One network each: it {word[settled(one)]} ({_points(one)}). Full KL, one network against "
-        f"five: it {word[settled(plain)]} ({_points(plain)})."
+        f"With KL warm-up and five networks each, a hyperprior {word[settled(alike)]} against a tuned scale "
+        f"({_points(alike)}). With one each, it {word[settled(one)]} ({_points(one)}). With full KL, one against five, "
+        f"it {word[settled(plain)]} ({_points(plain)})."
     )
 
 
@@ -310,7 +309,7 @@ def _transfer(numbers: Numbers) -> str:
         return f"{own.count(1)} of {len(own)}"
 
     return (
-        "Old weights help as a start, not as a prior. As a prior, the down-weighted old posterior significantly beats "
+        "Old weights help as a start, not as a prior. After correction, the discounted old posterior as prior beats "
         f"training from scratch in {better('nothing')} cases, fine-tuning in {better('tuned')} and the start alone in "
         f"{better('start')}."
     )
@@ -348,9 +347,9 @@ def _sbc(numbers: Numbers) -> str:
 
 def _defaults(numbers: Numbers) -> str:
     states, silent = numbers["states"], len(numbers["failed_without_warning"])
+    warned = f"{silent} of these failures gave no warning." if silent else "All of these failures gave a warning."
     return (
-        f"Of {numbers['fits']} fits at the defaults, {states['fine']} are fine and {states['failed']} failed. Of these "
-        f"failures, {silent} gave no warning."
+        f"Of {numbers['fits']} fits at the defaults, {states['fine']} are fine and {states['failed']} failed. {warned}"
     )
 
 
@@ -400,12 +399,12 @@ def _hmc_cifar10(numbers: Numbers) -> str:
 
 
 def _shift(numbers: Numbers) -> str:
-    kinds = {"Turned MNIST digits": numbers["digits"]["rotation"]}
+    kinds = {"turned MNIST digits, over all strengths": numbers["digits"]["rotation"]}
     if numbers.get("narrow"):
-        kinds["Corrupted CIFAR-10, narrow ResNet"] = numbers["narrow"]
+        kinds["corrupted CIFAR-10, narrow ResNet"] = numbers["narrow"]
     else:
-        kinds["Corrupted CIFAR-10"] = numbers["cifar10"]
-    return "Mean NLL over all strengths. " + " ".join(f"{kind}: {_best_of(scores)}." for kind, scores in kinds.items())
+        kinds["corrupted CIFAR-10"] = numbers["cifar10"]
+    return " ".join(f"Mean NLL on {kind}: {_best_of(scores)}." for kind, scores in kinds.items())
 
 
 def _best_of(scores: Numbers) -> str:
