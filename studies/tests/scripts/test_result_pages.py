@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bayesify_studies.experiments import NAMES
-from bayesify_studies.experiments.framework import code_state
+from bayesify_studies.experiments.framework import care, code_state
 from bayesify_studies.experiments.framework.page import markdown
 from bayesify_studies.experiments.framework.unfinished import FINDERS, unfinished
 from bayesify_studies.experiments.framework.verdicts import LONGEST, VERDICTS, verdict
@@ -169,6 +169,15 @@ def test_a_page_says_what_was_not_run_in_full_until_it_was() -> None:
         "Not run in full: 3 fits were not computed."
     )
     assert unfinished({"name": "coin"}) == ""
+
+
+def test_a_page_says_how_many_settings_each_method_got() -> None:
+    settings = {"scales": [0.3, 1.0], "rates": [1e-3, 3e-3, 1e-2], "powers": [1e-2, 1e-3, 1e-4, 1e-5]}
+    told = care.told({"name": "transfer", "settings": settings})
+    assert told.startswith("24 for the discounted old posterior (2 prior scales, 3 learning rates, 4 weights")
+    assert "6 for each other way" in told
+    assert care.told({"name": "coin", "settings": {}}) == ""
+    assert all(care.told(_results(name)) for name in care.SAID)
 
 
 @pytest.mark.parametrize("name", [name for name in FINDERS if name in PUBLISHED])
