@@ -67,6 +67,14 @@ def test_the_nearest_method_is_called_so_significantly_only_where_every_other_on
     assert told.startswith("SGHMC is nearest to HMC on all 2 data sets, significantly so on 1. Ensembles are nearer")
 
 
+def test_the_verdict_on_uci_says_whether_all_splits_were_fitted() -> None:
+    told = VERDICTS["uci"]
+    tables = {"boston": {"standing": "ahead", "splits": 20}, "protein": {"standing": "level", "splits": 5}}
+    assert told({"auto": tables}).endswith("and ahead on 1. Auto has all published splits: 20, of protein 5.")
+    tables["boston"]["splits"] = 9
+    assert "Auto has 5 to 9 splits of each table" in told({"auto": tables})
+
+
 def test_chains_that_are_colder_than_the_posterior_are_named_so() -> None:
     scores = {"ensemble": {"total_variation": 0.14, "networks": 2}, "sghmc": {"total_variation": 0.16, "networks": 2}}
     told = VERDICTS["hmc-cifar10"]
