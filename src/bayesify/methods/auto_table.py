@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import prior_for_tables
+from bayesify.methods.defaults import FEW_INPUTS, prior_for_tables
 
 # Products of examples, weights and chains that one core works through in a second of sampling.
 SPEED = 1.5e9
@@ -149,6 +149,9 @@ class Choice:
 _PRIOR = f"{FIRST_LAYER}=normal:1;*=normal:fan_in"
 # Logits of sure answers are large.
 _PRIOR_OF_CLASSES = f"{FIRST_LAYER}=normal:1;{LAST_LAYER}=normal:3;*=normal:fan_in"
+# A function of one to three inputs may bend or jump anywhere, which needs large weights: with a scale of 1, HMC missed
+# the jumps of a step function.
+_SCALE_OF_FEW_INPUTS = 4
 _SMOOTH: Mapping[str, Any] = MappingProxyType({"units": (30, 30), "activation": "tanh"})
 _SAMPLING_COST = "about two minutes of one core at most, or the time allowed"
 _SAMPLED = "the posterior itself can be sampled in the time allowed"
@@ -460,6 +463,8 @@ def _chosen(row: Row, problem: Problem) -> Choice:
     title = CARDS[row.method].title
     reason = f"{title} for {describe(problem)}: {row.reason}"
     prior = row.prior if problem.weights is None else None
+    if row.samples and prior is not None and problem.kind == "regression" and problem.inputs < FEW_INPUTS:
+        prior = prior.replace(f"{FIRST_LAYER}=normal:1", f"{FIRST_LAYER}=normal:{_SCALE_OF_FEW_INPUTS}")
     if prior == OF_TABLES:
         prior = prior_for_tables(problem.kind, problem.rows, problem.inputs, row.method) or "normal:1"
     return Choice(

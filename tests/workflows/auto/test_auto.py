@@ -256,3 +256,9 @@ def test_a_setting_of_a_network_is_no_setting_of_the_choice():
     x, y = torch.randn(40, 2), torch.randn(40)
     with pytest.raises(TypeError, match=r"units is a setting of a network: give one, such as bf.Auto\("):
         bf.Auto(likelihood="gaussian").fit((x, y), units=(10,), progress=False)
+
+
+def test_tables_of_few_inputs_have_a_prior_that_allows_jumps():
+    assert choose(Problem("regression", rows=400, inputs=1)).prior.startswith("FIRST=normal:4;")
+    assert choose(Problem("regression", rows=400, inputs=4)).prior.startswith("FIRST=normal:1;")
+    assert choose(Problem("classification", rows=400, inputs=2, outputs=2)).prior.startswith("FIRST=normal:1;")
