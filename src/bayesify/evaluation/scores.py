@@ -243,10 +243,10 @@ class Evaluation:
     )
     accuracy_at_90: float | None = measured(
         heading="accuracy at 90%",
-        title="accuracy with the least sure tenth withheld",
+        title="accuracy among the 90% most certain predictions",
         form=".2%",
         better="higher",
-        sentence="accuracy when the least sure tenth is withheld",
+        sentence="accuracy among the 90% most certain predictions",
         measure=lambda p: p.curve.accuracy_at(0.9),
         kinds=(CLASSIFICATION,),
         note="surest 90%",

@@ -119,7 +119,8 @@ def tried_promise(
             refusal = calibrate(method, first, max_error, confidence, by=by, draws=draws, seed=seed)
             predictive = method.predict(second[0], draws=draws, seed=seed)
         except ValueError as problem:
-            raise HTTPException(422, str(problem)) from None
+            # The name of an argument means nothing on a page.
+            raise HTTPException(422, str(problem).replace("max_error=", "an error of ")) from None
         finally:
             method.guarantees = kept
     accepted = refusal.accept(predictive)
