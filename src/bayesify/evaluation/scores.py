@@ -243,10 +243,10 @@ class Evaluation:
     )
     accuracy_at_90: float | None = measured(
         heading="accuracy at 90%",
-        title="accuracy among the 90% most certain predictions",
+        title="accuracy with the least sure tenth withheld",
         form=".2%",
         better="higher",
-        sentence="accuracy among the 90% most certain predictions",
+        sentence="accuracy when the least sure tenth is withheld",
         measure=lambda p: p.curve.accuracy_at(0.9),
         kinds=(CLASSIFICATION,),
         note="surest 90%",
