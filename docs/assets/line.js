@@ -23,7 +23,7 @@
     svg.innerHTML = band(noise ** 2, 0.18) + band(0, 0.35) +
       `<line x1="${X(-4)}" y1="${Y(m[0] - 4 * m[1])}" x2="${X(4)}" y2="${Y(m[0] + 4 * m[1])}" stroke="#5c6bc0" stroke-width="2"/>` +
       points.map(([x, y]) => `<circle cx="${X(x)}" cy="${Y(y)}" r="5" fill="currentColor"/>`).join("");
-    box.querySelector("p").textContent = `${points.length === 1 ? "1 point" : `${points.length} points`}. Line: ${m[0].toFixed(2)} ${m[1] < 0 ? "-" : "+"} ${Math.abs(m[1]).toFixed(2)} x. Dark band: 90% of the lines. Light band: 90% of new points.`;
+    box.querySelector("p").textContent = `${points.length} points. Line: ${m[0].toFixed(2)} + ${m[1].toFixed(2)} x. Dark band: 90% of the lines. Light band: 90% of new points.`;
   };
   svg.addEventListener("click", (event) => {
     const place = svg.getBoundingClientRect(), k = 640 / place.width;

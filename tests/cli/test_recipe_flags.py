@@ -39,13 +39,6 @@ def test_the_help_of_an_option_names_its_methods(name):
     assert FLAGS[name].help.startswith(f"For {owners_of(name)}: ")
 
 
-def test_the_help_of_the_learning_rate_tells_images_from_tables():
-    for card in (card for card in CARDS.values() if card.own_rate and not card.finds_rate):
-        pictures, rows = (card.settings_for("classification", images=flag)["learning_rate"] for flag in (True, False))
-        assert f"{card.name} {pictures:g}" in FLAGS["learning_rate"].help
-        assert pictures == rows or f"with tables {rows:g}" in FLAGS["learning_rate"].help
-
-
 @pytest.mark.parametrize("name", CARDS)
 def test_every_option_of_a_card_reaches_the_recipe(name):
     values = {"family": "low_rank"}

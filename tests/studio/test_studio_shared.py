@@ -232,7 +232,6 @@ def test_a_dropped_table_has_a_check_for_unknown_inputs(ask):
     ("changes", "words"),
     [
         ({"text": "x"}, "expected rows below the header"),
-        ({"text": ""}, "broken.csv: the file is empty"),
         ({"target": "nowhere"}, "unknown target of broken.csv: 'nowhere'"),
         ({"method": "magic"}, "method must be auto or one of point"),
         ({"method": "hmc", "text": "a,b\n" + "1,2\n" * 5001}, "a table may have 5,000"),
@@ -243,13 +242,6 @@ def test_a_table_that_cannot_be_used_is_refused_in_words(ask, changes, words):
     assert status == 422
     assert words in said
     assert "/tmp" not in said
-
-
-def test_a_table_is_named_as_its_visitor_named_it(ask):
-    again = {"name": "twice.csv", "text": table(), "method": "point"}
-    assert ask("own/table", again)["name"] == "twice"
-    status, said = ask("own/table", {**again, "target": "nowhere"})
-    assert (status, said.split(":")[0]) == (422, "unknown target of twice.csv")
 
 
 def packed(folder, **changes):

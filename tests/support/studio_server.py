@@ -1,7 +1,6 @@
 """Small runs and the real server, for the tests of the studio's API and of its pages."""
 
 import contextlib
-import functools
 import threading
 import time
 
@@ -10,7 +9,7 @@ import uvicorn
 from bayesify.cli import main
 from bayesify.serving import Registry
 from bayesify.serving.app import create_app
-from bayesify.studio import attach
+from bayesify.studio import attach, results_page
 
 METHODS = ("point", "ensemble", "variational")
 
@@ -41,12 +40,9 @@ def make_runs(folder):
 @contextlib.contextmanager
 def serving(folders, reproduced):
     """The address of a server over these runs, whose Results page looks into `reproduced`."""
+    held, results_page.PLACES = results_page.PLACES, (str(reproduced),)
     registry = Registry(list(folders), threads=1)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            create_app(registry, pages=functools.partial(attach, results=reproduced)), port=0, log_level="error"
-        )
-    )
+    server = uvicorn.Server(uvicorn.Config(create_app(registry, pages=attach), port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
@@ -58,3 +54,4 @@ def serving(folders, reproduced):
     finally:
         server.should_exit = True
         thread.join(120)
+        results_page.PLACES = held

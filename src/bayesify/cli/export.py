@@ -54,7 +54,7 @@ def export(
     ] = None,
     int8: Annotated[bool, typer.Option("--int8", help="For onnx: round weights to eight bits.")] = False,
     prepared: Annotated[
-        bool, typer.Option("--prepared", help="The graph takes prepared inputs: prepare raw inputs yourself.")
+        bool, typer.Option("--prepared", help="The graph takes prepared inputs and leaves raw ones to you.")
     ] = False,
     example: Annotated[
         Path | None,

@@ -57,9 +57,7 @@ def _learning_rates() -> str:
             rates.append(f"{card.name} found from the data")
             continue
         classes, numbers = (card.settings_for(kind)["learning_rate"] for kind in ("classification", "regression"))
-        pictures = card.settings_for("classification", images=True)["learning_rate"]
-        own = f"{classes:g}" if pictures == classes else f"{pictures:g}, with tables {classes:g}"
-        rates.append(f"{card.name} {own}{'' if numbers == classes else f', {numbers:g} for regression'}")
+        rates.append(f"{card.name} {classes:g}{'' if numbers == classes else f', {numbers:g} for regression'}")
     return f"(default: {images:g}; tables {tables:g}; {'; '.join(rates)})"
 
 

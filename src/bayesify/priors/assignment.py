@@ -233,6 +233,7 @@ def _scale_and_mean(prior: Prior, weight: Weight, variable: int | None, given: T
         return prior.scale_and_mean(weight)
     scale = 1.0 if variable is not None else prior.scale_for(weight.fan_in)
     if isinstance(prior, Pretrained):
-        own = None if given is None else given[weight.start : weight.start + weight.size]
-        return scale, prior.centre(weight.name, weight.shape, own)
+        if given is None:
+            raise ValueError(f"{prior.text} is centred on the weights of a network: pass given=network.initial")
+        return scale, given[weight.start : weight.start + weight.size].detach()
     return scale, prior.mean

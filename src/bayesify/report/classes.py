@@ -31,7 +31,7 @@ def by_class(report: Report, results: Sequence[MethodResult]) -> None:
     ]
     heads = [Column("class"), Column("examples", ",d"), Column("share", ".1%")]
     alone = len(results) == 1
-    heads += [Column("recall", ".1%") if alone else Column(result.label, ".1%", note="recall") for result in results]
+    heads += [Column("recall" if alone else result.label, ".1%", note="recall") for result in results]
     report.table(heads, rows, "Recall: the share of a class's examples that are predicted right.")
     if alone and len(counts) <= _MOST_COLUMNS:
         listed = [[name, *row] for name, row in zip(first.recall, first.confusion, strict=True)]

@@ -148,7 +148,7 @@ def galleries(
     report: Report, results: Sequence[MethodResult], images: Any, class_names: Sequence[str], at_least: float
 ) -> None:
     """The least confident images and the confident mistakes of every method."""
-    report.section("Least confident predictions and mistakes")
+    report.section("Worth a second look")
     alone = len(results) == 1
     least = [
         shown_examples.gallery(result, images, class_names, mistakes=False, named=not alone)[0] for result in results
@@ -161,7 +161,7 @@ def galleries(
     counts = {result.label: _mistakes(result, at_least) for result in results}
     data = {label: {"mistakes": made, "confident_mistakes": sure} for label, (made, sure) in counts.items()}
     made = list_by_label({label: f"{made:,} and {sure:,}" for label, (made, sure) in counts.items()})
-    first = "The known test images with the least confident predictions."
+    first = "The known test images with the least confident predictions. Are they hard for you too?"
     second = f"Mistakes, most confident first. Number in total and with at least {at_least:.0%} confidence: {made}."
     words = [f"The images that {result.label} is least sure of" for result in results]
     more = [
@@ -184,7 +184,7 @@ def _about_entropies(results: Sequence[MethodResult]) -> str:
     opening = f"The entropy of each prediction. The largest possible one is {largest:.2f} nats."
     if all(result.unknown is None for result in results):
         medians = list_by_label({result.label: _median(result.predictive, largest) for result in results})
-        return f"{opening} The inputs at the right are the least certain. Median, in percent of the largest: {medians}."
+        return f"{opening} Inputs at the right are worth a second look. Median, in percent of the largest: {medians}."
     pairs = list_by_label(
         {
             r.label: f"{_median(r.predictive, largest)} and {_median(r.unknown, largest)}"
@@ -238,8 +238,7 @@ def _reliability_data(result: MethodResult, predictive: Any) -> dict[str, Any]:
 
 
 def _short(unknown_name: str) -> str:
-    short = unknown_name.removeprefix("the ")
-    return short if len(short) <= 18 else "unknown"
+    return unknown_name if len(unknown_name) <= 18 else "unknown"
 
 
 def images_of(inputs: Any) -> Any:

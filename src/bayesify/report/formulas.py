@@ -171,7 +171,7 @@ _RISK = Definition(
         ]
     ),
     "accuracy(0.9) = 1 - risk(0.9), risk(c) = mistakes / predictions among the surest share c",
-    "The accuracy among the 90% most certain predictions.",
+    "The accuracy when the least sure tenth of the predictions is withheld.",
 )
 _AUROC = Definition(
     SCORES["auroc"].heading,

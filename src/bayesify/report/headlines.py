@@ -28,7 +28,7 @@ def headline(report: Report, seeds: Seeds, *, unknown_name: str, at_least: float
         share = scoring.over_seeds(same, lambda result: share_confident(result, at_least))
         confident[same[0].label] = f"{0.0 if share is None else share.mean:.0%}"
     report.headline(
-        f"No label is right for {unknown_name}. Share of these inputs with at least {at_least:.0%} confidence: "
+        f"No label is right for {unknown_name}. Share that still gets one with at least {at_least:.0%} confidence: "
         f"{list_by_label(confident)}."
     )
 
@@ -42,8 +42,8 @@ def _most_accurate(seeds: Seeds) -> str:
     best, surest = (max(part, key=lambda label: _mean(part[label])) for part in (right, at_90))
     several = f", the mean over {len(seeds.runs)} {seeds.unit}" if len(seeds.runs) > 1 else ""
     reached = f"{_mean(at_90[surest]):.1%}"
-    most_certain = f"Among its 90% most certain predictions, {'it' if surest == best else surest} gets {reached} right."
-    return f"{best} gets {_mean(right[best]):.1%} of {count:,} test examples right{several}. {most_certain}"
+    withheld = f"with the least sure tenth withheld, {'it' if surest == best else surest} reaches {reached}"
+    return f"{best} gets {_mean(right[best]):.1%} of {count:,} test examples right{several}; {withheld}."
 
 
 def _notices_best(results: Sequence[MethodResult], unknown_name: str) -> str:

@@ -94,7 +94,7 @@ def intervals(report: Report, results: Sequence[MethodResult]) -> None:
         [
             f"Below the diagonal, intervals are too narrow. The 95% intervals contain {inside} of the targets.",
             "Real errors against predicted errors. Above the diagonal, errors are larger than predicted.",
-            "Squared error of the most certain predictions. It should rise to the right: certain predictions err less.",
+            "Squared error of the most certain predictions. A curve that rises to the right ranks them well.",
         ],
     )
 

@@ -52,7 +52,7 @@ def reported_scores(kind: str, at_least: float = 0.9) -> dict[str, ReportedScore
     }
     if kind == "classification":
         confident = Score(
-            heading="unknown accepted",
+            heading="sure of unknown",
             title="share of the unknown inputs with high confidence",
             form=".1%",
             better="lower",

@@ -119,8 +119,7 @@ def tried_promise(
             refusal = calibrate(method, first, max_error, confidence, by=by, draws=draws, seed=seed)
             predictive = method.predict(second[0], draws=draws, seed=seed)
         except ValueError as problem:
-            # The name of an argument means nothing on a page.
-            raise HTTPException(422, str(problem).replace("max_error=", "an error of ")) from None
+            raise HTTPException(422, str(problem)) from None
         finally:
             method.guarantees = kept
     accepted = refusal.accept(predictive)

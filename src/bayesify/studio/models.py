@@ -145,8 +145,7 @@ class ModelStore:
     def examples(self, name: str) -> Examples:
         model = self.get(name)
         if name in self._own and not _may_read(model):
-            gone = f"{name} was trained on data that is not here, so it has no test examples to show"
-            raise HTTPException(409, f"{gone}: serve it by its path where its data is")
+            raise HTTPException(409, f"{name} was trained on data that is not here, so it has no test examples to show")
         # Runs on the same data with the same preparation share their test examples.
         key = json.dumps([model.config.get("data"), model.config.get("network")], sort_keys=True)
         with self._lock:

@@ -72,7 +72,7 @@ class OwnTable(BaseModel):
     """A table as text, its target column, and the method to train on it."""
 
     name: str = Field(max_length=200)
-    text: str = Field(max_length=6_000_000)
+    text: str = Field(min_length=1, max_length=6_000_000)
     target: str | None = Field(default=None, max_length=200)
     method: str = Field(default=AUTO, max_length=40)
     withhold: str | None = Field(default=None, max_length=200)
@@ -206,8 +206,6 @@ class OwnRuns:
             if not isinstance(wrong, _REFUSED):
                 raise
             words = next(iter(str(wrong).strip().splitlines()), "").replace(f"{folder}/", "").replace(str(folder), name)
-            # A second table of the same name is stored under another one, which the visitor does not know.
-            words = words.replace(f"{name}.csv", f"{stem}.csv")
             raise HTTPException(422, words or f"{given[:60]} cannot be used: {type(wrong).__name__}") from None
 
 

@@ -37,9 +37,7 @@ def router(chosen: Path | None) -> APIRouter:
         files = [] if folder is None else _files(folder)
         for number, path in enumerate(files):
             if path.stem == name:
-                heading, opening, verdict = _page(path)
-                asked = opening if opening.endswith("?") else ""
-                return {"number": number, "heading": heading, "question": asked, "verdict": verdict, **_read(path)[0]}
+                return {"number": number, "heading": _page(path)[0], **_read(path)[0]}
         raise HTTPException(
             404, f"there is no result called {name[:40]!r}{nearest(name[:40], [f.stem for f in files])}"
         )

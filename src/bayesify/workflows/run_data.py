@@ -48,24 +48,6 @@ class Examples:
     notices: tuple[str, ...] = ()
 
 
-def withheld_in_words(names: Sequence[str]) -> str:
-    """Withheld classes as they read in a sentence.
-
-    Args:
-        names: of the classes, at least one.
-
-    Returns:
-        Words after which a sentence may go on.
-
-    Examples:
-        >>> withheld_in_words(["3"]), withheld_in_words(["3", "5", "8"])
-        ('the withheld class 3', 'the withheld classes 3, 5 and 8')
-
-    """
-    *first, last = names
-    return f"the withheld classes {', '.join(first)} and {last}" if first else f"the withheld class {last}"
-
-
 def preparation_of(config: Mapping[str, Any], run: Path) -> Preparation:
     """The preparation that is saved with a run; a run that was fitted in Python takes its inputs unchanged."""
     plain = (config.get("data") or {}).get("preparation")
@@ -134,8 +116,9 @@ def examples_of(config: dict[str, Any], run: Path, data: str | None = None) -> E
         if len(prepared.test[1]) == 0:
             raise RunError(f"{run} was trained on all rows of {raw.name}: give test examples with --data FILE")
         unknown = prepared.unknown if prepared.unknown is not None and len(prepared.unknown) else None
+        withheld = ", ".join(config["data"].get("withheld") or [])
         what = f"the test part of {raw.name}"
-        about_unknown = withheld_in_words(config["data"].get("withheld") or []) if unknown is not None else None
+        about_unknown = f"withheld: {withheld}" if unknown is not None else None
         return Examples(*prepared.test, what, unknown, about_unknown, prepared.train)
     if data is None:
         raise RunError(
@@ -315,7 +298,7 @@ def _other_data(config: dict[str, Any], raw: DataSet, recipe: Recipe, preparatio
     if bool(is_unknown.all()):
         raise DataError(f"{raw.name} has only withheld classes: give it as --ood")
     unknown = inputs[is_unknown] if bool(is_unknown.any()) else None
-    unknown_what = withheld_in_words(about["withheld"]) if unknown is not None else None
+    unknown_what = f"withheld: {', '.join(about['withheld'])}" if unknown is not None else None
     return Examples(inputs[~is_unknown], labels[~is_unknown], what, unknown, unknown_what, notices=notices)
 
 
@@ -340,7 +323,7 @@ def _other_table(config: dict[str, Any], recipe: Recipe, preparation: Preparatio
     if bool(is_unknown.all()):
         raise DataError(f"{recipe.data} has only withheld classes: give it as --ood")
     unknown = inputs[is_unknown] if bool(is_unknown.any()) else None
-    unknown_what = withheld_in_words(withheld) if unknown is not None else None
+    unknown_what = f"withheld: {', '.join(withheld)}" if unknown is not None else None
     return Examples(inputs[~is_unknown], rows.y[~is_unknown], what, unknown, unknown_what, notices=rows.notices)
 
 

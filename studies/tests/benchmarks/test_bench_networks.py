@@ -55,10 +55,7 @@ def test_the_page_has_the_ratios_of_the_rows_and_a_later_file_replaces_rows(tmp_
     assert "takes 2.00 to 2.00 times as long" in results.with_suffix(".md").read_text()
     network_page.publish(files[1:], results)
     text = results.with_suffix(".md").read_text()
-    assert "step of these networks takes 1.20 to 1.20 times as long as a plain one" in text
-    assert f"]({network_page.PICTURE})" in text
-    assert results.with_name(network_page.PICTURE).stat().st_size > 1000
-    assert json.loads(results.read_text())["pictures"][0]["file"] == network_page.PICTURE
+    assert "takes 1.20 to 1.20 times as long as a plain one on the networks below" in text
     assert "Measured on one Card" in text
     assert "| BERT-base, bfloat16 † | variational | 12.00 | 10.00 | 1.20 |" in text
     # The eager step beside the plain one of the same process.

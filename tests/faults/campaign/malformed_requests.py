@@ -114,9 +114,7 @@ def _answer(line, sent, hang):
             if time.monotonic() > until:
                 raise
             if not ended:
-                # The server may have broken off in the meantime: then the next `recv` says so.
-                with contextlib.suppress(OSError):
-                    line.shutdown(socket.SHUT_WR)
+                line.shutdown(socket.SHUT_WR)
                 line.settimeout(hang)
                 ended = True
             continue

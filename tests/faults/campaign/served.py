@@ -98,9 +98,8 @@ class Process:
 
     def said(self):
         """What it has printed as errors."""
-        # Not by `seek`: the server writes at the same offset, and would overwrite what it has printed.
-        file = self.errors.fileno()
-        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
+        self.errors.seek(0)
+        return self.errors.read()
 
     def alive(self):
         return self.process.poll() is None

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from bayesify import runs
 from bayesify.errors import nearest
 from bayesify.functional.inputs import count
 from bayesify.methods import saving
-from bayesify.methods.agreement import DRAWS, agreement, predictive_spread, recorded
+from bayesify.methods.agreement import DRAWS, agreement, predictive_spread
 from bayesify.methods.arguments import explained_arguments
 from bayesify.methods.arviz_tree import tree_of
 from bayesify.methods.hmc.chains import Chains
@@ -38,9 +38,9 @@ from bayesify.methods.method import Method
 from bayesify.methods.over_processes import claimed, first_only, over_processes, start_alike
 from bayesify.priors import WeightPrior
 from bayesify.training import data_identity
-from bayesify.training.batches import Examples, as_inputs
+from bayesify.training.batches import Batch, Examples, as_inputs
 from bayesify.training.loop import History
-from bayesify.training.warnings import chains_disagree, diverged_often
+from bayesify.training.warnings import chains_disagree
 
 # A step without a compiler costs about this much per activation of a chain; compiling costs seconds.
 _SECONDS_PER_ACTIVATION = 4e-9
@@ -48,6 +48,9 @@ _SECONDS_TO_COMPILE = 100.0
 _TYPICAL_LEAPFROGS = 60
 # R-hat of a few draws is noise.
 _FEWEST_DRAWS = 10
+
+
+_NO_STEPS = "hmc has no training steps that a loop of your own could make: call fit(data)"
 
 
 class HMC(Chains):
@@ -255,28 +258,22 @@ class HMC(Chains):
         return diagnose(self, x)
 
     def own_checks(self, x: Any) -> dict[str, str | None]:
-        """Whether the chains predict so differently that their mean is uncertain, and whether many proposals diverged.
+        """Whether the chains predict so differently that their mean is uncertain.
 
         Args:
             x: not used: convergence is judged at the inputs that `fit` chose.
 
         """
-        if not isinstance(self.plan, Sampling):
-            return {}
-        proposals = self.chains * self.plan.samples * self.plan.thin
-        texts = {"divergences": diverged_often(self.store.divergences, proposals)}
         if self.chains < 2 or self.store.drawn < _FEWEST_DRAWS or not self.inputs.numel():
-            return texts
+            return {}
         predictions = self.predictions_by_chain()
         spread = predictive_spread(predictions, self.predict(self.inputs, draws=DRAWS, seed=self.seed))
         found = agreement(predictions, self.noise_by_chain, spread)
         cure = "sample longer, with more warm_up= and samples=, or use a narrower prior"
         error = found.get("chain_error", math.inf)
         drawn = int(predictions.shape[1])
-        if self.history.records:
-            self.history.records[-1] |= recorded(found)
         text = chains_disagree(found["r_hat"], found["effective_draws"], self.chains, drawn, cure, error)
-        return {**texts, "chains_disagree": text}
+        return {"chains_disagree": text}
 
     def to_arviz(self, x: Any = None, *, data: Any = None, draws: int = 1000, seed: int = 0) -> Any:
         """The draws by tensor name, sample statistics and predictions, for ArviZ (needs `bayesify[mcmc]`).
@@ -293,7 +290,22 @@ class HMC(Chains):
         """
         return tree_of(self, self.inputs if x is None else x, data, draws, seed, sample_statistics(self))
 
+    def loop_optimizer(self, **settings: Any) -> NoReturn:
+        """Refuse a training loop of one's own: HMC has no training steps.
+
+        Args:
+            **settings: not used.
+
+        Raises:
+            ValueError: always.
+
+        """
+        raise ValueError(_NO_STEPS)
+
     # What the above is made of.
+
+    def _loop_objective(self, batches: list[Batch], step: int, share: float, draws: int) -> NoReturn:
+        raise ValueError(_NO_STEPS)
 
     @property
     def _sampling(self) -> Sampling:

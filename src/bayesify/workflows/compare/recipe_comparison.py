@@ -20,7 +20,7 @@ from bayesify.workflows.compare.comparison import Row, TrainedResult, summarise
 from bayesify.workflows.compare.comparison_parts import PARTS, ComparisonParts
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import DRAWS, Recipe
-from bayesify.workflows.run_data import as_images, withheld_in_words
+from bayesify.workflows.run_data import as_images
 from bayesify.workflows.train import check_device, claimed, write_metrics
 
 
@@ -150,7 +150,7 @@ def _report(out: Path, results: Sequence[Sequence[TrainedResult]], prepared: Pre
         class_names=prepared.class_names or None,
         known=None if images is None else (images, prepared.test[1]),
         unknown=unknown,
-        unknown_name=withheld_in_words(about["withheld"]) if about["withheld"] else "the unknown inputs",
+        unknown_name=", ".join(about["withheld"]) or "the unknown inputs",
         inputs=prepared.test[0],
         seeds=results,
         repeated=repeated,

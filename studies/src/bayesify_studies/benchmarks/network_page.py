@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bayesify.plots import style
-
 Row = dict[str, Any]
 TITLES = {
     "resnet18": "ResNet-18",
@@ -34,8 +32,6 @@ METHODS = {
 }
 PRECISIONS = {"bfloat16": "bfloat16", "tf32": "TF32"}
 STEP, FLIPOUT, EAGER, MEMORY, ENSEMBLE, LAPLACE, PREDICTION, COMPILING = 1.25, 2.2, 1.8, 1.8, 0.7, 60.0, 1.03, 1.5
-PICTURE = "network-speed-steps.png"
-_CAPTION = "Time of a compiled training step, relative to a compiled plain step of the same network. Less is better."
 _EARLIER = (
     "A row with † has a number from an earlier run with earlier code. Where only one of the two numbers of a ratio is "
     "from an earlier run, the ratio compares two runs. These rows count for the goals too."
@@ -61,35 +57,8 @@ def publish(files: Sequence[Path], results: Path) -> None:
             elif "failed" not in row:
                 rows[_key(row)] = row
     known["rows"] = list(rows.values())
-    known["pictures"] = [{"file": PICTURE, "caption": _CAPTION}]
     results.write_text(json.dumps(known, indent=1) + "\n")
     results.with_suffix(".md").write_text(page(known))
-    draw(known["rows"], results.with_name(PICTURE))
-
-
-def draw(rows: Sequence[Row], path: Path) -> None:
-    """A bar for each compiled step that trains one network and has a plain step beside it."""
-    found = [
-        (f"{TITLES[network]}, {PRECISIONS[precision]}: {METHODS[row['method']]}", row["method"], ratio)
-        for network, precision, row in _steps(rows)
-        if row["method"] != "ensemble" and (ratio := _alike(rows, row)) is not None
-    ][::-1]
-    if not found:
-        return
-    names, methods, ratios = zip(*found, strict=True)
-    figure = style.new_figure(7.0, 0.9 + 0.3 * len(found))
-    axes = figure.add_subplot()
-    ours, others = style.METHOD_LOOKS["variational"].color, style.tint(style.MUTED)
-    colors = [ours if method == "variational" else others for method in methods]
-    places = range(len(found))
-    axes.barh(places, ratios, color=colors, height=0.7)
-    axes.set_yticks(places, names)
-    for place, ratio in zip(places, ratios, strict=True):
-        axes.annotate(f" {ratio:.2f}", (ratio, place), va="center", fontsize=style.SMALL_SIZE)
-    style.dress(axes, title="A training step, in plain steps", x="times a plain step", grid="x")
-    style.guide(axes, x=1.0)
-    axes.margins(x=0.12)
-    figure.savefig(path, dpi=110)
 
 
 _MISSED = (
@@ -119,8 +88,8 @@ def page(measured: dict[str, Any]) -> str:
     answer = "No step has been measured with a plain one beside it."
     if ratios:
         answer = (
-            f"**A variational training step of these networks takes {min(ratios):.2f} to {max(ratios):.2f} times as "
-            "long as a plain one, if both are compiled and captured in a graph.**"
+            f"**A variational training step takes {min(ratios):.2f} to {max(ratios):.2f} times as long as a plain one "
+            "on the networks below, if both are compiled and captured in a graph.**"
         )
     card = measured["machine"].get("gpu", measured["machine"].get("processor", "an unknown machine"))
     versions = f"torch {measured['machine'].get('torch', '?')}, Python {measured['machine'].get('python', '?')}"
@@ -128,7 +97,6 @@ def page(measured: dict[str, Any]) -> str:
         "# Speed of known networks",
         "How much longer do ResNets, ViT, BERT and GPT-2 train if they are made Bayesian?",
         answer,
-        f"![{_CAPTION}]({PICTURE})\n\n{_CAPTION}" if ratios else "",
         f"Measured on one {card} with {versions}.",
         "Batches: " + "; ".join(f"{TITLES[name]} {text}" for name, text in BATCHES.items()) + ". Dropout is off.",
         _EARLIER if any(row.get("earlier") for row in rows) else "",

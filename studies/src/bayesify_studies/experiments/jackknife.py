@@ -95,10 +95,11 @@ def _of(own: list[Mapping[str, Any]], way: str, what: str) -> dict[str, Any]:
 def _answer(coverage: Mapping[str, Any], narrower: Mapping[str, Any]) -> str:
     means = [one["jackknife+"]["mean"] for one in coverage.values()]
     signs = [settled(one) for one in narrower.values()]
+    kept = "Yes" if min(means) >= 1 - 2 * ALPHA else "No"
     return (
-        f"Jackknife+ covers {min(means):.1%} to {max(means):.1%} of the targets, and guarantees {1 - 2 * ALPHA:.0%}. "
-        f"Its intervals are significantly narrower than those of split conformal on {signs.count(-1)} of {len(signs)} "
-        f"tables, and wider on {signs.count(1)}."
+        f"{kept}. Jackknife+ guarantees a coverage of {1 - 2 * ALPHA:.0%} and reaches {min(means):.1%} to "
+        f"{max(means):.1%}. Compared with split conformal, its intervals are significantly narrower on "
+        f"{signs.count(-1)} of {len(signs)} tables and wider on {signs.count(1)}."
     )
 
 

@@ -2,9 +2,7 @@
 import { s } from "../dom.js";
 
 export function axes({ width = 520, height = 310, x, y, label }) {
-  // The numbers of the vertical axis need room beside its name, at about 7.2 pixels a letter.
-  const longest = Math.max(...ticks(y).map((value) => (y.format ?? plain)(value).length), 0);
-  const left = Math.max(56, 27 + 7.2 * longest), right = 14, top = 12, bottom = 42;
+  const left = 56, right = 14, top = 12, bottom = 42;
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   const at = { x: scale(x, left, width - right), y: scale(y, height - bottom, top) };
   for (const value of ticks(x)) {

@@ -3,12 +3,10 @@ import { h, select, button, percent, problem } from "../dom.js";
 import { get } from "../api.js";
 
 const ERRORS = ["0.005", "0.01", "0.02", "0.05", "0.1"];
-// Small test sets support this error too, so that the first press finds a threshold.
-const FIRST = "0.05";
 
 // `asked()` has the settings of the page; `use(threshold)` moves its slider.
 export function guaranteeChooser(asked, use) {
-  let error = FIRST;
+  let error = "0.01";
   const found = h("p", { class: "note", role: "status" });
   const find = button("Find the threshold", async () => {
     find.disabled = true;
@@ -24,7 +22,7 @@ export function guaranteeChooser(asked, use) {
     } finally {
       find.disabled = false;
     }
-  });
+  }, { class: "small" });
   return h("section", { class: "card", "aria-label": "Choose an error" }, h("div", { class: "row chooser" },
     select({ label: "Or choose the error to allow among accepted answers (95% confidence)", options: ERRORS.map((value) => [value, percent(Number(value))]), value: error, onchange: (value) => { error = value; } }), find), found);
 }

@@ -68,11 +68,10 @@ async function one(place, name, urls) {
   }
   const content = result.content ?? {};
   place.append(h("p", {}, h("a", { href: "?page=results" }, "← All results")),
-    h("div", { class: "head" }, h("div", {}, h("h1", {}, content.title || result.heading || result.name), content.question || result.question ? h("p", { class: "lead" }, content.question || result.question) : null), exporting(result.name, place, { data: () => result.content })));
+    h("div", { class: "head" }, h("div", {}, h("h1", {}, content.title || result.heading || result.name), content.question ? h("p", { class: "lead" }, content.question) : null), exporting(result.name, place, { data: () => result.content })));
   const parts = [];
   if (result.problem) parts.push(problem(result.problem));
-  if (result.verdict) parts.push(h("p", { class: "told" }, result.verdict));
-  for (const key of WORDS) if (typeof content[key] === "string" && content[key] !== result.verdict) parts.push(h("p", {}, content[key]));
+  for (const key of WORDS) if (typeof content[key] === "string") parts.push(h("p", {}, content[key]));
   result.figures.forEach((figure, number) => parts.push(h("figure", { "data-picture": "" }, h("div", { class: "scroll wide-picture", tabindex: 0, role: "region", "aria-label": caption(content, figure) }, image(result, number, urls)), h("figcaption", {}, caption(content, figure)))));
   if (typeof content.command === "string") parts.push(h("p", { class: "small" }, "Repeat it: ", h("code", {}, content.command)));
   const numbers = Object.entries(content).filter(([key, value]) => !(["title", "question", "name", "command", "lines", "pictures"].includes(key) || (WORDS.includes(key) && typeof value === "string"))).map(([key, value]) => section(key, value, result.name)).filter(Boolean);

@@ -60,13 +60,13 @@ export async function show(place) {
     const best = (run, name) => { const [values, { better }] = [rivals(run, name), titles.get(name)]; return values.length > 1 && better && run.scores[name].value === (better === "higher" ? Math.max(...values) : Math.min(...values)); };
     const score = (run, name) => { const { text } = run.scores[name] ?? { text: "–" }; return run.scores[name] && best(run, name) ? h("strong", {}, text) : text; };
     const query = (page, run) => `?${new URLSearchParams({ page, model: run.name })}`;
-    // Links and scores come first: the table may be wider than the page, and its end is then out of sight.
-    const links = (run) => h("div", { class: "links" }, run.kind === "classification" ? [h("a", { href: query("decide", run) }, "Decide"), " · "] : null, h("a", { href: query("weights", run) }, "Weights"), " · ", h("a", { href: `?${new URLSearchParams({ page: "runs", own: run.name })}` }, "Answers"));
-    const row = (run) => h("tr", {}, h("th", { scope: "row" }, h("span", { class: `swatch ${lookOf(runs, run.name)}`, "aria-hidden": "true" }), run.name, links(run)),
-      names.map((name) => h("td", {}, score(run, name))),
-      h("td", {}, run.seconds ? seconds(run.seconds) : "–"), h("td", {}, run.weights.toLocaleString("en")), h("td", {}, run.title), h("td", {}, run.data));
-    tablePlace.replaceChildren(h("h2", {}, runs.length === 1 ? "1 run" : `${runs.length} runs`), h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Runs side by side" }, h("table", { class: "runs-table" }, h("caption", { class: "unseen" }, "Runs side by side"),
-      h("thead", {}, h("tr", {}, ["run", ...names.map((name) => titles.get(name).title), "training", "weights", "method", "data"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, runs.map(row)))),
+    const row = (run) => h("tr", {}, h("th", { scope: "row" }, h("span", { class: `swatch ${lookOf(runs, run.name)}`, "aria-hidden": "true" }), run.name),
+      // Links come first: with many scores the table is wider than the page, and its end is out of sight.
+      h("td", {}, run.kind === "classification" ? [h("a", { href: query("decide", run) }, "Decide"), " · "] : null, h("a", { href: query("weights", run) }, "Weights"), " · ", h("a", { href: `?${new URLSearchParams({ page: "runs", own: run.name })}` }, "Answers")),
+      h("td", {}, run.title), h("td", {}, run.data), h("td", {}, run.weights.toLocaleString("en")), h("td", {}, run.seconds ? seconds(run.seconds) : "–"),
+      names.map((name) => h("td", {}, score(run, name))));
+    tablePlace.replaceChildren(h("h2", {}, `${runs.length} runs`), h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Runs side by side" }, h("table", { class: "runs-table" }, h("caption", { class: "unseen" }, "Runs side by side"),
+      h("thead", {}, h("tr", {}, ["run", "open", "method", "data", "weights", "training", ...names.map((name) => titles.get(name).title)].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, runs.map(row)))),
       names.length ? h("p", { class: "note" }, "The scores are on test examples, and are stored in each run by bayesify evaluate or bayesify report. Bold: the best of the runs on the same data.") : h("p", { class: "note" }, "No run has scores yet. To add them: bayesify evaluate RUN"));
   }
 
